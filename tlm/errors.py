@@ -1,0 +1,35 @@
+"""The errors that people see: one sentence each, and the exit code that goes with it."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class TlmError(Exception):
+    """An error for people: its text is one sentence that says what was found, what was expected, what to do."""
+
+    exit_code = 1
+
+
+class InputError(TlmError):
+    """Input, setting or server at fault; nothing was begun, or all that was begun can be resumed."""
+
+    exit_code = 2
+
+
+class Interrupted(TlmError):
+    """Work stopped half-way (disk full, store gone) and goes on where it was when the command is repeated."""
+
+    exit_code = 3
+
+
+class Terminated(TlmError):
+    """SIGTERM arrived: a checkpoint was written, and the command can be repeated."""
+
+    exit_code = 143
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name: ``; did you mean 'x'?`` or the list of what there is."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    return f"; did you mean '{close[0]}'?" if close else f"; known are {', '.join(names) or 'none'}"

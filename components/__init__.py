@@ -1,0 +1,1 @@
+"""The steps as Kubeflow components: thin wrappers, all logic is in `tlm`."""

@@ -1,0 +1,18 @@
+"""What all components share: their two images, and no packages installed at run time."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from kfp import dsl
+
+from tlm import __version__
+
+REGISTRY = os.environ.get("TLM_IMAGES", "ghcr.io/tlm-kubeflow")
+DATA_IMAGE = f"{REGISTRY}/tlm-data:{__version__}"
+TRAIN_IMAGE = f"{REGISTRY}/tlm-train:{__version__}"
+
+
+def component(image: str) -> Callable[[Callable[..., Any]], Any]:
+    """A lightweight component in `image`, which brings tlm and kfp with it."""
+    return dsl.component(base_image=image, install_kfp_package=False)

@@ -1,0 +1,105 @@
+"""Components of the data image (no torch): from files to a subset and its tokens."""
+
+from typing import NamedTuple
+
+from kfp import dsl
+
+from components.base import DATA_IMAGE, component
+
+
+@component(DATA_IMAGE)
+def plan(preset: str, overrides: str, arms: str, seeds: str) -> NamedTuple(  # type: ignore[valid-type]
+    "Plan", [("top_k", int), ("query", str), ("tokenizer_kind", str), ("vocab_size", int), ("runs", list)]
+):
+    """Resolve and check all settings before any work; list the runs (arms × seeds)."""
+    from tlm.plan import plan
+
+    return plan(preset, overrides=overrides.split(), arms=arms, seeds=seeds)
+
+
+@component(DATA_IMAGE)
+def load_corpus(paths: str, text_field: str, id_field: str, source_field: str, words: int, root: str) -> str:
+    """Read a general corpus from files and split it into passages."""
+    from tlm.data.corpus import load_corpus
+
+    fields = {"text_field": text_field, "id_field": id_field, "source_field": source_field}
+    return load_corpus(paths.split(","), **fields, words=words, root=root)
+
+
+@component(DATA_IMAGE)
+def load_task(path: str, text_field: str, pair_field: str, label_field: str, metric: str, root: str) -> str:
+    """Read a labelled task (train, dev, test)."""
+    from tlm.data.task import load_task
+
+    fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
+    return load_task(path, **fields, metric=metric, root=root)
+
+
+@component(DATA_IMAGE)
+def index(corpus: str, engine: str, name: str, root: str) -> str:
+    """Index the corpus for BM25."""
+    from tlm.retrieval.index import build_index
+
+    return build_index(corpus, engine=engine, name=name, root=root)
+
+
+@component(DATA_IMAGE)
+def retrieve(index: str, task: str, query: str, top_k: int, root: str) -> str:
+    """Query the index with every training example."""
+    from tlm.retrieval.retrieve import retrieve
+
+    return retrieve(index, task, query=query, top_k=top_k, root=root)
+
+
+@component(DATA_IMAGE)
+def export(hits: str, near_duplicates: bool, overlap: bool, root: str, dataset_card: dsl.Output[dsl.Markdown]) -> str:
+    """Export the union of the hits as a subset, without near-duplicates and dev or test text."""
+    from tlm.evaluation.ui import write_dataset_card
+    from tlm.retrieval.export import export
+
+    subset = export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
+    write_dataset_card(subset, dataset_card.path)
+    return subset
+
+
+@component(DATA_IMAGE)
+def random_subset(index: str, task: str, like: str, arms: str, near_duplicates: bool, overlap: bool, root: str) -> str:
+    """Make the control arm's subset: as many random passages, through the same filters; "" if no arm asks for it."""
+    from tlm.retrieval.export import export
+    from tlm.retrieval.retrieve import retrieve
+
+    if "random" not in arms:
+        return ""
+    hits = retrieve(index, task, arm="random", like=like, root=root)
+    return export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
+
+
+@component(DATA_IMAGE)
+def tokenizer(corpus: str, task: str, kind: str, vocab_size: int, root: str) -> str:
+    """Train one tokenizer for all arms, on a sample of the corpus and the train split."""
+    from tlm.training.tokenizer import build_tokenizer
+
+    return build_tokenizer(corpus, task, kind=kind, vocab_size=vocab_size, root=root)
+
+
+@component(DATA_IMAGE)
+def tokenize(task: str, subset: str, random_subset: str, tokenizer: str, root: str) -> str:
+    """Tokenize once for all seeds what the arms train on."""
+    from tlm.training.tokens import tokenize
+
+    for data in filter(None, (task, subset, random_subset)):
+        tokenize(data, tokenizer, root=root)
+    return tokenizer
+
+
+@component(DATA_IMAGE)
+def report(
+    baseline: str, metrics: list[str], root: str, report: dsl.Output[dsl.HTML], summary: dsl.Output[dsl.Markdown]
+) -> str:
+    """Lay the arms beside the baseline, with costs, curves and retrieved text."""
+    from tlm.evaluation.report import report as make_report
+    from tlm.evaluation.ui import write_report
+
+    uri = make_report([baseline, *metrics], root=root)
+    write_report(uri, report.path, summary.path)
+    return uri

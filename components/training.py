@@ -1,0 +1,56 @@
+"""Components of the train image (torch): stage 1, stage 2, evaluation, and the yardstick."""
+
+from kfp import dsl
+
+from components.base import TRAIN_IMAGE, component
+
+
+@component(TRAIN_IMAGE)
+def train(
+    run: str, task: str, tokenizer: str, subset: str, random_subset: str, preset: str, overrides: str, root: str
+) -> str:
+    """Stage 1: train an encoder from scratch on the task and the arm's subset at once."""
+    from tlm.plan import Run
+    from tlm.training.joint import train
+
+    arm = Run.parse(run)
+    chosen = {"subset": arm.subset(subset, random_subset), "preset": preset, "overrides": overrides.split()}
+    return train(task, tokenizer=tokenizer, **chosen, seed=arm.seed, root=root)
+
+
+@component(TRAIN_IMAGE)
+def finetune(checkpoint: str, task: str, preset: str, overrides: str, root: str, model: dsl.Output[dsl.Model]) -> str:
+    """Stage 2: fine-tune on the task alone, head reset, best on dev."""
+    from tlm.training.finetune import finetune
+
+    uri = finetune(checkpoint, task, preset=preset, overrides=overrides.split(), root=root)
+    model.metadata["uri"] = uri
+    return uri
+
+
+@component(TRAIN_IMAGE)
+def evaluate(
+    model: str,
+    task: str,
+    root: str,
+    metrics: dsl.Output[dsl.Metrics],
+    confusion_matrix: dsl.Output[dsl.ClassificationMetrics],
+) -> str:
+    """Score the model on dev and test, once each."""
+    from tlm.evaluation.evaluate import evaluate
+    from tlm.evaluation.ui import log_scores
+
+    uri = evaluate(model, task, root=root)
+    log_scores(uri, metrics, confusion_matrix)
+    return uri
+
+
+@component(TRAIN_IMAGE)
+def baseline(task: str, root: str, metrics: dsl.Output[dsl.Metrics]) -> str:
+    """Tf-idf and logistic regression, tuned on dev: the yardstick."""
+    from tlm.evaluation.baseline import baseline
+    from tlm.evaluation.ui import log_scores
+
+    uri = baseline(task, root=root)
+    log_scores(uri, metrics)
+    return uri

@@ -1,0 +1,1 @@
+"""The Kubeflow pipelines and the program that runs, compiles and submits them."""

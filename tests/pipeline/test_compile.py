@@ -1,0 +1,80 @@
+"""The compiled pipeline: the same bytes each time, thin bodies only, nothing installed at run time."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.parameters import read_parameters
+from pipelines.tlm import tlm
+from tlm.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from kfp.compiler import Compiler
+
+    path = tmp_path_factory.mktemp("compiled") / "tlm.yaml"
+    Compiler().compile(tlm, str(path))
+    return path.read_text()
+
+
+def test_compiling_twice_gives_the_same_bytes(compiled: str, run_module, tmp_path: Path) -> None:
+    again = tmp_path / "again.yaml"
+    run_module("pipelines.run", "compile", "-o", again, env={"PYTHONHASHSEED": "1"})
+    assert again.read_text() == compiled
+
+
+def test_nothing_is_installed_or_cached_at_run_time(compiled: str) -> None:
+    assert "pip install" not in compiled
+    assert "enableCache" not in compiled
+
+
+def test_code_in_the_pipeline_is_only_the_thin_bodies(compiled: str) -> None:
+    executors = yaml.safe_load(compiled.split("\n---")[0])["deploymentSpec"]["executors"]
+    bodies = [executor["container"]["command"][-1] for executor in executors.values()]
+    for body in bodies:
+        (function,) = [node for node in ast.parse(body).body if isinstance(node, ast.FunctionDef)]
+        statements = [node for node in function.body if not isinstance(node, ast.Expr | ast.Import | ast.ImportFrom)]
+        assert len(statements) <= 6, function.name
+        assert not [node for node in ast.walk(function) if isinstance(node, ast.For) and node is not statements[0]]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "components").glob("*.py")), ids=lambda path: path.name)
+def test_component_bodies_have_at_most_six_lines(path: Path) -> None:
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, ast.FunctionDef) and any("component" in ast.dump(mark) for mark in function.decorator_list):
+            first, last = function.body[1], function.body[-1]  # after the docstring
+            code = [line for line in path.read_text().splitlines()[first.lineno - 1 : last.end_lineno] if line.strip()]
+            assert len(code) <= 6, f"{function.name}: {len(code)} lines"
+
+
+def test_every_parameter_has_a_default_and_a_description() -> None:
+    from docstring_parser import parse
+
+    described = {entry.arg_name for entry in parse(tlm.pipeline_func.__doc__).params}
+    inputs = tlm.component_spec.inputs
+    assert described == set(inputs)
+    assert [name for name, spec in inputs.items() if spec.default is None] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("run_sedes=1", "parameter 'run_sedes' is not known; did you mean 'run_seeds'?"),
+        ("corpus_words=many", "parameter 'corpus_words': 'many' is a str, expected int"),
+        ("corpus_words", "--set corpus_words: expected name=value"),
+    ],
+)
+def test_a_wrong_parameter_is_one_sentence(change: str, sentence: str) -> None:
+    with pytest.raises(InputError) as error:
+        read_parameters(None, [change])
+    assert str(error.value).startswith(sentence)
+
+
+def test_the_sample_parameter_files_are_valid() -> None:
+    for path in sorted((ROOT / "pipelines" / "params").glob("*.yaml")):
+        assert read_parameters(path)

@@ -1,0 +1,101 @@
+"""The whole pipeline under kfp.local, as a person runs it: embedded and local, then Elasticsearch and S3."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.tiny import write_tiny
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.store import open_store
+
+RUNS = {"arms": "task-only,random,bm25", "seeds": "0,1"}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    write_tiny(folder)
+    return folder
+
+
+def arguments(tiny: Path, root: object, engine: str, arms: str, seeds: str) -> list[str]:
+    values = {
+        "corpus_paths": tiny / "corpus.jsonl",
+        "corpus_source_field": "source",
+        "task_path": tiny / "task",
+        "index_engine": engine,
+        "run_preset": "tiny",
+        "run_arms": arms,
+        "run_seeds": seeds,
+        "store_root": root,
+    }
+    return [item for name, value in values.items() for item in ("--set", f"{name}={value}")]
+
+
+def artifacts(root: str, kind: str) -> list[Artifact]:
+    open_store.cache_clear()
+    store = open_store(root)
+    keys = {stored.name.split("/")[1] for stored in store.list(f"{kind}/")}
+    found = (Artifact.find(store, kind, key) for key in sorted(keys))
+    return [artifact for artifact in found if artifact is not None]
+
+
+def hits(root: str) -> dict[int, list[int]]:
+    (artifact,) = [artifact for artifact in artifacts(root, "hits") if artifact.details["arm"] == "bm25"]
+    table = pq.read_table(artifact.path("hits.parquet")).to_pydict()
+    found: dict[int, list[int]] = {}
+    for query, doc in zip(table["query"], table["doc"], strict=True):
+        found.setdefault(query, []).append(doc)
+    return found
+
+
+def test_from_files_to_a_report_and_again(tiny: Path, run_module: Callable, tmp_path: Path) -> None:
+    command = ["local", *arguments(tiny, "store", "embedded", **RUNS)]
+    done = run_module("pipelines.run", *command)
+    uri = done.stdout.strip().splitlines()[-1]
+    report = Artifact.open(uri, "report")
+    facts = json.loads(report.path("report.json").read_text())
+    assert facts
+    metrics = artifacts(str(tmp_path / "store"), "metrics")
+    arms = sorted((artifact.details["arm"], artifact.details["seed"]) for artifact in metrics)
+    assert arms == [("baseline", 0), *((arm, seed) for arm in ("bm25", "random", "task-only") for seed in (0, 1))]
+    subsets = {artifact.details["arm"]: artifact.details["passages"] for artifact in artifacts(str(tmp_path / "store"), "subset")}
+    assert subsets["random"] == subsets["bm25"] > 0
+    before = {artifact.uri: artifact.run() for kind in ("checkpoint", "model", "metrics") for artifact in artifacts(str(tmp_path / "store"), kind)}
+    again = run_module("pipelines.run", *command)
+    assert again.stdout.strip().splitlines()[-1] == uri
+    after = {artifact.uri: artifact.run() for kind in ("checkpoint", "model", "metrics") for artifact in artifacts(str(tmp_path / "store"), kind)}
+    assert after == before, "a finished run was done again"
+    loaded = run_module("tlm.cli", "fetch", artifacts(str(tmp_path / "store"), "model")[0].uri, tmp_path / "fetched")
+    assert loaded.returncode == 0
+    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= {path.name for path in (tmp_path / "fetched").iterdir()}
+
+
+def test_elasticsearch_and_s3_give_what_the_laptop_gives(
+    tiny: Path, run_module: Callable, tmp_path: Path, elasticsearch_url: str, s3_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TLM_ELASTICSEARCH_URL", elasticsearch_url)
+    once = {"arms": "bm25", "seeds": "0"}
+    run_module("pipelines.run", "local", *arguments(tiny, "here", "embedded", **once))
+    run_module("pipelines.run", "local", *arguments(tiny, s3_root, "embedded", **once))
+    here = str(tmp_path / "here")
+    for kind in ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics"):
+        contents = [sorted(artifact.content for artifact in artifacts(root, kind)) for root in (here, s3_root)]
+        assert contents[0] == contents[1] != [], kind
+    on_servers = f"{s3_root}/elastic"
+    name = f"tiny-{abs(hash(s3_root)) % 10**6}"
+    run_module("pipelines.run", "local", *arguments(tiny, on_servers, "elasticsearch", **once), "--set", f"index_name={name}")
+    ours, theirs = hits(here), hits(on_servers)
+    assert ours.keys() == theirs.keys()
+    shared = [len(set(ours[query]) & set(theirs[query])) / len(ours[query]) for query in ours]
+    assert sum(shared) / len(shared) >= 0.98
+
+
+def test_a_failing_step_ends_the_run_with_its_own_sentence(tiny: Path, run_module: Callable) -> None:
+    wrong = arguments(tiny, "store", "embedded", **RUNS) + ["--set", "task_label_field=lable"]
+    done = run_module("pipelines.run", "local", *wrong, code=3)
+    assert "lable" in done.stdout + done.stderr
+    assert "label" in done.stdout + done.stderr

@@ -1,0 +1,34 @@
+"""A tiny corpus and task in which words tell the class, and the corpus has text on and off the topic."""
+
+import json
+import random
+from pathlib import Path
+
+TOPICS = {
+    "rain": "rain cloud storm wind thunder drizzle forecast humid front pressure".split(),
+    "bread": "bread flour yeast oven dough crust knead bake loaf butter".split(),
+    "chess": "chess pawn bishop knight queen castle gambit opening endgame check".split(),
+}
+OFF_TOPIC = "river stone paper window garden engine button letter market bottle candle ladder".split()
+GLUE = "the of and with for a very under over near from into before after".split()
+
+
+def write_tiny(folder: Path, documents: int = 400, train: int = 60, held_out: int = 18) -> None:
+    """Write ``corpus.jsonl`` and ``task/{train,dev,test}.jsonl`` under `folder`; the same bytes each time."""
+    rng = random.Random(7)
+    (folder / "task").mkdir(parents=True)
+    sources = [*TOPICS.items(), ("other", OFF_TOPIC), ("other", OFF_TOPIC)]
+    corpus = [{"text": _sentence(rng, sources[i % 5][1], 24), "source": sources[i % 5][0]} for i in range(documents)]
+    _write(folder / "corpus.jsonl", corpus)
+    labels = sorted(TOPICS)
+    for split, rows in (("train", train), ("dev", held_out), ("test", held_out)):
+        examples = [{"text": _sentence(rng, TOPICS[labels[i % 3]], 10), "label": labels[i % 3]} for i in range(rows)]
+        _write(folder / "task" / f"{split}.jsonl", examples)
+
+
+def _sentence(rng: random.Random, words: list[str], length: int) -> str:
+    return " ".join(rng.choice(words if rng.random() < 0.6 else GLUE) for _ in range(length))
+
+
+def _write(path: Path, rows: list[dict[str, str]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -1,0 +1,164 @@
+"""Reading artifacts: by URI, every file verified, inputs found by lineage."""
+
+import fnmatch
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tlm.artifacts.digest import file_sha256
+from tlm.artifacts.manifest import MANIFEST, RUN, FileEntry, Manifest
+from tlm.artifacts.store import Store, open_store
+from tlm.errors import InputError
+
+
+class Artifact:
+    """A published artifact. Its files are verified (size, sha256) before a reader gets their paths."""
+
+    def __init__(self, store: Store, manifest: Manifest) -> None:
+        self.store, self.manifest = store, manifest
+
+    @classmethod
+    def open(cls, uri: str, *kinds: str) -> "Artifact":
+        """The artifact at ``<root>/<kind>/<key>``.
+
+        Raises:
+            InputError: there is none, it is unfinished, damaged, or of another kind than `kinds`.
+        """
+        root, kind, key = _split(uri)
+        if kinds and kind not in kinds:
+            raise InputError(f"{uri} is a {kind}; expected a {' or '.join(kinds)}")
+        found = cls.find(open_store(root), kind, key)
+        if found is None:
+            raise InputError(f"{uri}: there is no finished {kind} here; check the URI, or run the step that makes it")
+        return found
+
+    @classmethod
+    def find(cls, store: Store, kind: str, key: str) -> "Artifact | None":
+        """The artifact of that kind and key in `store`, or None where it is not (or not yet) whole."""
+        name = f"{kind}/{key}/{MANIFEST}"
+        data = store.read(name)
+        if data is None:
+            return None
+        manifest = Manifest.from_bytes(data, f"{store.root}/{name}")
+        if (manifest.kind, manifest.key) != (kind, key):
+            raise InputError(
+                f"{store.root}/{name} is the manifest of {manifest.kind}/{manifest.key}; it was moved, put it back"
+            )
+        return cls(store, manifest)
+
+    @property
+    def uri(self) -> str:
+        """``<root>/<kind>/<key>``: what steps print and take."""
+        return f"{self.store.root}/{self.folder_name}"
+
+    @property
+    def folder_name(self) -> str:
+        """``<kind>/<key>``: the folder below the root."""
+        return f"{self.manifest.kind}/{self.manifest.key}"
+
+    @property
+    def content(self) -> str:
+        """Digest of the data files and details; equal artifacts have equal content."""
+        return self.manifest.content
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Facts that later steps need; part of `content`."""
+        return self.manifest.details
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Numbers for people."""
+        return self.manifest.counts
+
+    def input(self, name: str) -> "Artifact":
+        """The artifact that was this one's input `name`, from the same root. Raises InputError if it is gone."""
+        if name not in self.manifest.inputs:
+            raise InputError(f"{self.uri} has no input '{name}'; it has {', '.join(self.manifest.inputs) or 'none'}")
+        ref = self.manifest.inputs[name]
+        found = Artifact.find(self.store, ref.kind, ref.key)
+        if found is None:
+            raise InputError(f"{self.uri} was made from {ref.kind}/{ref.key}, which is gone; run its step again")
+        if found.content != ref.content:
+            raise InputError(f"{found.uri} differs from what {self.uri} was made from; run the later step again")
+        return found
+
+    def has_input(self, name: str) -> bool:
+        """Whether this artifact was made from an input called `name`."""
+        return name in self.manifest.inputs
+
+    def ancestor(self, kind: str) -> "Artifact | None":
+        """The nearest artifact of `kind` among inputs and their inputs, or None. This artifact itself counts."""
+        if self.manifest.kind == kind:
+            return self
+        for name in self.manifest.inputs:
+            found = self.input(name).ancestor(kind)
+            if found is not None:
+                return found
+        return None
+
+    def path(self, logical: str) -> Path:
+        """A verified local path of one file or sub-folder by the name its step gave (``hits.parquet``, ``model``)."""
+        inside = [entry for entry in self.manifest.files if entry.logical.startswith(logical + "/")]
+        if inside:
+            return self._folder(inside)
+        for entry in self.manifest.files:
+            if entry.logical == logical:
+                return self.verified(entry)
+        names = ", ".join(sorted(entry.logical for entry in self.manifest.files))
+        raise InputError(f"{self.uri} has no file '{logical}'; it has {names}")
+
+    def paths(self, pattern: str) -> list[Path]:
+        """Verified local paths of all files whose logical names match `pattern`, in the order of their names."""
+        return [self.verified(entry) for entry in self.entries(pattern)]
+
+    def entries(self, pattern: str = "*") -> list[FileEntry]:
+        """Manifest entries by logical name."""
+        return sorted(
+            (entry for entry in self.manifest.files if fnmatch.fnmatch(entry.logical, pattern)),
+            key=lambda entry: entry.logical,
+        )
+
+    def run(self) -> dict[str, Any]:
+        """What run.json tells of the run that made it (time, host, seconds, threads); {} where it is gone."""
+        data = self.store.read(f"{self.folder_name}/{RUN}")
+        return json.loads(data) if data else {}
+
+    def _folder(self, entries: list[FileEntry]) -> Path:
+        paths = [self.verified(entry) for entry in entries]
+        return paths[0].parents[entries[0].name.count("/") - 1]
+
+    def verified(self, entry: FileEntry) -> Path:
+        """A verified local path of one of `entries`: for readers that take one shard at a time."""
+        name = f"{self.folder_name}/{entry.name}"
+        path = self.store.local(name)
+        if not _matches(path, entry):
+            self.store.forget(name)
+            path = self.store.local(name)
+            if not _matches(path, entry):
+                raise InputError(
+                    f"{self.uri}/{entry.name} is damaged or missing: size or sha256 differs from the manifest; "
+                    f"remove {self.uri} and run its step again"
+                )
+        return path
+
+
+def _matches(path: Path, entry: FileEntry) -> bool:
+    if not path.is_file():
+        return False
+    stat = path.stat()
+    return stat.st_size == entry.size and _sha256_once(path, stat.st_size, stat.st_mtime_ns) == entry.sha256
+
+
+@lru_cache(maxsize=65536)
+def _sha256_once(path: Path, size: int, modified_ns: int) -> str:
+    return file_sha256(path)
+
+
+def _split(uri: str) -> tuple[str, str, str]:
+    root, _, rest = uri.rstrip("/").rpartition("/")
+    root, _, kind = root.rpartition("/")
+    if not (root and kind and rest):
+        raise InputError(f"'{uri}' is no artifact URI; expected <root>/<kind>/<key> as a step prints it")
+    return root, kind, rest

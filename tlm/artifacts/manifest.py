@@ -1,0 +1,123 @@
+"""The manifest: what an artifact is, what made it, which files it has. It is written last."""
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+
+from tlm import __version__
+from tlm.artifacts.digest import canonical_json, file_sha256, value_sha256
+from tlm.errors import InputError
+
+MANIFEST = "manifest.json"
+RUN = "run.json"
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
+_DIGEST_IN_NAME = re.compile(r"-[0-9a-f]{16}(?=\.|$)")
+_CHECKED = ConfigDict(extra="forbid", frozen=True)
+
+
+def _inside(name: str) -> str:
+    if not _NAME.fullmatch(name) or any(part in (".", "..") for part in name.split("/")):
+        raise ValueError(f"file name '{name}' leaves the artifact's folder or has characters that are not allowed")
+    return name
+
+
+class FileEntry(BaseModel):
+    """One data file: its published name (with 16 digits of its sha256), bytes, digest, rows where it has rows."""
+
+    model_config = _CHECKED
+    name: Annotated[str, AfterValidator(_inside)]
+    size: int
+    sha256: str
+    rows: int | None = None
+
+    @property
+    def logical(self) -> str:
+        """The name the step gave: ``hits-0123456789abcdef.parquet`` is ``hits.parquet``."""
+        first, *rest = self.name.split("/")
+        return "/".join([_DIGEST_IN_NAME.sub("", first, count=1), *rest])
+
+
+class InputRef(BaseModel):
+    """An input of a step: the artifact's kind, key and content; never its address."""
+
+    model_config = _CHECKED
+    kind: str
+    key: str
+    content: str
+
+
+class Manifest(BaseModel):
+    """All that is known of an artifact and never changes. Time, host and addresses stand in run.json beside it."""
+
+    model_config = _CHECKED
+    schema_name: Literal["tlm.manifest"] = "tlm.manifest"
+    schema_version: Literal[1] = 1
+    kind: str
+    key: str
+    content: str
+    step: str
+    version: int
+    settings: dict[str, Any]
+    inputs: dict[str, InputRef]
+    counts: dict[str, Any]
+    details: dict[str, Any]
+    files: list[FileEntry]
+    tool: str = __version__
+
+    def to_bytes(self) -> bytes:
+        """The bytes that are published; equal manifests have equal bytes."""
+        return canonical_json(self.model_dump()) + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> "Manifest":
+        """Parse and check. Raises InputError naming `where` if this is no manifest that we can read."""
+        try:
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise InputError(
+                f"{where}: {field}: {first['msg']}; the manifest is damaged or from another version, make it anew"
+            ) from None
+
+
+def content_digest(files: list[FileEntry], details: dict[str, Any]) -> str:
+    """`content`: equal exactly when data files (name, sha256) and details are equal; what equality claims mean."""
+    return value_sha256({"files": sorted([file.name, file.sha256] for file in files), "details": details})
+
+
+def seal(folder: Path, rows: dict[str, int]) -> list[FileEntry]:
+    """Give every file in `folder` its published name and return the entries, sorted by name.
+
+    A file at the top gets 16 digits of its sha256 into its name; a sub-folder (a model, say, whose inner names
+    are given by its readers) gets 16 digits over all its files. So a second writer cannot damage what is published.
+    `rows` gives row counts by logical name.
+    """
+    entries: list[FileEntry] = []
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            entries += _seal_folder(path)
+        else:
+            sha256 = file_sha256(path)
+            sealed = path.rename(path.with_name(_with_digest(path.name, sha256)))
+            size = sealed.stat().st_size
+            entries.append(FileEntry(name=sealed.name, size=size, sha256=sha256, rows=rows.get(path.name)))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _seal_folder(folder: Path) -> list[FileEntry]:
+    inner = {file.relative_to(folder): file_sha256(file) for file in sorted(folder.rglob("*")) if file.is_file()}
+    digest = value_sha256({str(name): sha256 for name, sha256 in inner.items()})
+    sealed = folder.rename(folder.with_name(_with_digest(folder.name, digest)))
+    return [
+        FileEntry(name=f"{sealed.name}/{name.as_posix()}", size=(sealed / name).stat().st_size, sha256=sha256)
+        for name, sha256 in inner.items()
+    ]
+
+
+def _with_digest(name: str, sha256: str) -> str:
+    suffix = "".join(PurePosixPath(name).suffixes[-1:])
+    return f"{name.removesuffix(suffix)}-{sha256[:16]}{suffix}"

@@ -1,0 +1,144 @@
+"""Making artifacts: a recipe names the result before it exists, so finished work is found and never done twice."""
+
+import fcntl
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tlm import __version__
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.digest import canonical_json, value_sha256
+from tlm.artifacts.manifest import MANIFEST, RUN, InputRef, Manifest, content_digest, seal
+from tlm.artifacts.store import Store, open_store, resolve_root
+from tlm.errors import InputError
+from tlm.progress import say
+
+KEY_DIGITS = 24
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What decides a result: the step, its version, the settings that change the result, its inputs' content."""
+
+    kind: str
+    step: str
+    version: int
+    settings: dict[str, Any]
+    inputs: dict[str, Artifact] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The name of the result's folder. Addresses, worker counts and save intervals are not in it."""
+        contents = {name: artifact.content for name, artifact in self.inputs.items()}
+        return value_sha256([self.kind, self.step, self.version, self.settings, contents])[:KEY_DIGITS]
+
+
+@dataclass
+class Draft:
+    """An artifact in the making: files in `folder`, facts in `counts`, `details` (part of content), `run` (not)."""
+
+    folder: Path
+    counts: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    run: dict[str, Any] = field(default_factory=dict)
+
+
+def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> str:
+    """The URI of the recipe's result: found finished under `root`, or made by `write` and published whole.
+
+    Data files go up first, the manifest last and only if there is none yet; of two writers at once the first wins
+    and both return the same URI.
+    """
+    store = open_store(resolve_root(root))
+    finished = Artifact.find(store, recipe.kind, recipe.key)
+    if finished is not None:
+        say(f"{recipe.step}: already there, nothing to do")
+        return finished.uri
+    started = time.time()
+    with _scratch(store, f"{recipe.kind}-{recipe.key}") as folder:
+        draft = Draft(folder)
+        write(draft)
+        manifest = _publish(store, recipe, draft, started)
+    return Artifact(store, manifest).uri
+
+
+def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Manifest:
+    place = f"{recipe.kind}/{recipe.key}"
+    files = seal(draft.folder, draft.rows)
+    manifest = Manifest(
+        kind=recipe.kind,
+        key=recipe.key,
+        content=content_digest(files, draft.details),
+        step=recipe.step,
+        version=recipe.version,
+        settings=recipe.settings,
+        inputs={name: _ref(artifact) for name, artifact in recipe.inputs.items()},
+        counts=draft.counts,
+        details=draft.details,
+        files=files,
+    )
+    for entry in files:
+        store.add(f"{place}/{entry.name}", draft.folder / entry.name)
+    if store.read(f"{place}/{MANIFEST}") is None:
+        store.write(f"{place}/{RUN}", canonical_json(_run(draft, started)) + b"\n")
+    if store.create(f"{place}/{MANIFEST}", manifest.to_bytes()):
+        return manifest
+    winner = Artifact.find(store, recipe.kind, recipe.key)
+    if winner is None:
+        raise InputError(f"{store.root}/{place}: the manifest vanished while it was published; repeat the step")
+    if winner.content != manifest.content:
+        say(f"warning: {winner.uri} was published meanwhile with other content; that one stands")
+    return winner.manifest
+
+
+def _ref(artifact: Artifact) -> InputRef:
+    manifest = artifact.manifest
+    return InputRef(kind=manifest.kind, key=manifest.key, content=manifest.content)
+
+
+def _run(draft: Draft, started: float) -> dict[str, Any]:
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "seconds": round(time.time() - started, 3),
+        "host": platform.node(),
+        "python": platform.python_version(),
+        "tlm": __version__,
+        **draft.run,
+    }
+
+
+@contextmanager
+def _scratch(store: Store, name: str) -> Iterator[Path]:
+    """A fresh folder, held by a lock while we live; folders of the dead (nobody holds their lock) are removed."""
+    parent = store.scratch()
+    parent.mkdir(parents=True, exist_ok=True)
+    _sweep(parent)
+    lock = parent / f"{name}-{os.getpid()}.lock"
+    folder = lock.with_suffix("")
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.unlink(missing_ok=True)
+
+
+def _sweep(parent: Path) -> None:
+    for lock in parent.glob("*.lock"):
+        with lock.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+            lock.unlink(missing_ok=True)

@@ -1,0 +1,74 @@
+"""Unfinished work: snapshots under ``progress/<key>/step-N/``, each whole or absent, for a step to go on from."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.manifest import MANIFEST, Manifest, content_digest, seal
+from tlm.artifacts.store import open_store, resolve_root
+from tlm.errors import InputError
+from tlm.progress import say
+
+KEPT = 2
+
+
+class Progress:
+    """Snapshots of the work named `key`; the newest two are kept, so that a damaged one has a predecessor."""
+
+    def __init__(self, key: str, root: str | None) -> None:
+        self.store = open_store(resolve_root(root))
+        self.kind = f"progress/{key}"
+
+    def save(self, step: int, fill: Callable[[Path], None]) -> None:
+        """Publish a snapshot: `fill` writes its files into a folder. Older snapshots but one are removed."""
+        name = f"step-{step:09d}"
+        self.store.scratch().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.store.scratch()) as scratch:
+            folder = Path(scratch)
+            fill(folder)
+            files = seal(folder, {})
+            for entry in files:
+                self.store.add(f"{self.kind}/{name}/{entry.name}", folder / entry.name)
+        manifest = Manifest(
+            kind=self.kind, key=name, content=content_digest(files, {}), step="snapshot", version=1,
+            settings={}, inputs={}, counts={"step": step}, details={}, files=files,
+        )  # fmt: skip
+        self.store.create(f"{self.kind}/{name}/{MANIFEST}", manifest.to_bytes())
+        for old in self._steps()[:-KEPT]:
+            self._remove(old)
+
+    def latest(self, folder: Path) -> int | None:
+        """Copy the newest undamaged snapshot's files into `folder` (logical names); its step, or None if there is none.
+
+        A damaged snapshot is passed over with a warning.
+        """
+        for name in reversed(self._steps()):
+            try:
+                snapshot = Artifact.find(self.store, self.kind, name)
+                if snapshot is None:
+                    continue
+                for entry in snapshot.entries():
+                    target = folder / entry.logical
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(snapshot.verified(entry), target)
+            except InputError as error:
+                say(f"warning: snapshot {name} is passed over: {error}")
+                continue
+            return int(name.removeprefix("step-"))
+        return None
+
+    def clear(self) -> None:
+        """Remove all snapshots: the work is finished and published."""
+        for stored in list(self.store.list(f"{self.kind}/")):
+            self.store.delete(stored.name)
+
+    def _steps(self) -> list[str]:
+        names = (stored.name for stored in self.store.list(f"{self.kind}/") if stored.name.endswith(f"/{MANIFEST}"))
+        return sorted(name.split("/")[-2] for name in names)
+
+    def _remove(self, step: str) -> None:
+        self.store.delete(f"{self.kind}/{step}/{MANIFEST}")  # first: without it the rest does not exist
+        for stored in list(self.store.list(f"{self.kind}/{step}/")):
+            self.store.delete(stored.name)

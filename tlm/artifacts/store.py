@@ -1,0 +1,76 @@
+"""Where artifacts live: one small interface, a local folder or S3 behind it."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from tlm.errors import InputError
+
+DEFAULT_ROOT = "artifacts"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file in a store: its name from the root, its size in bytes, when it was written (seconds since 1970)."""
+
+    name: str
+    size: int
+    modified: float
+
+
+class Store(Protocol):
+    """Files by name under a root. Names are relative POSIX paths."""
+
+    root: str
+
+    def read(self, name: str) -> bytes | None:
+        """A small file's bytes, or None if there is none."""
+
+    def add(self, name: str, source: Path) -> None:
+        """Make `source` appear whole under `name` (names carry digests); the local file may be moved."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Make a small file appear whole, replacing one of that name."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a small file appear whole, unless the name is taken: then change nothing and return False."""
+
+    def local(self, name: str) -> Path:
+        """A path on this machine that holds the file (a download where the store is remote)."""
+
+    def forget(self, name: str) -> None:
+        """Drop a download that turned out damaged; a no-op where `local` is the file itself."""
+
+    def list(self, prefix: str) -> Iterator[Stored]:
+        """All files whose names begin with `prefix`."""
+
+    def delete(self, name: str) -> None:
+        """Remove a file; removing what is not there is no error."""
+
+    def scratch(self) -> Path:
+        """A folder on this machine to prepare files in, from which `add` is cheap."""
+
+
+def resolve_root(root: str | None) -> str:
+    """The root to write to: the given one, else ``TLM_ROOT``, else ``./artifacts``."""
+    return root or os.environ.get("TLM_ROOT") or DEFAULT_ROOT
+
+
+@lru_cache
+def open_store(root: str) -> Store:
+    """The store at `root`: a path, ``file://…`` or ``s3://bucket/prefix``. Raises InputError for another scheme."""
+    scheme, separator, rest = root.partition("://")
+    if separator and scheme == "s3":
+        from tlm.artifacts.s3 import S3Store
+
+        return S3Store(root)
+    if separator and scheme != "file":
+        raise InputError(
+            f"root '{root}': scheme '{scheme}' is not known; give a folder, file://… or s3://bucket/prefix"
+        )
+    from tlm.artifacts.local import LocalStore
+
+    return LocalStore(Path(rest if separator else root))

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tlm.artifacts.store import Stored
@@ -59,10 +60,9 @@ class LocalStore:
     def delete(self, name: str) -> None:
         path = self.folder / name
         path.unlink(missing_ok=True)
-        for parent in path.parents:  # no empty folders are left
-            if parent == self.folder or not parent.is_dir() or any(parent.iterdir()):
-                break
-            parent.rmdir()
+        with suppress(OSError):  # no empty folders are left; the first that is not empty ends it
+            for parent in path.parents[: len(Path(name).parents) - 1]:
+                parent.rmdir()
 
     def scratch(self) -> Path:
         return self.folder / ".scratch"

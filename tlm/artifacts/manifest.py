@@ -14,13 +14,14 @@ MANIFEST = "manifest.json"
 RUN = "run.json"
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
-_DIGEST_IN_NAME = re.compile(r"-[0-9a-f]{16}(?=\.|$)")
+_DIGEST_IN_NAME = re.compile(r"-[0-9a-f]{16}(?=(\.[^.]*)?$)")
+_DAMAGED = "the manifest is damaged or from another version, make it anew"
 _CHECKED = ConfigDict(extra="forbid", frozen=True)
 
 
 def _inside(name: str) -> str:
     if not _NAME.fullmatch(name) or any(part in (".", "..") for part in name.split("/")):
-        raise ValueError(f"file name '{name}' leaves the artifact's folder or has characters that are not allowed")
+        raise ValueError(f"file name {name!r} leaves the artifact's folder or has characters that are not allowed")
     return name
 
 
@@ -75,13 +76,16 @@ class Manifest(BaseModel):
     def from_bytes(cls, data: bytes, where: str) -> "Manifest":
         """Parse and check. Raises InputError naming `where` if this is no manifest that we can read."""
         try:
-            return cls.model_validate_json(data)
+            manifest = cls.model_validate_json(data)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the file"
             raise InputError(
-                f"{where}: {field}: {first['msg']}; the manifest is damaged or from another version, make it anew"
+                f"{where}: {field}: {first['msg']}; {_DAMAGED}"
             ) from None
+        if manifest.content != content_digest(manifest.files, manifest.details):
+            raise InputError(f"{where}: content: is not that of the files and details; {_DAMAGED}")
+        return manifest
 
 
 def content_digest(files: list[FileEntry], details: dict[str, Any]) -> str:

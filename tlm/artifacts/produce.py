@@ -1,12 +1,8 @@
 """Making artifacts: a recipe names the result before it exists, so finished work is found and never done twice."""
 
-import fcntl
-import os
 import platform
-import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,7 @@ from tlm import __version__
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import canonical_json, value_sha256
 from tlm.artifacts.manifest import MANIFEST, RUN, InputRef, Manifest, content_digest, seal
+from tlm.artifacts.scratch import scratch_folder
 from tlm.artifacts.store import Store, open_store, resolve_root
 from tlm.errors import InputError
 from tlm.progress import say
@@ -62,7 +59,7 @@ def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) ->
         say(f"{recipe.step}: already there, nothing to do")
         return finished.uri
     started = time.time()
-    with _scratch(store, f"{recipe.kind}-{recipe.key}") as folder:
+    with scratch_folder(store.scratch(), f"{recipe.kind}-{recipe.key}") as folder:
         draft = Draft(folder)
         write(draft)
         manifest = _publish(store, recipe, draft, started)
@@ -112,33 +109,3 @@ def _run(draft: Draft, started: float) -> dict[str, Any]:
         "tlm": __version__,
         **draft.run,
     }
-
-
-@contextmanager
-def _scratch(store: Store, name: str) -> Iterator[Path]:
-    """A fresh folder, held by a lock while we live; folders of the dead (nobody holds their lock) are removed."""
-    parent = store.scratch()
-    parent.mkdir(parents=True, exist_ok=True)
-    _sweep(parent)
-    lock = parent / f"{name}-{os.getpid()}.lock"
-    folder = lock.with_suffix("")
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            lock.unlink(missing_ok=True)
-
-
-def _sweep(parent: Path) -> None:
-    for lock in parent.glob("*.lock"):
-        with lock.open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-            lock.unlink(missing_ok=True)

@@ -1,12 +1,12 @@
 """Unfinished work: snapshots under ``progress/<key>/step-N/``, each whole or absent, for a step to go on from."""
 
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.manifest import MANIFEST, Manifest, content_digest, seal
+from tlm.artifacts.scratch import scratch_folder
 from tlm.artifacts.store import open_store, resolve_root
 from tlm.errors import InputError
 from tlm.progress import say
@@ -24,9 +24,7 @@ class Progress:
     def save(self, step: int, fill: Callable[[Path], None]) -> None:
         """Publish a snapshot: `fill` writes its files into a folder. Older snapshots but one are removed."""
         name = f"step-{step:09d}"
-        self.store.scratch().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.store.scratch()) as scratch:
-            folder = Path(scratch)
+        with scratch_folder(self.store.scratch(), name) as folder:
             fill(folder)
             files = seal(folder, {})
             for entry in files:

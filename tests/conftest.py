@@ -1,0 +1,71 @@
+"""Fixtures for all tests: real servers, each started once a session and only if a test asks for it."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from typing import TypeVar
+
+import pytest
+
+from tests.servers import servers
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="session")
+def elasticsearch_url() -> Iterator[str]:
+    """A real Elasticsearch 9 without security: ``TLM_TEST_ELASTICSEARCH_URL``, or one started here."""
+    given = os.environ.get("TLM_TEST_ELASTICSEARCH_URL")
+    if given:
+        yield given
+    else:
+        yield from started(servers.elasticsearch)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[servers.S3Server]:
+    """A real S3 server: ``TLM_TEST_S3_URL`` (with the usual AWS_ variables for keys), or one started here."""
+    given = os.environ.get("TLM_TEST_S3_URL")
+    if given:
+        yield servers.S3Server(given, os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
+    else:
+        yield from started(servers.s3)
+
+
+@pytest.fixture
+def s3_root(s3_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> Iterator[str]:
+    """``s3://<fresh bucket>/prefix``; the environment leads boto3's default chain there."""
+    import boto3
+
+    from tlm.artifacts.store import open_store
+
+    for name, value in {
+        "AWS_ENDPOINT_URL_S3": s3_server.url,
+        "AWS_ACCESS_KEY_ID": s3_server.access,
+        "AWS_SECRET_ACCESS_KEY": s3_server.secret,
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",  # the name that boto3 itself reads
+        "TLM_CACHE": f"{tmp_path}/tlm-cache",
+    }.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"tlm-{uuid.uuid4().hex[:16]}"
+    boto3.client("s3").create_bucket(Bucket=bucket)
+    open_store.cache_clear()  # clients hold the endpoint and the keys they were made with
+    yield f"s3://{bucket}/prefix"
+    open_store.cache_clear()
+
+
+def started(server: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
+    """The running server; where it cannot be had the test is skipped with one line, under ``CI=true`` it fails."""
+    missing = ""
+    with ExitStack() as stack:
+        try:
+            value = stack.enter_context(server())
+        except servers.Missing as error:
+            missing = str(error)
+        if missing and os.environ.get("CI") == "true":
+            pytest.fail(missing, pytrace=False)
+        if missing:
+            pytest.skip(missing)
+        yield value

@@ -1,0 +1,106 @@
+"""A small step to make artifacts with, and damage to do to them, for the tests of artifacts and stores.
+
+``python -m tests.making ROOT N`` makes the artifact in a process that kills itself at the N-th time that it waits for
+the disk or calls the server: every moment at which a machine can stop.
+"""
+
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.artifacts.progress import Progress
+
+FILES = ("numbers.txt", "more.parquet", "model/config.json", "model/deep/weights.bin")
+
+
+def recipe(version: int = 1, **settings: object) -> Recipe:
+    return Recipe("numbers", "count", version, {"upto": 100, **settings})
+
+
+def fill_folder(folder: Path, text: str = "as ordered") -> None:
+    """Two files at the top, a folder with one inside another."""
+    for name in FILES:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name}: {text}\n" * 50)
+
+
+def fill(draft: Draft, text: str = "as ordered") -> None:
+    """Files and facts of every sort."""
+    fill_folder(draft.folder, text)
+    draft.rows["numbers.txt"] = 50
+    draft.counts["numbers"] = 100
+    draft.details["largest"] = 99
+    draft.run["threads"] = 1
+
+
+def make(root: str, write: Callable[[Draft], None] = fill, **settings: object) -> Artifact:
+    """Make (or find) the artifact under `root`."""
+    return Artifact.open(produce(recipe(**settings), root, write), "numbers")
+
+
+def flip(data: bytes) -> bytes:
+    """One bit in the middle differs."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+def truncate(data: bytes) -> bytes:
+    return data[:-1]
+
+
+def everything(artifact: Artifact) -> dict[str, bytes]:
+    """All files of an artifact by logical name, read as readers do: verified."""
+    return {entry.logical: artifact.verified(entry).read_bytes() for entry in artifact.entries()}
+
+
+def expected(text: str = "as ordered") -> dict[str, bytes]:
+    """What `everything` gives for what `fill` wrote."""
+    return {name: (f"{name}: {text}\n" * 50).encode() for name in FILES}
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """The files below a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def leftovers(scratch: Path) -> list[Path]:
+    """What lies in a store's scratch folder."""
+    return sorted(scratch.rglob("*")) if scratch.exists() else []
+
+
+def die_at(moment: int) -> None:
+    """Kill this process at its `moment`-th wait for the disk or call to the server, counted from 0."""
+    count = itertools.count()
+
+    def pass_or_die(*_: object, **__: object) -> None:
+        if next(count) == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sync, replace = os.fsync, os.replace
+    os.fsync = lambda handle: (pass_or_die(), sync(handle))[1]
+    os.replace = lambda source, target: (pass_or_die(), replace(source, target))[1]
+
+    import boto3
+
+    boto3.setup_default_session()
+    boto3.DEFAULT_SESSION.events.register("before-send.s3", pass_or_die)
+
+
+def main() -> None:
+    root, moment = sys.argv[1], int(sys.argv[2])
+    die_at(moment)
+    make(root)
+    work = Progress("work", root)
+    for step in (1, 2, 3):
+        work.save(step, lambda folder, step=step: fill_folder(folder, f"step {step}"))
+    print("alive")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""What artifacts and unfinished work promise, in a local folder and on a real S3 server alike."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.making import everything, expected, files_in, fill, fill_folder, flip, leftovers, make, recipe, truncate
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.progress import KEPT, Progress
+from tlm.artifacts.store import open_store
+from tlm.errors import InputError
+
+
+@pytest.fixture(params=["local", "s3"])
+def root(request, tmp_path):
+    return f"{tmp_path}/root" if request.param == "local" else request.getfixturevalue("s3_root")
+
+
+@pytest.fixture
+def store(root):
+    return open_store(root)
+
+
+# ---- the store
+
+
+def test_create_is_conditional_and_write_replaces(store):
+    assert store.read("a/b") is None
+    assert store.create("a/b", b"first")
+    assert not store.create("a/b", b"second")
+    assert store.read("a/b") == b"first"
+    store.write("a/b", b"third")
+    assert store.read("a/b") == store.local("a/b").read_bytes() == b"third"
+    assert leftovers(store.scratch()) == []
+
+
+def test_of_many_creators_at_once_one_wins(store):
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda number: store.create("taken", b"%d" % number), range(8)))
+    assert sum(won) == 1
+    assert store.read("taken") == b"%d" % won.index(True)
+
+
+def test_list_gives_what_is_there_by_prefix(store, tmp_path):
+    assert list(store.list("")) == list(store.list("a/")) == []
+    for name in ("a/1/x", "a/2", "ab"):
+        store.write(name, name.encode())
+    (tmp_path / "source").write_bytes(b"12345")
+    store.add("b/1", tmp_path / "source")
+    assert {stored.name: stored.size for stored in store.list("")} == {"a/1/x": 5, "a/2": 3, "ab": 2, "b/1": 5}
+    assert sorted(stored.name for stored in store.list("a/")) == ["a/1/x", "a/2"]
+    assert sorted(stored.name for stored in store.list("a")) == ["a/1/x", "a/2", "ab"]
+
+
+def test_list_goes_on_after_a_thousand_names(store):
+    names = {f"many/{number:04d}" for number in range(1005)}
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: store.write(name, b""), names))
+    assert {stored.name for stored in store.list("many/")} == names
+
+
+def test_delete_may_be_repeated(store):
+    store.write("a/b/c", b"1")
+    for _ in range(2):
+        store.delete("a/b/c")
+    assert store.read("a/b/c") is None
+    assert list(store.list("")) == []
+
+
+# ---- artifacts
+
+
+def test_content_does_not_depend_on_the_store(root, tmp_path):
+    here, there = make(root), make(f"{tmp_path}/other")
+    assert here.manifest == there.manifest
+    assert everything(here) == everything(there) == expected()
+
+
+def test_what_was_made_is_found(root):
+    first = make(root)
+    again = make(root, lambda draft: pytest.fail("made twice"))
+    assert again.uri == first.uri == f"{root}/numbers/{recipe().key}"
+    assert everything(again) == expected()
+    assert again.run()["threads"] == 1
+    assert files_in(again.path("model")) == {
+        name.removeprefix("model/"): data for name, data in expected().items() if name.startswith("model/")
+    }
+
+
+def test_the_first_of_two_writers_wins_and_the_second_changes_nothing(root):
+    def slower(draft):
+        fill(draft, "too late")
+        make(root)  # meanwhile another one publishes
+
+    late = make(root, slower)
+    assert everything(late) == expected()
+    assert late.run() == make(root).run()
+
+
+@pytest.mark.parametrize("name", ["numbers.txt", "model/deep/weights.bin"])
+@pytest.mark.parametrize("damage", [flip, truncate, None], ids=["bit flip", "truncation", "missing"])
+def test_a_damaged_file_is_never_read(root, store, name, damage):
+    made = make(root)
+    entry = next(entry for entry in made.entries() if entry.logical == name)
+    place = f"{made.folder_name}/{entry.name}"
+    store.write(place, damage(expected()[name])) if damage else store.delete(place)
+    with pytest.raises(InputError, match=r"damaged or missing.*run its step again"):
+        Artifact.open(made.uri).path(name)
+    assert made.path("more.parquet").read_bytes() == expected()["more.parquet"]
+
+
+def started(root: str, moment: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.making", root, str(moment)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_two_processes_at_once_make_the_same(root):
+    both = [started(root, -1) for _ in range(2)]
+    for process in both:
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output) == (0, "alive\n"), errors
+    assert everything(make(root, lambda draft: pytest.fail("made again"))) == expected()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    return make(f"{tmp_path_factory.mktemp('undisturbed')}").content
+
+
+def test_killed_at_any_moment_nothing_unfinished_is_seen_and_the_next_run_finishes(root, undisturbed, tmp_path):
+    """Every moment: the process dies at its first wait for disk or server, at its second, … until it survives."""
+    for moment in itertools.count():
+        place = f"{root}/{moment}"
+        process = started(place, moment)
+        _, errors = process.communicate(timeout=60)
+        store = open_store(place)
+        found = Artifact.find(store, "numbers", recipe().key)
+        assert found is None or everything(found) == expected()
+        snapshot = tmp_path / f"snapshot-{moment}"
+        step = Progress("work", place).latest(snapshot)
+        assert step is None or files_in(snapshot) == expected(f"step {step}")
+        assert make(place).content == undisturbed
+        assert [path for path in leftovers(store.scratch()) if path.is_dir() or path.suffix == ".lock"] == []
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, errors
+    assert step == 3
+    assert moment > 20
+
+
+# ---- unfinished work
+
+
+@pytest.fixture
+def work(root):
+    return Progress("work", root)
+
+
+def save(work: Progress, step: int) -> None:
+    work.save(step, lambda folder: fill_folder(folder, f"step {step}"))
+
+
+def test_the_latest_snapshot_is_given_and_the_newest_two_are_kept(work, store, tmp_path):
+    assert work.latest(tmp_path) is None
+    for step in (9, 10, 100):
+        save(work, step)
+    assert work.latest(tmp_path / "into") == 100
+    assert files_in(tmp_path / "into") == expected("step 100")
+    assert {stored.name.split("/")[2] for stored in store.list("progress/")} == {"step-000000010", "step-000000100"}
+    assert KEPT == 2
+
+
+@pytest.mark.parametrize("damage", [flip, truncate, None], ids=["bit flip", "truncation", "missing"])
+@pytest.mark.parametrize("part", ["manifest.json", "weights.bin"])
+def test_a_damaged_snapshot_is_passed_over(work, store, tmp_path, capsys, damage, part):
+    for step in (1, 2):
+        work.save(step, lambda folder, step=step: fill_folder(folder, f"step {step}"))
+    place = next(name for name in (stored.name for stored in store.list("progress/work/step-000000002/")) if part in name)
+    store.write(place, damage(store.read(place))) if damage else store.delete(place)
+    assert work.latest(tmp_path / "into") == 1
+    assert files_in(tmp_path / "into") == expected("step 1")
+    assert "step-000000002 is passed over" in capsys.readouterr().err or (part, damage) == ("manifest.json", None)
+
+
+def test_nothing_of_a_damaged_snapshot_is_given(work, store, tmp_path):
+    save(work, 1)
+    work.save(2, lambda folder: [(folder / name).write_text(name) for name in ("a", "b")])
+    place = next(stored.name for stored in store.list("progress/work/step-000000002/b"))
+    store.write(place, b"?")
+    assert work.latest(tmp_path / "into") == 1
+    assert files_in(tmp_path / "into") == expected("step 1")
+
+
+def test_a_damaged_snapshot_is_healed_by_reaching_its_step_again(work, store, tmp_path):
+    save(work, 1)
+    place = next(stored.name for stored in store.list("progress/work/") if "weights" in stored.name)
+    store.write(place, b"?")
+    save(work, 1)
+    assert work.latest(tmp_path / "into") == 1
+
+
+def test_clear_leaves_nothing_and_touches_no_other_work(root, work, store, tmp_path):
+    save(work, 1)
+    save(Progress("work-2", root), 5)
+    work.clear()
+    work.clear()
+    assert work.latest(tmp_path / "into") is None
+    assert Progress("work-2", root).latest(tmp_path / "into") == 5
+    assert leftovers(store.scratch()) == []
+
+
+def test_the_environment_names_the_root_of_work_too(root, work, monkeypatch, tmp_path):
+    save(work, 1)
+    monkeypatch.setitem(os.environ, "TLM_ROOT", root)
+    assert Progress("work", None).latest(tmp_path) == 1

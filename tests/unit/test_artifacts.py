@@ -1,0 +1,299 @@
+"""Artifacts in a local folder: named by what made them, whole or absent, verified when read."""
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.making import everything, expected, fill, leftovers, make, recipe, truncate
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.digest import canonical_json, value_sha256
+from tlm.artifacts.local import LocalStore
+from tlm.artifacts.manifest import Manifest, seal
+from tlm.artifacts.produce import Recipe, produce
+from tlm.artifacts.scratch import scratch_folder
+from tlm.artifacts.store import open_store, resolve_root
+from tlm.errors import InputError
+
+# ---- names and digests
+
+
+@given(st.permutations(["upto", "seed", "name"]))
+def test_the_key_does_not_depend_on_the_order_of_settings(names):
+    assert recipe(**{name: name for name in names}).key == recipe(upto="upto", seed="seed", name="name").key
+
+
+def test_the_key_depends_on_all_that_decides_a_result(tmp_path):
+    source, other = make(f"{tmp_path}"), make(f"{tmp_path}", lambda draft: fill(draft, "another"), seed=1)
+    base = {"kind": "a", "step": "b", "version": 1, "settings": {"x": 1}, "inputs": {"source": source}}
+    variants = [
+        base,
+        *({**base, **change} for change in ({"kind": "z"}, {"step": "z"}, {"version": 2}, {"settings": {"x": 2}})),
+        {**base, "inputs": {}},
+        {**base, "inputs": {"source": other}},
+        {**base, "inputs": {"renamed": source}},
+    ]
+    assert len({Recipe(**variant).key for variant in variants}) == len(variants)
+
+
+def test_the_key_depends_on_an_inputs_content_and_not_on_its_place(tmp_path):
+    here, there = make(f"{tmp_path}/here"), make(f"{tmp_path}/there")
+    keys = {Recipe("a", "b", 1, {}, {"source": source}).key for source in (here, there)}
+    assert len(keys) == 1
+
+
+def test_canonical_json_refuses_what_has_no_equal():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical_json({"x": float("nan")})
+    assert value_sha256({"a": 1, "b": [1, "ä"]}) == value_sha256({"b": [1, "ä"], "a": 1})
+
+
+NAME = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}[A-Za-z0-9]", fullmatch=True) | st.sampled_from(
+    ["like-0123456789abcdef", "like-0123456789abcdef.tar.gz", "like-0123456789abcdef-0123456789abcdef.txt"]
+)
+
+
+@given(names=st.sets(NAME, min_size=1, max_size=4), inner=NAME)
+def test_sealed_files_keep_their_logical_names(tmp_path_factory, names, inner):
+    folder = tmp_path_factory.mktemp("draft")
+    for name in names:
+        (folder / f"file-{name}").write_text(name)
+        (folder / f"folder-{name}").mkdir()
+        (folder / f"folder-{name}" / inner).write_text(name)
+    entries = seal(folder, {f"file-{name}": 7 for name in names})
+    logical = {entry.logical: entry for entry in entries}
+    assert set(logical) == {f"file-{name}" for name in names} | {f"folder-{name}/{inner}" for name in names}
+    assert all(logical[f"file-{name}"].rows == 7 for name in names)
+    assert all((folder / entry.name).stat().st_size == entry.size for entry in entries)
+    shutil.rmtree(folder)
+
+
+# ---- publishing and finding
+
+
+def test_what_was_made_is_found_and_never_made_twice(tmp_path):
+    first = make(f"{tmp_path}")
+    again = make(f"{tmp_path}", lambda draft: pytest.fail("made twice"))
+    assert again.uri == first.uri == f"{tmp_path}/numbers/{recipe().key}"
+    assert everything(again) == expected()
+    assert (again.counts, again.details, again.run()["threads"]) == ({"numbers": 100}, {"largest": 99}, 1)
+    assert {entry.logical: entry.rows for entry in again.entries("*.txt")} == {"numbers.txt": 50}
+
+
+def test_content_is_equal_in_another_folder_and_at_another_time(tmp_path):
+    first, second = make(f"{tmp_path}/a"), make(f"{tmp_path}/b")
+    assert first.content == second.content
+    assert first.manifest == second.manifest
+
+
+@pytest.mark.parametrize("change", [lambda draft: fill(draft, "otherwise"), lambda draft: draft.details.update(x=1)])
+def test_content_follows_files_and_details(tmp_path, change):
+    def write(draft):
+        fill(draft)
+        change(draft)
+
+    assert make(f"{tmp_path}/a").content != make(f"{tmp_path}/b", write).content
+
+
+def test_content_ignores_counts_and_run(tmp_path):
+    def write(draft):
+        fill(draft)
+        draft.counts["numbers"], draft.run["threads"] = 1, 8
+
+    assert make(f"{tmp_path}/a").content == make(f"{tmp_path}/b", write).content
+
+
+def test_a_step_that_fails_leaves_nothing(tmp_path):
+    def write(draft):
+        fill(draft)
+        raise InputError("no")
+
+    with pytest.raises(InputError, match="no"):
+        make(f"{tmp_path}", write)
+    assert list(open_store(f"{tmp_path}").list("")) == []
+    assert leftovers(tmp_path / ".scratch") == []
+
+
+def test_the_first_of_two_writers_wins_and_the_second_changes_nothing(tmp_path):
+    def slower(draft):
+        fill(draft, "too late")
+        make(f"{tmp_path}")  # meanwhile another one publishes
+
+    late = make(f"{tmp_path}", slower)
+    assert everything(late) == expected()
+    assert everything(make(f"{tmp_path}")) == expected()
+
+
+def test_an_artifact_is_a_sub_folder_of_its_root_as_a_file_uri_too(tmp_path):
+    made = make(f"file://{tmp_path}")
+    assert made.uri == make(f"{tmp_path}").uri
+    assert everything(Artifact.open(f"file://{tmp_path}/{made.folder_name}/")) == expected()
+
+
+def test_the_root_is_given_or_in_the_environment_or_here(monkeypatch):
+    monkeypatch.setenv("TLM_ROOT", "/there")
+    assert (resolve_root("/given"), resolve_root(None), resolve_root("")) == ("/given", "/there", "/there")
+    monkeypatch.delenv("TLM_ROOT")
+    assert resolve_root(None) == "artifacts"
+
+
+# ---- reading
+
+
+def test_paths_lead_to_files_and_folders_by_the_names_their_step_gave(tmp_path):
+    made = make(f"{tmp_path}")
+    assert made.path("numbers.txt").read_bytes() == expected()["numbers.txt"]
+    model = made.path("model")
+    assert (model / "deep" / "weights.bin").read_bytes() == expected()["model/deep/weights.bin"]
+    assert made.path("model/config.json") == model / "config.json"
+    assert [path.suffix for path in made.paths("*.parquet")] == [".parquet"]
+    with pytest.raises(InputError, match=r"no file 'nombers.txt'; it has .*numbers\.txt"):
+        made.path("nombers.txt")
+
+
+def test_inputs_are_found_by_lineage_under_the_same_root(tmp_path):
+    root = f"{tmp_path}"
+    source = make(root)
+    middle = Artifact.open(produce(Recipe("middle", "m", 1, {}, {"numbers": source}), root, lambda draft: None))
+    last = Artifact.open(produce(Recipe("last", "l", 1, {}, {"of": middle}), root, lambda draft: None))
+    assert last.ancestor("numbers").uri == last.input("of").input("numbers").uri == source.uri
+    assert last.ancestor("nothing") is None
+    with pytest.raises(InputError, match="no input 'numbers'; it has of"):
+        last.input("numbers")
+
+
+def test_an_input_that_is_gone_or_another_is_said(tmp_path):
+    root = f"{tmp_path}"
+    source = make(root)
+    later = Artifact.open(produce(Recipe("later", "l", 1, {}, {"numbers": source}), root, lambda draft: None))
+    shutil.rmtree(source.uri)
+    with pytest.raises(InputError, match="which is gone; run"):
+        later.input("numbers")
+    make(root, lambda draft: fill(draft, "otherwise"))
+    with pytest.raises(InputError, match="differs from what .* was made from; run the later step again"):
+        later.input("numbers")
+
+
+@pytest.mark.parametrize(
+    ("uri", "sentence"),
+    [
+        ("{root}/numbers/0123", "no finished numbers here"),
+        ("{root}/nombers/{key}", "no finished nombers here"),
+        ("numbers", "no artifact URI"),
+        ("", "no artifact URI"),
+        ("gs://bucket/numbers/{key}", "scheme 'gs' is not known"),
+    ],
+)
+def test_a_uri_that_leads_nowhere_is_said_in_one_sentence(tmp_path, uri, sentence):
+    make(f"{tmp_path}")
+    with pytest.raises(InputError, match=sentence):
+        Artifact.open(uri.format(root=tmp_path, key=recipe().key))
+
+
+def test_an_artifact_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(InputError, match="is a numbers; expected a letters or words"):
+        Artifact.open(make(f"{tmp_path}").uri, "letters", "words")
+
+
+# ---- damage
+
+
+def manifest_of(tmp_path: Path) -> Path:
+    return Path(make(f"{tmp_path}").uri) / "manifest.json"
+
+
+@pytest.mark.parametrize("damage", [truncate, lambda data: data[: len(data) // 2], lambda data: b""])
+def test_a_damaged_manifest_is_said(tmp_path, damage):
+    path = manifest_of(tmp_path)
+    path.write_bytes(damage(path.read_bytes().removesuffix(b"\n")))
+    with pytest.raises(InputError, match=r"manifest\.json"):
+        make(f"{tmp_path}")
+
+
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_in_a_manifest_never_changes_what_readers_rely_on(tmp_path_factory, place, bit):
+    data = bytearray(manifest_of(tmp_path_factory.getbasetemp() / "flipped").read_bytes())
+    before = Manifest.from_bytes(bytes(data), "here")
+    data[int(place * len(data))] ^= 1 << bit
+    with contextlib.suppress(InputError):
+        after = Manifest.from_bytes(bytes(data), "here")
+        assert (after.content, after.details) == (before.content, before.details)
+        assert [(file.name, file.sha256) for file in after.files] == [(file.name, file.sha256) for file in before.files]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 2},
+        {"schema_name": "other"},
+        {"surprise": 1},
+        {"files": "none"},
+        {"details": {"largest": 98}},
+        {"content": "0" * 64},
+        {"files": []},
+    ],
+    ids=str,
+)
+def test_a_manifest_that_is_not_what_was_published_is_said(tmp_path, change):
+    path = manifest_of(tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
+    with pytest.raises(InputError, match=r"manifest\.json: .*make it anew"):
+        make(f"{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/passwd", "a/../../x", "..", ".", "a/./b", "a//b", "", "a/", "a\\b", "a\n", "a b", "ä"]
+)
+def test_a_file_name_that_leaves_the_folder_is_refused(tmp_path, name):
+    manifest = json.loads(manifest_of(tmp_path).read_bytes())
+    manifest["files"][0]["name"] = name
+    with pytest.raises(InputError, match=r"files\.0\.name.*leaves the artifact's folder"):
+        Manifest.from_bytes(json.dumps(manifest).encode(), "here")
+
+
+def test_a_copied_manifest_is_not_mistaken_for_another_artifact(tmp_path):
+    made = make(f"{tmp_path}")
+    shutil.copytree(made.uri, f"{tmp_path}/numbers/elsewhere")
+    with pytest.raises(InputError, match=r"is the manifest of numbers/.* it was moved"):
+        Artifact.open(f"{tmp_path}/numbers/elsewhere")
+
+
+# ---- the store underneath (what both stores do is in tests/servers/test_both_stores.py)
+
+
+def test_no_empty_folders_are_left(tmp_path):
+    store = LocalStore(tmp_path / "root")
+    store.write("a/b/c", b"1")
+    store.write("a/d", b"1")
+    store.delete("a/b/c")
+    assert not (store.folder / "a/b").exists()
+    store.delete("a/d")
+    assert not (store.folder / "a").exists()
+    assert store.folder.exists()
+
+
+def test_a_folder_of_the_living_is_not_swept_and_one_of_the_dead_is(tmp_path):
+    with scratch_folder(tmp_path, "mine") as mine, scratch_folder(tmp_path, "mine") as other:
+        assert mine != other
+        (mine / "file").write_text("still there")
+        dead = tmp_path / "dead-0000"
+        dead.mkdir()
+        (tmp_path / "dead-0000.lock").touch()
+        with scratch_folder(tmp_path, "third"):
+            assert (mine / "file").exists()
+            assert not dead.exists()
+    assert leftovers(tmp_path) == []
+
+
+def test_small_files_of_the_dead_are_swept_when_they_are_old(tmp_path):
+    old, new = tmp_path / "tmp-old", tmp_path / "tmp-new"
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (0, 0))
+    with scratch_folder(tmp_path, "mine"):
+        assert (old.exists(), new.exists()) == (False, True)

@@ -1,0 +1,78 @@
+"""The command line: made from signatures, answers at once, ends with the right code."""
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tlm.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+
+
+def tlm(*arguments: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tlm.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **kwargs)  # type: ignore[call-overload]
+
+
+def function(target: str) -> object:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def test_help_lists_every_command_with_its_first_line() -> None:
+    text = " ".join(tlm("--help").stdout.split())
+    for name, (_, summary) in COMMANDS.items():
+        assert name in text
+        assert summary[:40] in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_summaries_are_the_docstrings_first_lines(name: str) -> None:
+    target, summary = COMMANDS[name]
+    assert summary == (inspect.getdoc(function(target)) or "").splitlines()[0].rstrip(".")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_parameter_is_explained(name: str) -> None:
+    from docstring_parser import parse
+
+    step = function(COMMANDS[name][0])
+    described = {entry.arg_name for entry in parse(step.__doc__ or "").params}
+    assert described == set(inspect.signature(step).parameters)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_step_imports_torch_before_it_works(name: str) -> None:
+    module = COMMANDS[name][0].partition(":")[0]
+    heavy = "{'torch', 'transformers', 'kfp', 'sklearn', 'elasticsearch', 'boto3', 'matplotlib'}"
+    code = f"import sys, {module}; print(sorted(set(sys.modules) & {heavy}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert ast.literal_eval(done.stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["load-corpus", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["load-task", "nowhere"], "nowhere"),
+        (["index", "artifacts/corpus/none"], "there is no finished corpus here"),
+        (["index", "nonsense"], "is no artifact URI"),
+        (["export", "artifacts/corpus/none"], "is a corpus; expected a hits"),
+        (["show", "pockett"], "did you mean 'pocket'?"),
+        (["fetch", "artifacts/model/none", "x"], "there is no finished model here"),
+        (["gc", "--keep-runs", "-1"], "must not be negative"),
+        (["load-corpus", "x", "--root", "ftp://somewhere"], "scheme 'ftp' is not known"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_code_2(arguments: list[str], sentence: str) -> None:
+    done = tlm(*arguments)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,1 @@
+"""Reading, cleaning and splitting what people bring: corpora and labelled tasks."""

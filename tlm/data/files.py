@@ -1,0 +1,175 @@
+"""Where raw data come from: files, folders, globs, S3 and Hub addresses, expanded to files in a fixed order."""
+
+import fnmatch
+import glob
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from tlm.artifacts.digest import file_sha256
+from tlm.data import hub
+from tlm.data.streams import Tally
+from tlm.errors import InputError, nearest
+from tlm.progress import say
+
+FORMATS = {
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
+    ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".txt": "txt",
+}  # fmt: skip
+COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
+EXPECTED = f"{', '.join(FORMATS)}, each but .parquet also with {' or '.join(COMPRESSIONS)}"
+_MAGIC = re.compile(r"[*?\[]")
+
+
+@dataclass
+class RawFile:
+    """A raw file: `where` for sentences, base `name` for ids, its format, and a way to a path on this machine."""
+
+    where: str
+    name: str
+    format: str
+    compression: str = ""
+    locate: Callable[[], Path] | None = None
+    tally: Tally = field(default_factory=Tally)
+    _stamp: tuple[int, int] | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file on this machine, downloaded first where it lies elsewhere."""
+        assert self.locate is not None, "a Hub data set has no path"
+        return self.locate()
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk; 0 for a Hub data set, which is streamed."""
+        return self.path.stat().st_size if self.locate else 0
+
+    def digest(self) -> str:
+        """sha256 of the raw bytes; for a Hub data set its commit. Raises InputError where it cannot be read."""
+        if self.locate is None:
+            return hub.revision(self.where)
+        try:
+            self._stamp = self._now()
+            return file_sha256(self.path)
+        except OSError as error:
+            raise InputError(
+                f"{self.where} cannot be read: {error.strerror}; check the file and its permissions"
+            ) from None
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if the file was written to since its digest was taken: the key would name something else."""
+        if self._stamp is not None and self._now() != self._stamp:
+            raise InputError(f"{self.where} was changed while it was read; repeat the step when nobody writes to it")
+
+    def _now(self) -> tuple[int, int]:
+        stat = self.path.stat()
+        return stat.st_size, stat.st_mtime_ns
+
+
+@contextmanager
+def raw_files(paths: list[str]) -> Iterator[list[RawFile]]:
+    """The files that `paths` mean, each once, sorted by where they are; downloads are gone afterwards.
+
+    A path is a file, a folder (searched through all its sub-folders; names beginning with '.' or '_' are passed over),
+    a glob, ``s3://bucket/key`` (or a prefix, or a glob), or ``hf://name[:split]``.
+
+    Raises:
+        InputError: missing file, unknown extension, a glob or folder without a file that can be read.
+    """
+    if not paths:
+        raise InputError("no path was given; give files, folders, globs or s3:// addresses")
+    with ExitStack() as stack:
+        found = {file.where: file for path in paths for file in _expand(path, stack)}
+        yield [found[where] for where in sorted(found)]
+
+
+def _expand(path: str, stack: ExitStack) -> list[RawFile]:
+    scheme, separator, _ = path.partition("://")
+    if separator and scheme == "s3":
+        return _from_s3(path, stack)
+    if separator and scheme == "hf":
+        return [RawFile(path, hub.checked_name(path), "hub")]
+    if separator and scheme != "file":
+        raise InputError(f"{path}: scheme '{scheme}' is not known; give a path, file://…, s3://… or hf://…")
+    return _from_disk(path.removeprefix("file://"))
+
+
+def _from_disk(path: str) -> list[RawFile]:
+    if Path(path).is_dir():
+        inside = sorted(str(Path(folder) / name) for folder, _, names in os.walk(path) for name in names)
+        return [_local(name) for name in _readable(path, inside)]
+    if Path(path).exists():
+        return [_local(path)]
+    if not _MAGIC.search(path):
+        siblings = [file.name for file in Path(path).parent.iterdir()] if Path(path).parent.is_dir() else []
+        hint = nearest(Path(path).name, siblings)
+        raise InputError(f"{path} does not exist{hint if 'did you mean' in hint else '; check the path'}")
+    matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207  # pathlib has no absolute patterns
+    if not matches:
+        raise InputError(f"{path} matches no file; check the pattern")
+    return [file for match in matches for file in _from_disk(match)]
+
+
+def _local(path: str) -> RawFile:
+    return _raw_file(path, lambda: Path(path))
+
+
+def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
+    from tlm.artifacts.s3 import S3Store
+
+    bucket, _, key = address.removeprefix("s3://").partition("/")
+    store = S3Store(f"s3://{bucket}")
+    store.cache = _download_folder(stack)
+    names = [stored.name for stored in store.list(_MAGIC.split(key)[0]) if not stored.name.endswith("/")]
+    if _MAGIC.search(key):
+        chosen = [name for name in names if fnmatch.fnmatchcase(name, key)]
+    elif key in names:
+        chosen = [key]
+    else:
+        folder = f"{key.rstrip('/')}/" if key else ""
+        chosen = _readable(address, [name for name in names if name.startswith(folder)])
+    if not chosen:
+        raise InputError(f"{address}: there is nothing here; check the bucket and the key")
+    if any({"", ".", ".."} & set(name.split("/")) for name in chosen):
+        raise InputError(f"{address}: a key has empty, '.' or '..' parts, which no path on a disk can have; rename it")
+    return [_raw_file(f"s3://{bucket}/{name}", partial(store.local, name)) for name in chosen]
+
+
+def _download_folder(stack: ExitStack) -> Path:
+    parent = os.environ.get("TLM_CACHE")
+    if parent:
+        Path(parent).mkdir(parents=True, exist_ok=True)
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tlm-raw-", dir=parent)))
+
+
+def _readable(folder: str, names: list[str]) -> list[str]:
+    """Those of a folder's files that have a known extension; says which are passed over."""
+    prefix = len(folder.rstrip("/"))
+    shown = [name for name in names if not re.search(r"(^|/)[._]", name[prefix:])]
+    known = [name for name in shown if _kind(name)]
+    other = [PurePosixPath(name).name for name in shown if not _kind(name)]
+    if not known:
+        raise InputError(f"{folder} has no file that can be read; expected {EXPECTED}")
+    if other:
+        say(f"{folder}: passed over, their extension is not known: {', '.join(other[:5])}{' …' * (len(other) > 5)}")
+    return known
+
+
+def _raw_file(where: str, locate: Callable[[], Path]) -> RawFile:
+    kind = _kind(where)
+    if kind is None:
+        raise InputError(f"{where}: this extension is not known; expected {EXPECTED}")
+    return RawFile(where, PurePosixPath(where).name, *kind, locate)
+
+
+def _kind(name: str) -> tuple[str, str] | None:
+    """Format and compression by extension: ('jsonl', 'gz') for ``x.jsonl.gz``; None where it is not known."""
+    path = PurePosixPath(name.lower())
+    compression = COMPRESSIONS.get(path.suffix, "")
+    format_ = FORMATS.get(PurePosixPath(path.stem).suffix if compression else path.suffix)
+    return None if format_ is None or (format_ == "parquet" and compression) else (format_, compression)

@@ -1,0 +1,135 @@
+"""Rows as readers give them, values taken out of them with care, and the rows that had to be set aside."""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tlm.data.text import normalise
+from tlm.errors import InputError
+
+SHARE_REJECTED = 0.001  # rows that may be bad even where `max_rejected` is smaller
+SHARE_HOPELESS = 0.1  # so many of the first HOPELESS_ROWS rows: no need to read on
+HOPELESS_ROWS = 10_000
+LONGEST_DETAIL = 200
+
+
+class Row(NamedTuple):
+    """A row that could be read: its line (parquet: row) number, from 1, and its values by field."""
+
+    line: int
+    values: Mapping[str, Any]
+
+
+class Reject(NamedTuple):
+    """A row that could not: its line (parquet: row) number, a reason code, and what was found."""
+
+    line: int
+    reason: str
+    detail: str
+
+
+class BadRow(Exception):
+    """A row whose value cannot be used; the reader of the row turns it into a reject."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason, self.detail = reason, detail
+
+
+def text_of(values: Mapping[str, Any], field: str) -> str:
+    """The text in `field`, normalised. Raises BadRow: missing field, null, not a string, lone surrogate, empty."""
+    value = value_of(values, field)
+    if not isinstance(value, str):
+        raise BadRow("not a string", f"field '{field}' is {_kind(value)}: {value!r}")
+    return checked_text(value, field)
+
+
+def name_of(values: Mapping[str, Any], field: str) -> str:
+    """The id or source in `field`, a string or whole number. Raises BadRow as `text_of`."""
+    value = value_of(values, field)
+    return str(value) if type(value) is int else text_of(values, field)
+
+
+def value_of(values: Mapping[str, Any], field: str) -> Any:
+    """The value in `field`, of any type. Raises BadRow: missing field, null."""
+    value = values.get(field)
+    if value is not None:
+        return value
+    if field in values:
+        raise BadRow("null", f"field '{field}' is null")
+    raise BadRow("missing field", f"no field '{field}'; there are {', '.join(values) or 'none'}")
+
+
+def checked_text(value: str, field: str) -> str:
+    """`value`, normalised. Raises BadRow: lone surrogate, empty."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise BadRow("lone surrogate", f"field '{field}', character {error.start}") from None
+    text = normalise(value)
+    if not text:
+        raise BadRow("empty", f"field '{field}' has no text")
+    return text
+
+
+def unknown_field(where: str, field: str, known: Iterable[str]) -> InputError:
+    """The error for a field that a file does not have: names those there are, and the nearest."""
+    names = list(known)
+    close = difflib.get_close_matches(field, names, n=1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    return InputError(f"{where} has no field '{field}'; it has {', '.join(map(repr, names)) or 'none'}{hint}")
+
+
+class Rejects:
+    """The rows set aside, and the limit above which a step stops: max(`most` rows, 0.1 % of the rows read)."""
+
+    def __init__(self, most: int) -> None:
+        if most < 0:
+            raise InputError(f"max_rejected is {most}; expected 0 or more rows")
+        self.most = most
+        self._rows: list[tuple[str, int, str, str]] = []
+
+    def add(self, file: str, line: int, reason: str, detail: str) -> None:
+        """Set a row aside: base name of its file, line number, reason code, what was found."""
+        printable = detail[:LONGEST_DETAIL].encode(errors="backslashreplace").decode()
+        self._rows.append((file, line, reason, normalise(printable)))
+
+    def check(self, read: int) -> None:
+        """Raise InputError if too many of the `read` rows were set aside."""
+        if len(self._rows) > max(self.most, SHARE_REJECTED * read):
+            reasons = ", ".join(f"{count} {reason}" for reason, count in self.by_reason().items())
+            file, line, reason, detail = self._rows[0]
+            raise InputError(
+                f"{len(self._rows)} of {read} rows cannot be used ({reasons}), more than {self.most} and than 0.1 %, "
+                f"the first at {file}:{line}: {reason}, {detail}; mend them or raise max_rejected"
+            )
+
+    def check_hopeless(self, read: int) -> None:
+        """The same, half-way: raises only where the rows read so far are so bad that the rest cannot make up for it."""
+        if read >= HOPELESS_ROWS and len(self._rows) > max(self.most, SHARE_HOPELESS * read):
+            self.check(read)
+
+    def by_reason(self) -> dict[str, int]:
+        """How many rows were set aside for each reason, the most frequent first."""
+        counts = Counter(reason for _, _, reason, _ in self._rows)
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    def write(self, path: Path) -> int:
+        """Write them as parquet (file, line, reason, detail); the number of rows."""
+        names = ["file", "line", "reason", "detail"]
+        types = [pa.string(), pa.int64(), pa.string(), pa.string()]
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(names)
+        arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+        pq.write_table(pa.table(arrays, names=names), path, compression="zstd")
+        return len(self._rows)
+
+
+def _kind(value: Any) -> str:
+    return {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}.get(
+        type(value), f"of type {type(value).__name__}"
+    )

@@ -1,0 +1,131 @@
+"""The demo's task: route an API error to its handling, from what its documentation says.
+
+The text is the documentation of an exception shape. The label comes from what the text does not contain: the
+shape's name and, where the name says nothing, its HTTP status. Services of one family (the name up to the first
+hyphen: ``bedrock``, ``bedrock-agent``) are in one split, so that what is tested is another service's wording.
+"""
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tlm.demo.services import ApiError, Service
+
+SPLITS = ("train", "dev", "test")
+DEV_SHARE, TEST_SHARE = 0.15, 0.2
+MAX_WORDS, MIN_WORDS = 60, 3
+
+FIX, NOT_FOUND, CONFLICT = "fix the request", "not found", "conflict"
+ACCESS, QUOTA, SERVER = "no access", "over quota", "server fault"
+LABELS = (FIX, NOT_FOUND, CONFLICT, ACCESS, QUOTA, SERVER)
+
+# tried in this order on the words of the name in lower case, without a last "exception", "error" or "fault"
+_NAME_RULES = (
+    (NOT_FOUND, r"not found|not exists?\b|n t exist|nonexist|no such|no longer exist|not discovered|^unknown|^gone$"),
+    (CONFLICT, r"already|\bexists?$|duplicate|\bin use\b"),
+    (FIX, r"(size|length) (limit )?(exceeded|quota)|too (large|long|big|small|short)"),
+    (QUOTA, r"quota|throttl|too many|limits? (type )?(exceeded|reached)|limit$|slow down|(throughput|storage) exceeded"),
+    (QUOTA, r"(max|maximum|number|rate|requests|active) .*exceeded"),
+    (ACCESS, r"denied|unauthori[sz]ed|unauthenticated|not authori[sz]ed|forbidden|^(no )?authori[sz]ation|not entitled"),
+    (ACCESS, r"permissions?$|insufficient privileges|not permitted|credentials|authentication failed|^no access"),
+    (SERVER, r"internal( (server|service|failure|dependency))?$|server$|service (unavailable|failure)|bad gateway"),
+    (SERVER, r"temporarily unavailable|gateway time"),
+    (CONFLICT, r"conflict|concurrent|in progress|\bstate( transition)?$|non? empty|not empty|not ready|pending|idempoten|busy|locked"),
+    (CONFLICT, r"parameter mismatch|version mismatch|modification|optimistic|^stale|outdated$|still|precondition"),
+    (CONFLICT, r"conditional check|(running|stopping|executing)$|not (active|disabled|stopped|complete)$"),
+    (FIX, r"invalid|validation|malformed|bad request|missing|\brequired|unsupported|not supported|illegal|incorrect"),
+    (FIX, r"mismatch|not valid|unprocessable|inconsistent|syntax|parsing|parameter|argument|out of (range|bounds)"),
+    (FIX, r"unrecogni[sz]ed|incompatible|max results|\bsame\b|cannot|empty"),
+)
+NAME_RULES = tuple((label, re.compile(pattern)) for label, pattern in _NAME_RULES)
+# only statuses that tell: many services answer 400, 409 or 502 to everything
+STATUS_LABELS = {401: ACCESS, 403: ACCESS, 404: NOT_FOUND, 429: QUOTA, 500: SERVER, 503: SERVER, 504: SERVER}
+
+_WORD = re.compile(r"[a-z0-9]+")
+_WORD_IN_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_SUFFIX = re.compile(r"( (exception|error|fault))+$")
+_STATUS_IN_TEXT = re.compile(
+    r"^\d{3} response - "
+    r"|\(?\b(?:(?:this error )?(?:returns|gives) )?(?:an )?(?:http )?(?:status|error) code:? (?:of )?\d{3}\b\)?[.:,]?"
+    r"|\b(?:this error returns )?(?:an )?http \d{3}(?: status code)?\b\.?",
+    re.IGNORECASE,
+)
+_NAME_IN_TEXT = re.compile(r"\b(?:[A-Z][A-Za-z0-9]*[a-z0-9])(?:Exception|Error|Fault)\b:?")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row of the task; `id` is ``<service>/<shape>`` of the first shape that has this text."""
+
+    id: str
+    text: str
+    label: str
+
+
+def label_of(error: ApiError) -> str | None:
+    """The handling that an error asks for, or None where neither name nor status tells."""
+    name = _SUFFIX.sub("", " ".join(_WORD_IN_NAME.findall(error.name)).lower())
+    for label, pattern in NAME_RULES:
+        if pattern.search(name):
+            return label
+    return SERVER if error.fault else STATUS_LABELS.get(error.status or 0)
+
+
+def text_of(error: ApiError) -> str:
+    """The first `MAX_WORDS` words of the documentation, without names of exceptions and status codes: they are the label."""
+    text = _NAME_IN_TEXT.sub("", _STATUS_IN_TEXT.sub("", error.text))
+    for name in {error.name, re.sub(r"(Exception|Error|Fault)+$", "", error.name)}:
+        if len(_WORD_IN_NAME.findall(name)) > 1:
+            text = re.sub(rf"\b{re.escape(name)}\b", "", text)
+    return " ".join(text.split()[:MAX_WORDS])
+
+
+def split_of(service: str) -> str:
+    """The split of a service, by the sha256 of its family's name: the same for everyone, whatever else is installed."""
+    family = service.partition("-")[0]
+    position = int.from_bytes(hashlib.sha256(family.encode()).digest()[:8]) / 2**64
+    if position < TEST_SHARE:
+        return "test"
+    return "dev" if position < TEST_SHARE + DEV_SHARE else "train"
+
+
+def examples(services: Iterable[Service]) -> tuple[dict[str, list[Example]], dict[str, int]]:
+    """The task's rows by split, and how many errors were left out by reason.
+
+    Each text occurs once: one that several splits have stays in test, else in dev, so that nothing that is tested was
+    trained on. A text to which names give different labels ("Returns information about an error.") is left out.
+    """
+    found: dict[str, dict[str, Example]] = defaultdict(dict)  # split -> words of the text -> first example
+    labels: dict[str, set[str]] = defaultdict(set)
+    left_out = {"no label": 0, "no text": 0, "same text": 0, "labels differ": 0}
+    for service in services:
+        for error in service.errors:
+            text, label = text_of(error), label_of(error)
+            if label is None:
+                left_out["no label"] += 1
+            elif len(text.split()) < MIN_WORDS:
+                left_out["no text"] += 1
+            else:
+                key = " ".join(_WORD.findall(text.lower()))
+                labels[key].add(label)
+                rows = found[split_of(service.name)]
+                left_out["same text"] += key in rows
+                rows.setdefault(key, Example(f"{service.name}/{error.name}", text, label))
+    return {split: _distinct(split, found, labels, left_out) for split in SPLITS}, left_out
+
+
+def _distinct(
+    split: str, found: dict[str, dict[str, Example]], labels: dict[str, set[str]], left_out: dict[str, int]
+) -> list[Example]:
+    later = [found[other] for other in SPLITS[SPLITS.index(split) + 1 :]]
+    kept = []
+    for key, example in found[split].items():
+        if len(labels[key]) > 1:
+            left_out["labels differ"] += 1
+        elif any(key in rows for rows in later):
+            left_out["same text"] += 1
+        else:
+            kept.append(example)
+    return kept

@@ -1,0 +1,1 @@
+"""Evaluation: scores, the honest baseline, predictions and the report."""

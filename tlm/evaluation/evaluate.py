@@ -1,0 +1,89 @@
+"""The step `evaluate`: a trained model's scores on dev and test, each read once."""
+
+from typing import Any
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.errors import InputError
+
+VERSION = 1
+STAGES = {"checkpoint": "stage 1", "model": "stage 2"}
+
+
+def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = None) -> str:
+    """Score a model (or a stage-1 checkpoint) on the dev and test examples of a task.
+
+    Writes every score, the predictions with probabilities, the masked-language-model loss on test text, and what
+    both stages of training cost.
+
+    Args:
+        model: URI of the model; a checkpoint gives the scores without stage 2.
+        task: URI of the task.
+        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        root: Where artifacts are kept.
+    """
+    trained, examples = Artifact.open(model, *STAGES), Artifact.open(task, "task")
+    kind = trained.manifest.kind
+    recipe = Recipe("metrics", "evaluate", VERSION, settings={}, inputs={kind: trained, "task": examples})
+    return produce(recipe, root, lambda draft: _write(draft, trained, examples, device))
+
+
+def _write(draft: Draft, trained: Artifact, task: Artifact, device: str) -> None:
+    from tlm.evaluation.classifier import model_labels
+
+    labels = model_labels(trained.path("model"))
+    expected = task.details["labels"] if task.details["problem"] == "classification" else None
+    if labels != expected:
+        raise InputError(
+            f"{trained.uri} gives {_named(labels)} but {task.uri} has {_named(expected)}; evaluate on the task that it was trained on"
+        )
+    _score(draft, trained, task, device)
+
+
+def _score(draft: Draft, trained: Artifact, task: Artifact, device: str) -> None:
+    from tlm.evaluation.classifier import Classifier, probabilities
+    from tlm.evaluation.examples import read_splits
+    from tlm.evaluation.record import Prediction, write_metrics
+    from tlm.training.device import resolve_device
+    from tlm.training.heldout import masked_lm_loss
+
+    stages = _stages(trained)
+    place = resolve_device(device)
+    classifier = Classifier(trained.path("model"), place)
+    predictions = []
+    for name, split in read_splits(task, "dev", "test").items():
+        logits = classifier.logits(split.texts, split.pairs, f"evaluating {name}")
+        if classifier.labels is None:
+            predictions.append(Prediction(split, logits[:, 0].astype("float64"), None))
+        else:
+            predictions.append(Prediction(split, logits.argmax(axis=1), probabilities(logits)))
+    details = trained.details
+    identity = {
+        "arm": details["arm"],
+        "seed": details["seed"],
+        "stage": STAGES[trained.manifest.kind],
+        "mlm_loss": masked_lm_loss(stages["stage 1"], task, "test", device),
+    }
+    facts = {
+        "preset": details["preset"],
+        "parameters": details["parameters"],
+        "cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()},
+    }
+    write_metrics(draft, task, predictions, identity, facts)
+    draft.run["device"] = place
+    draft.run["stages"] = {stage: artifact.run() for stage, artifact in stages.items()}
+
+
+def _stages(trained: Artifact) -> dict[str, Artifact]:
+    if trained.manifest.kind == "checkpoint":
+        return {"stage 1": trained}
+    return {"stage 1": trained.input("checkpoint"), "stage 2": trained}
+
+
+def _named(labels: list[str] | None) -> str:
+    return "a number" if labels is None else f"the {len(labels)} classes {', '.join(labels)}"
+
+
+def cost_total(cost: dict[str, dict[str, Any]], name: str) -> float:
+    """One kind of cost (``flops``, ``tokens``, …) over both stages."""
+    return sum(stage.get(name) or 0 for stage in cost.values())

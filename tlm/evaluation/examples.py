@@ -1,0 +1,44 @@
+"""A task's examples as arrays, split by split."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact
+
+
+@dataclass(frozen=True)
+class Split:
+    """The n examples of one split: their row ordinals in the task, texts, second texts of pairs, gold values.
+
+    `gold` holds class ordinals (int64) or targets (float64).
+    """
+
+    name: str
+    example: NDArray[np.int64]
+    texts: list[str]
+    pairs: list[str] | None
+    gold: NDArray[Any]
+
+
+def read_splits(task: Artifact, *names: str) -> dict[str, Split]:
+    """The named splits of a ``task`` artifact (of train, dev, test), each whole and in the order of its rows."""
+    table = pq.read_table(task.path("examples.parquet"))
+    split = np.array(table["split"].to_pylist(), dtype=object)
+    found = {}
+    for name in names:
+        rows = np.flatnonzero(split == name)
+        part = table.take(rows)
+        pairs = part["text_pair"].to_pylist() if task.details["pair"] else None
+        found[name] = Split(name, rows.astype(np.int64), part["text"].to_pylist(), pairs, _gold(part, task.details))
+    return found
+
+
+def _gold(part: Any, details: dict[str, Any]) -> NDArray[Any]:
+    if details["problem"] == "regression":
+        return np.asarray(part["target"].to_pylist(), dtype=np.float64)
+    place = {label: index for index, label in enumerate(details["labels"])}
+    return np.asarray([place[label] for label in part["label"].to_pylist()], dtype=np.int64)

@@ -1,0 +1,74 @@
+"""Writing a ``metrics`` artifact: what `evaluate` and `baseline` have in common."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft
+from tlm.evaluation.examples import Split
+from tlm.evaluation.metrics import scores
+
+ROW_GROUP = 65536
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What was predicted for a split: class ordinals or floats, shape [n]; probabilities [n, classes] or None."""
+
+    split: Split
+    predicted: NDArray[Any]
+    probabilities: NDArray[np.float64] | None
+
+
+def write_metrics(
+    draft: Draft, task: Artifact, predictions: list[Prediction], identity: dict[str, Any], facts: dict[str, Any]
+) -> None:
+    """Fill `draft` with metrics.json and predictions.parquet.
+
+    Args:
+        draft: The artifact in the making.
+        task: The task that was predicted.
+        predictions: One for each split.
+        identity: arm, seed, stage and mlm_loss, as they go into the manifest's details.
+        facts: More for metrics.json: cost, settings that were chosen.
+    """
+    details = task.details
+    labels = details["labels"] if details["problem"] == "classification" else None
+    splits = {p.split.name: scores(p.split.gold, p.predicted, p.probabilities, labels) for p in predictions}
+    summary = {"task": details["name"], "metric": details["metric"], **identity}
+    for name, values in splits.items():
+        summary[name] = values[details["metric"]]
+    whole = {**summary, **facts, "problem": details["problem"], "labels": labels, "splits": splits}
+    text = json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    (draft.folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
+    table = pa.concat_tables(_table(prediction, labels) for prediction in predictions)
+    pq.write_table(table, draft.folder / "predictions.parquet", compression="zstd", row_group_size=ROW_GROUP)
+    draft.rows["predictions.parquet"] = table.num_rows
+    draft.counts.update({name: values["n"] for name, values in splits.items()})
+    draft.details.update(summary)
+
+
+def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
+    split, size = prediction.split, len(prediction.split.example)
+
+    def values(array: NDArray[Any]) -> pa.Array:
+        if labels is None:
+            return pa.array(array, pa.float64())
+        return pa.array([labels[index] for index in array], pa.string())
+
+    chances = [None] * size if prediction.probabilities is None else list(prediction.probabilities)
+    return pa.table(
+        {
+            "example": pa.array(split.example, pa.int64()),
+            "split": pa.array([split.name] * size, pa.string()),
+            "gold": values(split.gold),
+            "predicted": values(prediction.predicted),
+            "probabilities": pa.array(chances, pa.list_(pa.float64())),
+        }
+    )

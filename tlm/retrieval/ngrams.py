@@ -1,0 +1,114 @@
+"""Texts as arrays of token numbers, and 64-bit hashes of their n-grams: what both filters of `export` count."""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tlm.data.text import tokens
+
+Ints = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
+
+
+class Vocabulary:
+    """Numbers tokens in the order in which they are met: the same texts in the same order have the same numbers."""
+
+    def __init__(self) -> None:
+        self._numbers: defaultdict[str, int] = defaultdict()
+        self._numbers.default_factory = self._numbers.__len__
+
+    def encode(self, texts: Iterable[str]) -> "TokenLists":
+        """The tokens (`tlm.data.text.tokens`) of each text."""
+        numbers, ids, offsets = self._numbers, array("i"), array("q", [0])
+        for text in texts:
+            ids.extend([numbers[token] for token in tokens(text)])
+            offsets.append(len(ids))
+        return TokenLists(np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int64))
+
+
+@dataclass(frozen=True)
+class TokenLists:
+    """Token numbers of many texts, back to back: text i is ``ids[offsets[i]:offsets[i + 1]]``."""
+
+    ids: npt.NDArray[np.int32]
+    offsets: Ints
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens in each text."""
+        return np.diff(self.offsets)
+
+    def select(self, rows: Ints) -> "TokenLists":
+        """The texts of these rows, in this order."""
+        lengths = self.lengths[rows]
+        return TokenLists(self.ids[spans(self.offsets[rows], lengths)], offsets_of(lengths))
+
+
+def ngrams(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
+    """The hash of every run of `n` tokens within a text, in order, and the row of its text.
+
+    The hash is a polynomial over mixed token numbers modulo 2**64: among 10**8 different n-grams the expected number
+    of collisions is below 0.001.
+    """
+    windows = max(0, len(texts.ids) - n + 1)
+    mixed = _mixed(texts.ids)
+    hashes = np.ones(windows, np.uint64)
+    for place in range(n):
+        hashes = hashes * _FACTOR + mixed[place : place + windows]
+    counts = np.maximum(texts.lengths - n + 1, 0)
+    inside = spans(texts.offsets[:-1], counts)
+    return hashes[inside], np.repeat(np.arange(len(texts)), counts)
+
+
+def shingles(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
+    """As `ngrams`, but a text with fewer than `n` tokens has one: all its tokens. These come last."""
+    found = [ngrams(texts, n)]
+    for length in range(n):
+        rows = np.flatnonzero(texts.lengths == length)
+        hashes = ngrams(texts.select(rows), length)[0] if length else np.zeros(len(rows), np.uint64)
+        found.append((hashes, rows))
+    return np.concatenate([hashes for hashes, _ in found]), np.concatenate([owners for _, owners in found])
+
+
+def distinct(hashes: Hashes, owners: Ints) -> tuple[Hashes, Ints]:
+    """Each pair once, ordered by owner, then hash."""
+    order = np.lexsort((hashes, owners))
+    hashes, owners = hashes[order], owners[order]
+    first = np.ones(len(hashes), bool)
+    first[1:] = (hashes[1:] != hashes[:-1]) | (owners[1:] != owners[:-1])
+    return hashes[first], owners[first]
+
+
+def places_in(values: Hashes, wanted: Hashes) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Where each of `wanted` stands in the sorted `values`, and whether it is there at all."""
+    if not len(values):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), bool)
+    places = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+    return places, values[places] == wanted
+
+
+def spans(starts: Ints, lengths: Ints) -> Ints:
+    """The indices ``starts[i], …, starts[i] + lengths[i] - 1`` of all i, back to back."""
+    return np.repeat(starts - offsets_of(lengths)[:-1], lengths) + np.arange(lengths.sum())
+
+
+def offsets_of(lengths: Ints) -> Ints:
+    """Where lists of these lengths begin when they stand back to back, and where the last ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def _mixed(ids: npt.NDArray[np.int32]) -> Hashes:
+    """splitmix64's finalizer, by which near numbers become far hashes."""
+    value = (ids.astype(np.uint64) + np.uint64(1)) * _FACTOR
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))

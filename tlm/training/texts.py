@@ -1,0 +1,111 @@
+"""Texts as token ids, ready to be made into batches: memory-mapped from a `tokens` artifact, or held in memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Special:
+    """Ids of the special tokens."""
+
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+
+    @classmethod
+    def of(cls, tokenizer: Artifact) -> "Special":
+        """Those of a `tokenizer` artifact."""
+        return cls(*(int(tokenizer.details[f"{role}_id"]) for role in ("pad", "unk", "cls", "sep", "mask")))
+
+    @property
+    def ids(self) -> list[int]:
+        """All of them."""
+        return [self.pad, self.unk, self.cls, self.sep, self.mask]
+
+
+class Ragged:
+    """n rows of different lengths in one array: row i is ``ids[offsets[i] : offsets[i + 1]]``."""
+
+    def __init__(self, ids: NDArray[Any], offsets: Ints) -> None:
+        self.ids, self.offsets = ids, offsets
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> "Ragged":
+        """From lists."""
+        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return cls(np.array([i for row in rows for i in row], dtype=np.int64), offsets)
+
+    @classmethod
+    def open(cls, tokens: Artifact, prefix: str = "") -> "Ragged":
+        """From a `tokens` artifact, memory-mapped; `prefix` is ``pair_`` for second texts."""
+        ids, offsets = (
+            np.load(tokens.path(f"{prefix}{name}.npy"), mmap_mode="r", allow_pickle=False) for name in ("ids", "offsets")
+        )
+        return cls(ids, offsets)
+
+    @property
+    def lengths(self) -> Ints:
+        """Of every row, [n]."""
+        return np.diff(self.offsets)
+
+    def head(self, rows: int) -> "Ragged":
+        """The first `rows` rows."""
+        return Ragged(self.ids, self.offsets[: rows + 1])
+
+    def copy_to(self, target: Ints, rows: Ints, counts: Ints, at: Ints) -> None:
+        """Write the first ``counts[i]`` ids of row ``rows[i]`` into ``target[i]`` from column ``at[i]`` on."""
+        line = np.repeat(np.arange(len(rows)), counts)
+        within = np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts)
+        target[line, within + np.repeat(at, counts)] = self.ids[within + np.repeat(self.offsets[rows], counts)]
+
+
+class Texts:
+    """n texts, or n pairs of texts, and how they are cut: as `transformers` does (the longer of a pair first).
+
+    Attributes:
+        lengths: Tokens of each text or pair as a model sees it: cut, special tokens included, [n].
+    """
+
+    def __init__(self, first: Ragged, second: Ragged | None, max_length: int, special: Special) -> None:
+        self.first, self.second, self.max_length, self.special = first, second, max_length, special
+        a, b = self._kept(first.lengths, None if second is None else second.lengths)
+        self.lengths: NDArray[np.int32] = (a + b + (2 if second is None else 3)).astype(np.int32)
+
+    @classmethod
+    def open(cls, tokens: Artifact, max_length: int) -> "Texts":
+        """All rows of a `tokens` artifact."""
+        second = Ragged.open(tokens, "pair_") if tokens.details["pair"] else None
+        return cls(Ragged.open(tokens), second, max_length, Special.of(tokens.input("tokenizer")))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def kept(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Tokens kept of the first and the second text of `rows`."""
+        counts = [
+            part.offsets[rows + 1] - part.offsets[rows] if part is not None else None for part in (self.first, self.second)
+        ]
+        assert counts[0] is not None
+        return self._kept(counts[0], counts[1])
+
+    def _kept(self, first: Ints, second: Ints | None) -> tuple[Ints, Ints]:
+        if second is None:
+            return np.minimum(first, self.max_length - 2), np.zeros_like(first)
+        room = self.max_length - 3
+        short = np.minimum(first, second)
+        half = np.where(first <= second, room // 2, room - room // 2)  # the longer text keeps the odd token
+        fits = first + second <= room
+        squeezed = short > room // 2
+        a = np.where(fits | ((first <= second) & ~squeezed), first, np.where(squeezed, half, room - second))
+        b = np.where(fits | ((first > second) & ~squeezed), second, np.where(squeezed, room - half, room - first))
+        return a, b

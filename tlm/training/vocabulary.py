@@ -1,0 +1,140 @@
+"""Vocabularies trained from text or adopted from a file, all with one layout: [CLS] a [SEP], or [CLS] a [SEP] b [SEP].
+
+Training is deterministic. The library's WordPiece trainer alone is not: it breaks ties by token id, and the ids of
+single characters change from run to run; so those are counted and given to it beforehand.
+"""
+
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from tlm.errors import InputError
+
+SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+_OTHER_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+_CONTINUING = "##"
+
+
+def train_vocabulary(kind: str, texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
+    """A tokenizer of at most `vocab_size` entries; ``[PAD] [UNK] [CLS] [SEP] [MASK]`` are the ids 0 to 4.
+
+    Args:
+        kind: ``wordpiece`` (as BERT's) or ``bpe`` (byte-level, as RoBERTa's: nothing is out of vocabulary).
+        texts: What to learn from.
+        vocab_size: Entries, special tokens and single characters included.
+        lower_case: Fold case (and, for wordpiece, accents).
+    """
+    train = {"wordpiece": _wordpiece, "bpe": _bpe}[kind]
+    return with_layout(train(texts, vocab_size, lower_case), SPECIAL)
+
+
+def _wordpiece(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
+    normalizer, splitter = normalizers.BertNormalizer(lowercase=lower_case), pre_tokenizers.BertPreTokenizer()
+    letters = _alphabet((normalizer.normalize_str(text) for text in texts), min(1000, max(80, vocab_size // 20)))
+    pieces = [_CONTINUING + letter for letter in letters if not _is_punctuation(letter)]
+    known = [*SPECIAL.values(), *letters, *pieces]
+    learner = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk"]))
+    learner.normalizer, learner.pre_tokenizer = normalizer, splitter
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=known,  # "special" only to fix their ids; the tokenizer below knows five special tokens
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        continuing_subword_prefix=_CONTINUING,
+        show_progress=False,
+    )
+    learner.train_from_iterator(texts, trainer)
+    tokenizer = Tokenizer(models.WordPiece(learner.get_vocab(), unk_token=SPECIAL["unk"]))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUING)
+    return tokenizer
+
+
+def _bpe(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase()] if lower_case else [])])
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(SPECIAL.values()),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _alphabet(texts: Iterable[str], size: int) -> list[str]:
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    letters = (letter for letter in counts if not letter.isspace())
+    return sorted(letters, key=lambda letter: (-counts[letter], letter))[:size]
+
+
+def _is_punctuation(letter: str) -> bool:
+    """Whether BERT's splitter cuts here, so that no word goes on with it."""
+    return (letter.isascii() and not letter.isalnum()) or unicodedata.category(letter).startswith("P")
+
+
+def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str]]:
+    """An existing ``tokenizer.json`` (or the folder that has it) and its special tokens by role, in our layout.
+
+    Raises:
+        InputError: there is no such file, it is no tokenizer, or a special token is missing.
+    """
+    path = tokenizer_file(file)
+    try:
+        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except Exception as error:  # the library raises plain Exception
+        raise InputError(
+            f"{path} is no tokenizer: {error}; expected a tokenizer.json of the tokenizers library"
+        ) from None
+    special = {}
+    for role, name in SPECIAL.items():
+        found = next((token for token in (name, _OTHER_NAMES[role]) if tokenizer.token_to_id(token) is not None), None)
+        if found is None:
+            raise InputError(
+                f"{path} has no '{name}' and no '{_OTHER_NAMES[role]}'; expected a masked-language-model's tokenizer"
+            )
+        special[role] = found
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return with_layout(tokenizer, special), special
+
+
+def tokenizer_file(path: Path) -> Path:
+    """`path`, or the ``tokenizer.json`` in it. Raises InputError where there is none."""
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if not file.is_file():
+        raise InputError(f"{file}: there is no such file; expected a tokenizer.json or a folder that has one")
+    return file
+
+
+def with_layout(tokenizer: Tokenizer, special: dict[str, str]) -> Tokenizer:
+    """`tokenizer` with its special tokens declared, and [CLS] and [SEP] set as we do in training."""
+    tokenizer.add_special_tokens(list(special.values()))
+    cls, sep = special["cls"], special["sep"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=f"{cls} $A {sep} $B:1 {sep}:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (cls, sep)],
+    )
+    return tokenizer
+
+
+def save_vocabulary(tokenizer: Tokenizer, special: dict[str, str], folder: Path) -> None:
+    """Write `folder` so that ``transformers.AutoTokenizer`` loads it."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        **{f"{role}_token": token for role, token in special.items()},
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1, sort_keys=True), encoding="utf-8")

@@ -1,15 +1,17 @@
 """A small step to make artifacts with, and damage to do to them, for the tests of artifacts and stores.
 
-``python -m tests.making ROOT N`` makes the artifact in a process that kills itself at the N-th time that it waits for
-the disk or calls the server: every moment at which a machine can stop.
+``python -m tests.making ROOT`` does some work in processes of which each is killed a moment later than the one before:
+at its first wait for the disk or call to the server, at its second, … until one lives to the end.
 """
 
 import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+import boto3
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
@@ -22,9 +24,9 @@ def recipe(version: int = 1, **settings: object) -> Recipe:
     return Recipe("numbers", "count", version, {"upto": 100, **settings})
 
 
-def fill_folder(folder: Path, text: str = "as ordered") -> None:
+def fill_folder(folder: Path, text: str = "as ordered", names: Iterable[str] = FILES) -> None:
     """Two files at the top, a folder with one inside another."""
-    for name in FILES:
+    for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{name}: {text}\n" * 50)
@@ -51,7 +53,7 @@ def flip(data: bytes) -> bytes:
 
 
 def truncate(data: bytes) -> bytes:
-    return data[:-1]
+    return data[:-9]
 
 
 def everything(artifact: Artifact) -> dict[str, bytes]:
@@ -59,9 +61,9 @@ def everything(artifact: Artifact) -> dict[str, bytes]:
     return {entry.logical: artifact.verified(entry).read_bytes() for entry in artifact.entries()}
 
 
-def expected(text: str = "as ordered") -> dict[str, bytes]:
+def expected(text: str = "as ordered", names: Iterable[str] = FILES) -> dict[str, bytes]:
     """What `everything` gives for what `fill` wrote."""
-    return {name: (f"{name}: {text}\n" * 50).encode() for name in FILES}
+    return {name: (f"{name}: {text}\n" * 50).encode() for name in names}
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -85,21 +87,30 @@ def die_at(moment: int) -> None:
     sync, replace = os.fsync, os.replace
     os.fsync = lambda handle: (pass_or_die(), sync(handle))[1]
     os.replace = lambda source, target: (pass_or_die(), replace(source, target))[1]
-
-    import boto3
-
     boto3.setup_default_session()
     boto3.DEFAULT_SESSION.events.register("before-send.s3", pass_or_die)
 
 
-def main() -> None:
-    root, moment = sys.argv[1], int(sys.argv[2])
-    die_at(moment)
+def work(root: str) -> None:
+    """An artifact, and snapshots of unfinished work."""
     make(root)
-    work = Progress("work", root)
+    progress = Progress("work", root)
     for step in (1, 2, 3):
-        work.save(step, lambda folder, step=step: fill_folder(folder, f"step {step}"))
-    print("alive")
+        progress.save(step, lambda folder, step=step: fill_folder(folder, f"step {step}", FILES[1:3]))
+
+
+def main() -> None:
+    """Do the work under ROOT/0, ROOT/1, …, each in a child that dies a moment later, until one lives to the end."""
+    for moment in itertools.count():
+        child = os.fork()
+        if child == 0:
+            die_at(moment)
+            work(f"{sys.argv[1]}/{moment}")
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(moment, os.waitstatus_to_exitcode(status))
+        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+            break
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from pydantic_core import ErrorDetails
 from tlm.errors import InputError, nearest
 from tlm.settings import SECTIONS, Preset
 
+__all__ = ["Preset", "names", "resolve"]
+
 _PROBES = "our probes on SciERC, dev, CPU (docs/LOG.md)"
 _PAPER = "paper, Table B.1 (small scale, SciERC) and the released example scripts"
 
@@ -64,10 +66,11 @@ _PRESETS: dict[str, dict[str, Any]] = {
         },
         "train": {
             "rho1": 999, "rho2": 20.0, "steps": 150_000, "external_batch": 256, "internal_batch": 256,
-            "external_length": 128, "lr": 1e-4, "warmup_steps": 10_000, "precision": "bf16",
+            "external_length": 128, "lr": 1e-4, "warmup_steps": 10_000, "clip": 0, "precision": "bf16",
         },
         "finetune": {
-            "steps": 30_000, "batch": 32, "lr": 2e-5, "warmup_share": 0.1, "evaluations": 30, "precision": "bf16",
+            "steps": 30_000, "batch": 32, "lr": 2e-5, "warmup_share": 0.1, "evaluations": 30, "clip": 0,
+            "precision": "bf16",
         },
         "source": {
             "retrieve": _PAPER,

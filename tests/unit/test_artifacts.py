@@ -175,7 +175,7 @@ def test_an_input_that_is_gone_or_another_is_said(tmp_path):
     with pytest.raises(InputError, match="which is gone; run"):
         later.input("numbers")
     make(root, lambda draft: fill(draft, "otherwise"))
-    with pytest.raises(InputError, match="differs from what .* was made from; run the later step again"):
+    with pytest.raises(InputError, match=r"differs from what .* was made from; run the later step again"):
         later.input("numbers")
 
 

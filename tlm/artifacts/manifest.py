@@ -80,9 +80,7 @@ class Manifest(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise InputError(
-                f"{where}: {field}: {first['msg']}; {_DAMAGED}"
-            ) from None
+            raise InputError(f"{where}: {field}: {first['msg']}; {_DAMAGED}") from None
         if manifest.content != content_digest(manifest.files, manifest.details):
             raise InputError(f"{where}: content: is not that of the files and details; {_DAMAGED}")
         return manifest

@@ -47,13 +47,13 @@ class Progress:
                 snapshot = Artifact.find(self.store, self.kind, name)
                 if snapshot is None:
                     continue
-                for entry in snapshot.entries():
-                    target = folder / entry.logical
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(snapshot.verified(entry), target)
+                files = {entry.logical: snapshot.verified(entry) for entry in snapshot.entries()}
             except InputError as error:
                 say(f"warning: snapshot {name} is passed over: {error}")
                 continue
+            for logical, source in files.items():
+                (folder / logical).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, folder / logical)
             return int(name.removeprefix("step-"))
         return None
 

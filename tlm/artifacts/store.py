@@ -39,7 +39,7 @@ class Store(Protocol):
         """Make a small file appear whole, unless the name is taken: then change nothing and return False."""
 
     def local(self, name: str) -> Path:
-        """A path on this machine that holds the file (a download where the store is remote)."""
+        """A path on this machine that holds the file (downloaded if need be); if there is none, none is there."""
 
     def forget(self, name: str) -> None:
         """Drop a download that turned out damaged; a no-op where `local` is the file itself."""

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from tlm.artifacts.digest import file_sha256
+from tlm.artifacts.scratch import scratch_folder
 from tlm.data import hub
 from tlm.data.streams import Tally
 from tlm.errors import InputError, nearest
@@ -39,6 +40,12 @@ class RawFile:
     _stamp: tuple[int, int] | None = None
 
     @property
+    def stem(self) -> str:
+        """The base name without the extensions of format and compression."""
+        path = PurePosixPath(self.name)
+        return PurePosixPath(path.stem).stem if self.compression else path.stem
+
+    @property
     def path(self) -> Path:
         """The file on this machine, downloaded first where it lies elsewhere."""
         assert self.locate is not None, "a Hub data set has no path"
@@ -50,9 +57,9 @@ class RawFile:
         return self.path.stat().st_size if self.locate else 0
 
     def digest(self) -> str:
-        """sha256 of the raw bytes; for a Hub data set its commit. Raises InputError where it cannot be read."""
+        """sha256 of the raw bytes; for a Hub data set address and commit. Raises InputError where it cannot be read."""
         if self.locate is None:
-            return hub.revision(self.where)
+            return hub.digest(self.where)
         try:
             self._stamp = self._now()
             return file_sha256(self.path)
@@ -141,10 +148,8 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
 
 
 def _download_folder(stack: ExitStack) -> Path:
-    parent = os.environ.get("TLM_CACHE")
-    if parent:
-        Path(parent).mkdir(parents=True, exist_ok=True)
-    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tlm-raw-", dir=parent)))
+    parent = Path(os.environ.get("TLM_CACHE") or Path(tempfile.gettempdir()) / f"tlm-cache-{os.getuid()}")
+    return stack.enter_context(scratch_folder(parent / "raw", "raw"))
 
 
 def _readable(folder: str, names: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """Data sets of the Hugging Face Hub (an extra: needs the package `datasets`), streamed row by row."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from tlm.errors import InputError
@@ -20,14 +21,9 @@ def checked_name(address: str) -> str:
     return f"{name.split('/')[-1]}:{split}"
 
 
-def revision(address: str) -> str:
-    """The commit that the data set is at now. Raises InputError where the Hub does not know or reach it."""
-    from huggingface_hub import HfApi
-
-    try:
-        return f"commit:{HfApi().dataset_info(_parts(address)[0]).sha}"
-    except Exception as error:  # the Hub's client raises many kinds, all of which mean the same to a person
-        raise _explained(address, error) from None
+def digest(address: str) -> str:
+    """Address and commit: what the rows depend on. Raises InputError where the Hub does not know or reach it."""
+    return f"{address}@{_commit(address)}"
 
 
 def rows(address: str) -> Iterator[dict[str, Any]]:
@@ -36,8 +32,18 @@ def rows(address: str) -> Iterator[dict[str, Any]]:
 
     name, config, split = _parts(address)
     try:
-        yield from load_dataset(name, config, split=split, streaming=True)
-    except Exception as error:
+        yield from load_dataset(name, config, split=split, streaming=True, revision=_commit(address))
+    except Exception as error:  # the Hub's client raises many kinds, all of which mean the same to a person
+        raise _explained(address, error) from None
+
+
+@lru_cache
+def _commit(address: str) -> str:
+    from huggingface_hub import HfApi
+
+    try:
+        return str(HfApi().dataset_info(_parts(address)[0]).sha)
+    except Exception as error:  # as above
         raise _explained(address, error) from None
 
 
@@ -50,5 +56,7 @@ def _parts(address: str) -> tuple[str, str | None, str]:
 
 
 def _explained(address: str, error: Exception) -> InputError:
+    if isinstance(error, InputError):
+        return error
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     return InputError(f"{address} cannot be read from the Hub: {reason}; check name, split and network")

@@ -3,6 +3,7 @@
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +53,9 @@ def text_of(values: Mapping[str, Any], field: str) -> str:
 def name_of(values: Mapping[str, Any], field: str) -> str:
     """The id or source in `field`, a string or whole number. Raises BadRow as `text_of`."""
     value = value_of(values, field)
-    return str(value) if type(value) is int else text_of(values, field)
+    if type(value) is int:
+        return str(value)
+    return _checked_name(value, field) if isinstance(value, str) else text_of(values, field)
 
 
 def value_of(values: Mapping[str, Any], field: str) -> Any:
@@ -67,14 +70,18 @@ def value_of(values: Mapping[str, Any], field: str) -> Any:
 
 def checked_text(value: str, field: str) -> str:
     """`value`, normalised. Raises BadRow: lone surrogate, empty."""
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise BadRow("lone surrogate", f"field '{field}', character {error.start}") from None
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise BadRow("lone surrogate", f"field '{field}', character {error.start}") from None
     text = normalise(value)
     if not text:
         raise BadRow("empty", f"field '{field}' has no text")
     return text
+
+
+_checked_name = lru_cache(maxsize=4096)(checked_text)  # sources repeat
 
 
 def unknown_field(where: str, field: str, known: Iterable[str]) -> InputError:

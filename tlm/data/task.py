@@ -1,9 +1,88 @@
-"""The task."""
+"""The task: labelled examples in three splits, and what kind of problem they make."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.files import RawFile, raw_files
+from tlm.data.labelled import Example, Fields, divided, read_examples
+from tlm.data.labels import check_metric, metric_for, targets_of
+from tlm.data.leaks import find_leaks, write_leaks
+from tlm.data.readers import check
+from tlm.data.records import Rejects
+from tlm.data.splits import SPLITS, split_files
+from tlm.errors import InputError, nearest
+from tlm.progress import say
+
+VERSION = 1
+WHOLE = "all"  # the one file that is to be split
+
+
+def load_task(
+    path: str,
+    *,
+    text_field: str = "text",
+    pair_field: str = "",
+    label_field: str = "label",
+    id_field: str = "",
+    metric: str = "auto",
+    dev_share: float = 0.1,
+    test_share: float = 0.1,
+    seed: int = 0,
+    max_rejected: int = 10,
+    root: str | None = None,
+) -> str:
+    """Load a labelled task: a folder with train, dev and test files, or one file to be split.
+
+    Labels are classes, or targets of a regression if all of them are numbers and some have a fractional part. A file
+    is split by the seed, label by label, and equal texts stay together. Dev and test texts that are in train too are
+    reported, not removed.
+
+    Args:
+        path: Folder with train, dev (or valid, validation, val) and test files, or one file; also on s3://.
+        text_field: Field or column with the text.
+        pair_field: Field with the second text of a pair; none where examples are single texts.
+        label_field: Field with the label.
+        id_field: Field with an example's id; none makes it <file name>:<line>.
+        metric: auto, macro_f1, micro_f1, accuracy, matthews; for regression auto, pearson, spearman.
+        dev_share: Share of the examples for dev, where there is no dev file.
+        test_share: Share of the examples for test, where one file is split.
+        seed: Draws the split, where there is one to draw.
+        max_rejected: Rows that may be unusable (set aside with a reason) before the step stops; 0.1 % may always.
+        root: Where artifacts are kept.
+
+    Returns:
+        URI of the task: examples (id, text, text_pair, label, target, split), leaks, and the rejected rows.
+
+    Raises:
+        InputError: a setting out of range, a file, field or label that does not fit, too many bad rows.
+    """
+    check_metric(metric)
+    _check_shares(dev_share, test_share)
+    fields = Fields(text_field, pair_field, label_field, id_field)
+    rejects = Rejects(max_rejected)
+    with raw_files([path]) as found:
+        files = _by_split(path, found)
+        for file in chain.from_iterable(files.values()):
+            check(file, fields.wanted)
+        shares = _shares(path, files, dev_share, test_share)
+        settings = {
+            **vars(fields),
+            "name": _name(path, files),
+            "metric": metric,
+            "shares": shares,
+            "seed": seed if shares else None,
+            "files": [[split, file.name, file.digest()] for split, own in files.items() for file in own],
+        }
+        recipe = Recipe("task", "load-task", VERSION, settings)
+        return produce(recipe, root, lambda draft: _write(draft, settings, files, fields, rejects))
 
 
 def examples(task: Artifact) -> pa.Table:
@@ -12,3 +91,114 @@ def examples(task: Artifact) -> pa.Table:
     Ordered train, dev, test. `text_pair` is null without pairs, `label` for regression, `target` for classes.
     """
     return pq.ParquetFile(task.path("examples.parquet")).read()
+
+
+def _check_shares(dev_share: float, test_share: float) -> None:
+    for name, share in (("dev_share", dev_share), ("test_share", test_share)):
+        if not 0 < share < 1:
+            raise InputError(f"{name} is {share}; expected a share between 0 and 1")
+    if dev_share + test_share >= 1:
+        raise InputError(f"dev_share {dev_share} and test_share {test_share} leave nothing for train; lower them")
+
+
+def _by_split(path: str, found: Sequence[RawFile]) -> dict[str, list[RawFile]]:
+    if len(found) == 1 and PurePosixPath(path).name == PurePosixPath(found[0].where).name:
+        return {WHOLE: list(found)}
+    return split_files(path, found)
+
+
+def _shares(path: str, files: dict[str, list[RawFile]], dev_share: float, test_share: float) -> dict[str, float]:
+    """The shares to draw: of one file dev and test, of a folder without a dev file dev, else none."""
+    if WHOLE in files:
+        return {"test": test_share, "dev": dev_share}
+    if not files["dev"]:
+        say(f"{path} has no dev file: {dev_share:.0%} of the training examples become dev")
+        return {"dev": dev_share}
+    return {}
+
+
+def _name(path: str, files: dict[str, list[RawFile]]) -> str:
+    """What the task is called: its file's name without extensions, or its folder's."""
+    if WHOLE in files:
+        return files[WHOLE][0].stem
+    return PurePosixPath(path.rstrip("/")).name if "://" in path else Path(path).resolve().name
+
+
+def _write(
+    draft: Draft, settings: dict[str, Any], files: dict[str, list[RawFile]], fields: Fields, rejects: Rejects
+) -> None:
+    rows, found = read_examples(files, fields, rejects)
+    targets = targets_of([example.label for example in found])
+    problem = "classification" if targets is None else "regression"
+    metric = metric_for(problem, settings["metric"])
+    if settings["shares"]:
+        found = divided(found, settings["shares"], settings["seed"], by_label=targets is None)
+    _check_splits(found)
+    labels = _class_labels(found) if targets is None else []
+    leaks = find_leaks(found)
+    _warn_of(leaks, found)
+    pq.write_table(_table(found, problem), draft.folder / "examples.parquet", compression="zstd")
+    write_leaks(leaks, found, draft.folder / "leaks.parquet")
+    draft.rows = {
+        "examples.parquet": len(found),
+        "leaks.parquet": len(leaks),
+        "rejected.parquet": rejects.write(draft.folder / "rejected.parquet"),
+    }
+    sizes = Counter(example.split for example in found)
+    draft.counts = {
+        "read": rows,
+        **{split: sizes[split] for split in SPLITS},
+        "labels": {label: sum(example.label == label for example in found) for label in labels},
+        "leaks": len(leaks),
+        "rejected": rejects.by_reason(),
+    }
+    draft.details = {
+        "name": settings["name"],
+        "problem": problem,
+        "labels": labels,
+        "metric": metric,
+        "pair": bool(fields.pair_field),
+    }
+
+
+def _check_splits(found: Sequence[Example]) -> None:
+    sizes = Counter(example.split for example in found)
+    for split in SPLITS:
+        if not sizes[split]:
+            raise InputError(f"of {len(found)} examples none is left for {split}; give more examples or another share")
+    train = {example.label for example in found if example.split == "train"}
+    if len(train) == 1:
+        raise InputError(f"all training examples have the label '{train.pop()}'; expected at least two labels")
+
+
+def _class_labels(found: Sequence[Example]) -> list[str]:
+    """The labels of train, sorted. Raises InputError if dev or test has another."""
+    labels = sorted({example.label for example in found if example.split == "train"})
+    for example in found:
+        if example.label not in labels:
+            hint = nearest(example.label, labels)
+            raise InputError(f"{example.where}: label '{example.label}' is not in train{hint}")
+    return labels
+
+
+def _warn_of(leaks: Sequence[tuple[int, int]], found: Sequence[Example]) -> None:
+    by_split = Counter(found[ordinal].split for ordinal, _ in leaks)
+    for split, count in sorted(by_split.items()):
+        total = sum(example.split == split for example in found)
+        say(
+            f"warning: {count} of {total} {split} texts are in train too; they are listed in leaks.parquet, not removed"
+        )
+
+
+def _table(found: Sequence[Example], problem: str) -> pa.Table:
+    classes = problem == "classification"
+    return pa.table(
+        {
+            "id": pa.array([example.id for example in found], pa.string()),
+            "text": pa.array([example.text for example in found], pa.string()),
+            "text_pair": pa.array([example.pair for example in found], pa.string()),
+            "label": pa.array([example.label if classes else None for example in found], pa.string()),
+            "target": pa.array([None if classes else float(example.label) for example in found], pa.float64()),
+            "split": pa.array([example.split for example in found], pa.string()),
+        }
+    )

@@ -26,7 +26,12 @@ def normalise(text: str) -> str:
 
 def fold(text: str) -> str:
     """The form by which two texts are equal: `normalise`, without regard to case."""
-    folded = normalise(text).casefold()
+    return fold_clean(normalise(text))
+
+
+def fold_clean(text: str) -> str:
+    """`fold` of a text that is normalised already: saves a third of the time where there are millions."""
+    folded = text.casefold()
     return folded if folded.isascii() else _nfc(folded)  # casefolding may decompose ('ǰ')
 
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tlm.data.text import tokens
 from tlm.demo.services import ApiError, Service
 
 SPLITS = ("train", "dev", "test")
@@ -26,15 +27,15 @@ _NAME_RULES = (
     (NOT_FOUND, r"not found|not exists?\b|n t exist|nonexist|no such|no longer exist|not discovered|^unknown|^gone$"),
     (CONFLICT, r"already|\bexists?$|duplicate|\bin use\b"),
     (FIX, r"(size|length) (limit )?(exceeded|quota)|too (large|long|big|small|short)"),
-    (QUOTA, r"quota|throttl|too many|limits? (type )?(exceeded|reached)|limit$|slow down|(throughput|storage) exceeded"),
-    (QUOTA, r"(max|maximum|number|rate|requests|active) .*exceeded"),
-    (ACCESS, r"denied|unauthori[sz]ed|unauthenticated|not authori[sz]ed|forbidden|^(no )?authori[sz]ation|not entitled"),
-    (ACCESS, r"permissions?$|insufficient privileges|not permitted|credentials|authentication failed|^no access"),
-    (SERVER, r"internal( (server|service|failure|dependency))?$|server$|service (unavailable|failure)|bad gateway"),
-    (SERVER, r"temporarily unavailable|gateway time"),
-    (CONFLICT, r"conflict|concurrent|in progress|\bstate( transition)?$|non? empty|not empty|not ready|pending|idempoten|busy|locked"),
-    (CONFLICT, r"parameter mismatch|version mismatch|modification|optimistic|^stale|outdated$|still|precondition"),
-    (CONFLICT, r"conditional check|(running|stopping|executing)$|not (active|disabled|stopped|complete)$"),
+    (QUOTA, r"quota|throttl|too many|limits? (type )?(exceeded|reached)|limit$|slow down"),
+    (QUOTA, r"(throughput|storage) exceeded|(max|maximum|number|rate|requests|active) .*exceeded"),
+    (ACCESS, r"denied|unauthori[sz]ed|unauthenticated|not (authori[sz]ed|entitled|permitted)|forbidden|^no access"),
+    (ACCESS, r"^(no )?authori[sz]ation|permissions?$|insufficient privileges|credentials|authentication failed"),
+    (SERVER, r"internal( (server|service|failure|dependency))?$|server$|service (unavailable|failure)"),
+    (SERVER, r"temporarily unavailable|gateway time|bad gateway"),
+    (CONFLICT, r"conflict|concurrent|in progress|\bstate( transition)?$|(non?|not) empty|not ready|pending|busy"),
+    (CONFLICT, r"idempoten|(parameter|version) mismatch|modification|optimistic|^stale|outdated$|still|locked"),
+    (CONFLICT, r"precondition|conditional check|(running|stopping|executing)$|not (active|disabled|complete)$"),
     (FIX, r"invalid|validation|malformed|bad request|missing|\brequired|unsupported|not supported|illegal|incorrect"),
     (FIX, r"mismatch|not valid|unprocessable|inconsistent|syntax|parsing|parameter|argument|out of (range|bounds)"),
     (FIX, r"unrecogni[sz]ed|incompatible|max results|\bsame\b|cannot|empty"),
@@ -43,7 +44,6 @@ NAME_RULES = tuple((label, re.compile(pattern)) for label, pattern in _NAME_RULE
 # only statuses that tell: many services answer 400, 409 or 502 to everything
 STATUS_LABELS = {401: ACCESS, 403: ACCESS, 404: NOT_FOUND, 429: QUOTA, 500: SERVER, 503: SERVER, 504: SERVER}
 
-_WORD = re.compile(r"[a-z0-9]+")
 _WORD_IN_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SUFFIX = re.compile(r"( (exception|error|fault))+$")
 _STATUS_IN_TEXT = re.compile(
@@ -74,7 +74,7 @@ def label_of(error: ApiError) -> str | None:
 
 
 def text_of(error: ApiError) -> str:
-    """The first `MAX_WORDS` words of the documentation, without names of exceptions and status codes: they are the label."""
+    """The first words of the documentation, without what gives the label away: names of exceptions, status codes."""
     text = _NAME_IN_TEXT.sub("", _STATUS_IN_TEXT.sub("", error.text))
     for name in {error.name, re.sub(r"(Exception|Error|Fault)+$", "", error.name)}:
         if len(_WORD_IN_NAME.findall(name)) > 1:
@@ -108,7 +108,7 @@ def examples(services: Iterable[Service]) -> tuple[dict[str, list[Example]], dic
             elif len(text.split()) < MIN_WORDS:
                 left_out["no text"] += 1
             else:
-                key = " ".join(_WORD.findall(text.lower()))
+                key = " ".join(tokens(text))
                 labels[key].add(label)
                 rows = found[split_of(service.name)]
                 left_out["same text"] += key in rows

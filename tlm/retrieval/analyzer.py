@@ -3,6 +3,9 @@
 Word segmentation is UAX #29 as Lucene 9 and 10 implement it (StandardTokenizer: Unicode 12.1; emoji sequences are
 tokens; ideographs and hiragana are tokens of their own; runs of Thai, Lao, Khmer and Myanmar stay whole), cut at 255
 UTF-16 units, then lower-cased one code point at a time. No stop words, no stems.
+
+Most text has only letters, digits and punctuation, where one expression over its characters does (`_plain`). Other
+text is turned into a string of classes, one letter a code point, and the whole grammar runs over that (`_spans`).
 """
 
 import re
@@ -15,22 +18,18 @@ import numpy.typing as npt
 
 MAX_TOKEN_LENGTH = 255  # UTF-16 units, as in Elasticsearch's default
 
-# ASCII, lower-cased already: letters join over : . ' and digits over . , ; '
-_ASCII = re.compile(r"[a-z0-9_]++(?:(?:(?<=[a-z])[:.'](?=[a-z])|(?<=[0-9])[.,;'](?=[0-9]))[a-z0-9_]++)*+")
-
-# Patterns over classes, one letter a code point (word_classes.txt). Quantifiers are possessive and choices exclude
-# one another, so that the first match is the longest one, which is what Lucene's scanner takes.
+# Classes: see word_classes.txt. Quantifiers are possessive and choices exclude one another, so that the first match
+# is also the longest, which is what Lucene's scanner takes.
 _X = "[xsZCpPTtM]*+"  # UAX #29 WB4: marks belong to what they follow
+_MORE = f"(?:[:.']{_X}[LHe]{_X})"
 _JOINED = (
-    f"(?:H{_X}(?:'{_X}|\"{_X}H{_X}|[:.]{_X}(?=[LHe]))?+|[Le]{_X}(?:[:.']{_X}(?=[LHe]))?+|[ND]{_X}(?:[,.']{_X}(?=[ND]))?+)"
+    f"(?:H{_X}(?:'{_X}|\"{_X}H{_X}|(?=[:.]){_MORE}++)?+"  # after Hebrew a single quote stays, a double one joins
+    f"|[Le]{_X}{_MORE}*+"
+    f"|[ND]{_X}(?:[,.']{_X}[ND]{_X})*+)"
 )
 _PART = f"(?:(?:K{_X})++|{_JOINED}++)"
 _UNDERSCORES = f"(?:_{_X}){{0,{MAX_TOKEN_LENGTH}}}+"
-_WORD = re.compile(
-    f"{_UNDERSCORES}{_PART}(?:(?:_{_X})++{_PART})*+{_UNDERSCORES}"
-    f"|(?:[Ss]{_X})++"
-    f"|I{_X}"
-)  # fmt: skip
+_WORD = re.compile(f"{_UNDERSCORES}{_PART}(?:(?:_{_X})++{_PART})*+{_UNDERSCORES}|(?:[Ss]{_X})++|I{_X}")
 
 _Y = "[xsZCTtM]*+"  # marks without the presentation selectors, which have a place of their own in emoji
 _E = f"[Ee]{_Y}(?:(?<=Z)[Ee]{_Y})*+"
@@ -41,25 +40,59 @@ _EMOJI = re.compile(
     f"|{_M}"
     f"|[D#]{_Y}PC{_Y}|[D#][xsZTtM]*+C{_Y}"
     f"|R{_X}R{_X}"
-)  # fmt: skip
+)
 _MAYBE_EMOJI = re.compile("[EeMRC]")
 
 
 def terms(text: str) -> list[str]:
     """The terms of `text` in order, with repetitions, exactly as Elasticsearch's `standard` analyzer gives them."""
     if text.isascii():
-        found = _ASCII.findall(text.lower())
-        if "_" in text:
+        lower = text.lower()
+        found = _ASCII.findall(lower)
+        if "_" in lower:
             found = [term for term in found if term.strip("_")]  # a letter or digit must be there
-        if len(text) <= MAX_TOKEN_LENGTH or max(map(len, found), default=0) <= MAX_TOKEN_LENGTH:
-            return found
-    lower = _lower(text)
-    return [lower[start:end] for start, end in _spans(text)]
+    else:
+        lower = _lower(text)
+        plain, beyond, joiners = _plain()
+        if beyond.search(text):
+            return [lower[start:end] for start, end in _spans(text)]
+        found = [term for term in plain.findall(lower) if term.strip(joiners)]
+    if len(text) > MAX_TOKEN_LENGTH and max(map(len, found), default=0) > MAX_TOKEN_LENGTH:
+        return [lower[start:end] for start, end in _spans(text)]
+    return found
 
 
 def _lower(text: str) -> str:
-    """Lower case by code point: unlike `str.lower`, the length stays and a final sigma is a sigma."""
+    """Lower case by code point: unlike with `str.lower`, the length stays and a final sigma is a sigma."""
     return text.replace("İ", "i").replace("Σ", "σ").lower()
+
+
+def _words_without_marks(letters: str, digits: str, joiners: str, mid: str, mid_letter: str, mid_digit: str) -> str:
+    """The words of `_WORD` in text that has no marks, Hebrew or katakana; arguments are insides of character sets."""
+    between_letters = f"(?<=[{letters}][{mid}{mid_letter}])(?=[{letters}])"
+    between_digits = f"(?<=[{digits}][{mid}{mid_digit}])(?=[{digits}])"
+    run = f"[{letters}{digits}{joiners}]++"
+    return f"{run}(?:[{mid}{mid_letter}{mid_digit}](?:{between_letters}|{between_digits}){run})*+"
+
+
+_ASCII = re.compile(_words_without_marks("a-z", "0-9", "_", ".'", ":", ",;"))
+
+
+@lru_cache(maxsize=1)
+def _plain() -> tuple[re.Pattern[str], re.Pattern[str], str]:
+    """For the Basic Multilingual Plane: the words, what takes more than `_words_without_marks`, and what joins words."""
+    classes = _table()[:0x10000]
+    sets = {letter: _ranges(np.flatnonzero(classes == ord(letter))) for letter in map(chr, np.unique(classes))}
+    words = _words_without_marks(sets["L"], sets["N"] + sets["D"], sets["_"], sets["."] + "'", sets[":"], sets[","])
+    beyond = "".join(sets[letter] for letter in "HKISsxEeCZpP") + "\U00010000-\U0010ffff"
+    joiners = "".join(chr(code) for code in np.flatnonzero(classes == ord("_")))
+    return re.compile(words), re.compile(f"[{beyond}]"), joiners
+
+
+def _ranges(codes: npt.NDArray[np.int64]) -> str:
+    """Sorted code points as the inside of a character set."""
+    runs = np.split(codes, np.flatnonzero(np.diff(codes) != 1) + 1)
+    return "".join(f"\\u{run[0]:04x}-\\u{run[-1]:04x}" for run in runs)
 
 
 @lru_cache(maxsize=1)
@@ -79,15 +112,15 @@ def _classes(text: str) -> str:
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
-    """Start and end of each token."""
+    """Start and end of each token, for any text."""
     classes = _classes(text)
     if _MAYBE_EMOJI.search(classes):
         spans = list(_longest(classes))
     else:
         spans = [match.span() for match in _WORD.finditer(classes)]
-    if all(_units(text, *span) <= MAX_TOKEN_LENGTH for span in spans):
-        return spans
-    return list(_cut(classes, text))
+    if any(end - start > MAX_TOKEN_LENGTH // 2 and _units(text, start, end) > MAX_TOKEN_LENGTH for start, end in spans):
+        return list(_cut(classes, text))
+    return spans
 
 
 def _longest(classes: str) -> Iterator[tuple[int, int]]:
@@ -106,22 +139,14 @@ def _cut(classes: str, text: str) -> Iterator[tuple[int, int]]:
     """As Lucene with its full buffer: each token is the longest within the next 255 UTF-16 units."""
     start = 0
     while start < len(text):
-        end = _limit(text, start)
+        end = min(start + MAX_TOKEN_LENGTH, len(text))
+        while _units(text, start, end) > MAX_TOKEN_LENGTH:
+            end -= 1
         stops = [match.end() for pattern in (_WORD, _EMOJI) if (match := pattern.match(classes, start, end))]
         if stops:
             yield start, max(stops)
         start = max(stops, default=start + 1)
 
 
-def _limit(text: str, start: int) -> int:
-    """How far MAX_TOKEN_LENGTH UTF-16 units reach from `start`, in whole code points."""
-    end = min(start + MAX_TOKEN_LENGTH, len(text))
-    while _units(text, start, end) > MAX_TOKEN_LENGTH:
-        end -= 1
-    return end
-
-
 def _units(text: str, start: int, end: int) -> int:
-    if end - start <= MAX_TOKEN_LENGTH // 2:
-        return end - start  # as good as exact: at most twice this
     return len(text[start:end].encode("utf-16-le", "surrogatepass")) // 2

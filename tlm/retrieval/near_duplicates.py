@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tlm.progress import track
-from tlm.retrieval.ngrams import Hashes, Ints, TokenLists, distinct, offsets_of, places_in, shingles
+from tlm.retrieval.ngrams import Hashes, HashSet, Ints, TokenLists, distinct, offsets_of, shingles
 
 SHINGLE = 5
 PASSAGES_AT_ONCE = 20_000
@@ -70,7 +70,8 @@ class _Kept:
         self.rows: list[int] = []
         self.sets: list[frozenset[int]] = []
         self.sizes: list[int] = []
-        self.index: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # shingle -> (which kept, its place)
+        # shingle -> (size of a set, place of the shingle in it) -> which of the kept
+        self.index: defaultdict[int, defaultdict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, row: int, shared: list[int], alone: int) -> None:
         which, size = len(self.rows), len(shared) + alone
@@ -78,7 +79,7 @@ class _Kept:
         self.sets.append(frozenset(shared))
         self.sizes.append(size)
         for place, shingle in self._prefix(shared, alone):
-            self.index[shingle].append((which, place))
+            self.index[shingle][size, place].append(which)
 
     def first_similar(self, shared: list[int], alone: int) -> tuple[int, float] | None:
         """The first kept passage that is similar enough, and how similar."""
@@ -91,13 +92,12 @@ class _Kept:
 
     def _possible(self, shared: list[int], alone: int) -> set[int]:
         """Those with a shingle in common, early enough in the order of rarity that enough can follow."""
-        size, sizes, found = len(shared) + alone, self.sizes, set()
+        size, found = len(shared) + alone, set[int]()
         numerator, total = self.numerator, self.numerator + self.denominator
         for place, shingle in self._prefix(shared, alone):
-            for which, its_place in self.index.get(shingle, ()):
-                other = sizes[which]
-                if min(size - place, other - its_place) * total >= (size + other) * numerator:
-                    found.add(which)
+            for (its_size, its_place), which in self.index.get(shingle, {}).items():
+                if min(size - place, its_size - its_place) * total >= (size + its_size) * numerator:
+                    found.update(which)
         return found
 
     def _prefix(self, shared: list[int], alone: int) -> list[tuple[int, int]]:
@@ -116,28 +116,32 @@ def _candidates(passages: TokenLists, threshold: Fraction) -> _Sets:
     repeated = _repeated([shingles(passages.select(rows), SHINGLE)[0] for rows in chunks])
     rows, hashes, owners, alone = [], [], [], []
     for chunk in chunks:
-        all_hashes, all_owners = distinct(*shingles(passages.select(chunk), SHINGLE))
-        shared = places_in(repeated, all_hashes)[1]
-        common = np.bincount(all_owners[shared], minlength=len(chunk))
-        single = np.bincount(all_owners[~shared], minlength=len(chunk))
+        every, of = shingles(passages.select(chunk), SHINGLE)
+        shared = np.zeros(len(every), bool)
+        shared[repeated.find(every)[0]] = True
+        common = np.bincount(of[shared], minlength=len(chunk))  # repeats within a passage too: at least as many
+        single = np.bincount(of[~shared], minlength=len(chunk))
         possible = common * threshold.denominator >= (common + single) * threshold.numerator
-        wanted = shared & possible[all_owners]
+        wanted = shared & possible[of]
+        some, of_some = distinct(every[wanted], of[wanted])
         rows.append(chunk[possible])
         alone.append(single[possible])
-        hashes.append(all_hashes[wanted])
-        owners.append(chunk[0] + all_owners[wanted])
+        hashes.append(some)
+        owners.append(chunk[0] + of_some)
     if not chunks:
         return _Sets(*(np.zeros(size, np.int64) for size in (0, 1, 0, 0)))
     numbers, order = _by_rarity(np.concatenate(hashes)), np.concatenate(owners)
     lengths = np.bincount(order, minlength=len(passages))[np.concatenate(rows)]
-    return _Sets(np.concatenate(rows), offsets_of(lengths), numbers[np.lexsort((numbers, order))], np.concatenate(alone))
+    return _Sets(
+        np.concatenate(rows), offsets_of(lengths), numbers[np.lexsort((numbers, order))], np.concatenate(alone)
+    )
 
 
-def _repeated(parts: list[Hashes]) -> Hashes:
-    """The hashes that occur more than once, sorted."""
+def _repeated(parts: list[Hashes]) -> HashSet:
+    """The hashes that occur more than once."""
     hashes = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
     hashes.sort()
-    return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    return HashSet(hashes[1:][hashes[1:] == hashes[:-1]])
 
 
 def _by_rarity(hashes: Hashes) -> Ints:

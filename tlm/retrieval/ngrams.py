@@ -4,6 +4,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from tlm.data.text import tokens
 
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
+Keys = TypeVar("Keys", Ints, Hashes)
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
 
@@ -79,21 +81,32 @@ def shingles(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
     return np.concatenate([hashes for hashes, _ in found]), np.concatenate([owners for _, owners in found])
 
 
-def distinct(hashes: Hashes, owners: Ints) -> tuple[Hashes, Ints]:
-    """Each pair once, ordered by owner, then hash."""
-    order = np.lexsort((hashes, owners))
-    hashes, owners = hashes[order], owners[order]
-    first = np.ones(len(hashes), bool)
-    first[1:] = (hashes[1:] != hashes[:-1]) | (owners[1:] != owners[:-1])
-    return hashes[first], owners[first]
+def distinct(values: Keys, owners: Ints) -> tuple[Keys, Ints]:
+    """Each pair once, ordered by owner, then value."""
+    order = np.lexsort((values, owners))
+    values, owners = values[order], owners[order]
+    first = np.ones(len(values), bool)
+    first[1:] = (values[1:] != values[:-1]) | (owners[1:] != owners[:-1])
+    return values[first], owners[first]
 
 
-def places_in(values: Hashes, wanted: Hashes) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Where each of `wanted` stands in the sorted `values`, and whether it is there at all."""
-    if not len(values):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), bool)
-    places = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
-    return places, values[places] == wanted
+class HashSet:
+    """A sorted set of hashes, asked for many at once; a table by their first bits answers most that are not in it."""
+
+    def __init__(self, hashes: Hashes) -> None:
+        self.values = np.unique(hashes)
+        bits = min(26, max(8, (8 * len(self.values)).bit_length()))
+        self._shift = np.uint64(64 - bits)
+        self._table = np.zeros(2**bits, bool)
+        self._table[self.values >> self._shift] = True
+
+    def find(self, hashes: Hashes) -> tuple[Ints, Ints]:
+        """Which of `hashes` are in the set (their indices, ascending), and where each of those stands in `values`."""
+        asked = np.flatnonzero(self._table[hashes >> self._shift])
+        places = np.searchsorted(self.values, hashes[asked])
+        places[places == len(self.values)] = 0
+        right = self.values[places] == hashes[asked] if len(asked) else np.zeros(0, bool)
+        return asked[right], places[right]
 
 
 def spans(starts: Ints, lengths: Ints) -> Ints:

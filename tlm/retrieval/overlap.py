@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from tlm.progress import Meter
-from tlm.retrieval.ngrams import Hashes, Ints, TokenLists, distinct, ngrams, offsets_of, places_in, spans
+from tlm.retrieval.ngrams import HashSet, Ints, TokenLists, distinct, ngrams, offsets_of, spans
 
 # A text of one or two tokens ("yes", "very good") would take every passage that happens to say so
 MIN_TOKENS = 3
@@ -20,10 +20,10 @@ PASSAGES_AT_ONCE = 2000
 
 @dataclass(frozen=True)
 class Probe:
-    """The n-grams, of one n, of the texts to protect: sorted hashes, and for each the texts that have it."""
+    """The n-grams, of one n, of the texts to protect, and for each n-gram the texts that have it."""
 
     n: int
-    hashes: Hashes
+    hashes: HashSet
     offsets: Ints
     texts: Ints
 
@@ -67,22 +67,24 @@ def _probe(texts: TokenLists, length: int, n: int) -> Probe:
     rows = np.flatnonzero(texts.lengths >= n if length == n else texts.lengths == length)
     hashes, owners = distinct(*ngrams(texts.select(rows), length))
     order = np.lexsort((owners, hashes))
-    values, counts = np.unique(hashes, return_counts=True)
-    return Probe(length, values, offsets_of(counts), rows[owners[order]])
+    counts = np.unique(hashes, return_counts=True)[1]
+    return Probe(length, HashSet(hashes), offsets_of(counts), rows[owners[order]])
 
 
 def _common(passages: TokenLists, probe: Probe, texts: int) -> tuple[Ints, Ints, Ints]:
     """(passage, text, number of distinct n-grams that both have) for all pairs that have any, passages ascending."""
-    hashes, owners = distinct(*ngrams(passages, probe.n))
-    places, known = places_in(probe.hashes, hashes)
-    places, owners = places[known], owners[known]
+    hashes, owners = ngrams(passages, probe.n)
+    known, places = probe.hashes.find(hashes)
+    places, owners = distinct(places, owners[known])
     lengths = probe.offsets[places + 1] - probe.offsets[places]
     pairs = np.repeat(owners, lengths) * texts + probe.texts[spans(probe.offsets[places], lengths)]
     pairs, counts = np.unique(pairs, return_counts=True)
     return pairs // max(texts, 1), pairs % max(texts, 1), counts
 
 
-def _keep_first(found: Overlaps, passages: Ints, texts: Ints, shares: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
+def _keep_first(
+    found: Overlaps, passages: Ints, texts: Ints, shares: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> None:
     """Enter pairs (ordered by passage, then text); the text of the lowest row stands."""
     passages, first = np.unique(passages, return_index=True)
     better = (found.text[passages] < 0) | (texts[first] < found.text[passages])

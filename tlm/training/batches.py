@@ -124,7 +124,7 @@ def _part(batch: Batch, rows: Ints) -> Batch:
 
 
 class Order:
-    """Endless batches of rows, each row once an epoch, shuffled anew each epoch; any batch can be asked for directly."""
+    """Endless batches of rows, each row once an epoch, in a new order each epoch; any batch can be had at once."""
 
     def __init__(self, lengths: NDArray[Any], batch: int, seed: int, kind: int) -> None:
         """`kind` tells the streams of one run apart (`chance.EXTERNAL`, `chance.INTERNAL`)."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 ORDER, MASK, DROPOUT, HELD_OUT = range(4)
-EXTERNAL, INTERNAL = range(2)
+EXTERNAL, INTERNAL, STAGE2 = range(3)
 
 
 def generator(seed: int, purpose: int, *place: int) -> np.random.Generator:

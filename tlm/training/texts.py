@@ -49,7 +49,8 @@ class Ragged:
     def open(cls, tokens: Artifact, prefix: str = "") -> "Ragged":
         """From a `tokens` artifact, memory-mapped; `prefix` is ``pair_`` for second texts."""
         ids, offsets = (
-            np.load(tokens.path(f"{prefix}{name}.npy"), mmap_mode="r", allow_pickle=False) for name in ("ids", "offsets")
+            np.load(tokens.path(f"{prefix}{name}.npy"), mmap_mode="r", allow_pickle=False)
+            for name in ("ids", "offsets")
         )
         return cls(ids, offsets)
 
@@ -57,6 +58,10 @@ class Ragged:
     def lengths(self) -> Ints:
         """Of every row, [n]."""
         return np.diff(self.offsets)
+
+    def lengths_of(self, rows: Ints) -> Ints:
+        """Of the rows `rows`."""
+        return np.asarray(self.offsets[rows + 1] - self.offsets[rows])
 
     def head(self, rows: int) -> "Ragged":
         """The first `rows` rows."""
@@ -92,20 +97,13 @@ class Texts:
 
     def kept(self, rows: Ints) -> tuple[Ints, Ints]:
         """Tokens kept of the first and the second text of `rows`."""
-        counts = [
-            part.offsets[rows + 1] - part.offsets[rows] if part is not None else None for part in (self.first, self.second)
-        ]
-        assert counts[0] is not None
-        return self._kept(counts[0], counts[1])
+        second = None if self.second is None else self.second.lengths_of(rows)
+        return self._kept(self.first.lengths_of(rows), second)
 
     def _kept(self, first: Ints, second: Ints | None) -> tuple[Ints, Ints]:
         if second is None:
             return np.minimum(first, self.max_length - 2), np.zeros_like(first)
-        room = self.max_length - 3
-        short = np.minimum(first, second)
-        half = np.where(first <= second, room // 2, room - room // 2)  # the longer text keeps the odd token
-        fits = first + second <= room
-        squeezed = short > room // 2
-        a = np.where(fits | ((first <= second) & ~squeezed), first, np.where(squeezed, half, room - second))
-        b = np.where(fits | ((first > second) & ~squeezed), second, np.where(squeezed, room - half, room - first))
-        return a, b
+        room, first_is_short = self.max_length - 3, first <= second
+        short = np.minimum(np.minimum(first, second), room // 2)
+        long = np.minimum(np.maximum(first, second), room - short)
+        return np.where(first_is_short, short, long), np.where(first_is_short, long, short)

@@ -1,0 +1,137 @@
+"""What is special about a store on S3: its client, its downloads, and what it says when something is wrong."""
+
+import time
+from pathlib import Path
+
+import boto3
+import pytest
+
+from tests.making import everything, expected, flip, make
+from tests.servers import servers
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.s3 import S3Store
+from tlm.artifacts.store import open_store
+from tlm.errors import InputError, Interrupted
+
+
+@pytest.fixture
+def store(s3_root):
+    return S3Store(s3_root)
+
+
+def download_of(made: Artifact, logical: str) -> Path:
+    assert isinstance(made.store, S3Store)
+    entry = next(entry for entry in made.entries() if entry.logical == logical)
+    return made.store.cache / made.folder_name / entry.name
+
+
+def test_the_server_itself_refuses_to_create_what_is_there(store):
+    """Two clients, as of two machines: the condition is checked by the server and not by us."""
+    other = S3Store(store.root)
+    assert store.read("once") is other.read("once") is None
+    assert store.create("once", b"first")
+    assert not other.create("once", b"second")
+    assert other.read("once") == b"first"
+
+
+def test_roots_in_one_bucket_are_apart(s3_root):
+    made = make(f"{s3_root}/a")
+    assert list(open_store(f"{s3_root}/b").list("")) == []
+    with pytest.raises(InputError, match="no finished numbers here"):
+        Artifact.open(made.uri.replace("/a/", "/b/"))
+
+
+def test_a_whole_bucket_may_be_the_root(s3_root):
+    bucket = s3_root.removesuffix("/prefix")
+    made = make(f"{bucket}/")
+    assert made.uri == f"{bucket}/{made.folder_name}"
+    assert everything(Artifact.open(made.uri)) == expected()
+
+
+def test_large_files_survive_the_way_in_parts(store, tmp_path):
+    data = bytes(range(256)) * (80 * 1024)  # 20 MiB: boto3 sends more than 8 MiB in parts
+    source = tmp_path / "large"
+    source.write_bytes(data)
+    store.add("large", source)
+    assert store.local("large").read_bytes() == data
+
+
+def test_a_file_is_downloaded_once(s3_root):
+    made = make(s3_root)
+    path = made.path("numbers.txt")
+    assert path == download_of(made, "numbers.txt")
+    made.store.delete(f"{made.folder_name}/{path.name}")
+    assert made.path("numbers.txt").read_bytes() == expected()["numbers.txt"]
+
+
+@pytest.mark.parametrize("damage", [flip, lambda data: b""], ids=["bit flip", "empty"])
+def test_a_damaged_download_is_fetched_again(s3_root, damage):
+    made = make(s3_root)
+    download = download_of(made, "numbers.txt")
+    download.parent.mkdir(parents=True)
+    download.write_bytes(damage(expected()["numbers.txt"]))
+    assert made.path("numbers.txt").read_bytes() == expected()["numbers.txt"]
+
+
+def test_a_bucket_that_is_not_there_is_said(store):
+    lost = S3Store(f"{store.root.removesuffix('/prefix')}-lost/prefix")
+    for use in (lambda: lost.read("x"), lambda: lost.create("x", b""), lambda: list(lost.list(""))):
+        with pytest.raises(InputError, match=r"-lost/prefix: the bucket does not exist .*make it first"):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("AWS_SECRET_ACCESS_KEY", "not-the-secret"), ("AWS_ACCESS_KEY_ID", "nobody")]
+)
+def test_wrong_credentials_are_said(s3_root, monkeypatch, tmp_path, name, value):
+    monkeypatch.setenv(name, value)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it remembers credentials
+    store = S3Store(s3_root)
+    (tmp_path / "source").write_bytes(b"1")
+    for use in (lambda: store.read("x"), lambda: store.add("x", tmp_path / "source"), lambda: list(store.list(""))):
+        with pytest.raises(InputError, match=r"refused with \w+ while .*check the credentials"):
+            use()
+
+
+def test_missing_credentials_are_said(s3_root, monkeypatch, tmp_path):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    with pytest.raises(InputError, match="no credentials found while reading x; set AWS_ACCESS_KEY_ID"):
+        S3Store(s3_root).read("x")
+
+
+def test_a_server_that_never_answered_is_a_setting_at_fault(s3_root, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{servers.free_port()}")
+    started = time.monotonic()
+    with pytest.raises(InputError, match=r"not reachable while reading x: .*check AWS_ENDPOINT_URL_S3"):
+        S3Store(s3_root).read("x")
+    assert time.monotonic() - started < 120
+
+
+def test_a_server_that_goes_away_is_an_interruption(s3_root, monkeypatch):
+    with servers.s3() as short_lived:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", short_lived.url)
+        boto3.client("s3").create_bucket(Bucket="here")
+        store = S3Store("s3://here")
+        assert store.read("x") is None
+    with pytest.raises(Interrupted, match=r"failed while creating x: .*repeat to go on"):
+        store.create("x", b"1")
+
+
+@pytest.mark.parametrize(
+    ("root", "name", "value", "sentence"),
+    [
+        ("s3://", "", "", "names no bucket"),
+        ("s3://here", "AWS_ENDPOINT_URL_S3", "127.0.0.1:7070", "the settings for S3 do not fit: .*AWS_ variables"),
+        ("s3://here", "AWS_PROFILE", "nobody", "the settings for S3 do not fit: .*nobody"),
+    ],
+)
+def test_settings_that_cannot_be_are_said(s3_root, monkeypatch, root, name, value, sentence):
+    if name:
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match=sentence):
+        S3Store(root)

@@ -1,0 +1,261 @@
+"""The export of hits: union, filters, provenance, and what is written of what was removed."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.corpus import passages
+from tlm.errors import InputError
+from tlm.retrieval.export import export
+from tlm.retrieval.union import queries_of, union_of
+
+HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
+EXAMPLES = pa.schema(
+    [(name, pa.string()) for name in ("id", "text", "text_pair", "label")]
+    + [("target", pa.float64()), ("split", pa.string())]
+)
+MARKED = (
+    "We show that [[ domain adaptation ]] of a small model improves << relation extraction >> on unseen sentences ."
+)
+ROLLED = "the old town hall was built of red brick by a guild of weavers in the year of the great flood"
+
+Hit = tuple[int, int, int, float]
+
+
+def prose(seed: int, words: int = 20) -> str:
+    """Text that shares no run of words with that of another seed."""
+    return " ".join(f"s{seed}w{i}" for i in range(words))
+
+
+def make(
+    root: Path,
+    texts: list[str],
+    hits: list[Hit],
+    dev: list[str] = (),
+    test: list[str] = (),
+    pairs: list[str] = (),
+    **details: object,
+) -> str:
+    """Artifacts as the earlier steps write them; the hits' URI. `pairs` are second texts of the test examples."""
+
+    def artifact(kind: str, files: dict[str, pa.Table], inputs: dict[str, Artifact], **details: object) -> Artifact:
+        def write(draft: Draft) -> None:
+            for name, table in files.items():
+                pq.write_table(table, draft.folder / name)
+            draft.details = details
+
+        version = str([kind, [table.to_pylist() for table in files.values()], details])
+        return Artifact.open(produce(Recipe(kind, kind, 1, {"as": version}, inputs), str(root), write))
+
+    half = len(texts) // 2
+    shards = {
+        f"passages-{i:05d}.parquet": pa.table({"id": part, "doc": docs, "text": part})
+        for i, (part, docs) in enumerate([(texts[:half], range(half)), (texts[half:], range(half, len(texts)))])
+    }
+    corpus = artifact("corpus", shards, {}, passages=len(texts))
+    rows = [(text, None, "train") for text in ("a train text of some words", "another")]
+    rows += [(text, None, "dev") for text in dev]
+    rows += [(text, pairs[i] if pairs else None, "test") for i, text in enumerate(test)]
+    examples = [{"id": str(i), "text": a, "text_pair": b, "label": "x", "split": s} for i, (a, b, s) in enumerate(rows)]
+    task = artifact("task", {"examples.parquet": pa.Table.from_pylist(examples, EXAMPLES)}, {})
+    index = artifact("index", {}, {"corpus": corpus})
+    table = pa.table([list(column) for column in zip(*sorted(hits), strict=True)] or [[]] * 4, schema=HITS)
+    facts = {"arm": "bm25", "like": None, **details}
+    return artifact("hits", {"hits.parquet": table}, {"index": index, "task": task}, **facts).uri
+
+
+def one_each(texts: list[str]) -> list[Hit]:
+    """One query that has all texts in order."""
+    return [(0, doc, doc + 1, 100.0 - doc) for doc in range(len(texts))]
+
+
+def kept(subset: str) -> dict[int, dict[str, object]]:
+    return {row["doc"]: row for batch in passages(Artifact.open(subset, "subset")) for row in batch.to_pylist()}
+
+
+def dropped(subset: str) -> dict[int, tuple[str, str]]:
+    rows = pq.read_table(Artifact.open(subset, "subset").path("dropped.parquet")).to_pylist()
+    return {row["doc"]: (row["reason"], row["detail"]) for row in rows}
+
+
+def test_a_planted_test_sentence_and_a_planted_near_duplicate_are_removed(tmp_path):
+    plain = MARKED.translate(str.maketrans("", "", "[]<>")).lower()
+    texts = [
+        prose(0),
+        f"{prose(1)} {plain}",
+        prose(0) + " more",
+        prose(2),
+        "too short",
+        f"{ROLLED} {prose(3)}",
+        prose(4),
+    ]
+    hits = make(tmp_path, texts, one_each(texts)[:6], dev=[ROLLED], test=[MARKED])
+    subset = export(hits, root=str(tmp_path))
+    assert sorted(kept(subset)) == [0, 3]
+    assert kept(subset)[3]["text"] == texts[3]
+    assert dropped(subset) == {
+        1: ("overlaps test", "1.00 of the n-grams of example 3"),
+        2: ("near-duplicate", "Jaccard 0.94 with doc 0"),
+        4: ("too short", "2 words"),
+        5: ("overlaps dev", "1.00 of the n-grams of example 2"),
+    }
+    artifact = Artifact.open(subset, "subset")
+    assert artifact.details == {"arm": "bm25", "passages": 2}
+    assert artifact.counts == {
+        "candidates": 6, "kept": 2, "too short": 1, "overlaps test": 1, "overlaps dev": 1, "near-duplicate": 1, "surplus": 0,
+    }  # fmt: skip
+
+
+def test_each_filter_can_be_switched_off(tmp_path):
+    texts = [prose(0), prose(0) + " more", f"{prose(1)} {MARKED}", "too short"]
+    hits = make(tmp_path, texts, one_each(texts), test=[MARKED])
+
+    def reasons(**off: object) -> dict[int, str]:
+        return {doc: reason for doc, (reason, _) in dropped(export(hits, root=str(tmp_path), **off)).items()}
+
+    assert reasons() == {1: "near-duplicate", 2: "overlaps test", 3: "too short"}
+    assert reasons(near_duplicates=False) == {2: "overlaps test", 3: "too short"}
+    assert reasons(overlap=False) == {1: "near-duplicate", 3: "too short"}
+    assert reasons(min_words=0) == {1: "near-duplicate", 2: "overlaps test"}
+    assert reasons(min_words=0, overlap=False, near_duplicates=False) == {}
+    assert reasons(jaccard=1.0) == {2: "overlaps test", 3: "too short"}
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [((2, 1.0), (3, 9.0)), ((2, 1.5), (2, 1.0)), ((1, 1.0), (1, 1.0))],
+    ids=["rank", "score", "doc"],
+)
+@pytest.mark.parametrize("best_is_first", [True, False])
+def test_the_best_of_near_duplicates_stays(tmp_path, better, worse, best_is_first):
+    best = better if best_is_first or better == worse else worse
+    other = worse if best is better else better
+    hits = make(tmp_path, [prose(0), prose(0) + " more"], [(0, 0, *best), (1, 1, *other)])
+    assert sorted(kept(export(hits, root=str(tmp_path)))) == [0 if best is better else 1]
+
+
+def test_a_contaminated_passage_does_not_push_out_its_clean_twin(tmp_path):
+    secret = "the eight words that only the test has"
+    clean = f"{prose(1, 100)} these are eight other words of no weight {prose(2, 100)}"
+    texts = [f"{prose(1, 100)} {secret} {prose(2, 100)}", clean]
+    hits = make(tmp_path, texts, one_each(texts), test=[secret])
+    assert sorted(kept(export(hits, overlap=False, root=str(tmp_path)))) == [0]
+    assert sorted(kept(export(hits, root=str(tmp_path)))) == [1]
+
+
+def test_second_texts_of_pairs_are_protected(tmp_path):
+    texts = [f"{prose(0)} {ROLLED}", prose(1)]
+    hits = make(tmp_path, texts, one_each(texts), test=["a premise about something else"], pairs=[ROLLED])
+    assert dropped(export(hits, root=str(tmp_path))) == {0: ("overlaps test", "1.00 of the n-grams of example 2")}
+
+
+def test_random_hits_are_cut_to_as_many_as_the_other_subset_has(tmp_path):
+    texts = [prose(i) for i in range(6)] + [prose(0) + " more"]
+    hits = [(0, doc, rank, 0.0) for rank, doc in enumerate([5, 6, 0, 2, 4, 1, 3], start=1)]
+    subset = export(make(tmp_path, texts, hits, arm="random", like=3), root=str(tmp_path))
+    assert sorted(kept(subset)) == [2, 5, 6]
+    assert Artifact.open(subset).counts["surplus"] == 3
+    assert Artifact.open(subset).counts["missing"] == 0
+    assert Artifact.open(subset).details == {"arm": "random", "passages": 3}
+    assert dropped(subset) == {0: ("near-duplicate", "Jaccard 0.94 with doc 6")}
+
+
+def test_too_few_random_hits_are_counted(tmp_path, capsys):
+    texts = [prose(i) for i in range(4)]
+    subset = export(make(tmp_path, texts, one_each(texts), arm="random", like=9), root=str(tmp_path))
+    assert Artifact.open(subset).counts["missing"] == 5
+    assert "9 passages were asked for, and only 4 are left" in capsys.readouterr().err
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 11), max_size=8, unique=True), min_size=1, max_size=7), st.data())
+def test_union_and_provenance(tmp_path_factory, found, data):
+    scores = st.sampled_from([0.5, 1.0, 2.5])
+    hits = [
+        (query, doc, rank, data.draw(scores)) for query, docs in enumerate(found) for rank, doc in enumerate(docs, 1)
+    ]
+    path = tmp_path_factory.mktemp("hits") / "hits.parquet"
+    pq.write_table(pa.table([list(column) for column in zip(*hits, strict=True)] or [[]] * 4, schema=HITS), path)
+    docs = sorted({doc for _, doc, _, _ in hits})
+    union = union_of(path)
+    assert union.docs.tolist() == docs
+    best = {doc: (min(h[2] for h in hits if h[1] == doc), max(h[3] for h in hits if h[1] == doc)) for doc in docs}
+    assert list(zip(union.best_rank.tolist(), union.best_score.tolist(), strict=True)) == [best[doc] for doc in docs]
+    order = sorted(docs, key=lambda doc: (best[doc][0], -best[doc][1], doc))
+    assert union.docs[union.best_first()].tolist() == order
+    wanted = docs[::2]
+    queries, offsets = queries_of(path, union.docs[::2])
+    lists = [queries[offsets[i] : offsets[i + 1]].tolist() for i in range(len(wanted))]
+    assert lists == [[query for query, other, _, _ in hits if other == doc] for doc in wanted]
+
+
+def test_rows_of_the_subset_across_shards(tmp_path):
+    texts = [prose(i, 6) for i in range(30_000)]
+    hits = [(query, doc, doc + 1, 1.0) for query in range(3) for doc in range(query, 30_000, 1 + query)]
+    subset = Artifact.open(export(make(tmp_path, texts, hits), root=str(tmp_path)), "subset")
+    askers = Counter(doc for _, doc, _, _ in hits)
+    rows = kept(subset.uri)
+    assert list(rows) == list(range(30_000))
+    assert all(row["text"] == texts[doc] and row["best_rank"] == doc + 1 for doc, row in rows.items())
+    assert all(len(row["queries"]) == askers[doc] for doc, row in rows.items())
+    assert rows[6]["queries"] == [0, 2]
+    assert sum(entry.rows or 0 for entry in subset.entries("passages-*")) == 30_000
+
+
+def test_the_same_bytes_each_time_and_nothing_is_done_twice(tmp_path, capsys):
+    texts = [prose(0), prose(0) + " more", prose(1), f"{prose(2)} {ROLLED}", prose(3)]
+    hits = [make(tmp_path / name, texts, one_each(texts), dev=[ROLLED]) for name in ("one", "two")]
+    first = export(hits[0], root=str(tmp_path / "one"))
+    code = "import sys; from tlm.retrieval.export import export; print(export(sys.argv[1], root=sys.argv[2]))"
+    command = [sys.executable, "-c", code, hits[1], str(tmp_path / "two")]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
+    second = run.stdout.split()[-1]
+    assert Artifact.open(first).manifest == Artifact.open(second).manifest
+    capsys.readouterr()
+    assert export(hits[0], root=str(tmp_path / "one")) == first
+    assert "nothing to do" in capsys.readouterr().err
+
+
+def test_another_test_text_makes_another_subset_of_the_same_hits(tmp_path):
+    texts = [prose(0), f"{prose(1)} {ROLLED}"]
+    before = make(tmp_path, texts, one_each(texts), test=["something else that is never said"])
+    after = make(tmp_path, texts, one_each(texts), test=[ROLLED])
+    assert Artifact.open(before).content == Artifact.open(after).content
+    assert sorted(kept(export(before, root=str(tmp_path)))) == [0, 1]
+    assert sorted(kept(export(after, root=str(tmp_path)))) == [0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"jaccard": 0.0}, "jaccard is 0.0; expected a share above 0 and up to 1"),
+        ({"jaccard": 80}, "jaccard is 80; expected"),
+        ({"overlap_share": 1.5}, "overlap_share is 1.5; expected"),
+        ({"ngram": 1}, "ngram is 1; expected at least 3"),
+        ({"min_words": -1}, "min_words is -1; expected 0"),
+    ],
+)
+def test_settings_out_of_range(tmp_path, setting, said):
+    with pytest.raises(InputError, match=said):
+        export(str(tmp_path / "hits" / "x"), root=str(tmp_path), **setting)
+
+
+def test_hits_that_hold_nothing(tmp_path):
+    with pytest.raises(InputError, match="holds no hit"):
+        export(make(tmp_path, [prose(0)], []), root=str(tmp_path))
+
+
+def test_filters_that_leave_nothing(tmp_path):
+    texts = ["too short", ROLLED]
+    with pytest.raises(InputError, match=r"leave none of the 2 passages .*\(too short 1, overlaps test 1\)"):
+        export(make(tmp_path, texts, one_each(texts), test=[ROLLED]), root=str(tmp_path))

@@ -1,0 +1,90 @@
+"""Near-duplicates against a reference that compares all pairs of sets."""
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tlm.data.text import tokens
+from tlm.retrieval.near_duplicates import SHINGLE, find_near_duplicates
+from tlm.retrieval.ngrams import Vocabulary
+
+
+def shingle_set(text: str) -> set[tuple[str, ...]]:
+    words = tokens(text)
+    return {tuple(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1)} or {tuple(words)}
+
+
+def reference(texts: list[str], jaccard: str) -> list[int]:
+    """For each text the first kept one that it nearly repeats, or -1."""
+    sets, kept, twins = [shingle_set(text) for text in texts], [], []
+    for row, own in enumerate(sets):
+        similar = (k for k in kept if Fraction(len(own & sets[k]), len(own | sets[k])) >= Fraction(jaccard))
+        twins.append(next(similar, -1))
+        if twins[-1] < 0:
+            kept.append(row)
+    return twins
+
+
+def found(texts: list[str], jaccard: float) -> list[int]:
+    return find_near_duplicates(Vocabulary().encode(texts), jaccard).twin.tolist()
+
+
+@st.composite
+def families(draw: st.DrawFn) -> list[str]:
+    """Texts of 0 to 40 words, and copies of them in which some words were changed, cut off or put in front."""
+    word = st.sampled_from([f"w{i}" for i in range(25)])
+    texts = []
+    for base in draw(st.lists(st.lists(word, max_size=40), min_size=1, max_size=4)):
+        for _ in range(draw(st.integers(1, 5))):
+            copy = list(base)
+            for place in draw(st.lists(st.integers(0, 39), max_size=3)):
+                copy[place : place + 1] = draw(st.lists(word, max_size=2))
+            texts.append(" ".join(copy))
+    return draw(st.permutations(texts))
+
+
+@settings(max_examples=300, deadline=None)
+@given(families(), st.sampled_from(["0.1", "0.5", "0.6", "0.8", "0.9", "1.0"]))
+def test_same_as_comparing_all_pairs(texts, jaccard):
+    assert found(texts, float(jaccard)) == reference(texts, jaccard)
+
+
+def test_the_first_stays_and_similarity_is_told():
+    text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+    result = find_near_duplicates(
+        Vocabulary().encode([text, "something else entirely, of other words", text + " x"]), 0.8
+    )
+    assert result.twin.tolist() == [-1, -1, 0]
+    assert result.similarity[2] == 12 / 13
+
+
+def test_exactly_at_the_threshold_is_removed():
+    # 8 and 10 shingles, of which 8 are the same
+    words = [f"w{i}" for i in range(14)]
+    assert found([" ".join(words[:12]), " ".join(words)], 0.8) == [-1, 0]
+    assert found([" ".join(words[:12]), " ".join(words)], 0.81) == [-1, -1]
+
+
+def test_case_and_punctuation_do_not_matter():
+    assert found(["We propose a [[ new ]] model.", "we propose a new model"], 1.0) == [-1, 0]
+
+
+def test_texts_below_a_shingle_are_compared_as_wholes():
+    assert found(["a b", "a b c", "A, b", "", "...", "a b c d e"], 0.8) == [-1, -1, 0, -1, 3, -1]
+
+
+def test_chunks_make_no_difference(monkeypatch):
+    import tlm.retrieval.near_duplicates as module
+
+    rng = np.random.default_rng(1)
+    texts = [" ".join(f"w{i}" for i in rng.integers(0, 6, rng.integers(0, 12))) for _ in range(200)]
+    at_once = found(texts, 0.5)
+    monkeypatch.setattr(module, "PASSAGES_AT_ONCE", 7)
+    assert found(texts, 0.5) == at_once
+    assert max(at_once) > 0
+
+
+def test_nothing_to_compare():
+    assert found([], 0.8) == []

@@ -1,0 +1,103 @@
+"""Labelled examples as they are read, before they become a task."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tlm.data.files import RawFile
+from tlm.data.labels import SeveralLabels, label_of
+from tlm.data.readers import read
+from tlm.data.records import BadRow, Reject, Rejects, Row, name_of, text_of
+from tlm.data.splits import SPLITS, assign
+from tlm.data.text import fold, tokens
+from tlm.errors import InputError
+from tlm.progress import track
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Where a row has what; '' where it has no such thing."""
+
+    text_field: str
+    pair_field: str
+    label_field: str
+    id_field: str
+
+    @property
+    def wanted(self) -> list[str]:
+        """The fields wanted of each row, the text's first."""
+        return [name for name in (self.text_field, self.pair_field, self.label_field, self.id_field) if name]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A labelled text or pair, with the place it is from; `twin` is equal for texts with equal letters and digits."""
+
+    file: RawFile
+    line: int
+    id: str
+    text: str
+    pair: str | None
+    label: str
+    split: str
+    twin: str
+
+    @property
+    def where(self) -> str:
+        """File and line, for sentences."""
+        return f"{self.file.where}:{self.line}"
+
+
+def read_examples(files: Mapping[str, list[RawFile]], fields: Fields, rejects: Rejects) -> tuple[int, list[Example]]:
+    """How many rows there are, and the examples among them in file order; the others go to `rejects`.
+
+    Raises InputError: a list of labels, too many bad rows, no example at all.
+    """
+    rows, found = 0, list[Example]()
+    for split, own in files.items():
+        for file in own:
+            for row in track(read(file, fields.wanted), f"reading {file.name}", unit="rows"):
+                rows += 1
+                try:
+                    found.append(_example(file, row, fields, split))
+                except BadRow as bad:
+                    rejects.add(file.name, row.line, bad.reason, bad.detail)
+            file.check_unchanged()
+    rejects.check(rows)
+    return rows, found
+
+
+def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_label: bool) -> list[Example]:
+    """The examples with their splits, in order train, dev, test: those outside dev and test are drawn by `seed`.
+
+    `shares` says how much to draw for which split; `by_label` that each label is to have its share.
+    """
+    free = [example for example in examples if example.split in shares or example.split not in ("dev", "test")]
+    drawn = assign(
+        [example.twin for example in free], [example.label if by_label else "" for example in free], shares, seed
+    )
+    settled = [example for example in examples if example.split in ("dev", "test") and example.split not in shares]
+    found = [replace(example, split=split) for example, split in zip(free, drawn, strict=True)] + settled
+    return sorted(found, key=lambda example: SPLITS.index(example.split))
+
+
+def twin_key(text: str, pair: str | None = None) -> str:
+    """Equal for examples that differ in case, spaces, punctuation and markers only."""
+    parts = [text] if pair is None else [text, pair]
+    return "\0".join(" ".join(tokens(part)) or fold(part) for part in parts)
+
+
+def _example(file: RawFile, row: Row | Reject, fields: Fields, split: str) -> Example:
+    if isinstance(row, Reject):
+        raise BadRow(row.reason, row.detail)
+    line, values = row
+    text = text_of(values, fields.text_field)
+    pair = text_of(values, fields.pair_field) if fields.pair_field else None
+    try:
+        label = label_of(values, fields.label_field)
+    except SeveralLabels:
+        raise InputError(
+            f"{file.where}:{line}: field '{fields.label_field}' is a list, and several labels for one text are not "
+            "supported; give each text one label, or make one task for each label"
+        ) from None
+    name = name_of(values, fields.id_field) if fields.id_field else f"{file.name}:{line}"
+    return Example(file, line, name, text, pair, label, split, twin_key(text, pair))

@@ -1,0 +1,74 @@
+"""Parquet shards whose bytes depend on the rows alone, not on the portions in which the rows came."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+GROUP_ROWS = 10_000
+
+
+class Shards:
+    """Writes ``<name>-00000.parquet``… into `folder`, each with `groups` row groups of `group_rows` rows."""
+
+    def __init__(
+        self, folder: Path, name: str, groups: int = 10, group_rows: int = GROUP_ROWS, compression: str = "zstd"
+    ) -> None:
+        self.folder, self.name, self.groups, self.group_rows = folder, name, groups, group_rows
+        self.compression = compression
+        self.rows: dict[str, int] = {}
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._written_groups = 0
+
+    @property
+    def total(self) -> int:
+        """Rows added so far."""
+        return sum(self.rows.values()) + self._pending_rows
+
+    def add(self, table: pa.Table) -> None:
+        """Append rows; whole row groups are written, the rest waits."""
+        self._pending.append(table)
+        self._pending_rows += table.num_rows
+        while self._pending_rows >= self.group_rows:
+            waiting = pa.concat_tables(self._pending)
+            self._write(waiting.slice(0, self.group_rows))
+            self._pending = [waiting.slice(self.group_rows)]
+            self._pending_rows -= self.group_rows
+
+    def close(self) -> dict[str, int]:
+        """Write what waits; the rows of each file by name."""
+        if self._pending_rows:
+            self._write(pa.concat_tables(self._pending))
+        self._pending, self._pending_rows = [], 0
+        self._end_shard()
+        return self.rows
+
+    def _write(self, table: pa.Table) -> None:
+        if self._writer is None:
+            self._file = f"{self.name}-{len(self.rows):05d}.parquet"
+            self._writer = _writer(self.folder / self._file, table.schema, self.compression)
+            self.rows[self._file] = self._written_groups = 0
+        self._writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
+        self.rows[self._file] += table.num_rows
+        self._written_groups += 1
+        if self._written_groups == self.groups:
+            self._end_shard()
+
+    def _end_shard(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = None
+
+
+def _writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+    # a dictionary pays where values repeat (source); statistics where one looks rows up by them (doc)
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression=compression,
+        use_dictionary=["source"],
+        write_statistics=["doc"],
+        data_page_size=1 << 20,
+    )

@@ -1,0 +1,110 @@
+"""What the numbers say and what they do not, in plain sentences. An order is claimed only where intervals carry it."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from tlm.evaluation.runs import LEAST_SEEDS
+
+PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks
+METRIC_NAMES = {
+    "macro_f1": "macro-F1",
+    "micro_f1": "micro-F1",
+    "accuracy": "accuracy",
+    "matthews": "Matthews correlation",
+    "pearson": "Pearson correlation",
+    "spearman": "Spearman correlation",
+    "ece": "calibration error",
+    "mse": "mean squared error",
+    "mae": "mean absolute error",
+}
+Summary = dict[str, Any]
+
+
+def findings(groups: list[Summary], metric: str) -> list[str]:
+    """Sentences for the top of the report, the most important first. `groups` are `Group.summary` values."""
+    trained = [group for group in groups if group["arm"] != "baseline"]
+    baseline = next((group for group in groups if group["arm"] == "baseline"), None)
+    if not trained:
+        return [f"Only the baseline was scored: {hundred(baseline['test'])} {METRIC_NAMES[metric]} on test."] if baseline else []
+    best = best_on_dev(trained)
+    sentences = [_headline(best, baseline, metric, alone=len(trained) == 1)]
+    if baseline is not None:
+        sentences.append(_against(best, baseline))
+    sentences += _order(trained)
+    sentences += _unseen_text(trained)
+    sentences += _scale(trained)
+    return sentences
+
+
+def best_on_dev(groups: list[Summary]) -> Summary:
+    """The group with the highest mean on dev: test decides nothing."""
+    return max(groups, key=lambda group: group["dev"]["mean"])
+
+
+def hundred(spread: dict[str, Any]) -> str:
+    """A score's mean, and its standard deviation where there is one, in hundredths: ``58.2 ± 1.1``."""
+    if spread["mean"] is None:
+        return "–"
+    deviation = f" ± {100 * spread['std']:.1f}" if spread["std"] is not None else ""
+    return f"{100 * spread['mean']:.1f}{deviation}"
+
+
+def _headline(best: Summary, baseline: Summary | None, metric: str, *, alone: bool) -> str:
+    seeds = len(best["seeds"])
+    told = f"mean and standard deviation of {seeds} seeds" if seeds > 1 else "one seed"
+    chosen = "" if alone else "the best arm on dev, "
+    yardstick = f"; the baseline ({baseline['name']}) has {hundred(baseline['test'])}" if baseline else ""
+    return f"{best['name']}, {chosen}reaches {hundred(best['test'])} {METRIC_NAMES[metric]} on test ({told}){yardstick}.".replace(
+        ", reaches", " reaches" if alone else ", reaches"
+    )
+
+
+def _against(best: Summary, baseline: Summary) -> str:
+    low, high, mark = best["test"]["low"], best["test"]["high"], baseline["test"]["mean"]
+    if low is None:
+        return f"Fewer than {LEAST_SEEDS} seeds give no interval, so whether it differs from the baseline is left open."
+    where = "above" if mark < low else "below" if mark > high else ""
+    interval = f"Its 95 % interval over seeds, {100 * low:.1f} to {100 * high:.1f},"
+    return f"{interval} lies {where} the baseline." if where else f"{interval} includes the baseline: neither is claimed to be better."
+
+
+def _order(trained: list[Summary]) -> Iterator[str]:
+    if len(trained) < 2:
+        return
+    if any(group["test"]["low"] is None for group in trained):
+        yield "With one or two seeds an arm, differences between arms of a few points can be chance; no order is claimed."
+        return
+    ranked = sorted(trained, key=lambda group: -group["test"]["mean"])
+    overlaps = [(a["name"], b["name"]) for a, b in pairwise(ranked) if a["test"]["low"] <= b["test"]["high"]]
+    apart = [(a["name"], b["name"]) for a, b in pairwise(ranked) if a["test"]["low"] > b["test"]["high"]]
+    for first, second in apart:
+        yield f"{first} is ahead of {second}: their intervals do not overlap."
+    if overlaps:
+        yield f"The intervals of {_listed(overlaps)} overlap; no order between them is claimed."
+
+
+def _unseen_text(trained: list[Summary]) -> Iterator[str]:
+    told = sorted((group for group in trained if group["mlm_loss"]["mean"] is not None), key=lambda g: -g["mlm_loss"]["mean"])
+    if told:
+        losses = ", ".join(f"{group['name']} {group['mlm_loss']['mean']:.2f}" for group in told)
+        yield f"Loss of the masked language model on unseen test text (lower is better): {losses}."
+
+
+def _scale(trained: list[Summary]) -> Iterator[str]:
+    spent = max((group["cost"]["flops"]["mean"] or 0 for group in trained), default=0)
+    if 0 < spent < PAPER_SMALL_FLOPS / 10:
+        yield (
+            f"An arm cost at most {spent:.1e} FLOPs, about one part in {_round(PAPER_SMALL_FLOPS / spent):,} of the "
+            "paper's small scale: what the paper found between arms need not show here."
+        )
+
+
+def _listed(pairs: list[tuple[str, str]]) -> str:
+    return ", of ".join(f"{first} and {second}" for first, second in pairs)
+
+
+def _round(value: float) -> int:
+    """Two digits are enough for a ratio."""
+    digits = max(0, len(str(int(value))) - 2)
+    return int(round(value / 10**digits) * 10**digits)

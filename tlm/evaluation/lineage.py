@@ -1,0 +1,100 @@
+"""Where metrics came from: ancestors, reached one by one; one that is gone becomes a line in the report, not an error."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+
+ORDER = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
+
+
+class Lineage:
+    """Walks from artifacts to their inputs.
+
+    Attributes:
+        gone: One sentence for each ancestor that could not be opened.
+    """
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+        self._found: dict[tuple[str, str], Artifact | None] = {}
+
+    def follow(self, start: Artifact | None, *names: str) -> Artifact | None:
+        """The input `names[0]` of `start`, its input `names[1]` and so on; None where there is none or it is gone."""
+        found = start
+        for name in names:
+            found = self._input(found, name) if found is not None else None
+        return found
+
+    def everything(self, starts: Iterable[Artifact]) -> list[Artifact]:
+        """`starts` and all their ancestors, each once, in the order of the pipeline."""
+        seen: dict[tuple[str, str], Artifact] = {}
+        stack = list(starts)
+        while stack:
+            artifact = stack.pop()
+            if seen.setdefault(_name(artifact), artifact) is artifact:
+                stack += [found for name in artifact.manifest.inputs if (found := self._input(artifact, name))]
+        return sorted(seen.values(), key=lambda artifact: (_place(artifact.manifest.kind), artifact.manifest.key))
+
+    def _input(self, artifact: Artifact, name: str) -> Artifact | None:
+        ref = artifact.manifest.inputs.get(name)
+        if ref is None:
+            return None
+        if (ref.kind, ref.key) not in self._found:
+            try:
+                self._found[ref.kind, ref.key] = artifact.input(name)
+            except InputError:
+                self._found[ref.kind, ref.key] = None
+                self.gone.append(
+                    f"The {ref.kind} {ref.key[:12]} is gone or no longer what it was; what would come from it is left out."
+                )
+        return self._found[ref.kind, ref.key]
+
+
+def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
+    """Kind, key, content, step and settings of each; settings as they differ from the one above of the same step."""
+    rows, before = [], {}
+    for artifact in artifacts:
+        manifest = artifact.manifest
+        settings = dict(flat(manifest.settings))
+        above = before.get((manifest.kind, manifest.step))
+        shown = settings
+        if above is not None:
+            shown = {name: value for name, value in settings.items() if name not in above or above[name] != value}
+        before[manifest.kind, manifest.step] = settings
+        rows.append(
+            {
+                "kind": manifest.kind,
+                "key": manifest.key,
+                "content": manifest.content,
+                "step": f"{manifest.step} v{manifest.version}",
+                "settings": {name: plain(value) for name, value in shown.items()},
+                "same_as_above": above is not None,
+                "inputs": [f"{ref.kind}/{ref.key[:12]}" for ref in manifest.inputs.values()],
+            }
+        )
+    return rows
+
+
+def flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as dotted names with their values."""
+    for name, value in sorted(settings.items()):
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def plain(value: Any) -> str:
+    """A setting's value for people, of bounded length."""
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _name(artifact: Artifact) -> tuple[str, str]:
+    return artifact.manifest.kind, artifact.manifest.key
+
+
+def _place(kind: str) -> int:
+    return ORDER.index(kind) if kind in ORDER else len(ORDER)

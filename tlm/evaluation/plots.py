@@ -1,0 +1,173 @@
+"""The report's pictures: SVG as data URIs, with colours that follow the reader's light or dark mode.
+
+An image can run nothing, whatever text is in it. Matplotlib draws with marker colours, which are then replaced by
+CSS variables; equal data give equal bytes.
+"""
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("svg")
+from matplotlib.axes import Axes  # noqa: E402  # the backend must be chosen first
+from matplotlib.figure import Figure  # noqa: E402
+
+INK, MUTED, RULE = "#010203", "#040506", "#070809"
+COLOURS = {  # role: (marker, light, dark)
+    "ink": (INK, "#1f2024", "#e8e6e1"),
+    "muted": (MUTED, "#6f6f76", "#9d9ca3"),
+    "rule": (RULE, "#dedbd5", "#37383f"),
+    "baseline": ("#0a0b0c", "#77757f", "#a3a1ab"),
+    "task-only": ("#0d0e0f", "#c77700", "#f0b35a"),
+    "random": ("#101112", "#2f7fc1", "#7ab8ee"),
+    "bm25": ("#131415", "#00775a", "#3ccba0"),
+    "other-0": ("#161718", "#a2417f", "#e48fc6"),
+    "other-1": ("#191a1b", "#7a5c3e", "#c9a683"),
+    "other-2": ("#1c1d1e", "#5b53b8", "#a7a1f0"),
+    "other-3": ("#1f2021", "#a33b31", "#f08d83"),
+}
+ARMS = ("baseline", "task-only", "random", "bm25")
+STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tlm",
+    "font.size": 10,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": RULE,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "xtick.color": RULE,
+    "ytick.color": RULE,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+}
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
+
+
+def roles(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """A colour's role for each group name: the arm's own for its first group, others for its further ones."""
+    found: dict[str, str] = {}
+    spare = 0
+    for group in groups:
+        arm = group["arm"]
+        if arm in ARMS and arm not in found.values():
+            found[group["name"]] = arm
+        else:
+            found[group["name"]], spare = f"other-{spare % 4}", spare + 1
+    return found
+
+
+def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float = 100.0) -> str:
+    """One row a group: a dot for each seed, a bar for the 95 % interval, a stroke for the mean; the baseline as a line."""
+    shown = [group for group in groups if group[part]["mean"] is not None]
+    figure, axes = _axes(4.6, 0.75 + 0.42 * len(shown))
+    colour = _markers(groups)
+    for row, group in enumerate(reversed(shown)):
+        tone, spread = colour[group["name"]], group[part]
+        if group["arm"] == "baseline":
+            axes.axvline(factor * spread["mean"], color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
+        if spread["low"] is not None:
+            axes.plot([factor * spread["low"], factor * spread["high"]], [row, row], color=tone, linewidth=8, alpha=0.22, solid_capstyle="butt")
+        axes.plot([factor * spread["mean"]] * 2, [row - 0.3, row + 0.3], color=tone, linewidth=2.2, solid_capstyle="butt")
+        values = [factor * value for value in spread["values"]]
+        axes.plot(values, [row] * len(values), "o", color=tone, markersize=5, alpha=0.75, markeredgewidth=0)
+    axes.set_yticks(range(len(shown)), [_short(group["name"]) for group in reversed(shown)], color=INK)
+    axes.set_ylim(-0.6, len(shown) - 0.4)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(length=0)
+    axes.margins(x=0.08)
+    axes.set_xlabel(label)
+    return _uri(figure)
+
+
+def lines(panel: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str:
+    """A panel of `curves`: a line for each group."""
+    figure, axes = _axes(4.2, 2.5)
+    colour = _markers(groups)
+    for line in panel["lines"]:
+        steps, losses = zip(*line["points"], strict=True)
+        axes.plot(steps, losses, color=colour[line["group"]], linewidth=1.6, solid_joinstyle="round")
+    axes.set_title(panel["title"], color=INK)
+    axes.set_xlabel("step")
+    axes.tick_params(length=0)
+    return _uri(figure)
+
+
+def compute(groups: Sequence[dict[str, Any]], label: str) -> str:
+    """Test score against FLOPs of both stages (logarithmic), a dot for each seed; the baseline as a line."""
+    figure, axes = _axes(4.2, 2.7)
+    colour = _markers(groups)
+    for group in groups:
+        scores, flops = ([*group[part]["values"]] for part in ("test", "flops"))
+        if group["arm"] == "baseline":
+            axes.axhline(100 * group["test"]["mean"], color=colour[group["name"]], linewidth=1.2, linestyle=(0, (4, 3)))
+        elif len(scores) == len(flops):
+            values = [100 * score for score in scores]
+            axes.plot(flops, values, "o", color=colour[group["name"]], markersize=6, alpha=0.8, markeredgewidth=0)
+    axes.set_xscale("log")
+    axes.set_title("Score against compute", color=INK)
+    axes.set_xlabel("FLOPs, both stages")
+    axes.set_ylabel(label)
+    axes.tick_params(length=0, which="both")
+    return _uri(figure)
+
+
+def scatter(gold: Sequence[float], predicted: Sequence[float], role: str) -> str:
+    """Predicted against gold values of a regression task, with the line of equality."""
+    figure, axes = _axes(4.2, 3.6)
+    axes.axline((float(gold[0]), float(gold[0])), slope=1, color=RULE, linewidth=1.2)
+    axes.plot(gold, predicted, "o", color=COLOURS[role][0], markersize=3.5, alpha=0.5, markeredgewidth=0)
+    axes.set_xlabel("gold")
+    axes.set_ylabel("predicted")
+    axes.tick_params(length=0)
+    return _uri(figure)
+
+
+def css_colours(mode: int) -> str:
+    """The colours as CSS variables: mode 1 is light, 2 is dark."""
+    return "".join(f"--{role}:{tones[mode]};" for role, tones in COLOURS.items())
+
+
+def _axes(width: float, height: float) -> tuple[Figure, Axes]:
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        return figure, figure.add_subplot()
+
+
+def _markers(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
+    return {name: COLOURS[role][0] for name, role in roles(groups).items()}
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 34 else f"{name[:33]}…"
+
+
+def _uri(figure: Figure) -> str:
+    figure.patch.set_visible(False)
+    for axes in figure.axes:
+        axes.patch.set_visible(False)
+    buffer = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue().decode()
+    for role, (marker, _, _) in COLOURS.items():
+        svg = svg.replace(marker, f"var(--{role})")
+    svg = svg.replace("'DejaVu Sans', 'Bitstream Vera Sans'", "'DejaVu Sans'")
+    style = f"<style>:root{{{css_colours(1)}}}@media(prefers-color-scheme:dark){{:root{{{css_colours(2)}}}}}text{{font-family:{FONT}!important}}</style>"
+    head, _, rest = svg.partition("<defs>")
+    return "data:image/svg+xml;base64," + base64.b64encode(f"{head}{style}<defs>{rest}".encode()).decode()

@@ -1,0 +1,138 @@
+"""Runs and groups of runs: what the seeds of one arm have in common, as mean, standard deviation and interval."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tlm.artifacts.artifact import Artifact
+from tlm.evaluation.lineage import Lineage, flat, plain
+
+ARMS = ("baseline", "task-only", "random", "bm25")
+LEAST_SEEDS = 3  # for an interval
+CONFIDENCE = 0.95
+COSTS = ("steps", "tokens", "padded_tokens", "flops", "paper_flops")
+BASELINE = "tf-idf + linear"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One metrics artifact, with the artifacts that it came from as far as they are still there."""
+
+    artifact: Artifact
+    values: dict[str, Any]
+    model: Artifact | None
+    checkpoint: Artifact | None
+    subset: Artifact | None
+
+    @classmethod
+    def read(cls, artifact: Artifact, lineage: Lineage) -> "Run":
+        """Read metrics.json and walk to the model, the checkpoint and the subset."""
+        values = json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))
+        model = lineage.follow(artifact, "model")
+        checkpoint = lineage.follow(model, "checkpoint") or lineage.follow(artifact, "checkpoint")
+        return cls(artifact, values, model, checkpoint, lineage.follow(checkpoint, "subset_tokens", "data"))
+
+    def cost(self, name: str) -> float | None:
+        """One kind of cost over both stages; None where nothing was counted."""
+        found = [stage[name] for stage in self.values["cost"].values() if name in stage]
+        return float(sum(found)) if found else None
+
+    def variant(self) -> dict[str, str]:
+        """The settings behind this run that tell it from others of its arm; seeds are not among them."""
+        hits = Lineage().follow(self.subset, "hits")
+        ancestors = [artifact for artifact in (hits, self.subset, self.checkpoint, self.model, self.artifact) if artifact]
+        settings = [pair for artifact in ancestors for pair in flat(artifact.manifest.settings)]
+        return {name: plain(value) for name, value in settings if name.split(".")[-1] != "seed"}
+
+
+@dataclass
+class Group:
+    """The runs of one arm that differ in nothing but their seed."""
+
+    name: str
+    arm: str
+    stage: str
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def seeds(self) -> list[int]:
+        return [run.values["seed"] for run in self.runs]
+
+    def summary(self) -> dict[str, Any]:
+        """Everything that the report says about the group, as plain values."""
+        first = self.runs[0].values
+        names = [name for name, value in first["splits"]["test"].items() if isinstance(value, float)]
+        return {
+            "name": self.name,
+            "arm": self.arm,
+            "stage": self.stage,
+            "seeds": self.seeds,
+            "preset": first.get("preset"),
+            "parameters": first.get("parameters"),
+            "chosen": first.get("chosen"),
+            "tried": first.get("tried"),
+            **{part: spread(run.values[part] for run in self.runs) for part in ("dev", "test", "mlm_loss")},
+            "scores": {name: spread(run.values["splits"]["test"][name] for run in self.runs) for name in names},
+            "cost": {name: spread(run.cost(name) for run in self.runs) for name in COSTS},
+            "stages": {stage: self._stage_cost(stage) for stage in first["cost"]},
+        }
+
+    def _stage_cost(self, stage: str) -> dict[str, Any]:
+        costs = [run.values["cost"][stage] for run in self.runs]
+        told = [run.artifact.run().get("stages", {}).get(stage, {}) for run in self.runs]
+        facts = {name: sorted({str(one[name]) for one in told if name in one}) for name in ("device", "threads", "precision")}
+        return {
+            **{name: spread(cost.get(name) for cost in costs) for name in COSTS},
+            "seconds": spread(one.get("seconds") for one in told),
+            **{name: ", ".join(values) for name, values in facts.items()},
+        }
+
+
+def spread(values: Iterable[float | None]) -> dict[str, Any]:
+    """Values, mean, standard deviation (from 2 on) and the 95 % t-interval of the mean (from `LEAST_SEEDS` on)."""
+    found = [float(value) for value in values if value is not None]
+    result: dict[str, Any] = {"values": found, "mean": None, "std": None, "low": None, "high": None}
+    if found:
+        result["mean"] = float(np.mean(found))
+    if len(found) > 1:
+        result["std"] = float(np.std(found, ddof=1))
+    if len(found) >= LEAST_SEEDS:
+        from scipy import stats
+
+        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(found) - 1)) * result["std"] / len(found) ** 0.5
+        result.update(low=result["mean"] - half, high=result["mean"] + half)
+    return result
+
+
+def grouped(runs: list[Run]) -> list[Group]:
+    """Groups in the order of `ARMS`; two of one arm get the settings in which they differ into their names."""
+    groups: dict[tuple[Any, ...], Group] = {}
+    variants: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for run in sorted(runs, key=_order):
+        arm, stage, variant = run.values["arm"], run.values["stage"], run.variant()
+        key = (arm, stage, tuple(sorted(variant.items())))
+        if key not in groups:
+            groups[key] = Group("", arm, stage)
+            variants.setdefault((arm, stage), []).append(variant)
+        groups[key].runs.append(run)
+    for (arm, stage, variant), group in groups.items():
+        group.name = _named(arm, stage, dict(variant), variants[arm, stage])
+    return list(groups.values())
+
+
+def _named(arm: str, stage: str, mine: dict[str, str], others: list[dict[str, str]]) -> str:
+    name = {"baseline": BASELINE}.get(arm, arm)
+    if stage == "stage 1":
+        name += ", stage 1 only"
+    names = sorted({key for variant in others for key in variant if len({other.get(key) for other in others}) > 1})
+    told = [f"{key.rpartition('.')[2]}={mine[key]}" for key in names if key in mine]
+    return f"{name} ({', '.join(told)})" if told else name
+
+
+def _order(run: Run) -> tuple[Any, ...]:
+    arm = run.values["arm"]
+    place = ARMS.index(arm) if arm in ARMS else len(ARMS)
+    return place, arm, run.values["stage"], run.values["seed"], run.artifact.manifest.key

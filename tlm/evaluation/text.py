@@ -1,0 +1,39 @@
+"""Text that others wrote, made inert: nothing in it can act as markup, and nothing in it is invisible."""
+
+import re
+
+BIDI_AND_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+LONGEST = 600
+
+
+def visible(text: str, longest: int = LONGEST) -> str:
+    """On one line, shortened, with control and direction characters spelled out. Markup is left to the template."""
+    line = " ".join(text.split())
+    cut = line if len(line) <= longest else f"{line[: longest - 1]}…"
+    return BIDI_AND_CONTROLS.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", cut)
+
+
+def code(text: str, longest: int = LONGEST) -> str:
+    """A Markdown code span: there neither links nor HTML nor emphasis are read. Backticks become apostrophes."""
+    return f"`{visible(text, longest).replace('`', chr(39)) or ' '}`"
+
+
+def cell(text: str, longest: int = 80) -> str:
+    """`code` for a cell of a Markdown table."""
+    return code(text, longest).replace("|", "\\|")
+
+
+def shared_words(passage: str, question: str, least: int = 4) -> list[tuple[str, bool]]:
+    """The passage in pieces, each with whether it is a word (of `least` letters or more) that `question` has too."""
+    known = set(re.findall(r"\w+", question.lower()))
+    pieces = re.split(r"(\w+)", passage)
+    marked = [(piece, len(piece) >= least and piece.lower() in known) for piece in pieces if piece]
+    merged: list[tuple[str, bool]] = []
+    for piece, is_shared in marked:
+        if merged and merged[-1][1] is is_shared:
+            merged[-1] = (merged[-1][0] + piece, is_shared)
+        else:
+            merged.append((piece, is_shared))
+    return merged

@@ -1,0 +1,120 @@
+"""Judging the union of the hits: which passages go into the subset, and why the others do not."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.task import examples
+from tlm.progress import say
+from tlm.retrieval.near_duplicates import find_near_duplicates
+from tlm.retrieval.ngrams import Ints, TokenLists, Vocabulary
+from tlm.retrieval.overlap import MIN_TOKENS, find_overlaps
+
+KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE, SURPLUS = range(6)
+REASONS = ("kept", "too short", "overlaps test", "overlaps dev", "near-duplicate", "surplus")
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What to remove; None switches a filter off."""
+
+    min_words: int
+    jaccard: float | None
+    overlap_share: float | None
+    ngram: int | None
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """For each passage of the union: the reason (an index into `REASONS`) and what it is about.
+
+    `about` is the example's ordinal (overlap), the row of the kept passage in the union (near-duplicate) or the number
+    of words (too short); `degree` the share of the example's n-grams, or the Jaccard similarity.
+    """
+
+    reason: npt.NDArray[np.int8]
+    about: Ints
+    degree: npt.NDArray[np.float64]
+
+    def rows(self, reason: int = KEPT) -> Ints:
+        """The rows that have this verdict, ascending."""
+        return np.flatnonzero(self.reason == reason)
+
+    def mark(
+        self,
+        rows: Ints,
+        reason: int | npt.NDArray[np.int8],
+        about: Ints | int,
+        degree: npt.NDArray[np.float64] | float = 0,
+    ) -> None:
+        """Enter a verdict for `rows`."""
+        self.reason[rows], self.about[rows], self.degree[rows] = reason, about, degree
+
+
+def judge(
+    texts: Iterable[str], best_first: Ints, task: Artifact | None, filters: Filters, like: int | None
+) -> Verdicts:
+    """Judge the passages of the union.
+
+    Too short ones go first, then those that overlap test or dev text, so that no removed passage can push out a clean
+    near-duplicate of itself; last, if `like` is given, all but the first so many.
+
+    Args:
+        texts: The passages' texts, in the order of the union.
+        best_first: The rows of the union in the order in which near-duplicates compete for a place.
+        task: Whose dev and test texts to protect (None where that filter is off).
+        filters: What to remove.
+        like: How many to keep at most; None for all.
+    """
+    vocabulary = Vocabulary()
+    words = vocabulary.encode(texts)
+    size = len(words)
+    verdicts = Verdicts(np.zeros(size, np.int8), np.zeros(size, np.int64), np.zeros(size))
+    short = np.flatnonzero(words.lengths < filters.min_words)
+    verdicts.mark(short, TOO_SHORT, words.lengths[short])
+    if task is not None and filters.overlap_share is not None and filters.ngram is not None:
+        _remove_overlaps(verdicts, words, vocabulary, task, filters.ngram, filters.overlap_share)
+    if filters.jaccard is not None:
+        rows = best_first[verdicts.reason[best_first] == KEPT]
+        twins = find_near_duplicates(words.select(rows), filters.jaccard)
+        found = twins.twin >= 0
+        verdicts.mark(rows[found], NEAR_DUPLICATE, rows[twins.twin[found]], twins.similarity[found])
+    if like is not None:
+        surplus = best_first[verdicts.reason[best_first] == KEPT][like:]
+        verdicts.mark(surplus, SURPLUS, 0)
+    return verdicts
+
+
+def _remove_overlaps(
+    verdicts: Verdicts, words: TokenLists, vocabulary: Vocabulary, task: Artifact, n: int, share: float
+) -> None:
+    ordinals, reasons, texts = _protected(task)
+    protected = vocabulary.encode(texts)
+    skipped = int((protected.lengths < MIN_TOKENS).sum())
+    if skipped:
+        say(f"warning: {skipped} dev and test texts have fewer than {MIN_TOKENS} words and are not looked for")
+    rows = verdicts.rows()
+    found = find_overlaps(words.select(rows), protected, n, share)
+    overlapping = found.text >= 0
+    text = found.text[overlapping]
+    verdicts.mark(rows[overlapping], reasons[text], ordinals[text], found.share[overlapping])
+
+
+def _protected(task: Artifact) -> tuple[Ints, npt.NDArray[np.int8], list[str]]:
+    """The texts (and second texts) of test, then of dev: ordinals of their examples, the verdict, the texts."""
+    table = examples(task)
+    ordinals, reasons, texts = [], [], []
+    for split, reason in (("test", OVERLAPS_TEST), ("dev", OVERLAPS_DEV)):
+        chosen = np.flatnonzero(pc.equal(table["split"], split).to_numpy())
+        for column in ("text", "text_pair"):
+            values = table[column].take(pa.array(chosen))
+            there = values.is_valid().to_numpy()
+            ordinals.append(chosen[there])
+            reasons.append(np.full(int(there.sum()), reason, np.int8))
+            texts += values.drop_null().to_pylist()
+    return np.concatenate(ordinals), np.concatenate(reasons), texts

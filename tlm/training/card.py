@@ -1,0 +1,66 @@
+"""The model card that goes with a model."""
+
+from typing import Any
+
+_CARD = """---
+library_name: transformers
+pipeline_tag: text-classification
+tags: [tlm, text-classification]
+---
+# {name}
+
+A text {kind}, trained from scratch by task-driven language modeling (TLM, Yao et al., arXiv 2111.04130): the
+passages of a general corpus that matter to the task were retrieved, and a {architecture} model of {parameters:,}
+parameters learned from them and from the task's own texts together (stage 1), then from the task alone (stage 2).
+
+## Use
+```python
+from transformers import pipeline
+
+classify = pipeline("text-classification", model="<this folder>")
+classify({example}, truncation=True, max_length={max_length})
+```
+Texts longer than {max_length} tokens are cut.
+
+## What it was trained on
+- task: {name}, {train:,} training examples; {output}
+- passages: {passages}
+- preset `{preset}`, seed {seed}
+- stage 1: {stage1_steps:,} steps, {stage1_flops:.3g} FLOPs; stage 2: {steps:,} steps, {flops:.3g} FLOPs
+
+## How good it is
+{metric} on dev: {best:.4f}, after step {best_step:,} of stage 2. That is the best of {evaluations} scores, so somewhat too
+high; the scores on test are in the `metrics` artifact of the run that made this model.
+
+## Limits
+It knows the language and the labels of the task's training texts, with their errors and biases, and nothing
+else; on other kinds of text its probabilities mean little.
+"""
+
+_ARMS = {
+    "bm25": "retrieved by BM25 with the training texts as queries",
+    "random": "drawn at random from the corpus",
+    "task-only": "none; stage 1 had the task's own texts alone",
+}
+
+
+def model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
+    """The text of README.md.
+
+    Args:
+        task: Details of the task artifact, and ``train``: how many training examples.
+        facts: What stage 2 knows: arm, preset, seed, parameters, architecture, max_length, best, best_step,
+            evaluations, steps, flops, stage1_steps, stage1_flops.
+    """
+    classes = task["labels"]
+    single = task["problem"] == "classification"
+    return _CARD.format(
+        name=task["name"],
+        train=task["train"],
+        metric=task["metric"],
+        kind="classifier" if single else "regressor",
+        output=f"{len(classes)} classes: {', '.join(classes)}" if single else "the output is a number",
+        example='{"text": "…", "text_pair": "…"}' if task["pair"] else '"…"',
+        passages=_ARMS.get(facts["arm"], facts["arm"]),
+        **{name: value for name, value in facts.items() if name != "arm"},
+    )

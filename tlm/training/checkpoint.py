@@ -1,0 +1,125 @@
+"""Snapshots of unfinished training: all that the next step depends on, so that resuming is bit-equal.
+
+Batches, masks and dropout are functions of (seed, step), so there is no random state to keep.
+"""
+
+import json
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from tlm.artifacts.progress import Progress
+from tlm.errors import Interrupted
+from tlm.progress import say
+from tlm.training.curve import Curve
+
+TENSORS, FACTS = "state.safetensors", "state.json"
+
+
+@dataclass
+class Best:
+    """The best weights so far: after which step, with which score on dev."""
+
+    step: int
+    score: float
+    weights: dict[str, Tensor]
+
+
+@dataclass
+class State:
+    """Training after `step` steps."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    curve: Curve
+    step: int = 0
+    best: Best | None = None
+
+    def write(self, folder: Path) -> None:
+        """Write safetensors and JSON into `folder`."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for name, parameter in self.model.named_parameters():
+            moments = self.optimizer.state.get(parameter, {})
+            tensors |= {f"optimizer.{key}.{name}": value for key, value in moments.items()}
+        tensors |= {f"curve.{name}": value for name, value in self.curve.tensors().items()}
+        facts: dict[str, float] = {"step": self.step}
+        if self.best is not None:
+            tensors |= {f"best.{name}": value for name, value in self.best.weights.items()}
+            facts |= {"best_step": self.best.step, "best_score": self.best.score}
+        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, folder / TENSORS)
+        (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+    def read(self, folder: Path) -> None:
+        """Become what `write` wrote."""
+        tensors, facts = load_file(folder / TENSORS), json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        self.model.load_state_dict(_under("model", tensors))
+        for name, parameter in self.model.named_parameters():
+            moments = {
+                key: tensors[f"optimizer.{key}.{name}"].to(parameter.device)
+                for key in ("step", "exp_avg", "exp_avg_sq")
+                if f"optimizer.{key}.{name}" in tensors
+            }
+            if moments:  # a head that had no gradient yet has none
+                self.optimizer.state[parameter] = moments
+        self.curve.restore(_under("curve", tensors))
+        self.step = facts["step"]
+        if "best_step" in facts:
+            self.best = Best(facts["best_step"], facts["best_score"], _under("best", tensors))
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(f"{prefix}."): value for name, value in tensors.items() if name.startswith(f"{prefix}.")}
+
+
+class Snapshots:
+    """Saves the state of the work named `key` every so many steps or minutes (0: never), and finds it again."""
+
+    def __init__(self, key: str, root: str | None, every_steps: int, every_minutes: float) -> None:
+        self.progress = Progress(key, root)
+        self.every_steps, self.every_seconds = every_steps, every_minutes * 60
+        self._saved = time.monotonic()
+
+    def resume(self, state: State) -> None:
+        """Set `state` to the newest undamaged snapshot, if there is one."""
+        with tempfile.TemporaryDirectory() as scratch:
+            step = self.progress.latest(Path(scratch))
+            if step is not None:
+                state.read(Path(scratch))
+                say(f"goes on after step {step:,}")
+
+    def due(self, step: int) -> bool:
+        """Whether it is time to save after `step` steps."""
+        by_steps = self.every_steps > 0 and step % self.every_steps == 0
+        return by_steps or 0 < self.every_seconds <= time.monotonic() - self._saved
+
+    def save(self, state: State) -> None:
+        """Save. Raises Interrupted if that fails (a full disk): the snapshot before this one stands."""
+        try:
+            self.progress.save(state.step, state.write)
+        except OSError as error:
+            what = f"the snapshot after step {state.step:,} could not be written ({error})"
+            raise Interrupted(f"{what}; mend that and repeat the command") from None
+        self._saved = time.monotonic()
+
+
+@contextmanager
+def sigterm() -> Iterator[threading.Event]:
+    """An event that is set when SIGTERM arrives, so that the step in progress can end and be saved."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # signals reach the main thread only
+        yield asked
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGTERM, before)

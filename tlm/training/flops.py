@@ -1,0 +1,40 @@
+"""What training costs: floating-point operations of our step on real tokens, and the paper's estimate."""
+
+from dataclasses import dataclass
+
+from tlm.settings import Model
+from tlm.training.batches import Batch
+
+BACKWARD = 3  # forward and backward pass together, in forward passes
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Operations of one model's matrix products (a multiplication and an addition are two); the rest is left out."""
+
+    model: Model
+    vocab_size: int
+    labels: int
+
+    def of(self, batch: Batch, *, tokens: bool, classes: bool) -> int:
+        """Forward and backward pass of `batch`, padding not counted, which predicts `tokens`, `classes` or both."""
+        model, width = self.model, self.model.hidden
+        read, pairs = batch.tokens, int((batch.lengths**2).sum())
+        rows, masked = len(batch.lengths) * classes, batch.masked * tokens
+        mean_pooling = classes and model.architecture == "modernbert"
+        finished = read if mean_pooling else rows + masked
+        projections = 2 * 3 * width * width * read * model.layers
+        attention = 2 * 2 * width * pairs * model.layers
+        after = 2 * width * (width + self._feed_forward) * (read * (model.layers - 1) + finished)
+        heads = 2 * width * ((width + self.vocab_size) * masked + (width + self.labels) * rows)
+        return BACKWARD * (projections + attention + after + heads)
+
+    @property
+    def _feed_forward(self) -> int:
+        gated = 3 if self.model.architecture == "modernbert" else 2
+        return gated * self.model.intermediate
+
+
+def paper_flops(parameters: int, padded_tokens: int) -> int:
+    """The paper's estimate (section 4.1, Table 2): 6 · parameters · tokens, padding to the full length counted."""
+    return 6 * parameters * padded_tokens

@@ -1,0 +1,121 @@
+"""The training loop of both stages: optimizer, schedule, accumulation, snapshots. It does not wait for the device."""
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from tlm.errors import Terminated
+from tlm.progress import Meter
+from tlm.settings import Finetune, Train
+from tlm.training.batches import Batch, split
+from tlm.training.chance import DROPOUT, number
+from tlm.training.checkpoint import Snapshots, State, sigterm
+from tlm.training.device import autocast, memory_advice
+from tlm.training.encoder import Inputs, to_device
+from tlm.training.losses import Losses
+
+LOOK_EVERY_SECONDS = 1.0  # reading a loss waits for the device
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the optimizer goes: the settings of a stage, with its number of steps and of warm-up steps."""
+
+    settings: Train | Finetune
+    steps: int
+    warmup_steps: int
+    dropout: float
+    seed: int
+
+    def lr(self, step: int) -> float:
+        """The learning rate of `step` (from 0): a linear rise, then the schedule's fall towards 0."""
+        peak = self.settings.lr
+        if step < self.warmup_steps:
+            return peak * (step + 1) / (self.warmup_steps + 1)
+        left = (self.steps - step) / (self.steps - self.warmup_steps)
+        falls = {"linear": left, "cosine": (1 - math.cos(math.pi * left)) / 2, "constant": 1.0}
+        return peak * falls[self.settings.schedule]
+
+
+class Work(Protocol):
+    """What one stage gives the loop."""
+
+    label: str
+    advice: str
+
+    def batch(self, step: int) -> Batch:
+        """The batch of `step`: a function of the seed and the step."""
+
+    def losses(self, step: int, inputs: Inputs) -> Losses:
+        """The losses of a part of that batch."""
+
+    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
+        """Tokens, padded tokens as the paper counts them, FLOPs."""
+
+    def after(self, state: State) -> None:
+        """Called when ``state.step`` steps are done: to score dev, say."""
+
+
+def make_optimizer(model: nn.Module, settings: Train | Finetune) -> torch.optim.AdamW:
+    """AdamW; weight decay for matrices only, not for biases and norms."""
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim > 1]
+    others = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, fused=True)
+
+
+def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torch.device) -> None:
+    """Train `state` to the end of the plan, from its newest snapshot if there is one.
+
+    Raises:
+        InputError: training diverged, or the device's memory does not hold a step.
+        Terminated: SIGTERM arrived; the state was saved.
+    """
+    snapshots.resume(state)
+    arithmetic = autocast(device, plan.settings.precision)
+    looked = state.step
+    meter = Meter(work.label, plan.steps, "steps")
+    meter.advance(state.step)
+    watch = time.monotonic()
+    with sigterm() as stop, memory_advice(work.advice):
+        while state.step < plan.steps:
+            _step(state, work, plan, arithmetic, device)
+            state.step += 1
+            work.after(state)
+            saving = stop.is_set() or snapshots.due(state.step)
+            seconds = time.monotonic() - watch
+            if saving or seconds >= LOOK_EVERY_SECONDS or state.step == plan.steps:
+                loss = state.curve.check(looked, state.step)
+                rate = state.curve.costs[looked : state.step, 0].sum() / max(seconds, 1e-9)
+                meter.advance(state.step - looked, f"loss {loss:.3f}, {rate:,.0f} tokens/s")
+                looked, watch = state.step, time.monotonic()
+            if saving:
+                snapshots.save(state)
+            if stop.is_set():
+                raise Terminated(
+                    f"stopped by SIGTERM after step {state.step:,}, which is saved; repeat the command to go on"
+                )
+    meter.close()
+
+
+def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, device: torch.device) -> None:
+    step = state.step
+    for group in state.optimizer.param_groups:
+        group["lr"] = plan.lr(step)
+    if plan.dropout > 0:
+        torch.manual_seed(number(plan.seed, DROPOUT, step))
+    batch = work.batch(step)
+    state.curve.costs[step] = work.costs(step, batch)
+    for part in split(batch, plan.settings.accumulation):
+        with arithmetic:
+            losses = work.losses(step, to_device(part, device))
+        losses.total.backward()  # type: ignore[no-untyped-call]
+        state.curve.add(step, losses)
+    if plan.settings.clip > 0:
+        nn.utils.clip_grad_norm_(state.model.parameters(), plan.settings.clip)
+    state.optimizer.step()
+    state.optimizer.zero_grad(set_to_none=True)

@@ -1,0 +1,132 @@
+"""Stage 1 at work: joint training on external and internal data (paper, section 3.2; the step is in joint.py)."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft
+from tlm.settings import Preset
+from tlm.training import build
+from tlm.training.batches import Batch, Masking, Order, collate
+from tlm.training.chance import EXTERNAL, INTERNAL, MASK, generator
+from tlm.training.checkpoint import Snapshots, State
+from tlm.training.curve import Curve
+from tlm.training.device import resolve_device, run_facts
+from tlm.training.encoder import Encoder, Inputs
+from tlm.training.examples import Examples
+from tlm.training.flops import Cost, paper_flops
+from tlm.training.loop import Plan, fit, make_optimizer
+from tlm.training.losses import Losses, external_loss, internal_loss
+from tlm.training.mixture import Mixture
+from tlm.training.texts import Texts
+
+
+def write(
+    draft: Draft, inputs: dict[str, Artifact], preset: Preset, facts: dict[str, Any], device: str, snapshots: Snapshots
+) -> None:
+    """Train and write a `checkpoint`.
+
+    Args:
+        draft: Where to.
+        inputs: The artifacts ``task``, ``task_tokens`` and, but for the task-only arm, ``subset_tokens``.
+        preset: All settings.
+        facts: Arm, seed, preset: for the details.
+        device: As the step was given it.
+        snapshots: Where unfinished work is kept.
+    """
+    place, seed = torch.device(resolve_device(device)), facts["seed"]
+    examples = Examples.open(inputs["task"], inputs["task_tokens"], preset.model.max_length)
+    passages = Texts.open(inputs["subset_tokens"], preset.train.external_length) if "subset_tokens" in inputs else None
+    vocab_size, name = inputs["task_tokens"].details["vocab_size"], inputs["task"].details["name"]
+    config = build.make_config(preset.model, vocab_size, examples.texts.special, examples.classes, name)
+    model = build.build(config, seed).to(place)
+    work = Joint(model, examples, passages, preset, seed)
+    plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
+    state = State(model, make_optimizer(model, preset.train), Curve(plan.steps, place))
+    fit(state, work, plan, snapshots, place)
+    build.save(model, draft.folder / "model", inputs["task_tokens"].input("tokenizer").path("tokenizer"))
+    build.save_mlm_head(model, draft.folder / build.MLM_HEAD)
+    work.write_curve(state.curve, plan, draft)
+    parameters, cost = build.parameter_count(model), {**work.counts(), **state.curve.totals()}
+    cost["paper_flops"] = paper_flops(parameters, cost["padded_tokens"])
+    draft.details = {**facts, "parameters": parameters, "cost": cost}
+    draft.counts = dict(cost)
+    draft.run |= run_facts(place, preset.train.precision)
+
+
+class Joint:
+    """The work of stage 1: which batch each step takes, and its loss. Without passages every step is internal."""
+
+    label = "stage 1"
+    advice = (
+        "lower train.external_batch and train.internal_batch, or compute them in parts (train.accumulation=2, 4, …)"
+    )
+
+    def __init__(self, model: Encoder, examples: Examples, passages: Texts | None, preset: Preset, seed: int) -> None:
+        self.model, self.examples, self.passages = model, examples, passages
+        self.settings, self.seed = preset.train, seed
+        self.mixture = Mixture(preset.train.rho1 if passages is not None else 0)
+        special, vocab_size = examples.texts.special, model.body.config.vocab_size
+        self.masking = Masking(preset.train.mask_share, vocab_size, special.mask, special.ids)
+        self.cost = Cost(preset.model, vocab_size, model.body.config.num_labels)
+        self.train_rows = examples.rows("train")
+        self.internal = Order(examples.texts.lengths[self.train_rows], preset.train.internal_batch, seed, INTERNAL)
+        lengths = passages.lengths if passages is not None else np.zeros(0, dtype=np.int32)
+        self.external = Order(lengths, preset.train.external_batch, seed, EXTERNAL)
+
+    def batch(self, step: int) -> Batch:
+        """See `loop.Work`."""
+        place = self.mixture.place(step)
+        if self.mixture.is_internal(step):
+            plain = collate(self.examples.texts, self.train_rows[self.internal.rows(place)], self.examples.labels)
+        else:
+            assert self.passages is not None
+            plain = collate(self.passages, self.external.rows(place))
+        return self.masking(plain, generator(self.seed, MASK, step))
+
+    def losses(self, step: int, inputs: Inputs) -> Losses:
+        """See `loop.Work`."""
+        if not self.mixture.is_internal(step):
+            return external_loss(self.model, inputs)
+        normalised = self.settings.internal_loss == "normalised"
+        return internal_loss(self.model, inputs, self.settings.rho2, normalised, self.settings.mask_internal)
+
+    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
+        """See `loop.Work`."""
+        rows, internal = len(batch.lengths), self.mixture.is_internal(step)
+        if not internal:
+            return batch.tokens, rows * self.settings.external_length, self.cost.of(batch, tokens=True, classes=False)
+        full = rows * self.examples.texts.max_length
+        if self.settings.mask_internal:
+            return batch.tokens, full, self.cost.of(batch, tokens=True, classes=True)
+        passes = (self.cost.of(batch, tokens=kind, classes=not kind) for kind in (True, False))
+        return 2 * batch.tokens, 2 * full, sum(passes)
+
+    def after(self, state: State) -> None:
+        """Nothing: stage 1 is not scored on dev."""
+
+    def counts(self) -> dict[str, int]:
+        """How many steps of each kind there are."""
+        internal = self.mixture.internal_before(self.settings.steps)
+        steps = self.settings.steps
+        return {"steps": steps, "external_steps": steps - internal, "internal_steps": internal}
+
+    def write_curve(self, curve: Curve, plan: Plan, draft: Draft) -> None:
+        """Write curve.parquet; `ce` is null at external steps."""
+        steps = range(self.settings.steps)
+        internal = np.array([self.mixture.is_internal(step) for step in steps], dtype=bool)
+        losses = curve.losses.cpu().numpy()
+        columns = {
+            "step": pa.array(steps, pa.int64()),
+            "kind": pa.array(np.where(internal, "internal", "external").tolist(), pa.string()),
+            "mlm": pa.array(losses[:, 1]),
+            "ce": pa.array(losses[:, 2], mask=~internal),
+            "lr": pa.array([plan.lr(step) for step in steps], pa.float64()),
+            "tokens": pa.array(curve.costs[:, 0]),
+            "flops": pa.array(curve.costs[:, 2]),
+        }
+        curve.write(draft.folder / "curve.parquet", columns)
+        draft.rows["curve.parquet"] = len(steps)

@@ -1,0 +1,149 @@
+"""Stage 2 at work: the classifier alone, its best weights on dev kept (paper, section 3.3; the step: finetune.py)."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft
+from tlm.errors import InputError
+from tlm.settings import Finetune, Model
+from tlm.training import build
+from tlm.training.batches import Batch, Order, collate
+from tlm.training.card import model_card
+from tlm.training.chance import STAGE2
+from tlm.training.checkpoint import Best, Snapshots, State
+from tlm.training.curve import Curve
+from tlm.training.device import resolve_device, run_facts
+from tlm.training.encoder import Encoder, Inputs
+from tlm.training.examples import Examples
+from tlm.training.flops import Cost, paper_flops
+from tlm.training.loop import Plan, fit, make_optimizer
+from tlm.training.losses import Losses, classification_loss
+from tlm.training.metric import dev_score
+from tlm.training.scoring import class_logits
+
+
+def write(
+    draft: Draft,
+    inputs: dict[str, Artifact],
+    settings: Finetune,
+    facts: dict[str, Any],
+    device: str,
+    snapshots: Snapshots,
+) -> None:
+    """Fine-tune and write a `model`.
+
+    Args:
+        draft: Where to.
+        inputs: The artifacts ``checkpoint``, ``task`` and ``task_tokens``.
+        settings: Those of stage 2.
+        facts: Arm, seed, preset: for the details.
+        device: As the step was given it.
+        snapshots: Where unfinished work is kept.
+    """
+    place = torch.device(resolve_device(device))
+    checkpoint, task = inputs["checkpoint"], inputs["task"]
+    shape = Model.model_validate(checkpoint.manifest.settings["model"])
+    examples = Examples.open(task, inputs["task_tokens"], shape.max_length)
+    model = _begin(checkpoint, examples.classes, task.details["name"], settings, facts["seed"]).to(place)
+    work = Classification(model, examples, shape, settings, task.details["metric"], facts["seed"])
+    plan = Plan(settings, work.steps, round(settings.warmup_share * work.steps), settings.dropout, facts["seed"])
+    state = State(model.body, make_optimizer(model.body, settings), Curve(plan.steps, place))
+    fit(state, work, plan, snapshots, place)
+    assert state.best is not None
+    model.body.load_state_dict(state.best.weights)
+    build.save(model, draft.folder / "model", inputs["task_tokens"].input("tokenizer").path("tokenizer"))
+    work.write_curve(state.curve, plan, draft)
+    parameters = build.parameter_count(model)
+    cost = {"steps": plan.steps, **state.curve.totals()}
+    cost["paper_flops"] = paper_flops(parameters, cost["padded_tokens"])
+    best = {"best_step": state.best.step, "best_dev": state.best.score}
+    draft.details = {**facts, "parameters": parameters, **best, "cost": cost}
+    draft.counts = {**cost, "best_step": state.best.step}
+    draft.run |= run_facts(place, settings.precision)
+    stage1 = checkpoint.details["cost"]
+    card = {
+        **facts, "parameters": parameters, "architecture": shape.architecture, "max_length": shape.max_length,
+        "best": state.best.score, "best_step": state.best.step, "evaluations": len(work.evaluated),
+        "steps": plan.steps, "flops": cost["flops"], "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"],
+    }  # fmt: skip
+    text = model_card({**task.details, "train": len(work.train_rows)}, card)
+    (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
+
+
+def _begin(checkpoint: Artifact, classes: list[str] | None, name: str, settings: Finetune, seed: int) -> Encoder:
+    """The checkpoint's encoder with a fresh head for this task, or with its own."""
+    folder = checkpoint.path("model")
+    config = build.load_config(folder)
+    if settings.reset_head:
+        config = build.set_task(build.set_dropout(config, settings.dropout), classes, name)
+        model = build.build(config, seed)
+        build.load_encoder(model, folder)
+        return model
+    expected = list(classes or ["value"])
+    if [config.id2label[place] for place in sorted(config.id2label)] != expected:
+        raise InputError(
+            f"{checkpoint.uri} was trained for other classes than this task's; set finetune.reset_head=true"
+        )
+    model = build.build(build.set_dropout(config, settings.dropout), seed)
+    build.load_weights(model, folder)
+    return model
+
+
+class Classification:
+    """The work of stage 2: batches of training examples, and dev scored a few times."""
+
+    label = "stage 2"
+    advice = "lower finetune.batch, or compute it in parts (finetune.accumulation=2, 4, …)"
+
+    def __init__(
+        self, model: Encoder, examples: Examples, shape: Model, settings: Finetune, metric: str, seed: int
+    ) -> None:
+        self.model, self.examples, self.metric = model, examples, metric
+        self.train_rows, self.dev_rows = examples.rows("train"), examples.rows("dev")
+        self.order = Order(examples.texts.lengths[self.train_rows], settings.batch, seed, STAGE2)
+        self.steps = settings.steps or max(1, round(settings.epochs * self.order.per_epoch))
+        self.evaluated = {-(-self.steps * k // settings.evaluations) for k in range(1, settings.evaluations + 1)}
+        self.cost = Cost(shape, model.body.config.vocab_size, model.body.config.num_labels)
+
+    def batch(self, step: int) -> Batch:
+        """See `loop.Work`."""
+        return collate(self.examples.texts, self.train_rows[self.order.rows(step)], self.examples.labels)
+
+    def losses(self, step: int, inputs: Inputs) -> Losses:
+        """See `loop.Work`."""
+        return classification_loss(self.model, inputs)
+
+    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
+        """See `loop.Work`."""
+        full = len(batch.lengths) * self.examples.texts.max_length
+        return batch.tokens, full, self.cost.of(batch, tokens=False, classes=True)
+
+    def after(self, state: State) -> None:
+        """Score dev when its time has come, and keep the weights if they are better than all before."""
+        if state.step not in self.evaluated:
+            return
+        logits = class_logits(self.model, self.examples.texts, self.dev_rows, next(self.model.parameters()).device)
+        if not np.isfinite(logits).all():
+            raise InputError(f"training diverged before step {state.step}; lower finetune.lr")
+        score = dev_score(self.metric, self.examples.labels[self.dev_rows], logits)
+        state.curve.dev[state.step - 1] = score
+        if state.best is None or score > state.best.score:
+            weights = {name: value.detach().clone() for name, value in self.model.body.state_dict().items()}
+            state.best = Best(state.step, score, weights)
+
+    def write_curve(self, curve: Curve, plan: Plan, draft: Draft) -> None:
+        """Write curve.parquet; `dev` is null but where it was scored."""
+        columns = {
+            "step": pa.array(range(plan.steps), pa.int64()),
+            "ce": pa.array(curve.losses[:, 2].cpu().numpy()),
+            "lr": pa.array([plan.lr(step) for step in range(plan.steps)], pa.float64()),
+            "tokens": pa.array(curve.costs[:, 0]),
+            "flops": pa.array(curve.costs[:, 2]),
+            "dev": pa.array(curve.dev, mask=np.isnan(curve.dev)),
+        }
+        curve.write(draft.folder / "curve.parquet", columns)
+        draft.rows["curve.parquet"] = plan.steps

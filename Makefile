@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-ifndef TORCH  # the environment remembers what it was made with
+# The environment remembers which torch it was made with.
+ifndef TORCH
 TORCH := $(or $(shell cat $(VENV)/torch 2>/dev/null),default)
 endif
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu

@@ -166,7 +166,9 @@ def _java_home() -> Path:
             version = re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE)
             if version and int(version[1]) >= JAVA_AT_LEAST:
                 return home
-    raise Missing(f"Elasticsearch: install a JDK {JAVA_AT_LEAST} or later (JAVA_HOME), or set TLM_TEST_ELASTICSEARCH_URL")
+    raise Missing(
+        f"Elasticsearch: install a JDK {JAVA_AT_LEAST} or later (JAVA_HOME), or set TLM_TEST_ELASTICSEARCH_URL"
+    )
 
 
 def _unpack(archive: Path, folder: Path) -> Path:
@@ -209,7 +211,9 @@ def _process(
 
     def alive() -> None:
         if server.poll() is not None:
-            raise RuntimeError(f"{command[0]} ended with {server.returncode}: {log.read_text(errors='replace')[-3000:]}")
+            raise RuntimeError(
+                f"{command[0]} ended with {server.returncode}: {log.read_text(errors='replace')[-3000:]}"
+            )
 
     try:
         yield alive
@@ -234,7 +238,19 @@ def _container(
     """The same server from its Docker image; raises `missing` where there is no Docker either."""
     name = f"tlm-tests-{os.getpid()}-{port}"
     variables = [part for name, value in environment.items() for part in ("-e", f"{name}={value}")]
-    run = ["docker", "run", "-d", "--rm", "--name", name, "-p", f"127.0.0.1:{port}:{inside}", *variables, image, *command]
+    run = [
+        "docker",
+        "run",
+        "-d",
+        "--rm",
+        "--name",
+        name,
+        "-p",
+        f"127.0.0.1:{port}:{inside}",
+        *variables,
+        image,
+        *command,
+    ]
     try:
         subprocess.run(run, check=True, capture_output=True, timeout=600)
     except (OSError, subprocess.SubprocessError):

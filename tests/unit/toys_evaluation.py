@@ -63,3 +63,157 @@ def words(count: int, seed: int, vocabulary: str = "alpha beta gamma delta epsil
     random = np.random.default_rng(seed)
     known = vocabulary.split()
     return [" ".join(random.choice(known, random.integers(3, 13))) for _ in range(count)]
+
+
+class World:
+    """A whole lineage by hand: corpus, index, hits, subsets, and trained arms with made-up curves and scores."""
+
+    def __init__(self, root: Path, task: str, passages: list[str], top_k: int = 3) -> None:
+        self.root, self.task, self.passages = root, task, passages
+        self.corpus = make("corpus", root, self._corpus, {"words": 100})
+        self.index = make("index", root, self._index, {"engine": "embedded"}, {"corpus": self.corpus})
+        self.subsets = {arm: self._subset(arm, top_k) for arm in ("random", "bm25")}
+
+    def metrics(self, arm: str, seed: int, skill: float, stage: int = 2, mlm: float = 5.0, **settings: Any) -> str:
+        """Metrics of a run that predicts right with probability `skill`."""
+        checkpoint = self._trained("checkpoint", arm, seed, mlm, settings)
+        name, trained = "checkpoint", checkpoint
+        if stage == 2:
+            name, trained = "model", self._trained("model", arm, seed, mlm, settings, checkpoint)
+        inputs = {name: trained, "task": self.task}
+        return make("metrics", self.root, lambda draft: self._metrics(draft, arm, seed, skill, mlm, stage), {}, inputs)
+
+    def _corpus(self, draft: Draft) -> None:
+        half = len(self.passages) // 2
+        for shard, (start, stop) in enumerate([(0, half), (half, len(self.passages))]):
+            texts = self.passages[start:stop]
+            ids = [f"p{doc}" for doc in range(start, stop)]
+            columns = {"doc": range(start, stop), "id": ids, "text": texts, "source": ["toy"] * len(texts)}
+            save(draft, f"passages-{shard:05d}.parquet", {name: list(column) for name, column in columns.items()})
+        rejected = {"source": ["a.jsonl"], "line": [7], "reason": ["not JSON"], "detail": ["{'text'"]}
+        save(draft, "rejected.parquet", rejected)
+        draft.counts.update(
+            read=len(self.passages) + 3, passages=len(self.passages), duplicates=2, rejected={"not JSON": 1}
+        )
+        draft.details.update(passages=len(self.passages))
+
+    def _index(self, draft: Draft) -> None:
+        (draft.folder / "handle.json").write_text("{}")
+        draft.details.update(engine="embedded", documents=len(self.passages))
+
+    def _subset(self, arm: str, top_k: int) -> str:
+        table = pq.read_table(Artifact.open(self.task).path("examples.parquet")).to_pylist()
+        train = [row["text"] for row in table if row["split"] == "train"]
+        random = np.random.default_rng(len(arm))
+        found = [sorted(random.choice(len(self.passages) - 3, top_k, replace=False).tolist()) for _ in train]
+
+        def hits(draft: Draft) -> None:
+            rows = [
+                (query, doc, rank + 1, 20.0 - rank) for query, docs in enumerate(found) for rank, doc in enumerate(docs)
+            ]
+            save(
+                draft,
+                "hits.parquet",
+                dict(zip(("query", "doc", "rank", "score"), map(list, zip(*rows, strict=True)), strict=True)),
+            )
+            numbers = list(range(len(train)))
+            save(draft, "queries.parquet", {"query": numbers, "text": train, "examples": [[row] for row in numbers]})
+            save(draft, "dropped.parquet", {"query": [0], "reason": ["no hit"], "detail": ["nothing matched"]})
+            draft.details.update(arm=arm, query="full", top_k=top_k)
+            draft.counts.update(queries=len(train), hits=len(rows))
+
+        uri = make("hits", self.root, hits, {"arm": arm, "top_k": top_k}, {"index": self.index, "task": self.task})
+        docs = sorted({doc for one in found for doc in one})
+        asked = [[query for query, one in enumerate(found) if doc in one] for doc in docs]
+
+        def subset(draft: Draft) -> None:
+            texts = [self.passages[doc] for doc in docs]
+            columns = {
+                "doc": docs,
+                "text": texts,
+                "best_rank": [1] * len(docs),
+                "best_score": [20.0] * len(docs),
+                "queries": asked,
+            }
+            save(draft, "passages-00000.parquet", columns)
+            last = len(self.passages) - 1
+            reasons = ["near-duplicate", "near-duplicate", "overlaps test"]
+            columns = {"doc": [last, last - 1, last - 2], "reason": reasons, "detail": ["of 0", "of 1", "example 9"]}
+            save(draft, "dropped.parquet", columns)
+            draft.details.update(arm=arm, passages=len(docs))
+            draft.counts.update(hit=len(docs) + 3, passages=len(docs))
+
+        return make("subset", self.root, subset, {"jaccard": 0.8}, {"hits": uri})
+
+    def _trained(
+        self, kind: str, arm: str, seed: int, mlm: float, settings: dict[str, Any], checkpoint: str | None = None
+    ) -> str:
+        random = np.random.default_rng([seed, len(arm)])
+
+        def write(draft: Draft) -> None:
+            steps = np.arange(400)
+            fall = np.exp(-steps / 90)
+            loss = mlm + (8.5 - mlm) * fall + random.normal(0, 0.1, 400)
+            ce = 0.4 + 1.5 * fall + random.normal(0, 0.1, 400)
+            columns = {"step": steps, "mlm": loss, "ce": ce, "lr": fall, "tokens": steps * 900, "flops": steps * 10**9}
+            if kind == "checkpoint":
+                kinds = ["internal" if arm == "task-only" or step % 5 == 4 else "external" for step in steps]
+                columns["kind"] = np.array(kinds)
+                columns["ce"] = np.where(columns["kind"] == "internal", ce, np.nan)
+            save(draft, "curve.parquet", columns)
+            cost = {
+                "steps": 400,
+                "tokens": 360_000 + seed,
+                "padded_tokens": 380_000,
+                "flops": 4 * 10**13,
+                "paper_flops": 5 * 10**13,
+            }
+            draft.details.update(arm=arm, seed=seed, preset="pocket", parameters=1_200_000, cost=cost)
+            draft.run.update(device="cpu", threads=1, precision="fp32")
+
+        inputs = {"task_tokens": self._tokens(self.task)}
+        if checkpoint is not None:
+            inputs["checkpoint"] = checkpoint
+        elif arm != "task-only":
+            inputs["subset_tokens"] = self._tokens(self.subsets[arm])
+        chosen = {"preset": {"name": "pocket", "train": {"lr": 0.003, **settings}}, "seed": seed}
+        return make(kind, self.root, write, {**chosen, "arm": arm}, inputs)
+
+    def _tokens(self, data: str) -> str:
+        def write(draft: Draft) -> None:
+            (draft.folder / "ids.npy").write_bytes(b"")
+            draft.details.update(of=Artifact.open(data).manifest.kind)
+
+        return make("tokens", self.root, write, {}, {"data": data})
+
+    def _metrics(self, draft: Draft, arm: str, seed: int, skill: float, mlm: float, stage: int) -> None:
+        from tlm.evaluation.examples import read_splits
+        from tlm.evaluation.record import Prediction, write_metrics
+
+        task = Artifact.open(self.task)
+        random = np.random.default_rng([seed, len(arm), stage])
+        predictions = []
+        for split in read_splits(task, "dev", "test").values():
+            if task.details["problem"] == "regression":
+                predictions.append(Prediction(split, split.gold + random.normal(0, 1 - skill, len(split.gold)), None))
+                continue
+            classes = len(task.details["labels"])
+            chances = random.dirichlet(np.ones(classes), len(split.gold))
+            right = random.random(len(split.gold)) < skill
+            chances[np.arange(len(split.gold))[right], split.gold[right]] += 1
+            chances /= chances.sum(axis=1, keepdims=True)
+            predictions.append(Prediction(split, chances.argmax(axis=1), chances))
+        cost = {
+            "steps": 400,
+            "tokens": 360_000,
+            "padded_tokens": 380_000,
+            "flops": 4 * 10**13,
+            "paper_flops": 5 * 10**13,
+        }
+        names = ("stage 1", "stage 2")[:stage]
+        identity = {"arm": arm, "seed": seed, "stage": names[-1], "mlm_loss": mlm + 0.01 * seed}
+        facts = {"preset": "pocket", "parameters": 1_200_000, "cost": dict.fromkeys(names, cost)}
+        write_metrics(draft, task, predictions, identity, facts)
+        draft.run["stages"] = {
+            name: {"seconds": 200.5, "device": "cpu", "threads": 1, "precision": "fp32"} for name in names
+        }

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from tlm.errors import InputError
 from tlm.progress import Meter
 
 VERSION = 1
+SHOWN_EVERY = 1000  # rows
 
 
 @dataclass(frozen=True)
@@ -114,31 +116,37 @@ def _write(draft: Draft, files: list[RawFile], layout: Layout, rejects: Rejects)
 
 
 def _stage(stage: Stage, files: list[RawFile], layout: Layout, rejects: Rejects) -> dict[str, int]:
-    """First pass: all passages of all files into the stage; how many rows were read and how many could be used."""
-    read_, documents = 0, 0
-    meter = Meter("reading", sum(file.size for file in files) / 1e6 or None, "MB")
-    for file in files:
-        shown = 0.0
-        for row in read(file, layout.fields):
-            read_ += 1
-            try:
-                _add(stage, file.name, row, layout)
-                documents += 1
-            except BadRow as bad:
-                rejects.add(file.name, row.line, bad.reason, bad.detail)
-            if read_ % 1000 == 0:
-                rejects.check_hopeless(read_)
-                meter.advance(file.tally.bytes / 1e6 - shown, f"{read_:,} rows")
-                shown = file.tally.bytes / 1e6
-        file.check_unchanged()
-        meter.advance(file.tally.bytes / 1e6 - shown, f"{read_:,} rows")
-    meter.close()
-    rejects.check(read_)
+    """First pass: all passages of all files onto the stage; how many rows were read and how many could be used."""
+    rows, documents = 0, 0
+    for name, row in _rows(files, layout.fields):
+        rows += 1
+        try:
+            _add(stage, name, row, layout)
+            documents += 1
+        except BadRow as bad:
+            rejects.add(name, row.line, bad.reason, bad.detail)
+            rejects.check_hopeless(rows)
+    rejects.check(rows)
     if not stage.total:
-        raise InputError(
-            f"no passage in {read_} rows of {', '.join(file.where for file in files[:3])}; give files with text"
-        )
-    return {"read": read_, "documents": documents}
+        names = ", ".join(file.where for file in files[:3])
+        raise InputError(f"no passage in {rows} rows of {names}; give files with text")
+    return {"read": rows, "documents": documents}
+
+
+def _rows(files: list[RawFile], fields: list[str]) -> Iterator[tuple[str, Row | Reject]]:
+    """All rows of all files with the file's name, showing how many bytes of the raw files are behind us."""
+    with closing(Meter("reading", sum(file.size for file in files) / 1e6 or None, "MB")) as meter:
+        rows = 0
+        for file in files:
+            shown = 0
+            for row in read(file, fields):
+                yield file.name, row
+                rows += 1
+                if rows % SHOWN_EVERY == 0:
+                    meter.advance((file.tally.bytes - shown) / 1e6, f"{rows:,} rows")
+                    shown = file.tally.bytes
+            meter.advance((file.tally.bytes - shown) / 1e6, f"{rows:,} rows")
+            file.check_unchanged()
 
 
 def _add(stage: Stage, name: str, row: Row | Reject, layout: Layout) -> None:

@@ -1,6 +1,5 @@
 """Where raw data come from: files, folders, globs, S3 and Hub addresses, expanded to files in a fixed order."""
 
-import fnmatch
 import glob
 import os
 import re
@@ -103,27 +102,27 @@ def _expand(path: str, stack: ExitStack) -> list[RawFile]:
         return [RawFile(path, hub.checked_name(path), "hub")]
     if separator and scheme != "file":
         raise InputError(f"{path}: scheme '{scheme}' is not known; give a path, file://…, s3://… or hf://…")
-    return _from_disk(path.removeprefix("file://"))
+    return _from_disk(str(Path(path.removeprefix("file://"))))
 
 
 def _from_disk(path: str) -> list[RawFile]:
     if Path(path).is_dir():
-        inside = sorted(str(Path(folder) / name) for folder, _, names in os.walk(path) for name in names)
-        return [_local(name) for name in _readable(path, inside)]
+        found = [(Path(folder) / name).relative_to(path) for folder, _, names in os.walk(path) for name in names]
+        chosen = _readable(path, [name.as_posix() for name in found])
+        return [file for name in chosen for file in _from_disk(str(Path(path) / name))]
+    if Path(path).is_file():
+        return [_raw_file(path, lambda: Path(path))]
     if Path(path).exists():
-        return [_local(path)]
+        raise InputError(f"{path} is no regular file; expected a file or a folder")
     if not _MAGIC.search(path):
-        siblings = [file.name for file in Path(path).parent.iterdir()] if Path(path).parent.is_dir() else []
+        parent = Path(path).parent
+        siblings = [file.name for file in parent.iterdir() if file.exists()] if parent.is_dir() else []
         hint = nearest(Path(path).name, siblings)
         raise InputError(f"{path} does not exist{hint if 'did you mean' in hint else '; check the path'}")
     matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207  # pathlib has no absolute patterns
     if not matches:
         raise InputError(f"{path} matches no file; check the pattern")
     return [file for match in matches for file in _from_disk(match)]
-
-
-def _local(path: str) -> RawFile:
-    return _raw_file(path, lambda: Path(path))
 
 
 def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
@@ -134,12 +133,13 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
     store.cache = _download_folder(stack)
     names = [stored.name for stored in store.list(_MAGIC.split(key)[0]) if not stored.name.endswith("/")]
     if _MAGIC.search(key):
-        chosen = [name for name in names if fnmatch.fnmatchcase(name, key)]
+        chosen = [name for name in names if name.count("/") == key.count("/") and PurePosixPath(name).match(key)]
     elif key in names:
         chosen = [key]
     else:
         folder = f"{key.rstrip('/')}/" if key else ""
-        chosen = _readable(address, [name for name in names if name.startswith(folder)])
+        inside = [name.removeprefix(folder) for name in names if name.startswith(folder)]
+        chosen = [folder + name for name in _readable(address, inside)]
     if not chosen:
         raise InputError(f"{address}: there is nothing here; check the bucket and the key")
     if any({"", ".", ".."} & set(name.split("/")) for name in chosen):
@@ -153,9 +153,8 @@ def _download_folder(stack: ExitStack) -> Path:
 
 
 def _readable(folder: str, names: list[str]) -> list[str]:
-    """Those of a folder's files that have a known extension; says which are passed over."""
-    prefix = len(folder.rstrip("/"))
-    shown = [name for name in names if not re.search(r"(^|/)[._]", name[prefix:])]
+    """Those names in a folder that have a known extension; says which are passed over."""
+    shown = [name for name in names if not re.search(r"(^|/)[._]", name)]
     known = [name for name in shown if _kind(name)]
     other = [PurePosixPath(name).name for name in shown if not _kind(name)]
     if not known:

@@ -22,8 +22,9 @@ def checked_name(address: str) -> str:
 
 
 def digest(address: str) -> str:
-    """Address and commit: what the rows depend on. Raises InputError where the Hub does not know or reach it."""
-    return f"{address}@{_commit(address)}"
+    """What the rows depend on: name, configuration, split and commit. InputError where the Hub is not reached."""
+    name, config, split = _parts(address)
+    return f"{name}/{config or ''}:{split}@{_commit(address)}"
 
 
 def rows(address: str) -> Iterator[dict[str, Any]]:

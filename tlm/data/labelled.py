@@ -67,16 +67,15 @@ def read_examples(files: Mapping[str, list[RawFile]], fields: Fields, rejects: R
 
 
 def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_label: bool) -> list[Example]:
-    """The examples with their splits, in order train, dev, test: those outside dev and test are drawn by `seed`.
+    """The examples with their splits, in order train, dev, test: `shares` of those not in dev or test are drawn.
 
-    `shares` says how much to draw for which split; `by_label` that each label is to have its share.
+    With `by_label` each label has its share; `seed` decides which examples it is.
     """
-    free = [example for example in examples if example.split in shares or example.split not in ("dev", "test")]
-    drawn = assign(
-        [example.twin for example in free], [example.label if by_label else "" for example in free], shares, seed
-    )
-    settled = [example for example in examples if example.split in ("dev", "test") and example.split not in shares]
-    found = [replace(example, split=split) for example, split in zip(free, drawn, strict=True)] + settled
+    settled = [example for example in examples if example.split in ("dev", "test")]
+    free = [example for example in examples if example.split not in ("dev", "test")]
+    twins, labels = [example.twin for example in free], [example.label if by_label else "" for example in free]
+    drawn = zip(free, assign(twins, labels, shares, seed), strict=True)
+    found = [replace(example, split=split) for example, split in drawn] + settled
     return sorted(found, key=lambda example: SPLITS.index(example.split))
 
 

@@ -97,9 +97,9 @@ def examples(services: Iterable[Service]) -> tuple[dict[str, list[Example]], dic
     Each text occurs once: one that several splits have stays in test, else in dev, so that nothing that is tested was
     trained on. A text to which names give different labels ("Returns information about an error.") is left out.
     """
-    found: dict[str, dict[str, Example]] = defaultdict(dict)  # split -> words of the text -> first example
+    read: dict[str, list[tuple[str, Example]]] = {split: [] for split in SPLITS}  # with the words of the text
     labels: dict[str, set[str]] = defaultdict(set)
-    left_out = {"no label": 0, "no text": 0, "same text": 0, "labels differ": 0}
+    left_out = {"no label": 0, "no text": 0, "labels differ": 0, "same text": 0}
     for service in services:
         for error in service.errors:
             text, label = text_of(error), label_of(error)
@@ -108,24 +108,18 @@ def examples(services: Iterable[Service]) -> tuple[dict[str, list[Example]], dic
             elif len(text.split()) < MIN_WORDS:
                 left_out["no text"] += 1
             else:
-                key = " ".join(tokens(text))
-                labels[key].add(label)
-                rows = found[split_of(service.name)]
-                left_out["same text"] += key in rows
-                rows.setdefault(key, Example(f"{service.name}/{error.name}", text, label))
-    return {split: _distinct(split, found, labels, left_out) for split in SPLITS}, left_out
-
-
-def _distinct(
-    split: str, found: dict[str, dict[str, Example]], labels: dict[str, set[str]], left_out: dict[str, int]
-) -> list[Example]:
-    later = [found[other] for other in SPLITS[SPLITS.index(split) + 1 :]]
-    kept = []
-    for key, example in found[split].items():
-        if len(labels[key]) > 1:
-            left_out["labels differ"] += 1
-        elif any(key in rows for rows in later):
-            left_out["same text"] += 1
-        else:
-            kept.append(example)
-    return kept
+                words = " ".join(tokens(text))
+                labels[words].add(label)
+                read[split_of(service.name)].append((words, Example(f"{service.name}/{error.name}", text, label)))
+    rows: dict[str, list[Example]] = {split: [] for split in SPLITS}
+    taken: set[str] = set()
+    for split in reversed(SPLITS):
+        for words, example in read[split]:
+            if len(labels[words]) > 1:
+                left_out["labels differ"] += 1
+            elif words in taken:
+                left_out["same text"] += 1
+            else:
+                taken.add(words)
+                rows[split].append(example)
+    return rows, left_out

@@ -35,7 +35,9 @@ class Classifier:
             )
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise InputError(f"{folder} does not load as a classifier: {reason}; expected a model that tlm wrote") from None
+            raise InputError(
+                f"{folder} does not load as a classifier: {reason}; expected a model that tlm wrote"
+            ) from None
         self.device = torch.device(device)
         self.model = model.to(self.device).eval()
         self.tokenizer = tokenizer
@@ -56,7 +58,9 @@ class Classifier:
             meter.advance(len(rows))
         meter.close()
         if not np.isfinite(result).all():
-            raise InputError("the model gives values that are not finite: its training diverged; lower the learning rate")
+            raise InputError(
+                "the model gives values that are not finite: its training diverged; lower the learning rate"
+            )
         return result
 
     def _tokenized(self, texts: Sequence[str], pairs: Sequence[str] | None) -> list[dict[str, list[int]]]:

@@ -50,7 +50,7 @@ def _read(artifact: Artifact | None, kind: str | None, column: str) -> tuple[NDA
     if artifact is None:
         return nothing
     try:
-        table = pq.read_table(artifact.path("curve.parquet"))
+        table = pq.ParquetFile(artifact.path("curve.parquet")).read()
     except InputError:
         return nothing
     values = np.asarray(table[column].to_pylist(), dtype=float)

@@ -12,7 +12,12 @@ from tlm.evaluation.text import visible
 
 SAMPLES = 3
 LONGEST_SAMPLE = 240
-FILES = {"corpus": "rejected.parquet", "task": "rejected.parquet", "hits": "dropped.parquet", "subset": "dropped.parquet"}
+FILES = {
+    "corpus": "rejected.parquet",
+    "task": "rejected.parquet",
+    "hits": "dropped.parquet",
+    "subset": "dropped.parquet",
+}
 
 
 def dropped(artifact: Artifact, corpus: Artifact | None = None) -> dict[str, Any]:
@@ -25,16 +30,21 @@ def dropped(artifact: Artifact, corpus: Artifact | None = None) -> dict[str, Any
     kind = artifact.manifest.kind
     told = {"kind": kind, "arm": artifact.details.get("arm", ""), "counts": numbers(artifact.counts), "reasons": []}
     try:
-        reasons = _reasons(pq.read_table(artifact.path(FILES[kind])), corpus if kind == "subset" else None)
+        reasons = _reasons(pq.ParquetFile(artifact.path(FILES[kind])).read(), corpus if kind == "subset" else None)
     except InputError as error:
         return {**told, "missing": str(error).replace(f"{artifact.store.root}/", "")}
     return {**told, "reasons": reasons, "missing": ""}
 
 
 def numbers(counts: dict[str, Any], prefix: str = "") -> dict[str, int]:
-    """The counts of a manifest with nested ones spelled out: ``rejected: {"too long": 3}`` is ``rejected, too long``."""
+    """The counts of a manifest, nested ones spelled out: ``rejected: {"empty": 3}`` is ``rejected, empty``.
+
+    A task's counts by label are left out: labels are words of others, and there may be many.
+    """
     found: dict[str, int] = {}
     for name, value in counts.items():
+        if name == "labels":
+            continue
         if isinstance(value, dict):
             found.update(numbers(value, f"{prefix}{name}, "))
         elif isinstance(value, int) and not isinstance(value, bool):
@@ -57,4 +67,8 @@ def _reasons(table: Any, corpus: Artifact | None) -> list[dict[str, Any]]:
 def _sample(row: dict[str, Any], text: str) -> dict[str, Any]:
     places = [f"{name} {row[name]}" for name in row if name not in ("reason", "detail") and row[name] is not None]
     detail = visible(str(row.get("detail") or ""), LONGEST_SAMPLE)
-    return {"where": visible(", ".join(places), LONGEST_SAMPLE), "detail": detail, "text": visible(text, LONGEST_SAMPLE)}
+    return {
+        "where": visible(", ".join(places), LONGEST_SAMPLE),
+        "detail": detail,
+        "text": visible(text, LONGEST_SAMPLE),
+    }

@@ -1,7 +1,5 @@
 """The step `evaluate`: a trained model's scores on dev and test, each read once."""
 
-from typing import Any
-
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
@@ -35,7 +33,8 @@ def _write(draft: Draft, trained: Artifact, task: Artifact, device: str) -> None
     expected = task.details["labels"] if task.details["problem"] == "classification" else None
     if labels != expected:
         raise InputError(
-            f"{trained.uri} gives {_named(labels)} but {task.uri} has {_named(expected)}; evaluate on the task that it was trained on"
+            f"{trained.uri} gives {_named(labels)} but {task.uri} has {_named(expected)}; "
+            "evaluate on the task that it was trained on"
         )
     _score(draft, trained, task, device)
 
@@ -82,8 +81,3 @@ def _stages(trained: Artifact) -> dict[str, Artifact]:
 
 def _named(labels: list[str] | None) -> str:
     return "a number" if labels is None else f"the {len(labels)} classes {', '.join(labels)}"
-
-
-def cost_total(cost: dict[str, dict[str, Any]], name: str) -> float:
-    """One kind of cost (``flops``, ``tokens``, …) over both stages."""
-    return sum(stage.get(name) or 0 for stage in cost.values())

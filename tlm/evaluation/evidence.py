@@ -43,15 +43,14 @@ def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
 
 def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any]:
     text = visible(row["text"])
-    passage = {"doc": row["doc"], "text": text, "pieces": [(text, False)], "asker": asker}
-    if asker is None:
-        return passage
     return {
-        **passage,
-        "pieces": shared_words(text, asker["text"]),
-        "rank": row["best_rank"],
-        "score": row["best_score"],
-        "queries": len(row["queries"]),
+        "doc": row["doc"],
+        "text": text,
+        "pieces": shared_words(text, asker["text"] if asker else ""),
+        "rank": row["best_rank"] if asker else None,
+        "score": row["best_score"] if asker else None,
+        "queries": len(row["queries"]) if asker else 0,
+        "asker": asker,
     }
 
 
@@ -61,20 +60,30 @@ def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, di
     task = lineage.follow(hits, "task")
     if hits is None or task is None:
         return {}
-    table = pq.read_table(hits.path("hits.parquet"), columns=["query", "doc", "rank"], filters=[("doc", "in", docs)])
+    columns = ["query", "doc", "rank"]
+    table = _select(hits, "hits.parquet", columns=columns, filters=[("doc", "in", docs)])
     best: dict[int, int] = {}
-    for row in sorted(table.to_pylist(), key=lambda row: (row["rank"], row["query"])):
+    for row in sorted(table, key=lambda row: (row["rank"], row["query"])):
         best.setdefault(row["doc"], row["query"])
-    asking = pq.read_table(hits.path("queries.parquet"), filters=[("query", "in", list(best.values()))]).to_pylist()
+    asking = _select(hits, "queries.parquet", filters=[("query", "in", list(best.values()))])
     queries = {row["query"]: row["examples"] for row in asking}
     first = {doc: queries[query][0] for doc, query in best.items() if queries.get(query)}
     examples = rows_at(task, "examples.parquet", first.values())
     return {doc: _example(examples[row]) for doc, row in first.items()}
 
 
+def _select(artifact: Artifact, name: str, **choice: Any) -> list[dict[str, Any]]:
+    """Rows of a file; ``partitioning=None`` keeps pyarrow from reading columns out of the store's folder names."""
+    return pq.read_table(artifact.path(name), partitioning=None, **choice).to_pylist()  # type: ignore[no-any-return]
+
+
 def _example(row: dict[str, Any]) -> dict[str, Any]:
     text = " ⁄ ".join(part for part in (row["text"], row["text_pair"]) if part)
-    return {"id": visible(row["id"], 60), "text": visible(text), "label": visible(str(row["label"] or row["target"]), 60)}
+    return {
+        "id": visible(row["id"], 60),
+        "text": visible(text),
+        "label": visible(str(row["label"] or row["target"]), 60),
+    }
 
 
 def _without_address(error: InputError, artifact: Artifact) -> str:

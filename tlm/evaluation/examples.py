@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.task import examples
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Split:
 
 def read_splits(task: Artifact, *names: str) -> dict[str, Split]:
     """The named splits of a ``task`` artifact (of train, dev, test), each whole and in the order of its rows."""
-    table = pq.read_table(task.path("examples.parquet"))
+    table = examples(task)
     split = np.array(table["split"].to_pylist(), dtype=object)
     found = {}
     for name in names:

@@ -4,20 +4,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from tlm.evaluation.metrics import METRIC_NAMES
 from tlm.evaluation.runs import LEAST_SEEDS
+from tlm.evaluation.text import power
 
 PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks
-METRIC_NAMES = {
-    "macro_f1": "macro-F1",
-    "micro_f1": "micro-F1",
-    "accuracy": "accuracy",
-    "matthews": "Matthews correlation",
-    "pearson": "Pearson correlation",
-    "spearman": "Spearman correlation",
-    "ece": "calibration error",
-    "mse": "mean squared error",
-    "mae": "mean absolute error",
-}
 Summary = dict[str, Any]
 
 
@@ -26,7 +17,11 @@ def findings(groups: list[Summary], metric: str) -> list[str]:
     trained = [group for group in groups if group["arm"] != "baseline"]
     baseline = next((group for group in groups if group["arm"] == "baseline"), None)
     if not trained:
-        return [f"Only the baseline was scored: {hundred(baseline['test'])} {METRIC_NAMES[metric]} on test."] if baseline else []
+        return (
+            [f"Only the baseline was scored: {hundred(baseline['test'])} {METRIC_NAMES[metric]} on test."]
+            if baseline
+            else []
+        )
     best = best_on_dev(trained)
     sentences = [_headline(best, baseline, metric, alone=len(trained) == 1)]
     if baseline is not None:
@@ -52,12 +47,10 @@ def hundred(spread: dict[str, Any]) -> str:
 
 def _headline(best: Summary, baseline: Summary | None, metric: str, *, alone: bool) -> str:
     seeds = len(best["seeds"])
+    who = best["name"] if alone else f"{best['name']}, the best arm on dev,"
     told = f"mean and standard deviation of {seeds} seeds" if seeds > 1 else "one seed"
-    chosen = "" if alone else "the best arm on dev, "
     yardstick = f"; the baseline ({baseline['name']}) has {hundred(baseline['test'])}" if baseline else ""
-    return f"{best['name']}, {chosen}reaches {hundred(best['test'])} {METRIC_NAMES[metric]} on test ({told}){yardstick}.".replace(
-        ", reaches", " reaches" if alone else ", reaches"
-    )
+    return f"{who} reaches {hundred(best['test'])} {METRIC_NAMES[metric]} on test ({told}){yardstick}."
 
 
 def _against(best: Summary, baseline: Summary) -> str:
@@ -66,14 +59,18 @@ def _against(best: Summary, baseline: Summary) -> str:
         return f"Fewer than {LEAST_SEEDS} seeds give no interval, so whether it differs from the baseline is left open."
     where = "above" if mark < low else "below" if mark > high else ""
     interval = f"Its 95 % interval over seeds, {100 * low:.1f} to {100 * high:.1f},"
-    return f"{interval} lies {where} the baseline." if where else f"{interval} includes the baseline: neither is claimed to be better."
+    return (
+        f"{interval} lies {where} the baseline."
+        if where
+        else f"{interval} includes the baseline: neither is claimed to be better."
+    )
 
 
 def _order(trained: list[Summary]) -> Iterator[str]:
     if len(trained) < 2:
         return
     if any(group["test"]["low"] is None for group in trained):
-        yield "With one or two seeds an arm, differences between arms of a few points can be chance; no order is claimed."
+        yield "With one or two seeds an arm, a few points between arms can be chance; no order is claimed."
         return
     ranked = sorted(trained, key=lambda group: -group["test"]["mean"])
     overlaps = [(a["name"], b["name"]) for a, b in pairwise(ranked) if a["test"]["low"] <= b["test"]["high"]]
@@ -85,7 +82,9 @@ def _order(trained: list[Summary]) -> Iterator[str]:
 
 
 def _unseen_text(trained: list[Summary]) -> Iterator[str]:
-    told = sorted((group for group in trained if group["mlm_loss"]["mean"] is not None), key=lambda g: -g["mlm_loss"]["mean"])
+    told = sorted(
+        (group for group in trained if group["mlm_loss"]["mean"] is not None), key=lambda g: -g["mlm_loss"]["mean"]
+    )
     if told:
         losses = ", ".join(f"{group['name']} {group['mlm_loss']['mean']:.2f}" for group in told)
         yield f"Loss of the masked language model on unseen test text (lower is better): {losses}."
@@ -95,8 +94,8 @@ def _scale(trained: list[Summary]) -> Iterator[str]:
     spent = max((group["cost"]["flops"]["mean"] or 0 for group in trained), default=0)
     if 0 < spent < PAPER_SMALL_FLOPS / 10:
         yield (
-            f"An arm cost at most {spent:.1e} FLOPs, about one part in {_round(PAPER_SMALL_FLOPS / spent):,} of the "
-            "paper's small scale: what the paper found between arms need not show here."
+            f"An arm cost at most {power(spent)} FLOPs, about one part in {_round(PAPER_SMALL_FLOPS / spent):,} of the "
+            "paper’s small scale: what the paper found between arms need not show here."
         )
 
 

@@ -1,4 +1,4 @@
-"""Where metrics came from: ancestors, reached one by one; one that is gone becomes a line in the report, not an error."""
+"""Where metrics came from: ancestors one by one; one that is gone becomes a line in the report, not an error."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,17 +7,14 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 
 ORDER = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
+MOST_NAMED = 4
 
 
 class Lineage:
-    """Walks from artifacts to their inputs.
-
-    Attributes:
-        gone: One sentence for each ancestor that could not be opened.
-    """
+    """Walks from artifacts to their inputs, and remembers which could not be opened."""
 
     def __init__(self) -> None:
-        self.gone: list[str] = []
+        self._gone: list[str] = []
         self._found: dict[tuple[str, str], Artifact | None] = {}
 
     def follow(self, start: Artifact | None, *names: str) -> Artifact | None:
@@ -37,6 +34,14 @@ class Lineage:
                 stack += [found for name in artifact.manifest.inputs if (found := self._input(artifact, name))]
         return sorted(seen.values(), key=lambda artifact: (_place(artifact.manifest.kind), artifact.manifest.key))
 
+    def told(self) -> str:
+        """A sentence about the ancestors that could not be opened so far; "" if all could."""
+        if not self._gone:
+            return ""
+        more = f" and {len(self._gone) - MOST_NAMED} more" if len(self._gone) > MOST_NAMED else ""
+        names = ", ".join(self._gone[:MOST_NAMED])
+        return f"Gone, or no longer what it was: {names}{more}. What only they could tell is left out."
+
     def _input(self, artifact: Artifact, name: str) -> Artifact | None:
         ref = artifact.manifest.inputs.get(name)
         if ref is None:
@@ -46,15 +51,14 @@ class Lineage:
                 self._found[ref.kind, ref.key] = artifact.input(name)
             except InputError:
                 self._found[ref.kind, ref.key] = None
-                self.gone.append(
-                    f"The {ref.kind} {ref.key[:12]} is gone or no longer what it was; what would come from it is left out."
-                )
+                self._gone.append(f"{ref.kind} {ref.key[:12]}")
         return self._found[ref.kind, ref.key]
 
 
 def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
     """Kind, key, content, step and settings of each; settings as they differ from the one above of the same step."""
-    rows, before = [], {}
+    rows: list[dict[str, Any]] = []
+    before: dict[tuple[str, str], dict[str, Any]] = {}
     for artifact in artifacts:
         manifest = artifact.manifest
         settings = dict(flat(manifest.settings))

@@ -14,6 +14,17 @@ from numpy.typing import NDArray
 BINS = 10
 CLASSIFICATION = ("macro_f1", "micro_f1", "accuracy", "matthews")
 REGRESSION = ("pearson", "spearman")
+METRIC_NAMES = {
+    "macro_f1": "macro-F1",
+    "micro_f1": "micro-F1",
+    "accuracy": "accuracy",
+    "matthews": "Matthews correlation",
+    "pearson": "Pearson correlation",
+    "spearman": "Spearman correlation",
+    "ece": "calibration error",
+    "mse": "mean squared error",
+    "mae": "mean absolute error",
+}
 
 Array = NDArray[Any]
 
@@ -87,7 +98,9 @@ def _classification(gold: Array, predicted: Array, chances: Array, labels: Seque
 
 
 def _class(confusion: Array, index: int) -> dict[str, float]:
-    hits, support, claimed = (int(part) for part in (confusion[index, index], confusion[index].sum(), confusion[:, index].sum()))
+    hits, support, claimed = (
+        int(part) for part in (confusion[index, index], confusion[index].sum(), confusion[:, index].sum())
+    )
     return {
         "precision": hits / max(1, claimed),
         "recall": hits / max(1, support),

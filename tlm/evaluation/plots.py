@@ -6,14 +6,16 @@ CSS variables; equal data give equal bytes.
 
 import base64
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-mpl.use("svg")
-from matplotlib.axes import Axes  # noqa: E402  # the backend must be chosen first
-from matplotlib.figure import Figure  # noqa: E402
+from tlm.evaluation.text import power
 
 INK, MUTED, RULE = "#010203", "#040506", "#070809"
 COLOURS = {  # role: (marker, light, dark)
@@ -30,7 +32,7 @@ COLOURS = {  # role: (marker, light, dark)
     "other-3": ("#1f2021", "#a33b31", "#f08d83"),
 }
 ARMS = ("baseline", "task-only", "random", "bm25")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "tlm",
     "font.size": 10,
@@ -39,9 +41,6 @@ STYLE = {
     "axes.edgecolor": RULE,
     "axes.labelcolor": MUTED,
     "axes.labelsize": 9.5,
-    "axes.titlesize": 10.5,
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -72,17 +71,26 @@ def roles(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 
 def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float = 100.0) -> str:
-    """One row a group: a dot for each seed, a bar for the 95 % interval, a stroke for the mean; the baseline as a line."""
+    """One row a group: a dot for each seed, a band (95 % interval), a stroke (mean); the baseline is a line as well."""
     shown = [group for group in groups if group[part]["mean"] is not None]
-    figure, axes = _axes(4.6, 0.75 + 0.42 * len(shown))
+    figure, axes = _axes(4.1, 0.7 + 0.38 * len(shown))
     colour = _markers(groups)
     for row, group in enumerate(reversed(shown)):
         tone, spread = colour[group["name"]], group[part]
         if group["arm"] == "baseline":
             axes.axvline(factor * spread["mean"], color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
         if spread["low"] is not None:
-            axes.plot([factor * spread["low"], factor * spread["high"]], [row, row], color=tone, linewidth=8, alpha=0.22, solid_capstyle="butt")
-        axes.plot([factor * spread["mean"]] * 2, [row - 0.3, row + 0.3], color=tone, linewidth=2.2, solid_capstyle="butt")
+            axes.plot(
+                [factor * spread["low"], factor * spread["high"]],
+                [row, row],
+                color=tone,
+                linewidth=8,
+                alpha=0.22,
+                solid_capstyle="butt",
+            )
+        axes.plot(
+            [factor * spread["mean"]] * 2, [row - 0.3, row + 0.3], color=tone, linewidth=2.2, solid_capstyle="butt"
+        )
         values = [factor * value for value in spread["values"]]
         axes.plot(values, [row] * len(values), "o", color=tone, markersize=5, alpha=0.75, markeredgewidth=0)
     axes.set_yticks(range(len(shown)), [_short(group["name"]) for group in reversed(shown)], color=INK)
@@ -97,12 +105,11 @@ def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float 
 
 def lines(panel: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str:
     """A panel of `curves`: a line for each group."""
-    figure, axes = _axes(4.2, 2.5)
+    figure, axes = _axes(4.0, 2.4)
     colour = _markers(groups)
     for line in panel["lines"]:
         steps, losses = zip(*line["points"], strict=True)
         axes.plot(steps, losses, color=colour[line["group"]], linewidth=1.6, solid_joinstyle="round")
-    axes.set_title(panel["title"], color=INK)
     axes.set_xlabel("step")
     axes.tick_params(length=0)
     return _uri(figure)
@@ -110,7 +117,7 @@ def lines(panel: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str:
 
 def compute(groups: Sequence[dict[str, Any]], label: str) -> str:
     """Test score against FLOPs of both stages (logarithmic), a dot for each seed; the baseline as a line."""
-    figure, axes = _axes(4.2, 2.7)
+    figure, axes = _axes(4.0, 2.4)
     colour = _markers(groups)
     for group in groups:
         scores, flops = ([*group[part]["values"]] for part in ("test", "flops"))
@@ -120,7 +127,11 @@ def compute(groups: Sequence[dict[str, Any]], label: str) -> str:
             values = [100 * score for score in scores]
             axes.plot(flops, values, "o", color=colour[group["name"]], markersize=6, alpha=0.8, markeredgewidth=0)
     axes.set_xscale("log")
-    axes.set_title("Score against compute", color=INK)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=7))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.grid(axis="x", visible=False)
+    axes.margins(x=0.15, y=0.1)
     axes.set_xlabel("FLOPs, both stages")
     axes.set_ylabel(label)
     axes.tick_params(length=0, which="both")
@@ -167,7 +178,8 @@ def _uri(figure: Figure) -> str:
     svg = buffer.getvalue().decode()
     for role, (marker, _, _) in COLOURS.items():
         svg = svg.replace(marker, f"var(--{role})")
-    svg = svg.replace("'DejaVu Sans', 'Bitstream Vera Sans'", "'DejaVu Sans'")
-    style = f"<style>:root{{{css_colours(1)}}}@media(prefers-color-scheme:dark){{:root{{{css_colours(2)}}}}}text{{font-family:{FONT}!important}}</style>"
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", re.sub(r"font-family: [^;]*;", "", svg), flags=re.DOTALL)
+    dark = f"@media(prefers-color-scheme:dark){{:root{{{css_colours(2)}}}}}"
+    style = f"<style>:root{{{css_colours(1)}}}{dark}text{{font-family:{FONT}}}</style>"
     head, _, rest = svg.partition("<defs>")
     return "data:image/svg+xml;base64," + base64.b64encode(f"{head}{style}<defs>{rest}".encode()).decode()

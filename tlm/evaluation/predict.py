@@ -133,7 +133,7 @@ def _opened(source: str, files: ExitStack) -> Iterator[str]:
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="")  # type: ignore[union-attr]
         return iter(sys.stdin)
     try:
-        stream: TextIO = files.enter_context(Path(source).open(encoding="utf-8", errors="surrogateescape", newline=""))
+        stream: TextIO = Path(source).open(encoding="utf-8", errors="surrogateescape", newline="")  # noqa: SIM115
     except OSError as error:
         raise InputError(f"{source} cannot be read: {error.strerror}; name a file of texts, or - for stdin") from None
-    return iter(stream)
+    return iter(files.enter_context(stream))

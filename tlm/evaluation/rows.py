@@ -1,4 +1,4 @@
-"""Texts to predict, row by row, out of plain text, JSON lines or CSV; predicted rows back out. A bad row stays a row."""
+"""Texts to predict, row by row, out of plain text, JSON lines or CSV, and predicted rows; a bad row stays a row."""
 
 import csv
 import json
@@ -63,7 +63,9 @@ def write_rows(rows: Iterable[dict[str, Any]], form: WriteFormat, labels: Sequen
     for row in rows:
         numbers = row.get("probabilities", {})
         cells = [row.get(name, "") for name in ("row", "text", *head)]
-        writer.writerow(inert(cell) for cell in [*cells, *(numbers.get(label, "") for label in labels or []), row.get("error", "")])
+        writer.writerow(
+            inert(cell) for cell in [*cells, *(numbers.get(label, "") for label in labels or []), row.get("error", "")]
+        )
 
 
 def inert(cell: Any) -> Any:

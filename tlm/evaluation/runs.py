@@ -9,6 +9,7 @@ import numpy as np
 
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.lineage import Lineage, flat, plain
+from tlm.evaluation.metrics import METRIC_NAMES
 
 ARMS = ("baseline", "task-only", "random", "bm25")
 LEAST_SEEDS = 3  # for an interval
@@ -43,7 +44,9 @@ class Run:
     def variant(self) -> dict[str, str]:
         """The settings behind this run that tell it from others of its arm; seeds are not among them."""
         hits = Lineage().follow(self.subset, "hits")
-        ancestors = [artifact for artifact in (hits, self.subset, self.checkpoint, self.model, self.artifact) if artifact]
+        ancestors = [
+            artifact for artifact in (hits, self.subset, self.checkpoint, self.model, self.artifact) if artifact
+        ]
         settings = [pair for artifact in ancestors for pair in flat(artifact.manifest.settings)]
         return {name: plain(value) for name, value in settings if name.split(".")[-1] != "seed"}
 
@@ -59,12 +62,13 @@ class Group:
 
     @property
     def seeds(self) -> list[int]:
+        """Of the runs, in their order."""
         return [run.values["seed"] for run in self.runs]
 
     def summary(self) -> dict[str, Any]:
         """Everything that the report says about the group, as plain values."""
         first = self.runs[0].values
-        names = [name for name, value in first["splits"]["test"].items() if isinstance(value, float)]
+        names = [name for name in METRIC_NAMES if name in first["splits"]["test"]]
         return {
             "name": self.name,
             "arm": self.arm,
@@ -83,7 +87,9 @@ class Group:
     def _stage_cost(self, stage: str) -> dict[str, Any]:
         costs = [run.values["cost"][stage] for run in self.runs]
         told = [run.artifact.run().get("stages", {}).get(stage, {}) for run in self.runs]
-        facts = {name: sorted({str(one[name]) for one in told if name in one}) for name in ("device", "threads", "precision")}
+        facts = {
+            name: sorted({str(one[name]) for one in told if name in one}) for name in ("device", "threads", "precision")
+        }
         return {
             **{name: spread(cost.get(name) for cost in costs) for name in COSTS},
             "seconds": spread(one.get("seconds") for one in told),

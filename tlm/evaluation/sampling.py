@@ -15,8 +15,9 @@ def evenly(total: int, wanted: int) -> list[int]:
 
 
 def rows_at(artifact: Artifact, pattern: str, ordinals: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Rows of a table in shards (files that match `pattern`, in order) by their ordinals; what is out of range is left out."""
-    wanted, found, start = sorted(set(ordinals)), {}, 0
+    """Rows of a sharded table (files that match `pattern`, in order) by their ordinals, as far as there are such."""
+    wanted, start = sorted(set(ordinals)), 0
+    found: dict[int, dict[str, Any]] = {}
     for entry in artifact.entries(pattern):
         stop = start + (entry.rows if entry.rows is not None else pq.read_metadata(artifact.verified(entry)).num_rows)
         inside = [ordinal for ordinal in wanted if start <= ordinal < stop]
@@ -27,7 +28,7 @@ def rows_at(artifact: Artifact, pattern: str, ordinals: Iterable[int]) -> dict[i
 
 
 def _from_file(file: pq.ParquetFile, start: int, wanted: list[int]) -> dict[int, dict[str, Any]]:
-    found = {}
+    found: dict[int, dict[str, Any]] = {}
     for group in range(file.num_row_groups):
         stop = start + file.metadata.row_group(group).num_rows
         inside = [ordinal for ordinal in wanted if start <= ordinal < stop]

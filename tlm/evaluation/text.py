@@ -6,6 +6,7 @@ BIDI_AND_CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 LONGEST = 600
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def visible(text: str, longest: int = LONGEST) -> str:
@@ -25,9 +26,36 @@ def cell(text: str, longest: int = 80) -> str:
     return code(text, longest).replace("|", "\\|")
 
 
+def power(value: float) -> str:
+    """A large number for people: ``1.3·10¹³``."""
+    if value < 1e4:
+        return f"{value:,.0f}"
+    digits, exponent = f"{value:.1e}".split("e")
+    raised = str(int(exponent)).translate(SUPERSCRIPTS)
+    return f"{digits.removesuffix('.0')}·10{raised}"
+
+
+def prose(text: str) -> str:
+    """A sentence of ours in Markdown: names in it cannot act as markup."""
+    return re.sub(r"([\\`*_\[\]<>|~])", r"\\\1", text)
+
+
+COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        """about also among based been being between both does each from have into more most only other over some such
+        than that their them then there these they this those through under used using very were what when where which
+        while will with""",
+    )
+)
+
+
 def shared_words(passage: str, question: str, least: int = 4) -> list[tuple[str, bool]]:
-    """The passage in pieces, each with whether it is a word (of `least` letters or more) that `question` has too."""
-    known = set(re.findall(r"\w+", question.lower()))
+    """The passage in pieces, each with whether it is a word (of `least` letters or more) that `question` has too.
+
+    The commonest words are not marked.
+    """
+    known = set(re.findall(r"\w+", question.lower())) - COMMON
     pieces = re.split(r"(\w+)", passage)
     marked = [(piece, len(piece) >= least and piece.lower() in known) for piece in pieces if piece]
     merged: list[tuple[str, bool]] = []

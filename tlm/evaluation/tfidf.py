@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse, special
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from tlm.errors import InputError
 from tlm.evaluation.examples import Split
@@ -160,7 +160,7 @@ class Linear:
 
     @classmethod
     def fit(cls, features: Any, gold: NDArray[Any], setting: Setting, classes: int) -> "Linear":
-        """Fit on a sparse matrix [n, features] and gold values [n]. A class that train lacks (or has alone) is constant."""
+        """Fit on a sparse matrix [n, features] and gold [n]; a class that train lacks (or has alone) is constant."""
         if not classes:
             return cls([Ridge(alpha=10 / setting.strength, solver="sparse_cg").fit(features, gold)], 0)
         weight = "balanced" if setting.balanced else None

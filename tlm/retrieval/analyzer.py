@@ -48,15 +48,15 @@ def terms(text: str) -> list[str]:
     """The terms of `text` in order, with repetitions, exactly as Elasticsearch's `standard` analyzer gives them."""
     if text.isascii():
         lower = text.lower()
-        found = _ASCII.findall(lower)
-        if "_" in lower:
-            found = [term for term in found if term.strip("_")]  # a letter or digit must be there
+        found, joiners = _ASCII.findall(lower), "_"
     else:
         lower = _lower(text)
         plain, beyond, joiners = _plain()
         if beyond.search(text):
             return [lower[start:end] for start, end in _spans(text)]
-        found = [term for term in plain.findall(lower) if term.strip(joiners)]
+        found = plain.findall(lower)
+    if any(joiner in lower for joiner in joiners):
+        found = [term for term in found if term.strip(joiners)]  # a letter or digit must be there
     if len(text) > MAX_TOKEN_LENGTH and max(map(len, found), default=0) > MAX_TOKEN_LENGTH:
         return [lower[start:end] for start, end in _spans(text)]
     return found

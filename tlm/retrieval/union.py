@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from tlm.retrieval.ngrams import Ints, offsets_of
+from tlm.progress import track
+from tlm.retrieval.ngrams import Ints, ascending, offsets_of
 
 HITS_AT_ONCE = 1 << 20
 
@@ -32,8 +33,8 @@ class Union:
 def union_of(hits: Path) -> Union:
     """Group the hits file by document. Memory goes with the documents, not with the hits."""
     docs = np.zeros(0, np.int64)
-    for (doc,) in _columns(hits, "doc"):
-        docs = np.union1d(docs, doc)
+    for (doc,) in track(_columns(hits, "doc"), "grouping hits", unit="portions"):
+        docs = ascending(np.concatenate([docs, doc]))
     best_rank = np.full(len(docs), np.iinfo(np.int32).max, np.int32)
     best_score = np.full(len(docs), -np.inf, np.float32)
     for doc, rank, score in _columns(hits, "doc", "rank", "score"):

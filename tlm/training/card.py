@@ -29,8 +29,8 @@ Texts longer than {max_length} tokens are cut.
 - stage 1: {stage1_steps:,} steps, {stage1_flops:.3g} FLOPs; stage 2: {steps:,} steps, {flops:.3g} FLOPs
 
 ## How good it is
-{metric} on dev: {best:.4f}, after step {best_step:,} of stage 2. That is the best of {evaluations} scores, so somewhat too
-high; the scores on test are in the `metrics` artifact of the run that made this model.
+{metric} on dev: {best:.4f}, after step {best_step:,} of stage 2. That is the best of {evaluations} scores, so somewhat
+too high; the scores on test are in the `metrics` artifact of the run that made this model.
 
 ## Limits
 It knows the language and the labels of the task's training texts, with their errors and biases, and nothing

@@ -1,0 +1,81 @@
+"""Raw data on a real S3 server are the same data as on the disk."""
+
+import json
+
+import boto3
+import pytest
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.corpus import load_corpus
+from tlm.data.task import load_task
+from tlm.errors import InputError
+
+
+@pytest.fixture
+def bucket(s3_root, tmp_path):
+    """A bucket with two corpus files and a task below raw/, which lie in a folder of the same name too."""
+    name = s3_root.split("/")[2]
+    client = boto3.client("s3")
+    files = {
+        "corpus/a.jsonl": [{"text": f"text {number}"} for number in range(50)],
+        "corpus/b.jsonl": [{"text": f"text {number}"} for number in range(25, 75)],
+        "corpus/_SUCCESS": [],
+        "corpus/_temporary/c.jsonl": [{"text": "half written"}],
+        "plants/train.jsonl": [{"text": "oak", "label": "tree"}, {"text": "fig", "label": "fruit"}],
+        "plants/dev.jsonl": [{"text": "elm", "label": "tree"}],
+        "plants/test.jsonl": [{"text": "fir", "label": "tree"}],
+    }
+    for key, rows in files.items():
+        data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        path = tmp_path / "raw" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        client.put_object(Bucket=name, Key=f"raw/{key}", Body=data)
+    return name
+
+
+def content(uri):
+    return Artifact.open(uri).content
+
+
+@pytest.mark.parametrize("inside", ["corpus", "corpus/", "corpus/*.jsonl", "corpus/[ab].jsonl"])
+def test_a_corpus_on_s3_is_that_on_the_disk(bucket, tmp_path, inside):
+    there = load_corpus([f"s3://{bucket}/raw/{inside}"], root=str(tmp_path / "one"))
+    here = load_corpus([str(tmp_path / "raw" / "corpus")], root=str(tmp_path / "two"))
+    assert content(there) == content(here)
+    assert Artifact.open(there).counts["duplicates"] == 25
+
+
+def test_one_object_is_one_file(bucket, tmp_path):
+    uri = load_corpus([f"s3://{bucket}/raw/corpus/a.jsonl"], root=str(tmp_path / "one"))
+    assert Artifact.open(uri).counts["read"] == 50
+
+
+def test_a_task_on_s3_is_that_on_the_disk(bucket, tmp_path):
+    there = load_task(f"s3://{bucket}/raw/plants/", root=str(tmp_path / "one"))
+    here = load_task(str(tmp_path / "raw" / "plants"), root=str(tmp_path / "two"))
+    assert content(there) == content(here)
+
+
+def test_downloads_are_gone_afterwards(bucket, tmp_path):
+    load_corpus([f"s3://{bucket}/raw/corpus"], root=str(tmp_path / "one"))
+    assert not [path for path in (tmp_path / "tlm-cache").rglob("*") if path.is_file()]
+
+
+def test_the_result_may_lie_on_s3_too(bucket, tmp_path):
+    there = load_corpus([f"s3://{bucket}/raw/corpus"], root=f"s3://{bucket}/artifacts")
+    here = load_corpus([str(tmp_path / "raw" / "corpus")], root=str(tmp_path / "two"))
+    assert content(there) == content(here)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("s3://{bucket}/raw/nothing", "has no file that can be read"),
+        ("s3://{bucket}/raw/*.csv", "there is nothing here"),
+        ("s3://{bucket}-missing/raw", "the bucket does not exist"),
+    ],
+)
+def test_addresses_that_mean_nothing_are_refused_in_one_sentence(bucket, tmp_path, address, expected):
+    with pytest.raises(InputError, match=expected):
+        load_corpus([address.format(bucket=bucket)], root=str(tmp_path / "one"))

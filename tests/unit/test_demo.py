@@ -1,0 +1,248 @@
+"""The demo's data: read from small models and files, and from what botocore really carries."""
+
+import gzip
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tlm.data.text import tokens
+from tlm.demo.__main__ import corpus, write
+from tlm.demo.docstrings import docstrings, packages
+from tlm.demo.services import ApiError, Service, model_files, plain, read_service
+from tlm.demo.task import LABELS, MAX_WORDS, SPLITS, examples, label_of, split_of, text_of
+from tlm.errors import InputError
+
+TRAIN, DEV, TEST = "acm", "s3", "sqs"  # services of each split
+
+Rows = list[dict[str, str]]
+
+
+def model(word: str, **errors: str) -> dict[str, object]:
+    """A service model: documentation of the service, an operation and a member, and errors."""
+    said = f"<p>Stores {word} objects, in <code>Bucket</code>s.</p><ul><li>One &amp; two</li><li>three</li></ul>"
+    shapes: dict[str, object] = {
+        "Input": {"type": "structure", "members": {"Key": {"documentation": f"<p>The {word} key of the object.</p>"}}}
+    }
+    shapes |= {name: {"exception": True, "documentation": f"<p>{text}</p>"} for name, text in errors.items()}
+    return {
+        "documentation": said,
+        "operations": {"Put": {"documentation": f"Puts one {word} object."}},
+        "shapes": shapes,
+    }
+
+
+def put(folder: Path, service: str, version: str, content: dict[str, object], packed: bool = False) -> Path:
+    path = folder / service / version / ("service-2.json.gz" if packed else "service-2.json")
+    path.parent.mkdir(parents=True)
+    data = json.dumps(content).encode()
+    path.write_bytes(gzip.compress(data) if packed else data)
+    return path
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> list[Path]:
+    folder = tmp_path / "data"
+    put(folder, TRAIN, "2015-01-01", model("old"))
+    common = "The request was denied by a common rule."
+    put(
+        folder,
+        TRAIN,
+        "2020-01-01",
+        model("train", ThrottlingException=common, KeyNotFoundException="No key of that name."),
+    )
+    put(folder, DEV, "2020-01-01", model("dev", KeyExistsException="A key of that name is there."), packed=True)
+    put(folder, TEST, "2020-01-01", model("test", ThrottlingException=common, BadException="Nobody knows what it is."))
+    (folder / "endpoints.json").write_text("{}")
+    return model_files(folder)
+
+
+@pytest.fixture(scope="module")
+def services() -> list[Service]:
+    return [read_service(path) for path in model_files()]
+
+
+def read(path: Path) -> Rows:
+    data = path.read_bytes()
+    return [json.loads(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()]
+
+
+def test_the_newest_version_of_each_service_is_read(models):
+    assert [path.parts[-3:-1] for path in models] == [(TRAIN, "2020-01-01"), (DEV, "2020-01-01"), (TEST, "2020-01-01")]
+    service = read_service(models[1])
+    assert service.name == DEV
+    assert service.texts == [
+        "Stores dev objects, in Buckets. One & two three",
+        "Puts one dev object.",
+        "The dev key of the object.",
+        "A key of that name is there.",
+    ]
+    assert service.errors == [ApiError("KeyExistsException", "A key of that name is there.")]
+
+
+def test_plain_text():
+    assert (
+        plain('<p>See <a href="x">the <b>guide</b></a>.</p><p>Then  call</p>\n it<!-- <p>no</p> -->')
+        == "See the guide. Then call it"
+    )
+
+
+def test_no_models(tmp_path):
+    with pytest.raises(InputError, match="holds no service models"):
+        model_files(tmp_path)
+
+
+def test_files_and_where_each_text_goes(models, tmp_path, capsys):
+    code = tmp_path / "code.py"
+    code.write_text(
+        '"""Adds two numbers and\n   returns their sum."""\n\n'
+        "def f():\n    r'''Puts one test object.'''\n    '''No.'''\n"
+    )
+    write(tmp_path / "out", models, [("adder", [code, tmp_path / "gone.py"])])
+    rows = read(tmp_path / "out" / "corpus.jsonl.gz")
+    assert [(row["source"], row["text"]) for row in rows] == [
+        ("service:acm", "Stores train objects, in Buckets. One & two three"),
+        ("service:acm", "The train key of the object."),
+        ("service:acm", "No key of that name."),
+        ("package:adder", "Adds two numbers and returns their sum."),
+    ]
+    assert len({row["id"] for row in rows}) == 4
+    task = {
+        split: [(row["text"], row["label"]) for row in read(tmp_path / "out" / "task" / f"{split}.jsonl")]
+        for split in SPLITS
+    }
+    assert task == {
+        "train": [("No key of that name.", "not found")],
+        "dev": [("A key of that name is there.", "conflict")],
+        "test": [("The request was denied by a common rule.", "over quota")],
+    }
+    assert "left out: no label 1, no text 0, labels differ 0, same text 1" in capsys.readouterr().err
+
+
+def test_the_same_bytes_each_time(models, tmp_path):
+    for name in ("one", "two"):
+        write(tmp_path / name, models, [])
+    files = ["corpus.jsonl.gz", *(f"task/{split}.jsonl" for split in SPLITS)]
+    assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in files)
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "label"),
+    [
+        ("ResourceNotFoundException", None, "not found"),
+        ("NoSuchBucket", None, "not found"),
+        ("DBClusterNotFoundFault", 404, "not found"),
+        ("UnknownResourceException", None, "not found"),
+        ("PermissionAlreadyExistsException", None, "conflict"),
+        ("ConditionalCheckFailedException", None, "conflict"),
+        ("InvalidDBClusterStateFault", 400, "conflict"),
+        ("ResourceInUseException", None, "conflict"),
+        ("ValidationException", 400, "fix the request"),
+        ("InvalidDeployedStateFilterException", None, "fix the request"),
+        ("CommitMessageLengthExceededException", None, "fix the request"),
+        ("RequestTooLargeException", 413, "fix the request"),
+        ("AccessDeniedException", 403, "no access"),
+        ("UnauthorizedException", None, "no access"),
+        ("ThrottlingException", None, "over quota"),
+        ("TooManyTagsException", 400, "over quota"),
+        ("LimitExceededException", 409, "over quota"),
+        ("ServiceQuotaExceededException", 402, "over quota"),
+        ("InternalServerException", 500, "server fault"),
+        ("InternalServerErrorException", None, "server fault"),
+        ("ServiceUnavailableException", None, "server fault"),
+        ("DescribeSlackWorkspacesException", 500, "server fault"),
+        ("ClientException", 400, None),
+        ("TagPolicyException", None, None),
+    ],
+)
+def test_labels(name, status, label):
+    assert label_of(ApiError(name, "", status)) == label
+
+
+def test_a_fault_without_a_telling_name_is_the_servers():
+    assert label_of(ApiError("NetworkFailureException", "", fault=True)) == "server fault"
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("KeyMissingException: the key is not there.", "the key is not there."),
+        ("The key is not there. HTTP Status Code: 404", "The key is not there."),
+        ("The key is not there (HTTP status code 404).", "The key is not there"),
+        ("404 response - The key is not there.", "The key is not there."),
+        ("This error returns an HTTP 404 status code. Add the key.", "Add the key."),
+        ("See KeyMissing in the guide, or OtherLimitExceededException.", "See in the guide, or ."),
+        ("word " * 70, " ".join(["word"] * 60)),
+    ],
+)
+def test_texts_do_not_name_the_error(said, text):
+    assert text_of(ApiError("KeyMissingException", said)) == text
+
+
+def test_a_text_with_two_labels_is_left_out():
+    same = "Returns information about an error."
+    rows, left_out = examples([Service(TRAIN, [], [ApiError("NotFound", same), ApiError("ThrottledException", same)])])
+    assert not any(rows.values())
+    assert left_out == {"no label": 0, "no text": 0, "same text": 0, "labels differ": 2}
+
+
+def test_families_stay_together():
+    assert split_of("bedrock") == split_of("bedrock-agent") == split_of("bedrock-runtime")
+
+
+def test_the_real_task(services):
+    rows, _ = examples(services)
+    assert len(services) > 300
+    assert {
+        split: len(rows[split]) > least for split, least in zip(SPLITS, (2000, 400, 800), strict=True)
+    } == dict.fromkeys(SPLITS, True)
+    everything = [row for split in SPLITS for row in rows[split]]
+    assert (
+        len({" ".join(tokens(row.text)) for row in everything})
+        == len(everything)
+        == len({row.id for row in everything})
+    )
+    for split in SPLITS:
+        labels = Counter(row.label for row in rows[split])
+        assert set(labels) == set(LABELS)
+        assert min(labels.values()) >= 30
+        assert {split_of(row.id.split("/")[0]) for row in rows[split]} == {split}
+    assert all(3 <= len(row.text.split()) <= MAX_WORDS and "<" not in row.text[:1] for row in everything)
+    assert not [row for row in everything if row.id.split("/")[1] in row.text.split()]
+
+
+def test_the_real_corpus_holds_nothing_of_dev_and_test_services(services):
+    rows, _ = examples(services)
+    documents = list(corpus(services, rows, []))
+    assert len(documents) > 80_000
+    held_out = [service for service in services if split_of(service.name) != "train"]
+    texts = {document["text"] for document in documents}
+    assert not texts & {text for service in held_out for text in service.texts}
+    assert not {document["source"] for document in documents} & {f"service:{service.name}" for service in held_out}
+    assert len(texts) == len(documents)
+
+
+def test_installed_packages_are_found():
+    found = dict(packages())
+    assert list(found)[-1] == "python"
+    assert "botocore" in found
+    assert not {"pip", "tlm-kubeflow"} & set(found)
+    assert any(
+        "JavaScript Object Notation" in text
+        for text in docstrings(f for f in found["python"] if f.parent.name == "json")
+    )
+
+
+def test_command_says_what_is_wrong(tmp_path):
+    (tmp_path / "file").write_text("")
+    code = "import sys, tlm.demo.__main__ as demo; demo.model_files = lambda: []; sys.exit(demo.main())"
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "file")], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 2
+    assert "error: cannot write the demo's files" in run.stderr
+    assert "Traceback" not in run.stderr

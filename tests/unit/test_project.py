@@ -1,0 +1,203 @@
+"""The house stays in order: locks that fit, layers that hold, small files, light imports."""
+
+import ast
+import graphlib
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tlm.cli import COMMANDS
+
+HOME = Path(__file__).parents[2]
+OURS = ("tlm", "components", "pipelines")
+CODE = [path for part in OURS for path in sorted((HOME / part).rglob("*.py"))]
+# Each may import those before it and none behind it.
+FLOORS = (
+    *("errors", "progress", "settings", "presets", "artifacts"),
+    *("data", "retrieval", "training", "evaluation"),
+    *("plan", "upkeep", "demo", "command", "cli"),
+)
+HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "kfp")
+
+# What comes with, and moves with, a package that is declared.
+PART_OF = {
+    "botocore": "boto3",
+    "huggingface_hub": "datasets",
+    "pydantic_core": "pydantic",
+    "threadpoolctl": "scikit-learn",
+}
+
+# ---- the locks
+
+
+def pins(lock: str) -> dict[str, tuple[str, int]]:
+    """Version and number of hashes of each package in a lock."""
+    blocks = re.findall(r"^([a-z0-9-]+)==([^ ]+).*((?:\n +--hash=.*)*)", (HOME / lock).read_text(), re.MULTILINE)
+    return {name: (version, hashes.count("--hash=sha256:")) for name, version, hashes in blocks}
+
+
+def declared(*extras: str) -> Iterator[Requirement]:
+    """What pyproject.toml asks for."""
+    project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
+    for text in [
+        *project["dependencies"],
+        *(text for extra in extras for text in project["optional-dependencies"][extra]),
+    ]:
+        yield Requirement(text)
+
+
+LOCKS = {"requirements.txt": ("train", "pipelines", "dev"), "requirements-data.txt": ()}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_locked_package_has_one_version_and_hashes(lock):
+    text, locked = (HOME / lock).read_text(), pins(lock)
+    assert len(locked) > 20
+    assert len(locked) == len(re.findall(r"^\S.*==", text, re.MULTILINE))
+    assert [name for name, (_, hashes) in locked.items() if hashes == 0] == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_locks_name_no_host_and_no_place(lock):
+    text = (HOME / lock).read_text()
+    assert not re.search(r"://|^\s*-[a-z]|--(?!hash=)|@ ", re.sub(r"#   -c requirements\.txt", "", text), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("lock", "extras"), LOCKS.items())
+def test_locks_hold_what_the_project_declares(lock, extras):
+    locked = pins(lock)
+    for wanted in declared(*extras):
+        version, _ = locked[canonicalize_name(wanted.name)]
+        assert wanted.specifier.contains(version), f"{wanted} is not met by {version}: run `make lock`"
+
+
+def test_the_data_lock_is_a_part_of_the_whole_without_training():
+    everything, data = pins("requirements.txt"), pins("requirements-data.txt")
+    assert data.items() <= everything.items()
+    assert not {"torch", "transformers", "scikit-learn", "kfp", "pytest"} & data.keys()
+    assert not [name for name in data if name.startswith("nvidia-")]
+
+
+# ---- the code
+
+
+def imports(path: Path, everywhere: bool) -> Iterator[str]:
+    """Names of modules that a file imports: when it is imported, or `everywhere`, inside functions too."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree) if everywhere else tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports name their module in full here"
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def module(path: Path) -> str:
+    return ".".join(path.relative_to(HOME).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module(path): path for path in CODE}
+
+
+def test_no_modules_import_each_other():
+    graph = {
+        name: {other for other in imports(path, everywhere=False) if other in MODULES} for name, path in MODULES.items()
+    }
+    graphlib.TopologicalSorter({name: others - {name} for name, others in graph.items()}).prepare()
+
+
+def test_every_floor_stands_on_those_below():
+    wrong = []
+    for name, path in MODULES.items():
+        floor = name.split(".")[1:2]
+        for other in imports(path, everywhere=True):
+            below = other.split(".")[1:2]
+            if other in MODULES and name.startswith("tlm.") and below and floor != below:
+                assert floor[0] in FLOORS, f"{name} stands on no floor yet: add it to FLOORS"
+                if other.startswith("tlm.") and FLOORS.index(below[0]) > FLOORS.index(floor[0]):
+                    wrong.append(f"{name} imports {other}")
+    assert wrong == []
+
+
+def test_tlm_needs_neither_kfp_nor_the_pipelines():
+    """Nor do components need pipelines."""
+    allowed = {"tlm": {"tlm"}, "components": {"tlm", "components", "kfp"}}
+    for name, path in MODULES.items():
+        part = name.split(".")[0]
+        ours = {other.split(".")[0] for other in imports(path, everywhere=True)} & {
+            "tlm",
+            "components",
+            "pipelines",
+            "kfp",
+        }
+        assert ours <= allowed.get(part, ours), f"{name} imports {ours - allowed[part]}"
+
+
+def test_every_package_that_is_imported_is_declared():
+    declared_names = {canonicalize_name(wanted.name) for wanted in declared("train", "pipelines", "hub")}
+    distributions, undeclared = packages_distributions(), set()
+    for path in CODE:
+        packages = {name.split(".")[0] for name in imports(path, everywhere=True)}
+        for package in packages - sys.stdlib_module_names - set(OURS):
+            names = [PART_OF.get(package, package), *distributions.get(package, [])]
+            if not declared_names & {canonicalize_name(name) for name in names}:
+                undeclared.add(f"{package} ({path.relative_to(HOME)})")
+    assert undeclared == set()
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(HOME)))
+def test_files_are_small(path):
+    assert len(path.read_text().splitlines()) <= 300
+
+
+def test_components_have_no_logic():
+    for path in (HOME / "components").glob("*.py"):
+        text = path.read_text()
+        for function in ast.parse(text).body:
+            if isinstance(function, ast.FunctionDef) and function.decorator_list:
+                body = function.body[1:] if ast.get_docstring(function) else function.body
+                lines = text.splitlines()[body[0].lineno - 1 : body[-1].end_lineno]
+                assert len([line for line in lines if line.strip()]) <= 6, f"{path.name}: {function.name}"
+
+
+def test_nothing_is_unpickled():
+    """Data is parquet, JSON, npy and safetensors: reading it runs no code."""
+    for path in CODE:
+        assert not {"pickle", "cloudpickle", "joblib", "dill", "shelve", "marshal"} & {
+            *imports(path, everywhere=True)
+        }, path
+        assert not re.search(
+            r"allow_pickle\s*=\s*True|torch\.(load|save)\(|weights_only\s*=\s*False", path.read_text()
+        ), path
+
+
+def loaded(code: str) -> set[str]:
+    """Top-level modules that are loaded after `code` ran in a fresh interpreter."""
+    command = [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"]
+    output = subprocess.run(command, cwd=HOME, check=True, capture_output=True, text=True, timeout=60).stdout
+    return {name.split(".")[0] for name in output.split()}
+
+
+@pytest.mark.parametrize("code", ["import tlm", "import tlm.cli", "import tlm.presets", "import tlm.artifacts.produce"])
+def test_the_command_line_starts_light(code):
+    assert not loaded(code) & {*HEAVY, "numpy", "pyarrow", "scipy"}
+
+
+def test_the_help_starts_light():
+    code = "import contextlib, tlm.cli\nwith contextlib.suppress(SystemExit): tlm.cli.build(['--help'])(['--help'])"
+    assert not loaded(code) & {*HEAVY, "numpy", "pyarrow", "scipy"}
+
+
+def test_steps_can_be_looked_at_without_what_they_work_with():
+    """Finding a finished artifact, or a step's signature, needs none of the heavy packages."""
+    modules = {target.partition(":")[0] for target, _ in COMMANDS.values()}
+    assert not loaded("\n".join(f"import {name}" for name in sorted(modules))) & {*HEAVY}

@@ -1,0 +1,294 @@
+"""The task: three splits of labelled examples, their problem and metric, their leaks."""
+
+import csv
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.labels import targets_of
+from tlm.data.splits import assign
+from tlm.data.task import examples, load_task
+from tlm.errors import InputError
+
+SPLITS = {
+    "train": [("red apple", "fruit"), ("old oak", "tree"), ("ripe pear", "fruit"), ("tall fir", "tree")],
+    "dev": [("green fig", "fruit")],
+    "test": [("young elm", "tree"), ("sweet plum", "fruit")],
+}
+
+
+def write(path, rows, **names):
+    """Rows (text, label) in the format of `path`'s extension."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records = [dict(zip(names.get("fields", ("text", "label")), row, strict=True)) for row in rows]
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(records), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, records[0], delimiter="\t" if path.suffix == ".tsv" else ",")
+            writer.writeheader()
+            writer.writerows(records)
+    return path
+
+
+def folder(path, splits, extension="jsonl", **names):
+    for split, rows in splits.items():
+        write(path / f"{split}.{extension}", rows, **names)
+    return str(path)
+
+
+def load(path, root, **settings):
+    return Artifact.open(load_task(str(path), root=str(root), **settings), "task")
+
+
+def pairs(task, split):
+    return [(row["text"], row["label"]) for row in examples(task).to_pylist() if row["split"] == split]
+
+
+@pytest.mark.parametrize("extension", ["jsonl", "csv", "tsv", "parquet"])
+@pytest.mark.parametrize("dev", ["dev", "valid", "validation", "VAL"])
+def test_a_folder_has_three_splits(tmp_path, extension, dev):
+    names = {"train": "train", "dev": dev, "test": "test"}
+    path = folder(tmp_path / "plants", {names[split]: rows for split, rows in SPLITS.items()}, extension)
+    task = load(path, tmp_path)
+    assert {split: pairs(task, split) for split in SPLITS} == SPLITS
+    assert task.details == {
+        "name": "plants", "problem": "classification", "labels": ["fruit", "tree"], "metric": "macro_f1", "pair": False,
+    }  # fmt: skip
+    assert task.counts == {
+        "read": 7, "train": 4, "dev": 1, "test": 2, "labels": {"fruit": 4, "tree": 3}, "leaks": 0, "rejected": {},
+    }  # fmt: skip
+    row = examples(task).to_pylist()[0]
+    assert row == {
+        "id": f"train.{extension}:{1 if extension in ('jsonl', 'parquet') else 2}",
+        "text": "red apple", "text_pair": None, "label": "fruit", "target": None, "split": "train",
+    }  # fmt: skip
+
+
+def test_examples_stand_in_order_train_dev_test(tmp_path):
+    task = load(folder(tmp_path / "t", SPLITS), tmp_path)
+    assert examples(task)["split"].to_pylist() == ["train"] * 4 + ["dev"] + ["test"] * 2
+    assert examples(task).schema.field("target").type == pa.float64()
+
+
+def test_numbered_parts_of_a_split_are_one(tmp_path):
+    parts = {"train-00000-of-00002": SPLITS["train"][:2], "train-00001-of-00002": SPLITS["train"][2:]}
+    task = load(folder(tmp_path / "t", {**parts, "dev": SPLITS["dev"], "test": SPLITS["test"]}), tmp_path)
+    assert pairs(task, "train") == SPLITS["train"]
+
+
+def test_pairs_and_ids_and_other_names(tmp_path):
+    rows = {split: [(f"{text} q", text, label, number) for number, (text, label) in enumerate(own)]
+            for split, own in SPLITS.items()}  # fmt: skip
+    path = folder(tmp_path / "t", rows, fields=("q", "a", "gold", "key"))
+    task = load(path, tmp_path, text_field="q", pair_field="a", label_field="gold", id_field="key")
+    first = examples(task).to_pylist()[0]
+    assert (first["text"], first["text_pair"], first["id"]) == ("red apple q", "red apple", "0")
+    assert task.details["pair"] is True
+
+
+def numbered(count, labels):
+    return [(f"text number {number}", labels[number % len(labels)]) for number in range(count)]
+
+
+def test_one_file_is_split_by_label(tmp_path):
+    task = load(write(tmp_path / "all.jsonl", numbered(400, ["a", "a", "a", "b"])), tmp_path)
+    counts = Counter(zip(examples(task)["split"].to_pylist(), examples(task)["label"].to_pylist(), strict=True))
+    assert counts == {("train", "a"): 240, ("train", "b"): 80, ("dev", "a"): 30, ("dev", "b"): 10,
+                      ("test", "a"): 30, ("test", "b"): 10}  # fmt: skip
+    assert task.details["name"] == "all"
+
+
+def test_the_seed_draws_the_split_and_only_where_there_is_one_to_draw(tmp_path):
+    path = write(tmp_path / "all.jsonl", numbered(100, ["a", "b"]))
+    by_seed = [pairs(load(path, tmp_path / root, seed=seed), "test") for root, seed in (("x", 0), ("y", 0), ("x", 1))]
+    assert by_seed[0] == by_seed[1]
+    assert set(by_seed[0]) != set(by_seed[2])
+    whole = folder(tmp_path / "t", SPLITS)
+    assert load(whole, tmp_path, seed=0).uri == load(whole, tmp_path, seed=1, dev_share=0.3, test_share=0.3).uri
+
+
+def test_a_missing_dev_is_split_off_from_train_and_said(tmp_path, capsys):
+    rows = {"train": numbered(100, ["a", "b"]), "test": [("other", "a")]}
+    task = load(folder(tmp_path / "t", rows), tmp_path, dev_share=0.2)
+    assert (task.counts["train"], task.counts["dev"], task.counts["test"]) == (80, 20, 1)
+    assert "has no dev file: 20% of the training examples become dev" in capsys.readouterr().err
+
+
+GROUPED = st.lists(st.tuples(st.integers(0, 20), st.sampled_from("abc")), min_size=1, max_size=80)
+SHARES = st.fixed_dictionaries({"test": st.floats(0.05, 0.45), "dev": st.floats(0.05, 0.45)})
+
+
+@given(GROUPED, SHARES, st.integers(0, 3))
+def test_drawn_splits_keep_groups_together_and_every_label_in_train(rows, shares, seed):
+    groups, labels = [str(group) for group, _ in rows], [label for _, label in rows]
+    splits = assign(groups, labels, shares, seed)
+    assert len(set(zip(groups, splits, strict=True))) == len(set(groups))
+    assert {label for label, split in zip(labels, splits, strict=True) if split == "train"} == set(labels)
+    totals = Counter(labels)
+    for (label, split), count in Counter(zip(labels, splits, strict=True)).items():
+        assert split == "train" or count <= shares[split] * totals[label] + 0.5
+
+
+@given(GROUPED, SHARES)
+def test_a_drawn_split_does_not_depend_on_the_order_of_rows(rows, shares):
+    def drawn(rows):
+        groups, labels = [str(group) for group, _ in rows], [label for _, label in rows]
+        return Counter(zip(groups, labels, assign(groups, labels, shares, 0), strict=True))
+
+    assert drawn(rows) == drawn(rows[::-1])
+
+
+def test_distinct_texts_are_split_by_the_exact_shares():
+    labels = ["a"] * 50 + ["b"] * 10 + ["c"]
+    splits = assign([str(number) for number in range(61)], labels, {"test": 0.2, "dev": 0.1}, 0)
+    assert Counter(zip(labels, splits, strict=True)) == {
+        ("a", "train"): 35, ("a", "test"): 10, ("a", "dev"): 5,
+        ("b", "train"): 7, ("b", "test"): 2, ("b", "dev"): 1,
+        ("c", "train"): 1,
+    }  # fmt: skip
+
+
+def test_equal_texts_of_one_file_stay_in_one_split(tmp_path):
+    rows = [(f"Text, number {number // 4}" + "!" * (number % 4), "ab"[number % 2]) for number in range(400)]
+    task = load(write(tmp_path / "all.jsonl", rows), tmp_path)
+    assert (task.counts["dev"], task.counts["test"], task.counts["leaks"]) == (40, 40, 0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "targets"),
+    [
+        (["1", "2", "3"], None),
+        (["1.0", "2.0"], None),
+        (["0.5", "2", "-3", "1e-3", ".5"], [0.5, 2.0, -3.0, 0.001, 0.5]),
+        (["0.5", "high"], None),
+        (["1.5.2", "1.5"], None),
+        (["inf", "1.5"], None),
+    ],
+)
+def test_numbers_are_targets_where_some_have_a_fraction(labels, targets):
+    assert targets_of(labels) == targets
+
+
+@pytest.mark.parametrize("extension", ["jsonl", "csv", "parquet"])
+def test_fractions_make_a_regression(tmp_path, extension):
+    rows = {"train": [("a", 1.0), ("b", 2.5)], "dev": [("c", 3.0)], "test": [("d", 4.25)]}
+    task = load(folder(tmp_path / "t", rows, extension), tmp_path)
+    assert examples(task)["target"].to_pylist() == [1.0, 2.5, 3.0, 4.25]
+    assert examples(task)["label"].null_count == 4
+    assert (task.details["problem"], task.details["metric"], task.details["labels"]) == ("regression", "pearson", [])
+    assert load(tmp_path / "t", tmp_path, metric="spearman").details["metric"] == "spearman"
+
+
+def test_whole_numbers_and_truth_values_are_classes(tmp_path):
+    rows = {split: [(text, label == "tree") for text, label in own] for split, own in SPLITS.items()}
+    assert load(folder(tmp_path / "t", rows), tmp_path).details["labels"] == ["false", "true"]
+    rows = {split: [(text, len(label)) for text, label in own] for split, own in SPLITS.items()}
+    assert load(folder(tmp_path / "u", rows), tmp_path).details["labels"] == ["4", "5"]
+
+
+def test_leaks_are_reported_and_left(tmp_path, capsys):
+    rows = dict(SPLITS, dev=[("Old, oak!", "fruit")], test=[("<< RED >> apple", "fruit"), ("plum", "fruit")])
+    task = load(folder(tmp_path / "t", rows), tmp_path)
+    assert pq.read_table(task.path("leaks.parquet")).to_pylist() == [
+        {"example": 4, "split": "dev", "train": 1, "same_label": False, "text": "Old, oak!"},
+        {"example": 5, "split": "test", "train": 0, "same_label": True, "text": "<< RED >> apple"},
+    ]
+    assert task.counts["leaks"] == 2
+    assert task.counts["test"] == 2
+    warning = capsys.readouterr().err
+    assert "1 of 1 dev texts" in warning
+    assert "1 of 2 test texts" in warning
+
+
+def test_a_pair_leaks_only_as_a_pair(tmp_path):
+    rows = {"train": [("a", "b", "x"), ("c", "d", "y")], "dev": [("a", "d", "x")], "test": [("A.", "b", "x")]}
+    task = load(folder(tmp_path / "t", rows, fields=("text", "other", "label")), tmp_path, pair_field="other")
+    assert pq.read_table(task.path("leaks.parquet"))["example"].to_pylist() == [3]
+
+
+def test_texts_without_letters_are_compared_as_they_are(tmp_path):
+    rows = {"train": [("!!", "x"), ("?", "y")], "dev": [("…", "x")], "test": [("!!", "x")]}
+    assert load(folder(tmp_path / "t", rows), tmp_path).counts["leaks"] == 1
+
+
+def test_bad_rows_are_set_aside(tmp_path):
+    bad = [("", "fruit"), ("x", None), ("x", ""), ("x", float("nan")), ("x", "NaN"), (3, "tree"), ("x", {"a": 1})]
+    task = load(folder(tmp_path / "t", dict(SPLITS, train=SPLITS["train"] + bad)), tmp_path)
+    assert pairs(task, "train") == SPLITS["train"]
+    assert task.counts["rejected"] == {"NaN": 2, "empty": 2, "not a label": 1, "not a string": 1, "null": 1}
+    assert pq.read_table(task.path("rejected.parquet"))["line"].to_pylist() == list(range(5, 12))
+
+
+def only(**splits):
+    return SPLITS | splits
+
+
+BAD = {
+    "several labels": (only(dev=[("x", ["fruit", "tree"])]), {}, "dev.jsonl:1: field 'label' is a list"),
+    "unseen label": (
+        only(test=[("x", "tree"), ("y", "tee")]),
+        {},
+        "test.jsonl:2: label 'tee' is not in train; did you",
+    ),
+    "one label": (only(train=[("x", "fruit")] * 3), {}, "all training examples have the label 'fruit'"),
+    "label field": (
+        SPLITS,
+        {"label_field": "labels"},
+        "no field 'labels'; it has 'text', 'label'; did you mean 'label'?",
+    ),
+    "pair field": (SPLITS, {"pair_field": "second"}, "no field 'second'; it has 'text', 'label'"),
+    "metric": (SPLITS, {"metric": "macro-f1"}, "metric 'macro-f1' is not known; did you mean 'macro_f1'?"),
+    "metric of regression": (SPLITS, {"metric": "pearson"}, "the labels make a classification; expected macro_f1"),
+    "share": (SPLITS, {"dev_share": 0.0}, "dev_share is 0.0"),
+    "shares": (SPLITS, {"dev_share": 0.5, "test_share": 0.5}, "leave nothing for train"),
+    "no train": ({"dev": SPLITS["dev"], "test": SPLITS["test"]}, {}, "no train file among dev.jsonl, test.jsonl"),
+    "no test": ({"train": SPLITS["train"], "dev": SPLITS["dev"]}, {}, "no test file"),
+    "two devs": (only(valid=SPLITS["dev"]), {}, "expected one dev file"),
+    "too few": ({"train": SPLITS["train"], "test": SPLITS["test"]}, {}, "none is left for dev"),
+    "bad rows": (only(train=SPLITS["train"] + [(None, "tree")] * 11), {}, "11 of 18 rows cannot be used (11 null)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_in_one_sentence_and_leaves_nothing(tmp_path, case):
+    splits, settings, expected = BAD[case]
+    with pytest.raises(InputError) as caught:
+        load(folder(tmp_path / "t", splits), tmp_path / "root", **settings)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
+
+
+def test_a_metric_for_classes_does_not_fit_a_regression(tmp_path):
+    rows = {"train": [("a", 1.5), ("b", 2.5)], "dev": [("c", 3.0)], "test": [("d", 4.25)]}
+    with pytest.raises(InputError, match="the labels make a regression; expected pearson, spearman"):
+        load(folder(tmp_path / "t", rows), tmp_path, metric="accuracy")
+
+
+def test_plain_text_is_no_task(tmp_path):
+    (tmp_path / "all.txt").write_text("a\n\nb\n")
+    with pytest.raises(InputError, match="has no field 'label'; it has 'text'"):
+        load(tmp_path / "all.txt", tmp_path)
+
+
+def test_equal_files_give_equal_content_wherever_they_lie(tmp_path):
+    first = load(folder(tmp_path / "x" / "t", SPLITS), tmp_path / "root1")
+    second = load(folder(tmp_path / "y" / "t", SPLITS), tmp_path / "root2")
+    assert (first.manifest.key, first.content) == (second.manifest.key, second.content)
+
+
+def test_the_steps_can_be_read_without_heavy_packages():
+    heavy = {"torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "datasets", "kfp"}
+    code = f"import sys, tlm.data.corpus, tlm.data.task; print({heavy!r} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

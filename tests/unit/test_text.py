@@ -1,0 +1,135 @@
+"""Texts: what is the same, what is a token, where passages begin and end."""
+
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tlm.data.passages import _PERHAPS_UNSPACED, _UNSPACED, split
+from tlm.data.text import fold, fold_clean, normalise, tokens
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+WORDS = st.text(st.sampled_from("ab我のกé́- 1"), min_size=1)
+
+
+@given(TEXTS)
+def test_a_normalised_text_is_nfc_without_controls_or_runs_of_white_space(text):
+    clean = normalise(text)
+    assert unicodedata.is_normalized("NFC", clean)
+    assert not any(unicodedata.category(character) == "Cc" for character in clean)
+    assert clean == " ".join(clean.split())
+    assert normalise(clean) == clean
+
+
+@given(TEXTS)
+def test_normalising_changes_nothing_but_form_controls_and_white_space(text):
+    def rest(text):
+        kept = (c for c in unicodedata.normalize("NFC", text) if unicodedata.category(c) != "Cc" and not c.isspace())
+        return unicodedata.normalize("NFD", "".join(kept))
+
+    assert rest(normalise(text)) == rest(text)
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("  a\t\n b ", "a b"),
+        ("a\0b", "a b"),
+        ("a\x85b\x9fc\u2028d\u00a0e", "a b c d e"),
+        ("cafe\u0301", "café"),
+        ("soft\u00adhyphen", "soft\u00adhyphen"),
+        ("\0\r\n", ""),
+    ],
+)
+def test_normalise_by_example(raw, clean):
+    assert normalise(raw) == clean
+
+
+def test_fold_equals_texts_by_case_form_and_white_space():
+    assert fold("Straße  CAFE\u0301") == fold("STRASSE café\n")
+    assert fold("a-b") != fold("a b")
+
+
+@given(TEXTS)
+def test_folding_is_the_same_in_one_go_or_two(text):
+    assert fold_clean(normalise(text)) == fold(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The [[ Parser ]] uses << n-grams_2 >>.", ["the", "parser", "uses", "n", "grams", "2"]),
+        ("Naïve CAFE\u0301s", ["naïve", "cafés"]),
+        ("我们用BERT模型。", ["我", "们", "用", "bert", "模", "型"]),
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("ที่นี่", ["ที่", "นี่"]),
+        ("?!…", []),
+    ],
+)
+def test_tokens_are_letters_and_digits(text, expected):
+    assert tokens(text) == expected
+
+
+@given(TEXTS)
+def test_tokens_do_not_see_punctuation_or_markers(text):
+    assert tokens(f"<< {text} >>") == tokens(f"[[{text}]].") == tokens(text)
+
+
+def test_the_quick_look_for_unspaced_scripts_overlooks_none():
+    letters = (chr(code) for code in range(sys.maxunicode + 1))
+    assert [letter for letter in letters if _UNSPACED.match(letter) and not _PERHAPS_UNSPACED.match(letter)] == []
+
+
+@given(st.integers(1, 400), st.integers(1, 60))
+def test_without_overlap_every_word_is_in_exactly_one_passage(count, words):
+    text = " ".join(f"w{number}" for number in range(count))
+    passages = split(text, words)
+    assert " ".join(passages) == text
+    lengths = [len(passage.split()) for passage in passages]
+    assert set(lengths[:-1]) <= {words}
+    if len(lengths) > 1:
+        assert max(1, words // 10) <= lengths[-1] < words + max(1, words // 10)
+
+
+@given(st.integers(1, 300), st.integers(1, 40), st.data())
+def test_with_overlap_each_passage_begins_with_the_end_of_the_one_before(count, words, data):
+    overlap = data.draw(st.integers(0, words - 1))
+    numbers = [f"w{number}" for number in range(count)]
+    passages = [passage.split() for passage in split(" ".join(numbers), words, overlap)]
+    position = 0
+    for passage in passages:
+        assert passage == numbers[position : position + len(passage)]
+        position += words - overlap
+    assert passages[-1][-1] == numbers[-1]
+    assert all(len(passage) == words for passage in passages[:-1])
+
+
+@given(st.lists(WORDS), st.integers(1, 20))
+def test_text_of_any_script_is_kept_whole(parts, words):
+    text = normalise(" ".join(parts))
+    passages = split(text, words)
+    assert "".join(passages).replace(" ", "") == text.replace(" ", "")
+    assert all(passage == normalise(passage) for passage in passages)
+
+
+def test_letters_of_scripts_without_spaces_count_as_words():
+    assert split("我" * 250, 100) == ["我" * 100, "我" * 100, "我" * 50]
+    assert split("我们用BERT模型", 4) == ["我们用BERT", "模型"]
+    assert split("word " * 3 + "การ", 3) == ["word word word", "การ"]
+
+
+def test_marks_stay_with_their_letters():
+    passages = split("ที่" * 30, 10)
+    assert passages == ["ที่" * 10] * 3
+
+
+def test_a_run_without_spaces_is_cut_after_fifty_characters():
+    assert [len(passage) for passage in split("x" * 10_000, 100)] == [5000, 5000]
+    assert split("x" * 50 + " y", 100) == ["x" * 50 + " y"]
+
+
+def test_a_short_rest_is_joined_to_the_last_passage():
+    assert [len(passage.split()) for passage in split("w " * 208 + "w", 100)] == [100, 109]
+    assert [len(passage.split()) for passage in split("w " * 209 + "w", 100)] == [100, 100, 10]

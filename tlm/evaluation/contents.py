@@ -1,0 +1,117 @@
+"""All that the report says, as one plain dictionary: the templates and report.json show nothing else."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tlm.artifacts.artifact import Artifact
+from tlm.evaluation.curves import curves
+from tlm.evaluation.dropped import dropped, numbers
+from tlm.evaluation.evidence import evidence
+from tlm.evaluation.findings import best_on_dev, findings
+from tlm.evaluation.lineage import Lineage, lineage_rows
+from tlm.evaluation.metrics import METRIC_NAMES
+from tlm.evaluation.runs import Group, Run, grouped, spread
+from tlm.evaluation.text import visible
+
+MOST_CLASSES = 15  # of a confusion matrix; above that the most frequent confusions are listed
+MOST_CONFUSIONS = 20
+MOST_POINTS = 1000
+
+Contents = dict[str, Any]
+
+
+def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage) -> Contents:
+    """Everything about these runs of one task.
+
+    Args:
+        metrics: ``metrics`` artifacts of the same task.
+        task: That task, None where it is gone.
+        lineage: To reach their ancestors with; its notes go into the result.
+    """
+    groups = grouped([Run.read(artifact, lineage) for artifact in metrics])
+    summaries = [group.summary() for group in groups]
+    best = groups[summaries.index(best_on_dev([one for one in summaries if one["arm"] != "baseline"] or summaries))]
+    first = groups[0].runs[0].values
+    regression = first["problem"] == "regression"
+    found = {
+        "task": {
+            "name": visible(first["task"], 80),
+            "problem": first["problem"],
+            "metric": first["metric"],
+            "metric_name": METRIC_NAMES[first["metric"]],
+            "classes": len(first["labels"] or []),
+            "counts": numbers(task.counts) if task is not None else {},
+            "test": first["splits"]["test"]["n"],
+        },
+        "groups": summaries,
+        "findings": findings(summaries, first["metric"]),
+        "metric_names": METRIC_NAMES,
+        "curves": curves(groups, regression),
+        "best": best.name,
+        "classes": None if regression else _classes(groups, best),
+        "confusion": None if regression else _confusion(best),
+        "scatter": _scatter(best) if regression else None,
+        "evidence": evidence(groups, lineage),
+        "dropped": _dropped(groups, task, lineage),
+    }
+    found["lineage"] = lineage_rows(lineage.everything(metrics))
+    found["gone"] = lineage.told()
+    return found
+
+
+def _classes(groups: list[Group], best: Group) -> dict[str, Any]:
+    """F1 of each class on test: of every group, mean over seeds; most frequent class first."""
+    labels: dict[str, Any] = best.runs[0].values["splits"]["test"]["classes"]
+    rows = [
+        {
+            "label": visible(label, 60),
+            "support": labels[label]["support"],
+            "f1": [
+                spread(run.values["splits"]["test"]["classes"][label]["f1"] for run in group.runs) for group in groups
+            ],
+        }
+        for label in labels
+    ]
+    return {"groups": [group.name for group in groups], "rows": sorted(rows, key=lambda row: -row["support"])}
+
+
+def _confusion(best: Group) -> dict[str, Any]:
+    """The best group's confusion matrix on test, all its seeds added up, and the most frequent confusions."""
+    labels = [visible(label, 60) for label in best.runs[0].values["labels"]]
+    matrix = np.sum([run.values["splits"]["test"]["confusion"] for run in best.runs], axis=0)
+    wrong: list[dict[str, Any]] = [
+        {"gold": labels[i], "predicted": labels[j], "count": int(matrix[i, j])}
+        for i, j in np.ndindex(*matrix.shape)
+        if i != j and matrix[i, j]
+    ]
+    return {
+        "labels": labels,
+        "matrix": matrix.tolist(),
+        "shown": len(labels) <= MOST_CLASSES,
+        "frequent": sorted(wrong, key=lambda one: -one["count"])[:MOST_CONFUSIONS],
+        "seeds": len(best.runs),
+    }
+
+
+def _scatter(best: Group) -> dict[str, list[float]]:
+    """Gold and predicted values on test of the best group's first seed, at most `MOST_POINTS`."""
+    table = pq.read_table(
+        best.runs[0].artifact.path("predictions.parquet"), partitioning=None, filters=[("split", "=", "test")]
+    )
+    step = -(-table.num_rows // MOST_POINTS) or 1
+    return {name: [round(value, 4) for value in table[name].to_pylist()[::step]] for name in ("gold", "predicted")}
+
+
+def _dropped(groups: list[Group], task: Artifact | None, lineage: Lineage) -> list[dict[str, Any]]:
+    """What each step set aside: of the corpus and the task, then of each arm's retrieval and export."""
+    subsets = {run.subset.manifest.key: run.subset for group in groups for run in group.runs if run.subset is not None}
+    corpus, steps = None, []
+    for subset in subsets.values():
+        hits = lineage.follow(subset, "hits")
+        found = lineage.follow(hits, "index", "corpus")
+        corpus = corpus or found
+        steps += [dropped(hits)] if hits is not None else []
+        steps.append(dropped(subset, found))
+    return [dropped(artifact) for artifact in (corpus, task) if artifact is not None] + steps

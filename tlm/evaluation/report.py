@@ -1,0 +1,58 @@
+"""The step `report`: what a set of runs on one task shows, as a page for people and as data."""
+
+from typing import Any
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.errors import InputError
+
+VERSION = 1
+
+
+def report(metrics: list[str], *, root: str | None = None) -> str:
+    """Put runs of one task side by side: arms and seeds beside the baseline, cost, losses, retrieved passages.
+
+    Writes report.html (self-contained, without any script), report.md and report.json. What is told of the runs'
+    corpus, retrieval and training is found by their lineage; where that is gone, the report says so.
+
+    Args:
+        metrics: URIs of the metrics, in any order.
+        root: Where artifacts are kept.
+    """
+    opened = {artifact.manifest.key: artifact for artifact in (Artifact.open(uri, "metrics") for uri in metrics)}
+    runs = [opened[key] for key in sorted(opened)]
+    _check(runs)
+    inputs = {f"metrics-{number:03d}": run for number, run in enumerate(sorted(runs, key=lambda run: run.content))}
+    return produce(Recipe("report", "report", VERSION, {}, inputs), root, lambda draft: _write(draft, runs))
+
+
+def _check(runs: list[Artifact]) -> None:
+    if not runs:
+        raise InputError("report needs the URI of at least one metrics artifact")
+    tasks: dict[str, Artifact] = {}
+    for run in runs:
+        tasks.setdefault(run.manifest.inputs["task"].content, run)
+    if len(tasks) > 1:
+        first, second, *_ = tasks.values()
+        raise InputError(f"{first.uri} and {second.uri} are of different tasks; make one report for each task")
+
+
+def _write(draft: Draft, runs: list[Artifact]) -> None:
+    from tlm.evaluation.contents import contents
+    from tlm.evaluation.lineage import Lineage
+    from tlm.evaluation.page import as_html, as_json, as_markdown
+
+    lineage = Lineage()
+    told = contents(runs, lineage.follow(runs[0], "task"), lineage)
+    for name, render in {"report.html": as_html, "report.md": as_markdown, "report.json": as_json}.items():
+        (draft.folder / name).write_text(render(told), encoding="utf-8", newline="\n")
+    draft.counts["runs"] = len(runs)
+    draft.details.update(_summary(told))
+
+
+def _summary(told: dict[str, Any]) -> dict[str, Any]:
+    """What is worth finding without opening a file; nothing volatile."""
+    groups = {
+        group["name"]: {part: group[part]["mean"] for part in ("dev", "test", "mlm_loss")} for group in told["groups"]
+    }
+    return {"task": told["task"]["name"], "metric": told["task"]["metric"], "groups": groups}

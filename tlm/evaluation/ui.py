@@ -1,0 +1,68 @@
+"""What a pipeline's user interface shows of metrics, subsets and reports: plain numbers, paths and Markdown."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tlm.artifacts.artifact import Artifact
+from tlm.evaluation.dropped import dropped
+from tlm.evaluation.metrics import CLASSIFICATION, REGRESSION
+from tlm.evaluation.sampling import evenly, rows_at
+from tlm.evaluation.text import cell, code
+
+SAMPLE = 5
+
+
+def summary(metrics: str) -> dict[str, float]:
+    """Scores of a ``metrics`` artifact by name (``test_macro_f1``, ``dev_accuracy``, ``test_mlm_loss``), all finite."""
+    values = _values(metrics)
+    scores = {
+        f"{split}_{name}": float(values["splits"][split][name])
+        for split in values["splits"]
+        for name in (*CLASSIFICATION, *REGRESSION)
+        if name in values["splits"][split]
+    }
+    return scores if values["mlm_loss"] is None else {**scores, "test_mlm_loss": float(values["mlm_loss"])}
+
+
+def confusion(metrics: str) -> tuple[list[str], list[list[int]]]:
+    """Labels and confusion matrix on test (rows gold, columns predicted); two empty lists for regression."""
+    values = _values(metrics)
+    return values["labels"] or [], values["splits"]["test"].get("confusion", [])
+
+
+def report_files(report: str) -> dict[str, Path]:
+    """Local paths of a report's files by what they are: html, md, json."""
+    artifact = Artifact.open(report, "report")
+    return {form: artifact.path(f"report.{form}") for form in ("html", "md", "json")}
+
+
+def dataset_card(subset: str) -> str:
+    """A subset in Markdown: counts, what was dropped by reason, a few passages. Texts stand in code spans."""
+    artifact = Artifact.open(subset, "subset")
+    told = dropped(artifact)
+    total = artifact.details["passages"]
+    rows = rows_at(artifact, "passages-*.parquet", evenly(total, SAMPLE))
+    return "\n".join(
+        [
+            f"# {total:,} passages ({artifact.details['arm']})",
+            "",
+            *_table(("", "passages"), told["counts"].items()),
+            "",
+            *_table(("dropped", "passages"), ((cell(one["reason"]), one["count"]) for one in told["reasons"])),
+            "",
+            *([f"{len(rows)} of them, evenly spaced:", ""] if rows else []),
+            *(f"- {code(row['text'], 300)}" for row in rows.values()),
+            "",
+        ]
+    )
+
+
+def _table(head: tuple[str, str], rows: Any) -> list[str]:
+    lines = [f"| {name} | {count:,} |" for name, count in rows]
+    return [f"| {head[0]} | {head[1]} |", "|---|--:|", *lines] if lines else []
+
+
+def _values(metrics: str) -> dict[str, Any]:
+    artifact = Artifact.open(metrics, "metrics")
+    return json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]

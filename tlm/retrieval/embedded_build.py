@@ -1,0 +1,188 @@
+"""Building the embedded index: two passes over the corpus with flat memory, equal bytes for equal corpora.
+
+The first pass turns chunks of passages into runs of postings on disk. The second, which knows all document frequencies
+and lengths, merges the runs term range by term range and replaces term frequencies by what they add to a score.
+
+Files: ``terms.parquet`` (term, df, bound: the largest impact), in order of first appearance; ``offsets.npy`` int64[terms
++ 1], ``docs.npy`` int32[postings] and ``impacts.npy`` float32[postings]: the postings of rarer terms, by document;
+``dense.npy`` float32[frequent terms, documents]: impacts of the terms that more than one in 8 documents has, which have
+no postings.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tlm.retrieval import bm25
+from tlm.retrieval.analyzer import terms
+
+DENSE_SHARE = 1 / 8  # from about here on, adding a whole row is faster than adding at postings, and smaller
+CHUNK = 8192  # passages in a run
+SEGMENT = 1 << 24  # postings merged at a time
+
+PARTS = ("ids", "counts", "docs", "frequencies")
+
+Ids = npt.NDArray[np.int32]
+Lengths = npt.NDArray[np.int64]
+
+
+class _Vocabulary(dict[str, int]):
+    """Terms to ids in order of first appearance."""
+
+    def __missing__(self, term: str) -> int:
+        new = self[term] = len(self)
+        return new
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Postings of one chunk by term, then document: each term's id and number of postings; each posting's doc and tf."""
+
+    ids: Ids
+    counts: Ids
+    docs: Ids
+    frequencies: Ids
+
+
+def build(texts: Iterable[str], folder: Path, *, k1: float, b: float) -> dict[str, int]:
+    """Write the index of `texts` (document 0, 1, …) into `folder`.
+
+    Returns counts: documents, terms (distinct), tokens, postings.
+    """
+    vocabulary = _Vocabulary()
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        lengths = _write_runs(iter(texts), vocabulary, Path(scratch))
+        runs = list(_read_runs(Path(scratch)))
+        df = np.zeros(len(vocabulary), np.int32)
+        for run in runs:
+            df[run.ids] += run.counts
+        weights = bm25.term_weights(df, int(np.count_nonzero(lengths)), k1)
+        bounds = _merge(runs, df, weights, bm25.inverse_norms(lengths, k1, b), folder)
+        del runs
+    table = pa.table({"term": pa.array(list(vocabulary), pa.string()), "df": df, "bound": bounds})
+    pq.write_table(table, folder / "terms.parquet", compression="zstd", row_group_size=1 << 17)
+    postings = int(df.sum(dtype=np.int64))
+    return {"documents": len(lengths), "terms": len(df), "tokens": int(lengths.sum()), "postings": postings}
+
+
+def _write_runs(texts: Iterator[str], vocabulary: _Vocabulary, folder: Path) -> Lengths:
+    """Append a run for each chunk of `texts` to the run files; the lengths of all documents in terms."""
+    lengths: list[Lengths] = [np.empty(0, np.int64)]
+    sizes = []
+    done = 0
+    with ExitStack() as stack:
+        files = [stack.enter_context((folder / name).open("wb")) for name in PARTS]
+        while chunk := list(islice(texts, CHUNK)):
+            ids: list[int] = []
+            ends = []
+            for text in chunk:
+                ids += map(vocabulary.__getitem__, terms(text))
+                ends.append(len(ids))
+            lengths.append(np.diff(np.array(ends, np.int64), prepend=0))
+            docs = np.repeat(np.arange(done, done + len(chunk)), lengths[-1])
+            parts = _run(np.array(ids, np.int64), docs)
+            for file, part in zip(files, parts, strict=True):
+                file.write(part.tobytes())
+            sizes.append((len(parts[0]), len(parts[2])))
+            done += len(chunk)
+    np.save(folder / "sizes.npy", np.array(sizes, np.int64).reshape(-1, 2))
+    return np.concatenate(lengths)
+
+
+def _run(ids: Lengths, docs: Lengths) -> tuple[Ids, Ids, Ids, Ids]:
+    """Group the tokens of a chunk: the arrays of a `_Run`."""
+    keys = ids << 32 | docs
+    keys.sort()
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    frequencies = np.diff(first, append=len(keys))
+    keys = keys[first]
+    starts = np.flatnonzero(np.diff(keys >> 32, prepend=-1))
+    counts = np.diff(starts, append=len(keys))
+    parts = (keys[starts] >> 32, counts, keys & 0xFFFFFFFF, frequencies)
+    return tuple(part.astype(np.int32) for part in parts)  # type: ignore[return-value]
+
+
+def _read_runs(folder: Path) -> Iterator[_Run]:
+    """The runs, memory-mapped."""
+    ids, counts, docs, frequencies = (_mapped(folder / name) for name in PARTS)
+    ends = np.cumsum(np.load(folder / "sizes.npy"), axis=0)
+    term = posting = 0
+    for term_end, posting_end in ends.tolist():
+        of_terms, of_postings = slice(term, term_end), slice(posting, posting_end)
+        yield _Run(ids[of_terms], counts[of_terms], docs[of_postings], frequencies[of_postings])
+        term, posting = term_end, posting_end
+
+
+def _mapped(path: Path) -> Ids:
+    if path.stat().st_size == 0:
+        return np.empty(0, np.int32)  # nothing to map
+    return np.memmap(path, np.int32, mode="r")
+
+
+def _merge(
+    runs: Sequence[_Run], df: Ids, weights: bm25.Floats, norms: bm25.Floats, folder: Path
+) -> npt.NDArray[np.float32]:
+    """Write postings and dense rows; the largest impact of each term."""
+    dense = df > len(norms) * DENSE_SHARE
+    kept = np.where(dense, 0, df)
+    offsets = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
+    np.save(folder / "offsets.npy", offsets)
+    new = partial(np.lib.format.open_memmap, mode="w+")
+    docs = new(folder / "docs.npy", dtype=np.int32, shape=(int(offsets[-1]),))
+    added = new(folder / "impacts.npy", dtype=np.float32, shape=(int(offsets[-1]),))
+    rows = new(folder / "dense.npy", dtype=np.float32, shape=(int(dense.sum()), len(norms)))
+    bounds = np.zeros(len(df), np.float32)
+    row = 0
+    for first, last in _segments(df):
+        segment_docs, segment_impacts = _segment(runs, first, last, df, weights, norms)
+        starts = np.cumsum(df[first:last], dtype=np.int64) - df[first:last]
+        bounds[first:last] = np.maximum.reduceat(segment_impacts, starts)
+        for term in np.flatnonzero(dense[first:last]):
+            postings = slice(starts[term], starts[term] + df[first + term])
+            rows[row, segment_docs[postings]] = segment_impacts[postings]
+            row += 1
+        sparse = np.repeat(~dense[first:last], df[first:last])
+        docs[offsets[first] : offsets[last]] = segment_docs[sparse]
+        added[offsets[first] : offsets[last]] = segment_impacts[sparse]
+    return bounds
+
+
+def _segments(df: Ids) -> Iterator[tuple[int, int]]:
+    """Ranges of terms with at most SEGMENT postings in all, or a single term."""
+    ends = np.cumsum(df, dtype=np.int64)
+    first = 0
+    while first < len(df):
+        before = ends[first] - df[first]
+        last = max(first + 1, int(np.searchsorted(ends, before + SEGMENT, side="right")))
+        yield first, last
+        first = last
+
+
+def _segment(
+    runs: Sequence[_Run], first: int, last: int, df: Ids, weights: bm25.Floats, norms: bm25.Floats
+) -> tuple[Ids, bm25.Floats]:
+    """Docs and impacts of the terms `first` to `last`, by term, then document."""
+    ends = np.cumsum(df[first:last], dtype=np.int64)
+    free = ends - df[first:last]  # where each term's next posting goes
+    docs, added = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32)
+    for run in runs:
+        low, high = np.searchsorted(run.ids, (first, last))
+        ids, counts = run.ids[low:high], run.counts[low:high]
+        start = int(run.counts[:low].sum(dtype=np.int64))
+        postings = slice(start, start + int(counts.sum(dtype=np.int64)))
+        within = np.cumsum(counts, dtype=np.int64) - counts
+        where = np.arange(postings.stop - start) + np.repeat(free[ids - first] - within, counts)
+        run_docs = run.docs[postings]
+        docs[where] = run_docs
+        added[where] = bm25.impacts(np.repeat(weights[ids], counts), run.frequencies[postings], norms[run_docs])
+        free[ids - first] += counts
+    return docs, added

@@ -3,7 +3,7 @@
 import importlib
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -47,9 +47,13 @@ def _parameter(parameter: inspect.Parameter, text: str) -> inspect.Parameter:
         info = typer.Argument(help=text, metavar=parameter.name.upper())
     return parameter.replace(
         kind=inspect.Parameter.KEYWORD_ONLY,
-        annotation=Annotated[parameter.annotation, info],
+        annotation=Annotated[_annotation(parameter.annotation), info],
         default=inspect.Parameter.empty if required else _plain(parameter.default),
     )
+
+
+def _annotation(annotation: Any) -> Any:
+    return list[str] if annotation == Sequence[str] else annotation  # typer knows lists only
 
 
 def _plain(default: Any) -> Any:

@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import json
-import os
 import re
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ import zstandard
 
 from tlm.data.files import raw_files
 from tlm.data.readers import check, read
-from tlm.data.records import BadRow, Reject, Rejects, name_of, text_of
+from tlm.data.records import Reject
 from tlm.errors import InputError
 
 ROWS = [
@@ -211,32 +210,6 @@ def test_parquet_strings_that_are_not_utf8_are_set_aside(tmp_path):
     assert [(row.line, row[1]) for row in rows] == [(1, {"text": "good"}), (2, "invalid UTF-8"), (3, {"text": "too"})]
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        ({}, "missing field"),
-        ({"text": None}, "null"),
-        ({"text": 3}, "not a string"),
-        ({"text": ["a"]}, "not a string"),
-        ({"text": float("nan")}, "not a string"),
-        ({"text": "\ud800"}, "lone surrogate"),
-        ({"text": " \0\n"}, "empty"),
-    ],
-)
-def test_values_that_are_no_text_have_a_reason(value, reason):
-    with pytest.raises(BadRow) as caught:
-        text_of(value, "text")
-    assert caught.value.reason == reason
-
-
-def test_ids_and_sources_are_strings_or_whole_numbers():
-    assert name_of({"id": 12}, "id") == "12"
-    assert name_of({"id": " x\ty "}, "id") == "x y"
-    for value in (True, 1.5, [1]):
-        with pytest.raises(BadRow, match="not a string"):
-            name_of({"id": value}, "id")
-
-
 def truncated(data):
     return data[: len(data) // 2]
 
@@ -288,68 +261,6 @@ def test_a_parquet_without_the_column_or_without_rows_is_refused(tmp_path):
     assert "is empty" in refused(path)
 
 
-def test_what_is_no_file_is_refused(tmp_path):
-    (tmp_path / "x.jsonl").symlink_to(tmp_path / "gone.jsonl")
-    assert "x.jsonl does not exist; check the path" in refused(tmp_path)
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    assert "pipe.jsonl is no regular file" in refused(tmp_path / "pipe.jsonl")
-
-
-def test_paths_that_mean_nothing_are_refused_in_one_sentence(tmp_path):
-    (tmp_path / "corpus.jsonl").write_bytes(LONG)
-    (tmp_path / "hidden").mkdir()
-    (tmp_path / "hidden" / ".x.jsonl").write_bytes(LONG)
-    assert "does not exist; did you mean 'corpus.jsonl'?" in refused(tmp_path / "corpsu.jsonl")
-    assert "does not exist; check the path" in refused(tmp_path / "other" / "corpus.jsonl")
-    assert "matches no file" in refused(tmp_path / "*.csv")
-    assert "hidden has no file that can be read; expected .jsonl" in refused(tmp_path / "hidden")
-    assert "scheme 'gs' is not known" in refused("gs://bucket/x.jsonl")
-    with pytest.raises(InputError, match="no path was given"), raw_files([]):
-        pass
-
-
-def test_hub_data_sets_are_an_extra():
-    try:
-        import datasets  # noqa: F401
-    except ImportError:
-        assert refused("hf://owner/name:train").endswith("install it with the extra 'hub'")
-    else:
-        assert "is no address of a Hub data set" in refused("hf://a/b/c/d")
-
-
-def test_folders_and_globs_give_each_file_once_in_the_order_of_their_paths(tmp_path, capsys):
-    for name in ("b/2.jsonl", "b/10.csv", "a/z.txt", "_temporary/x.jsonl", "b/readme.md", ".git/y.jsonl"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(b"text\nx\n")
-    with raw_files([f"{tmp_path}/b/*.jsonl", str(tmp_path), f"file://{tmp_path}/a/z.txt"]) as files:
-        assert [file.where for file in files] == [f"{tmp_path}/{name}" for name in ("a/z.txt", "b/10.csv", "b/2.jsonl")]
-        assert [file.name for file in files] == ["z.txt", "10.csv", "2.jsonl"]
-    assert "readme.md" in capsys.readouterr().err
-
-
-def test_a_path_may_be_written_in_any_way(tmp_path, monkeypatch):
-    for name in ("data/x.jsonl", "data/.y.jsonl", "_under/z.jsonl"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(LONG)
-    monkeypatch.chdir(tmp_path / "data")
-    for path in (".", "./", "../data", "x.jsonl", "./x.jsonl", f"{tmp_path}/_under/"):
-        with raw_files([path]) as files:
-            assert [file.name for file in files] == ["z.jsonl" if "_under" in path else "x.jsonl"]
-    with raw_files(["./x.jsonl", "x.jsonl"]) as files:
-        assert len(files) == 1
-
-
-def test_a_file_that_changes_meanwhile_is_noticed(tmp_path):
-    path = tmp_path / "x.jsonl"
-    path.write_bytes(LONG)
-    with raw_files([str(path)]) as (file,):
-        file.digest()
-        file.check_unchanged()
-        path.write_bytes(LONG + LONG)
-        with pytest.raises(InputError, match="was changed while it was read"):
-            file.check_unchanged()
-
-
 def test_the_tally_ends_at_the_size_of_the_file(tmp_path):
     for name, pack in {"x.jsonl": bytes, "x.jsonl.gz": gzip.compress, "x.jsonl.zst": zstandard.compress}.items():
         (tmp_path / name).write_bytes(pack(LONG))
@@ -358,36 +269,6 @@ def test_the_tally_ends_at_the_size_of_the_file(tmp_path):
         for file in files:
             list(read(file, ["text"]))
             assert file.tally.bytes == file.size > 0
-
-
-@pytest.mark.parametrize(
-    ("most", "bad", "read_", "stops"),
-    [(10, 10, 20, False), (10, 11, 20, True), (10, 11, 11_000, False), (0, 1, 999, True), (0, 1, 1000, False)],
-)
-def test_a_step_stops_over_ten_rows_or_a_thousandth(most, bad, read_, stops):
-    rejects = Rejects(most)
-    for line in range(bad):
-        rejects.add("x.csv", line + 1, "null", "field 'text' is null")
-    if stops:
-        with pytest.raises(InputError, match=rf"^{bad} of {read_} rows .*x\.csv:1: null, field 'text' is null"):
-            rejects.check(read_)
-    else:
-        rejects.check(read_)
-
-
-def test_rejects_are_kept_with_place_reason_and_what_was_found(tmp_path):
-    rejects = Rejects(10)
-    rejects.add("a.jsonl", 3, "invalid JSON", "x\n" + "y" * 1000)
-    rejects.add("b.csv", 5, "null", "\ud800")
-    assert rejects.write(tmp_path / "rejected.parquet") == 2
-    rows = pq.read_table(tmp_path / "rejected.parquet").to_pylist()
-    assert [(row["file"], row["line"], row["reason"]) for row in rows] == [
-        ("a.jsonl", 3, "invalid JSON"),
-        ("b.csv", 5, "null"),
-    ]
-    assert rows[1]["detail"] == "\\ud800"
-    assert rejects.by_reason() == {"invalid JSON": 1, "null": 1}
-    assert Rejects(10).write(tmp_path / "none.parquet") == 0
 
 
 def test_zstd_of_a_large_window_is_read(tmp_path):

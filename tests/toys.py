@@ -217,3 +217,52 @@ class World:
         draft.run["stages"] = {
             name: {"seconds": 200.5, "device": "cpu", "threads": 1, "precision": "fp32"} for name in names
         }
+
+
+def make_corpus(root: Path, texts: list[str]) -> str:
+    """A corpus of these passages."""
+
+    def write(draft: Draft) -> None:
+        numbers = list(range(len(texts)))
+        ids = [str(number) for number in numbers]
+        save(draft, "passages-00000.parquet", {"doc": numbers, "id": ids, "text": texts, "source": ids})
+        draft.details.update(passages=len(texts))
+
+    return make("corpus", root, write, {"texts": texts})
+
+
+def random_model(
+    root: Path, task: str, texts: list[str], architecture: str = "bert", scale: float = 1.0
+) -> tuple[str, str]:
+    """URIs of a checkpoint and a model for `task` with random weights; the head's weights are multiplied by `scale`."""
+    import torch
+
+    from tlm.settings import Model
+    from tlm.training import build
+    from tlm.training.texts import Special
+    from tlm.training.tokenizer import build_tokenizer
+    from tlm.training.tokens import tokenize
+
+    opened = Artifact.open(task)
+    tokenizer = build_tokenizer(make_corpus(root, texts), task, vocab_size=200, root=str(root))
+    vocabulary = Artifact.open(tokenizer)
+    shape = Model(architecture=architecture, hidden=32, layers=2, heads=2, intermediate=48, max_length=24)
+    labels = opened.details["labels"] if opened.details["problem"] == "classification" else None
+    special = Special.of(vocabulary)
+
+    def write(draft: Draft) -> None:
+        config = build.make_config(shape, vocabulary.details["vocab_size"], special, labels, "toy")
+        encoder = build.build(config, seed=3)
+        with torch.no_grad():
+            encoder.body.classifier.weight.normal_(generator=torch.Generator().manual_seed(1)).mul_(scale)
+        build.save(encoder, draft.folder / "model", vocabulary.path("tokenizer"))
+        build.save_mlm_head(encoder, draft.folder / build.MLM_HEAD)
+        cost = {"steps": 7, "tokens": 70, "flops": 7000, "paper_flops": 9000, "padded_tokens": 90}
+        draft.details.update(arm="task-only", seed=5, preset="tiny", parameters=1, cost=cost)
+        draft.run.update(device="cpu", threads=1)
+
+    settings = {"architecture": architecture, "scale": scale}
+    checkpoint = make(
+        "checkpoint", root, write, settings, {"task_tokens": tokenize(task, tokenizer, root=str(root))}
+    )
+    return checkpoint, make("model", root, write, settings, {"checkpoint": checkpoint})

@@ -1,0 +1,79 @@
+"""Paths: which files they mean, in which order, and what is said where they mean none."""
+
+import os
+
+import pytest
+
+from tlm.data.files import raw_files
+from tlm.errors import InputError
+
+LINES = b'{"text": "x"}\n'
+
+
+def refused(path):
+    with pytest.raises(InputError) as caught, raw_files([str(path)]):
+        pass
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    (tmp_path / "x.jsonl").symlink_to(tmp_path / "gone.jsonl")
+    assert "x.jsonl does not exist; check the path" in refused(tmp_path)
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert "pipe.jsonl is no regular file" in refused(tmp_path / "pipe.jsonl")
+
+
+def test_paths_that_mean_nothing_are_refused_in_one_sentence(tmp_path):
+    (tmp_path / "corpus.jsonl").write_bytes(LINES)
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / ".x.jsonl").write_bytes(LINES)
+    assert "does not exist; did you mean 'corpus.jsonl'?" in refused(tmp_path / "corpsu.jsonl")
+    assert "does not exist; check the path" in refused(tmp_path / "other" / "corpus.jsonl")
+    assert "matches no file" in refused(tmp_path / "*.csv")
+    assert "hidden has no file that can be read; expected .jsonl" in refused(tmp_path / "hidden")
+    assert "scheme 'gs' is not known" in refused("gs://bucket/x.jsonl")
+    with pytest.raises(InputError, match="no path was given"), raw_files([]):
+        pass
+
+
+def test_hub_data_sets_are_an_extra():
+    try:
+        import datasets  # noqa: F401
+    except ImportError:
+        assert refused("hf://owner/name:train").endswith("install it with the extra 'hub'")
+    else:
+        assert "is no address of a Hub data set" in refused("hf://a/b/c/d")
+
+
+def test_folders_and_globs_give_each_file_once_in_the_order_of_their_paths(tmp_path, capsys):
+    for name in ("b/2.jsonl", "b/10.csv", "a/z.txt", "_temporary/x.jsonl", "b/readme.md", ".git/y.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"text\nx\n")
+    with raw_files([f"{tmp_path}/b/*.jsonl", str(tmp_path), f"file://{tmp_path}/a/z.txt"]) as files:
+        assert [file.where for file in files] == [f"{tmp_path}/{name}" for name in ("a/z.txt", "b/10.csv", "b/2.jsonl")]
+        assert [file.name for file in files] == ["z.txt", "10.csv", "2.jsonl"]
+    assert "readme.md" in capsys.readouterr().err
+
+
+def test_a_path_may_be_written_in_any_way(tmp_path, monkeypatch):
+    for name in ("data/x.jsonl", "data/.y.jsonl", "_under/z.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(LINES)
+    monkeypatch.chdir(tmp_path / "data")
+    for path in (".", "./", "../data", "x.jsonl", "./x.jsonl", f"{tmp_path}/_under/"):
+        with raw_files([path]) as files:
+            assert [file.name for file in files] == ["z.jsonl" if "_under" in path else "x.jsonl"]
+    with raw_files(["./x.jsonl", "x.jsonl"]) as files:
+        assert len(files) == 1
+
+
+def test_a_file_that_changes_meanwhile_is_noticed(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(LINES)
+    with raw_files([str(path)]) as (file,):
+        file.digest()
+        file.check_unchanged()
+        path.write_bytes(LINES + LINES)
+        with pytest.raises(InputError, match="was changed while it was read"):
+            file.check_unchanged()

@@ -1,0 +1,116 @@
+"""Scores against scikit-learn, against formulas written out, and where formulas divide by zero."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as reference
+
+from tlm.evaluation.metrics import scores
+
+LABELS = ["a", "b", "c"]
+
+
+def random_case(size: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    chances = random.dirichlet(np.ones(3), size)
+    return random.integers(0, 3, size), chances.argmax(axis=1), chances
+
+
+@given(st.integers(1, 60), st.integers(0, 1000))
+@settings(deadline=None, max_examples=30)
+def test_classification_agrees_with_scikit_learn(size: int, seed: int) -> None:
+    gold, predicted, chances = random_case(size, seed)
+    found = scores(gold, predicted, chances, LABELS)
+    assert found["macro_f1"] == pytest.approx(reference.f1_score(gold, predicted, average="macro", zero_division=0))
+    assert found["micro_f1"] == pytest.approx(reference.f1_score(gold, predicted, average="micro"))
+    assert found["accuracy"] == found["micro_f1"] == pytest.approx((gold == predicted).mean())
+    assert found["matthews"] == pytest.approx(reference.matthews_corrcoef(gold, predicted))
+    assert found["confusion"] == reference.confusion_matrix(gold, predicted, labels=[0, 1, 2]).tolist()
+    columns = reference.precision_recall_fscore_support(gold, predicted, labels=[0, 1, 2], zero_division=0)
+    for label, row in zip(LABELS, zip(*columns, strict=True), strict=True):
+        assert list(found["classes"][label].values()) == pytest.approx(row)
+
+
+def test_matthews_by_its_formula_for_two_classes() -> None:
+    gold = np.array([1] * 9 + [0] * 11)
+    predicted = np.array([1] * 6 + [0] * 3 + [1] * 2 + [0] * 9)
+    hit, missed, false, right = 6, 3, 2, 9
+    expected = (hit * right - false * missed) / math.sqrt(
+        (hit + false) * (hit + missed) * (right + false) * (right + missed)
+    )
+    chances = np.eye(2)[predicted]
+    assert scores(gold, predicted, chances, ["no", "yes"])["matthews"] == pytest.approx(expected)
+
+
+def test_calibration_error_by_its_definition() -> None:
+    confidence = [0.95, 0.95, 0.95, 0.95, 0.6, 0.6]
+    correct = [1, 1, 1, 0, 0, 1]
+    chances = np.array([[c, 1 - c] for c in confidence])
+    gold = [0 if right else 1 for right in correct]
+    found = scores(gold, [0] * 6, chances, ["x", "y"])
+    assert found["ece"] == pytest.approx(4 / 6 * abs(0.75 - 0.95) + 2 / 6 * abs(0.5 - 0.6))
+    assert [(one["from"], one["n"]) for one in found["reliability"]] == [(0.5, 2), (0.9, 4)]
+
+
+def test_a_calibrated_predictor_has_a_small_error_and_an_overconfident_one_a_large_one() -> None:
+    random = np.random.default_rng(0)
+    chances = random.dirichlet(np.ones(3), 20_000)
+    gold = np.array([random.choice(3, p=p) for p in chances])
+    predicted = chances.argmax(axis=1)
+    sharp = chances**4 / (chances**4).sum(axis=1, keepdims=True)
+    assert scores(gold, predicted, chances, LABELS)["ece"] < 0.02
+    assert scores(gold, predicted, sharp, LABELS)["ece"] > 0.15
+
+
+@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=40))
+@settings(deadline=None, max_examples=50)
+def test_regression_by_the_formulas(pairs: list[tuple[float, float]]) -> None:
+    gold, predicted = (np.round(np.array(column), 2) for column in zip(*pairs, strict=True))
+    found = scores(gold, predicted, None, None)
+    assert found["mse"] == pytest.approx(((gold - predicted) ** 2).mean())
+    assert found["mae"] == pytest.approx(np.abs(gold - predicted).mean())
+    for name, (x, y) in {"pearson": (gold, predicted), "spearman": (ranks(gold), ranks(predicted))}.items():
+        spread = x.std() * y.std()
+        expected = ((x - x.mean()) * (y - y.mean())).mean() / spread if spread else 0.0
+        assert found[name] == pytest.approx(expected, abs=1e-6)
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Average ranks, by counting."""
+    return np.array([(values < value).sum() + ((values == value).sum() + 1) / 2 for value in values])
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted"),
+    [([], []), ([0], [0]), ([0, 0, 0], [0, 0, 0]), ([0, 0, 0], [1, 1, 1]), ([0, 1, 2], [1, 1, 1]), ([2], [0])],
+)
+def test_degenerate_classes_give_numbers(gold: list[int], predicted: list[int]) -> None:
+    found = scores(gold, predicted, np.eye(3)[predicted], LABELS)
+    json.dumps(found, allow_nan=False)
+    share = np.mean(np.equal(gold, predicted)) if gold else 0.0
+    assert found["accuracy"] == share
+    assert found["n"] == len(gold)
+    if len(set(gold)) < 2 or len(set(predicted)) < 2:
+        assert found["matthews"] == 0
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted"), [([], []), ([1.0], [2.0]), ([1.0, 1.0], [0.5, 2.0]), ([1.0, 2.0], [3.0, 3.0])]
+)
+def test_degenerate_targets_give_numbers(gold: list[float], predicted: list[float]) -> None:
+    found = scores(gold, predicted, None, None)
+    json.dumps(found, allow_nan=False)
+    assert found["pearson"] == found["spearman"] == 0
+
+
+def test_what_is_not_finite_or_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        scores([1.0], [math.nan], None, None)
+    with pytest.raises(ValueError, match="not finite"):
+        scores([0], [0], [[math.inf, 0, 0]], LABELS)
+    with pytest.raises(ValueError, match="2 gold values but 1"):
+        scores([0, 1], [0], [[1, 0, 0]], LABELS)

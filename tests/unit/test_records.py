@@ -1,0 +1,63 @@
+"""Values taken out of rows, and the rows that are set aside."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from tlm.data.records import BadRow, Rejects, name_of, text_of
+from tlm.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({}, "missing field"),
+        ({"text": None}, "null"),
+        ({"text": 3}, "not a string"),
+        ({"text": ["a"]}, "not a string"),
+        ({"text": float("nan")}, "not a string"),
+        ({"text": "\ud800"}, "lone surrogate"),
+        ({"text": " \0\n"}, "empty"),
+    ],
+)
+def test_values_that_are_no_text_have_a_reason(value, reason):
+    with pytest.raises(BadRow) as caught:
+        text_of(value, "text")
+    assert caught.value.reason == reason
+
+
+def test_ids_and_sources_are_strings_or_whole_numbers():
+    assert name_of({"id": 12}, "id") == "12"
+    assert name_of({"id": " x\ty "}, "id") == "x y"
+    for value in (True, 1.5, [1]):
+        with pytest.raises(BadRow, match="not a string"):
+            name_of({"id": value}, "id")
+
+
+@pytest.mark.parametrize(
+    ("most", "bad", "read_", "stops"),
+    [(10, 10, 20, False), (10, 11, 20, True), (10, 11, 11_000, False), (0, 1, 999, True), (0, 1, 1000, False)],
+)
+def test_a_step_stops_over_ten_rows_or_a_thousandth(most, bad, read_, stops):
+    rejects = Rejects(most)
+    for line in range(bad):
+        rejects.add("x.csv", line + 1, "null", "field 'text' is null")
+    if stops:
+        with pytest.raises(InputError, match=rf"^{bad} of {read_} rows .*x\.csv:1: null, field 'text' is null"):
+            rejects.check(read_)
+    else:
+        rejects.check(read_)
+
+
+def test_rejects_are_kept_with_place_reason_and_what_was_found(tmp_path):
+    rejects = Rejects(10)
+    rejects.add("a.jsonl", 3, "invalid JSON", "x\n" + "y" * 1000)
+    rejects.add("b.csv", 5, "null", "\ud800")
+    assert rejects.write(tmp_path / "rejected.parquet") == 2
+    rows = pq.read_table(tmp_path / "rejected.parquet").to_pylist()
+    assert [(row["file"], row["line"], row["reason"]) for row in rows] == [
+        ("a.jsonl", 3, "invalid JSON"),
+        ("b.csv", 5, "null"),
+    ]
+    assert rows[1]["detail"] == "\\ud800"
+    assert rejects.by_reason() == {"invalid JSON": 1, "null": 1}
+    assert Rejects(10).write(tmp_path / "none.parquet") == 0

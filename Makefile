@@ -55,9 +55,9 @@ $(VENV)/ready: $(VENV)/locked pyproject.toml
 
 # Made anew when the lock changes, so that nothing is left from an older one.
 $(VENV)/locked: requirements.txt
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2> /dev/null || \
 		{ echo '$(PYTHON) is not Python 3.11, 3.12 or 3.13; name one: make PYTHON=python3.12 ...' >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' || \
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
 		{ echo '$(PYTHON) has no venv module; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
 	@echo 'Making $(VENV): some minutes, once.'
 	$(PYTHON) -m venv --clear $(VENV)

@@ -254,14 +254,16 @@ def random_model(
         config = build.make_config(shape, vocabulary.details["vocab_size"], special, labels, "toy")
         encoder = build.build(config, seed=3)
         with torch.no_grad():
-            encoder.body.classifier.weight.normal_(generator=torch.Generator().manual_seed(1)).mul_(scale)
+            for parameter in encoder.body.parameters():
+                parameter.mul_(5 if parameter.dim() == 2 else 1)  # so that answers depend on the text
+            encoder.body.classifier.weight.mul_(scale)
         build.save(encoder, draft.folder / "model", vocabulary.path("tokenizer"))
         build.save_mlm_head(encoder, draft.folder / build.MLM_HEAD)
         cost = {"steps": 7, "tokens": 70, "flops": 7000, "paper_flops": 9000, "padded_tokens": 90}
         draft.details.update(arm="task-only", seed=5, preset="tiny", parameters=1, cost=cost)
         draft.run.update(device="cpu", threads=1)
 
-    settings = {"architecture": architecture, "scale": scale}
+    settings = {"architecture": architecture, "scale": str(scale)}
     checkpoint = make(
         "checkpoint", root, write, settings, {"task_tokens": tokenize(task, tokenizer, root=str(root))}
     )

@@ -144,11 +144,11 @@ def _write(
         "leaks.parquet": len(leaks),
         "rejected.parquet": rejects.write(draft.folder / "rejected.parquet"),
     }
-    sizes = Counter(example.split for example in found)
+    sizes, uses = Counter(example.split for example in found), Counter(example.label for example in found)
     draft.counts = {
         "read": rows,
         **{split: sizes[split] for split in SPLITS},
-        "labels": {label: sum(example.label == label for example in found) for label in labels},
+        "labels": {label: uses[label] for label in labels},
         "leaks": len(leaks),
         "rejected": rejects.by_reason(),
     }
@@ -173,9 +173,10 @@ def _check_splits(found: Sequence[Example]) -> None:
 
 def _class_labels(found: Sequence[Example]) -> list[str]:
     """The labels of train, sorted. Raises InputError if dev or test has another."""
-    labels = sorted({example.label for example in found if example.split == "train"})
+    known = {example.label for example in found if example.split == "train"}
+    labels = sorted(known)
     for example in found:
-        if example.label not in labels:
+        if example.label not in known:
             hint = nearest(example.label, labels)
             raise InputError(f"{example.where}: label '{example.label}' is not in train{hint}")
     return labels

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers.utils import logging
 
 from tlm.errors import InputError
 from tlm.progress import Meter
@@ -27,17 +28,7 @@ class Classifier:
 
     def __init__(self, folder: Path, device: str) -> None:
         """Load the model in float32. Raises InputError if the folder does not hold a whole model."""
-        offline = {"local_files_only": True, "trust_remote_code": False}
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, **offline)
-            model = AutoModelForSequenceClassification.from_pretrained(
-                folder, use_safetensors=True, dtype=torch.float32, **offline
-            )
-        except (OSError, ValueError, KeyError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise InputError(
-                f"{folder} does not load as a classifier: {reason}; expected a model that tlm wrote"
-            ) from None
+        tokenizer, model = _load(folder)
         self.device = torch.device(device)
         self.model = model.to(self.device).eval()
         self.tokenizer = tokenizer
@@ -90,6 +81,23 @@ def probabilities(logits: NDArray[Any]) -> NDArray[np.float64]:
     wide = logits.astype(np.float64)
     grown = np.exp(wide - wide.max(axis=1, keepdims=True, initial=-np.inf)) if len(wide) else wide
     return grown / grown.sum(axis=1, keepdims=True) if len(wide) else grown  # type: ignore[no-any-return]
+
+
+def _load(folder: Path) -> tuple[Any, Any]:
+    """Tokenizer and model, in float32. The library makes up weights that a file lacks; here that is an error."""
+    offline = {"local_files_only": True, "trust_remote_code": False}
+    logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, **offline)
+        model, found = AutoModelForSequenceClassification.from_pretrained(
+            folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **offline
+        )
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"{folder} does not load as a classifier: {reason}; expected a model that tlm wrote") from None
+    if found["missing_keys"]:
+        raise InputError(f"{folder} lacks weights ({', '.join(sorted(found['missing_keys'])[:3])}); fetch the model anew")
+    return tokenizer, model
 
 
 def _batches(lengths: list[int]) -> Iterator[list[int]]:

@@ -76,6 +76,8 @@ def score(name: str, gold: Array, predicted: Array) -> float:
     from sklearn import metrics
 
     if name == "matthews":
+        if len(set(gold.tolist())) == 1 or len(set(predicted.tolist())) == 1:
+            return 0.0
         return float(metrics.matthews_corrcoef(gold, predicted))
     if name == "accuracy":
         return float(metrics.accuracy_score(gold, predicted))

@@ -5,7 +5,6 @@ Batches, masks and dropout are functions of (seed, step), so there is no random 
 
 import json
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tlm.artifacts.progress import Progress
+from tlm.artifacts.scratch import scratch_folder
 from tlm.errors import Interrupted
 from tlm.progress import say
 from tlm.training.curve import Curve
@@ -90,10 +90,10 @@ class Snapshots:
 
     def resume(self, state: State) -> None:
         """Set `state` to the newest undamaged snapshot, if there is one."""
-        with tempfile.TemporaryDirectory() as scratch:
-            step = self.progress.latest(Path(scratch))
+        with scratch_folder(self.progress.store.scratch(), "resume") as folder:
+            step = self.progress.latest(folder)
             if step is not None:
-                state.read(Path(scratch))
+                state.read(folder)
                 say(f"goes on after step {step:,}")
 
     def due(self, step: int) -> bool:

@@ -1,0 +1,188 @@
+"""Tiny artifacts to train on, and runs that are killed half-way.
+
+``python -m tests.toys_training FOLDER`` prints, as JSON, what came of interrupted and undisturbed runs. Each run
+is a fork of a process that has the imports done and nothing computed yet.
+"""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.errors import TlmError
+from tlm.training.finetune import finetune
+from tlm.training.joint import train
+from tlm.training.tokenizer import build_tokenizer
+
+Row = tuple[str, str | None, str | float, str]  # text, second text, class or target, split
+TOPICS = {
+    "bio": ["cell", "gene", "protein", "tissue", "enzyme", "blood"],
+    "law": ["court", "judge", "jury", "trial", "appeal", "verdict"],
+    "sea": ["ship", "wave", "harbour", "sail", "tide", "fish"],
+}
+GLUE = ["the", "of", "a", "and", "in", "with", "for", "on", "this", "that"]
+STEPS = 12
+SMALL = [f"train.steps={STEPS}", "train.rho1=2", "train.warmup_steps=2"]
+
+
+def sentence(chance: random.Random, topic: str, words: int) -> str:
+    return " ".join(chance.choice(TOPICS[topic] + GLUE) for _ in range(words))
+
+
+def rows(train: int = 48, held_out: int = 18, pair: bool = False, regression: bool = False) -> list[Row]:
+    """Examples whose words tell the class; the target is the class ordinal."""
+    chance, topics = random.Random(0), list(TOPICS)
+    found: list[Row] = []
+    for split, count in (("train", train), ("dev", held_out), ("test", held_out)):
+        for i in range(count):
+            topic = topics[i % 3]
+            second = sentence(chance, topic, chance.randint(1, 6)) if pair else None
+            gold = float(i % 3) if regression else topic
+            found.append((sentence(chance, topic, chance.randint(2, 14)), second, gold, split))
+    return found
+
+
+def task(root: Path, examples: list[Row] | None = None, metric: str = "macro_f1", labels: bool = True) -> str:
+    """A task of these rows, in the order train, dev, test; of regression if it has no `labels`."""
+    texts, seconds, golds, splits = (list(column) for column in zip(*(examples or rows()), strict=True))
+    nothing = [None] * len(texts)
+
+    def write(draft: Draft) -> None:
+        columns = {
+            "id": [f"e{index}" for index in range(len(texts))],
+            "text": texts,
+            "text_pair": pa.array(seconds, pa.string()),
+            "label": pa.array(golds if labels else nothing, pa.string()),
+            "target": pa.array(nothing if labels else golds, pa.float64()),
+            "split": splits,
+        }
+        pq.write_table(pa.table(columns), draft.folder / "examples.parquet")
+        problem, classes = ("classification", sorted(TOPICS)) if labels else ("regression", [])
+        pair = any(second is not None for second in seconds)
+        draft.details = {"problem": problem, "labels": classes, "metric": metric, "pair": pair, "name": "toy"}
+        draft.counts = {split: splits.count(split) for split in ("train", "dev", "test")}
+
+    settings = {"rows": [texts, seconds, golds, splits], "metric": metric}
+    return produce(Recipe("task", "toy", 1, settings), str(root), write)
+
+
+def passages(root: Path, kind: str, count: int = 120) -> str:
+    """A corpus, or a subset of the BM25 arm."""
+    chance, topics = random.Random(1), list(TOPICS)
+    texts = [sentence(chance, topics[i % 3], chance.randint(5, 30)) for i in range(count)]
+
+    def write(draft: Draft) -> None:
+        table = pa.table({"doc": pa.array(range(count), pa.int64()), "text": texts})
+        pq.write_table(table, draft.folder / "passages-00000.parquet")
+        draft.details = {"passages": count, **({"arm": "bm25"} if kind == "subset" else {})}
+
+    return produce(Recipe(kind, "toy", 1, {"count": count}), str(root), write)
+
+
+def tokenizer(root: Path, examples: str, **settings: Any) -> str:
+    return build_tokenizer(passages(root, "corpus"), examples, vocab_size=300, root=str(root), **settings)
+
+
+def checkpoint(root: Path, examples: str, *overrides: str, alone: bool = False, **settings: Any) -> Artifact:
+    """Stage 1 of the tiny preset, 12 steps; `alone` is the task-only arm."""
+    subset = "" if alone else passages(root, "subset")
+    settings = {"preset": "tiny", "device": "cpu", "root": str(root), **settings}
+    return Artifact.open(
+        train(examples, tokenizer=tokenizer(root, examples), subset=subset, overrides=[*SMALL, *overrides], **settings)
+    )
+
+
+def model(root: Path, start: Artifact, examples: str, *overrides: str, **settings: Any) -> Artifact:
+    """Stage 2 of the tiny preset."""
+    settings = {"device": "cpu", "root": str(root), **settings}
+    return Artifact.open(finetune(start.uri, examples, overrides=list(overrides), **settings))
+
+
+def both_stages(root: Path, *overrides: str, save_steps: int) -> list[str]:
+    """The contents of checkpoint and model."""
+    examples = task(root)
+    start = checkpoint(root, examples, *overrides, save_steps=save_steps, save_minutes=0.0)
+    end = model(root, start, examples, *overrides, save_steps=save_steps, save_minutes=0.0)
+    return [start.content, end.content]
+
+
+def die_in(stage: str, step: int, by: signal.Signals) -> None:
+    """Have this process send itself a signal when it makes the batch of `step`."""
+    from tlm.training import stage1, stage2
+
+    work = stage1.Joint if stage == "train" else stage2.Classification
+    batch = work.batch
+
+    def batch_or_signal(self: Any, at: int) -> Any:
+        if at == step:
+            os.kill(os.getpid(), by)
+        return batch(self, at)
+
+    work.batch = batch_or_signal  # type: ignore[method-assign,assignment]
+
+
+def in_child(work: Callable[[], Any]) -> tuple[int, Any]:
+    """Exit code (minus a signal's number) of a fork that does `work`, and what it returned."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 0
+        with os.fdopen(writing, "w") as pipe:
+            try:
+                json.dump(work(), pipe)
+            except TlmError as error:
+                code = error.exit_code
+        os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code, json.loads(text) if code == 0 else None
+
+
+def killed_runs(folder: Path) -> dict[str, Any]:
+    """For each way to die: how the run ended, the snapshots it left, and the contents that its repetition had."""
+    dropout = ("model.dropout=0.1",)
+    chance = random.Random()
+    ways = {
+        "kill train": ("train", chance.randrange(4, STEPS), signal.SIGKILL),
+        "kill finetune": ("finetune", chance.randrange(4, STEPS), signal.SIGKILL),
+        "term train": ("train", 5, signal.SIGTERM),
+        "term finetune": ("finetune", 7, signal.SIGTERM),
+    }
+    found: dict[str, Any] = {
+        "undisturbed": in_child(lambda: both_stages(folder / "undisturbed", *dropout, save_steps=0))
+    }
+    for name, way in ways.items():
+        root = folder / name
+
+        def dying(root: Path = root, way: Any = way) -> Any:
+            die_in(*way)
+            return both_stages(root, *dropout, save_steps=3)
+
+        code, _ = in_child(dying)
+        snapshots = sorted(path.parent.name for path in root.glob("progress/*/*/manifest.json"))
+        again = in_child(lambda root=root: both_stages(root, *dropout, save_steps=3))  # type: ignore[misc]
+        left = list(root.glob("progress/**/*"))
+        found[name] = {"step": way[1], "code": code, "snapshots": snapshots, "again": again, "left": len(left)}
+    return found
+
+
+if __name__ == "__main__":
+    import tlm.training.heldout
+    import tlm.training.stage1
+    import tlm.training.stage2  # noqa: F401  # imported once, before the forks
+
+    with contextlib.redirect_stdout(sys.stderr):
+        results = killed_runs(Path(sys.argv[1]))
+    print(json.dumps(results))

@@ -1,0 +1,165 @@
+"""Batches: cut and laid out as the library does it, each row once an epoch, masked by BERT's rule."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from tlm.training.batches import Batch, Masking, Order, collate, split
+from tlm.training.chance import MASK, generator
+from tlm.training.texts import Ragged, Special, Texts
+from tlm.training.vocabulary import SPECIAL, with_layout
+
+VOCABULARY = 60
+PAD_TO_MASK = Special(0, 1, 2, 3, 4)
+
+ids = st.lists(st.integers(5, VOCABULARY - 1), max_size=30)
+
+
+def library() -> Tokenizer:
+    """A tokenizer whose words are its ids, so that the library's own cutting and padding is the reference."""
+    words = [*SPECIAL.values(), *map(str, range(5, VOCABULARY))]
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return with_layout(tokenizer, SPECIAL)
+
+
+def texts(rows: list[list[int]], second: list[list[int]] | None = None, max_length: int = 64) -> Texts:
+    return Texts(Ragged.of(rows), None if second is None else Ragged.of(second), max_length, PAD_TO_MASK)
+
+
+def many(count: int, seed: int = 0) -> Texts:
+    chance = np.random.default_rng(seed)
+    return texts([chance.integers(5, VOCABULARY, chance.integers(0, 60)).tolist() for _ in range(count)])
+
+
+# ---- layout
+
+
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=6), st.integers(8, 40), st.booleans())
+def test_batches_are_what_the_library_makes(rows, max_length, pair):
+    first, second = [row[0] for row in rows], [row[1] for row in rows]
+    tokenizer = library()
+    tokenizer.enable_truncation(max_length, strategy="longest_first")
+    tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
+    plain = [" ".join(map(str, row)) for row in first]
+    expected = tokenizer.encode_batch(
+        list(zip(plain, (" ".join(map(str, row)) for row in second), strict=True)) if pair else plain
+    )
+    batch = collate(texts(first, second if pair else None, max_length), np.arange(len(rows)))
+    assert batch.ids.tolist() == [encoding.ids for encoding in expected]
+    assert batch.lengths.tolist() == [sum(encoding.attention_mask) for encoding in expected]
+    if pair:
+        assert batch.types is not None
+        assert batch.types.tolist() == [encoding.type_ids for encoding in expected]
+    else:
+        assert batch.types is None
+
+
+def test_rows_and_labels_go_together():
+    labels = np.array([10, 11, 12])
+    batch = collate(texts([[5], [6, 6], [7]]), np.array([2, 0]), labels)
+    assert batch.ids.tolist() == [[2, 7, 3], [2, 5, 3]]
+    assert batch.labels.tolist() == [12, 10]
+    assert (batch.tokens, batch.of_rows, batch.masked) == (6, 2, 0)
+
+
+# ---- order
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 700), st.integers(1, 20), st.integers(0, 3))
+def test_every_row_comes_exactly_once_an_epoch(rows, size, epoch):
+    order = Order(np.arange(rows) % 17, size, seed=1, kind=0)
+    places = range(epoch * order.per_epoch, (epoch + 1) * order.per_epoch)
+    batches = [order.rows(place) for place in places]
+    assert sorted(np.concatenate(batches).tolist()) == list(range(rows))
+    assert max(map(len, batches)) <= size
+    assert sum(len(batch) < size for batch in batches) <= 32  # only the last chunk's
+
+
+def test_any_batch_can_be_had_at_once_and_orders_differ():
+    lengths = np.random.default_rng(0).integers(3, 50, 500)
+    walked = Order(lengths, 8, seed=3, kind=0)
+    for place in range(100):
+        walked.rows(place)
+    assert np.array_equal(walked.rows(100), Order(lengths, 8, seed=3, kind=0).rows(100))
+    first = Order(lengths, 8, seed=3, kind=0)
+    for other in (Order(lengths, 8, seed=4, kind=0), Order(lengths, 8, seed=3, kind=1)):
+        assert not all(np.array_equal(first.rows(place), other.rows(place)) for place in range(10))
+    assert not all(np.array_equal(first.rows(place), first.rows(place + first.per_epoch)) for place in range(10))
+
+
+def test_texts_of_similar_length_come_together_but_lengths_come_in_random_order():
+    lengths = np.clip(np.random.default_rng(0).lognormal(3.4, 0.6, 20_000), 3, 128).astype(int)
+    order = Order(lengths, 16, seed=0, kind=0)
+    batches = [lengths[order.rows(place)] for place in range(order.per_epoch)]
+    fill = lengths.sum() / sum(len(batch) * batch.max() for batch in batches)
+    assert fill > 0.95
+    means = np.array([batch.mean() for batch in batches])
+    assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.1
+
+
+# ---- masks
+
+
+@pytest.fixture(scope="module")
+def masked() -> Batch:
+    batch = collate(many(4000), np.arange(4000))
+    return Masking(0.15, VOCABULARY, PAD_TO_MASK.mask, PAD_TO_MASK.ids)(batch, generator(0, MASK, 0))
+
+
+def test_masks_have_bert_s_shares(masked):
+    ordinary = (masked.ids >= 5).sum()
+    assert masked.masked / ordinary == pytest.approx(0.15, abs=0.005)
+    assert masked.of_masked == masked.masked
+    now = masked.corrupted.ravel()[masked.positions]
+    assert (now == PAD_TO_MASK.mask).mean() == pytest.approx(0.8, abs=0.015)
+    kept = (now == masked.targets).mean()  # the 10 % kept, and a replacement that happens to be the same
+    assert kept == pytest.approx(0.1 + 0.1 / (VOCABULARY - 5), abs=0.012)
+    replaced = now[(now != PAD_TO_MASK.mask) & (now != masked.targets)]
+    assert np.bincount(replaced, minlength=VOCABULARY)[5:].min() > 0
+
+
+def test_special_tokens_are_neither_chosen_nor_drawn(masked):
+    assert not np.isin(masked.targets, PAD_TO_MASK.ids).any()
+    now = masked.corrupted.ravel()[masked.positions]
+    assert not np.isin(now[now != PAD_TO_MASK.mask], PAD_TO_MASK.ids).any()
+
+
+def test_the_rest_is_as_it_was(masked):
+    assert (np.diff(masked.positions) > 0).all()
+    assert np.array_equal(masked.targets, masked.ids.ravel()[masked.positions])
+    untouched = np.setdiff1d(np.arange(masked.ids.size), masked.positions)
+    assert np.array_equal(masked.corrupted.ravel()[untouched], masked.ids.ravel()[untouched])
+
+
+def test_masks_are_a_function_of_seed_and_step():
+    masking = Masking(0.15, VOCABULARY, 4, PAD_TO_MASK.ids)
+    batch = collate(many(50), np.arange(50))
+    same, again = (masking(batch, generator(7, MASK, 3)).corrupted for _ in range(2))
+    assert np.array_equal(same, again)
+    for other in (generator(8, MASK, 3), generator(7, MASK, 4)):
+        assert not np.array_equal(same, masking(batch, other).corrupted)
+
+
+def test_texts_without_words_have_nothing_to_predict():
+    batch = Masking(0.15, VOCABULARY, 4, PAD_TO_MASK.ids)(collate(texts([[], []]), np.arange(2)), generator(0, MASK, 0))
+    assert batch.masked == 0
+    assert np.array_equal(batch.corrupted, [[2, 3], [2, 3]])
+
+
+@given(st.integers(1, 12), st.integers(1, 15))
+def test_parts_make_up_the_batch(rows, parts):
+    whole = Masking(0.3, VOCABULARY, 4, PAD_TO_MASK.ids)(
+        collate(many(20), np.arange(rows), np.arange(20)), generator(0, MASK, 0)
+    )
+    pieces = split(whole, parts)
+    assert len(pieces) == min(rows, parts)
+    assert np.array_equal(np.concatenate([piece.corrupted for piece in pieces]), whole.corrupted)
+    assert np.array_equal(np.concatenate([piece.labels for piece in pieces]), whole.labels)
+    assert np.array_equal(np.concatenate([piece.targets for piece in pieces]), whole.targets)
+    for piece in pieces:
+        assert np.array_equal(piece.ids.ravel()[piece.positions], piece.targets)
+        assert (piece.of_rows, piece.of_masked) == (rows, whole.masked)

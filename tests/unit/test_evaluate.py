@@ -1,0 +1,184 @@
+"""Evaluation of a model folder: what is written is what plain `transformers` gives."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+
+from tests.toys import Row, make, make_task, random_model, read_json, words
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft
+from tlm.errors import InputError
+from tlm.evaluation.classifier import Classifier, probabilities
+from tlm.evaluation.evaluate import evaluate
+
+LABELS = ["blue", "green", "red"]
+
+
+def toy_task(root: Path, pair: bool = False, labels: list[str] | None = LABELS) -> str:
+    texts, others = words(40, 0), words(40, 1)
+    texts[35] = " ".join(texts)  # longer than the model reads
+    rows: list[Row] = []
+    for index, (text, other) in enumerate(zip(texts, others, strict=True)):
+        split = "train" if index < 20 else "dev" if index < 28 else "test"
+        rows.append((text, other if pair else None, LABELS[index % 3] if labels else index / 7, split))
+    return make_task(root, rows, "macro_f1" if labels else "pearson", labels)
+
+
+def plain_logits(folder: Path, task: Artifact) -> np.ndarray:
+    """Of dev and test, one text at a time, in the way that the library's own documentation shows."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    logits = []
+    for row in pq.read_table(task.path("examples.parquet")).to_pylist():
+        if row["split"] != "train":
+            inputs = tokenizer(row["text"], row["text_pair"], truncation=True, return_tensors="pt")
+            with torch.no_grad():
+                logits.append(model(**inputs).logits[0].numpy())
+    return np.stack(logits)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+@pytest.mark.parametrize("pair", [False, True])
+def test_predictions_are_those_of_plain_transformers(architecture: str, pair: bool, tmp_path: Path) -> None:
+    task = toy_task(tmp_path, pair)
+    _, model = random_model(tmp_path, task, words(50, 9), architecture)
+    found = Artifact.open(evaluate(model, task, device="cpu", root=str(tmp_path)))
+    table = pq.read_table(found.path("predictions.parquet"))
+    logits = plain_logits(Artifact.open(model).path("model"), Artifact.open(task))
+    expected = torch.softmax(torch.from_numpy(logits).double(), dim=1).numpy()
+    assert np.abs(np.array(table["probabilities"].to_pylist()) - expected).max() < 1e-5
+    assert table["predicted"].to_pylist() == [LABELS[index] for index in logits.argmax(axis=1)]
+    assert logits.std(axis=0).min() > 0.01  # they depend on the text
+    assert table["example"].to_pylist() == list(range(20, 40))
+
+
+def test_logits_are_those_of_plain_transformers_in_any_company(tmp_path: Path) -> None:
+    task = toy_task(tmp_path)
+    _, model = random_model(tmp_path, task, words(50, 9))
+    folder = Artifact.open(model).path("model")
+    classifier = Classifier(folder, "cpu")
+    texts = pq.read_table(Artifact.open(task).path("examples.parquet"))["text"].to_pylist()[20:]
+    expected = plain_logits(folder, Artifact.open(task))
+    assert np.abs(classifier.logits(texts) - expected).max() < 1e-5
+    assert np.abs(classifier.logits(texts[::-1])[::-1] - expected).max() < 1e-5
+    assert np.abs(np.concatenate([classifier.logits([text]) for text in texts]) - expected).max() < 1e-5
+    assert classifier.logits([]).shape == (0, 3)
+    assert probabilities(np.array([[1e4, -1e4, 0.0]])).tolist() == [[1.0, 0.0, 0.0]]
+
+
+def test_the_librarys_pipeline_gives_the_same_answers(tmp_path: Path) -> None:
+    task = toy_task(tmp_path)
+    _, model = random_model(tmp_path, task, words(50, 9))
+    folder = str(Artifact.open(model).path("model"))
+    table = pq.read_table(Artifact.open(evaluate(model, task, device="cpu", root=str(tmp_path))).path("predictions.parquet"))
+    texts = pq.read_table(Artifact.open(task).path("examples.parquet"))["text"].to_pylist()[20:]
+    answers = pipeline("text-classification", model=folder, device="cpu")(texts, truncation=True)
+    assert [answer["label"] for answer in answers] == table["predicted"].to_pylist()
+
+
+def test_what_is_recorded(tmp_path: Path) -> None:
+    task = toy_task(tmp_path)
+    checkpoint, model = random_model(tmp_path, task, words(50, 9))
+    second, first = (Artifact.open(evaluate(uri, task, device="cpu", root=str(tmp_path))) for uri in (model, checkpoint))
+    values = read_json(second, "metrics.json")
+    assert {name: second.details[name] for name in ("arm", "seed", "stage", "metric", "task")} == {
+        "arm": "task-only", "seed": 5, "stage": "stage 2", "metric": "macro_f1", "task": "toy",
+    }  # fmt: skip
+    assert second.details["test"] == values["splits"]["test"]["macro_f1"]
+    vocabulary = Artifact.open(checkpoint).input("task_tokens").input("tokenizer").details["vocab_size"]
+    assert second.details["mlm_loss"] > np.log(vocabulary) - 1  # random weights know nothing
+    assert set(values["cost"]) == {"stage 1", "stage 2"}
+    assert values["cost"]["stage 1"]["flops"] == 7000
+    assert second.run()["stages"]["stage 1"]["threads"] == 1
+    assert "seconds" not in json.dumps(values)
+    assert first.details["stage"] == "stage 1"
+    assert set(read_json(first, "metrics.json")["cost"]) == {"stage 1"}
+    assert first.details["mlm_loss"] == second.details["mlm_loss"]
+    assert evaluate(model, task, root=str(tmp_path)) == second.uri
+
+
+def test_regression(tmp_path: Path) -> None:
+    task = toy_task(tmp_path, labels=None)
+    _, model = random_model(tmp_path, task, words(50, 9))
+    found = Artifact.open(evaluate(model, task, device="cpu", root=str(tmp_path)))
+    table = pq.read_table(found.path("predictions.parquet"))
+    expected = plain_logits(Artifact.open(model).path("model"), Artifact.open(task))[:, 0]
+    assert np.abs(np.array(table["predicted"].to_pylist()) - expected).max() < 1e-5
+    assert found.details["test"] == pytest.approx(np.corrcoef(table["gold"][8:], table["predicted"][8:])[0, 1], abs=1e-6)
+
+
+def test_another_task_is_refused(tmp_path: Path) -> None:
+    task = toy_task(tmp_path)
+    _, model = random_model(tmp_path, task, words(50, 9))
+    other = make_task(tmp_path, [("a", None, "x", "train"), ("b", None, "y", "test")], "macro_f1", ["x", "y"])
+    with pytest.raises(InputError, match="gives the 3 classes blue, green, red but .* has the 2 classes x, y"):
+        evaluate(model, other, root=str(tmp_path))
+    with pytest.raises(InputError, match="is a task; expected a checkpoint or model"):
+        evaluate(task, task, root=str(tmp_path))
+
+
+def test_a_model_that_diverged_is_refused(tmp_path: Path) -> None:
+    task = toy_task(tmp_path)
+    _, model = random_model(tmp_path, task, words(50, 9), scale=float("nan"))
+    with pytest.raises(InputError, match="not finite: its training diverged"):
+        evaluate(model, task, device="cpu", root=str(tmp_path))
+
+
+def test_only_safetensors_and_the_librarys_own_code_are_loaded(tmp_path: Path) -> None:
+    task = toy_task(tmp_path)
+    _, model = random_model(tmp_path, task, words(50, 9))
+    pickled, scripted = tmp_path / "pickled", tmp_path / "scripted"
+    for folder in (pickled, scripted):
+        shutil.copytree(Artifact.open(model).path("model"), folder)
+    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
+    (pickled / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="does not load as a classifier"):
+        Classifier(pickled, "cpu")
+    config = json.loads((scripted / "config.json").read_text())
+    config["auto_map"] = {"AutoModelForSequenceClassification": "evil.Evil"}
+    (scripted / "config.json").write_text(json.dumps(config))
+    (scripted / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    Classifier(scripted, "cpu")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_model_with_missing_weights_is_refused(tmp_path: Path) -> None:
+    task = toy_task(tmp_path)
+    _, model = random_model(tmp_path, task, words(50, 9))
+    folder = tmp_path / "part"
+    shutil.copytree(Artifact.open(model).path("model"), folder)
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: value for name, value in weights.items() if "classifier" not in name}, folder / "model.safetensors")
+    with pytest.raises(InputError, match="lacks weights"):
+        Classifier(folder, "cpu")
+
+
+def test_a_model_without_its_checkpoint_says_so(tmp_path: Path) -> None:
+    task = toy_task(tmp_path)
+    checkpoint, model = random_model(tmp_path, task, words(50, 9))
+    (Path(checkpoint) / "manifest.json").unlink()
+    with pytest.raises(InputError, match="was made from checkpoint/.*, which is gone"):
+        evaluate(model, task, device="cpu", root=str(tmp_path))
+
+
+def test_a_split_without_examples_scores_zero(tmp_path: Path) -> None:
+    def write(draft: Draft) -> None:
+        from tlm.evaluation.examples import read_splits
+        from tlm.evaluation.record import Prediction, write_metrics
+
+        opened = Artifact.open(task)
+        nothing = np.zeros((0, 2))
+        predictions = [Prediction(split, nothing[:, 0].astype(int), nothing) for split in read_splits(opened, "dev").values()]
+        write_metrics(draft, opened, predictions, {"arm": "x", "seed": 0, "stage": "baseline", "mlm_loss": None}, {})
+
+    task = make_task(tmp_path, [("a", None, "x", "train"), ("b", None, "y", "test")], "macro_f1", ["x", "y"])
+    found = Artifact.open(make("metrics", tmp_path, write, {}))
+    assert found.details["dev"] == 0
+    assert pq.read_table(found.path("predictions.parquet")).num_rows == 0

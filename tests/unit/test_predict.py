@@ -1,0 +1,167 @@
+"""Predictions for new texts: order, formats, bad rows, and cells that no spreadsheet runs."""
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.toys import Row, make_task, random_model, words
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation import predict as predicting
+from tlm.evaluation.evaluate import evaluate
+from tlm.evaluation.predict import predict, predict_command
+from tlm.evaluation.rows import inert, read_rows, write_rows
+
+Made = tuple[str, str, Path]  # URIs of task and model, root
+DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    root = tmp_path_factory.mktemp("made")
+    rows: list[Row] = [
+        (text, None, "=cmd" if index % 2 else "plain", "train" if index < 10 else "test")
+        for index, text in enumerate(words(40, 0))
+    ]
+    task = make_task(root, rows, "macro_f1", ["=cmd", "plain"])
+    return task, random_model(root, task, words(50, 9), "modernbert")[1], root
+
+
+def answers(text: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_the_answers_are_those_of_evaluate(made: Made) -> None:
+    task, model, root = made
+    table = pq.read_table(Artifact.open(evaluate(model, task, device="cpu", root=str(root))).path("predictions.parquet"))
+    texts = pq.read_table(Artifact.open(task).path("examples.parquet"))["text"].to_pylist()[10:]
+    found = list(predict(model, texts, device="cpu"))
+    assert [row["label"] for row in found] == table["predicted"].to_pylist()
+    chances = [list(row["probabilities"].values()) for row in found]
+    assert np.abs(np.array(chances) - np.array(table["probabilities"].to_pylist())).max() < 1e-6
+    assert [row["probability"] for row in found] == [max(row) for row in chances]
+
+
+def test_order_and_bad_rows_survive_any_chunk(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in.jsonl"
+    lines = [json.dumps({"text": text}).encode() for text in words(20, 3)]
+    lines[3] = b"{broken"
+    lines[5] = b'{"other": "x"}'
+    lines[7] = b'{"text": 7}'
+    lines[9] = b'{"text": "  "}'
+    lines[11] = b'{"text": "caf\xe9"}'
+    lines[13] = b'["text"]'
+    lines[15] = b'{"text": "\\ud800"}'
+    source.write_bytes(b"\n".join(lines) + b"\n")
+    outputs = []
+    for chunk in (1024, 7, 1):
+        monkeypatch.setattr(predicting, "CHUNK", chunk)
+        predict_command(made[1], source=str(source), to=str(tmp_path / "out.jsonl"), device="cpu")
+        outputs.append([json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()])
+        assert "13 rows predicted, 7 bad rows answered" in capsys.readouterr().err
+    for found in outputs:
+        assert [row["row"] for row in found] == list(range(1, 21))
+        assert {row["row"]: row["error"] for row in found if "error" in row} == {
+            4: "not JSON", 6: "no field 'text'", 8: "the text is a int; expected a string", 10: "the text is empty",
+            12: "the text is not UTF-8", 14: "a list; expected an object", 16: "the text is not UTF-8",
+        }  # fmt: skip
+        assert [row.get("label") for row in found] == [row.get("label") for row in outputs[0]]
+
+
+def test_stdin_and_stdout(made: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for given_text, expected in (("one text\nanother\n", 2), ('\ufeff{"text": "one"}\n', 1)):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given_text.encode())))
+        predict_command(made[1], device="cpu")
+        found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert len(found) == expected
+        assert all(row["label"] in ("=cmd", "plain") for row in found)
+
+
+def test_csv_in_and_out(made: Made, tmp_path: Path) -> None:
+    texts = ["=HYPERLINK(1)", "two\nlines, and a comma", '"quoted"', "+1", "-2", "@x", "plain"]
+    source, target = tmp_path / "in.csv", tmp_path / "out.csv"
+    with source.open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "words"], *([index, text] for index, text in enumerate(texts)), ["9"]])
+    predict_command(made[1], source=str(source), to=str(target), to_format="csv", text_field="words", device="cpu")
+    with target.open(newline="") as file:
+        header, *rows = list(csv.reader(file))
+    assert header == ["row", "text", "label", "probability", "p(=cmd)", "p(plain)", "error"]
+    assert [row[1] for row in rows] == ["'=HYPERLINK(1)", *texts[1:3], "'+1", "'-2", "'@x", "plain", ""]
+    assert rows[-1][-1] == "1 cells; the header has 2"
+    assert {row[2] for row in rows[:-1]} <= {"'=cmd", "plain"}
+    for row in rows[:-1]:
+        assert float(row[4]) + float(row[5]) == pytest.approx(1)
+
+
+@given(st.lists(st.text(max_size=8), min_size=1, max_size=5))
+def test_no_csv_cell_begins_a_formula(texts: list[str]) -> None:
+    sink = io.StringIO()
+    rows = [{"row": 1, "text": text, "label": text, "probability": 0.5, "probabilities": {text: 0.5}} for text in texts]
+    write_rows(rows, "csv", texts[:1], sink)
+    for row in csv.reader(io.StringIO(sink.getvalue(), newline="")):
+        assert not any(cell.startswith(DANGEROUS) for cell in row)
+    assert [inert(text).removeprefix("'") == text.removeprefix("'") for text in texts] == [True] * len(texts)
+
+
+def test_negative_numbers_stay_numbers() -> None:
+    sink = io.StringIO()
+    write_rows([{"row": 1, "text": "a", "value": -0.5}], "csv", None, sink)
+    assert sink.getvalue() == "row,text,value,error\n1,a,-0.5,\n"
+
+
+def test_pairs(made: Made, tmp_path: Path) -> None:
+    task = make_task(tmp_path, [("a", "b", "x", "train"), ("c", "d", "y", "test")], "macro_f1", ["x", "y"])
+    _, model = random_model(tmp_path, task, words(50, 9))
+    found = list(predict(model, [("alpha beta", "gamma"), ("alpha beta", "delta"), ("alpha beta", "gamma")], device="cpu"))
+    assert found[0]["probabilities"] != found[1]["probabilities"]
+    assert found[0]["probabilities"] == pytest.approx(found[2]["probabilities"])
+    source, target = tmp_path / "in.jsonl", tmp_path / "out"
+    source.write_text('{"a": "alpha beta", "b": "gamma"}\n')
+    predict_command(model, source=str(source), to=str(target), text_field="a", pair_field="b", device="cpu")
+    assert json.loads(target.read_text())["probabilities"] == pytest.approx(found[0]["probabilities"])
+
+
+def test_a_folder_serves_as_well(made: Made) -> None:
+    folder = Artifact.open(made[1]).path("model")
+    assert list(predict(str(folder), ["alpha"], device="cpu")) == list(predict(made[1], ["alpha"], device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"source": "absent.txt"}, "absent.txt cannot be read: No such file or directory"),
+        ({"source": "empty.txt"}, "the input is empty"),
+        ({"source": "in.csv", "text_field": "txt"}, "no column 'txt'; did you mean 'text'?"),
+        ({"source": "in.txt", "pair_field": "b"}, "plain text has no field 'b'"),
+        ({"source": "in.txt", "device": "gpu"}, "device 'gpu' is unknown"),
+        ({"source": "in.txt", "model": "nowhere/model/1"}, "there is no finished model here"),
+        ({"source": "in.txt", "to": "absent/out"}, "absent/out cannot be written"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_sentence(
+    settings: dict[str, str], message: str, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"empty.txt": "", "in.csv": "text,b\nx,y\n", "in.txt": "a text\n"}.items():
+        Path(name).write_text(text)
+    with pytest.raises(InputError) as error:
+        predict_command(**{"model": made[1], **settings})
+    assert message in str(error.value)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), min_size=1, max_size=6))
+def test_jsonl_rows_come_back_as_they_were(texts: list[str]) -> None:
+    lines = [json.dumps({"text": text, "n": 1}) + "\n" for text in texts]
+    found = list(read_rows(iter(lines), "auto", "text"))
+    assert [row.text for row in found] == [text if text.strip() else "" for text in texts]
+    assert [row.error for row in found] == ["" if text.strip() else "the text is empty" for text in texts]

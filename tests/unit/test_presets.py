@@ -1,0 +1,94 @@
+"""Settings: named, checked before any work, refused in one sentence."""
+
+import pytest
+
+from tlm.errors import InputError
+from tlm.presets import names, resolve
+from tlm.settings import SECTIONS, Preset
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_preset_is_valid_and_says_where_each_section_comes_from(name):
+    preset = resolve(name)
+    assert preset.name == name
+    assert preset.source.keys() == SECTIONS.keys()
+    assert Preset.model_validate_json(preset.model_dump_json()) == preset
+
+
+def test_small_is_the_paper_s_table_b1_for_scierc():
+    preset = resolve("small")
+    assert (preset.retrieve.top_k, preset.train.rho1, preset.train.rho2, preset.train.steps) == (5000, 999, 20, 150_000)
+    assert (preset.train.external_batch, preset.train.internal_batch, preset.train.external_length) == (256, 256, 128)
+    assert (preset.train.lr, preset.train.weight_decay, preset.train.warmup_steps) == (1e-4, 0.01, 10_000)
+    stage2 = preset.finetune
+    assert (stage2.steps, stage2.batch, stage2.lr, stage2.weight_decay) == (30_000, 32, 2e-5, 0)
+    assert stage2.warmup_share * stage2.steps == 3000
+    assert (preset.model.hidden, preset.model.layers, preset.model.heads, preset.model.intermediate) == (
+        768,
+        12,
+        12,
+        3072,
+    )
+
+
+def test_every_setting_is_explained():
+    for section, fields in SECTIONS.items():
+        for name, field in fields.model_fields.items():
+            assert field.description, f"{section}.{name}"
+
+
+def test_overrides_are_read_by_the_type_of_their_setting():
+    overrides = [
+        "train.rho1=4", "train.lr=1e-3", "train.mask_internal=false", "train.betas=0.8,0.95", "finetune.reset_head=no",
+        "model.architecture=bert", "train.schedule = cosine", "train.steps=900", "train.steps=1000",
+    ]  # fmt: skip
+    preset = resolve("pocket", overrides)
+    assert (preset.train.rho1, preset.train.lr, preset.train.mask_internal) == (4, 0.001, False)
+    assert (preset.train.betas, preset.finetune.reset_head) == ((0.8, 0.95), False)
+    assert (preset.model.architecture, preset.train.schedule, preset.train.steps) == ("bert", "cosine", 1000)
+    assert resolve("pocket", ["train.rho1=inf"]).train.rho1 == "inf"
+    assert resolve("pocket", ["train.rho1=0"]).train.rho1 == 0
+
+
+def test_overrides_do_not_change_the_preset_for_the_next_one():
+    before = resolve("tiny")
+    resolve("tiny", ["train.rho1=17"])
+    assert resolve("tiny") == before
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.roh1=4", "setting 'train.roh1' is unknown; did you mean 'train.rho1'?"),
+        ("rho1=4", "setting 'rho1' is unknown; did you mean 'train.rho1'?"),
+        ("name=x", "setting 'name' is unknown"),
+        ("train.rho1", "setting 'train.rho1' has no value; expected section.name=value, such as train.rho1=4"),
+        ("train.rho1=", "has no value"),
+        ("train.rho1=-1", "setting train.rho1=-1 cannot be: expected 'inf' or greater than or equal to 0"),
+        ("train.rho1=1.5", "setting train.rho1=1.5 cannot be"),
+        ("train.rho2=-1", "setting train.rho2=-1 cannot be"),
+        ("train.steps=0", "setting train.steps=0 cannot be: expected greater than 0"),
+        ("retrieve.top_k=0", "setting retrieve.top_k=0 cannot be: expected greater than 0"),
+        ("train.lr=0", "setting train.lr=0 cannot be"),
+        ("train.lr=fast", "setting train.lr=fast cannot be: expected a valid number"),
+        ("train.lr=nan", "setting train.lr=nan cannot be: expected a finite number"),
+        ("train.lr=inf", "setting train.lr=inf cannot be: expected a finite number"),
+        ("train.mask_share=1", "setting train.mask_share=1 cannot be"),
+        ("train.betas=0.9", "setting train.betas=0.9 cannot be: expected two numbers, such as 0.9,0.98"),
+        ("train.betas=0.9,0.9,0.9", "expected two numbers, such as 0.9,0.98"),
+        ("train.internal_loss=mean", "expected 'normalised' or 'sum'"),
+        ("train.steps=400", "train.warmup_steps is 400 and train.steps 400; expected fewer steps of warm-up"),
+        ("model.heads=3", "model.hidden is 128 and model.heads 3; expected an even width for each head"),
+        ("train.external_length=129", "train.external_length is 129 and model.max_length 128"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_sentence(override, message):
+    with pytest.raises(InputError) as caught:
+        resolve("pocket", ["train.warmup_steps=400", override])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_preset_gets_the_nearest_name():
+    with pytest.raises(InputError, match="preset 'smal' is unknown; did you mean 'small'"):
+        resolve("smal")

@@ -1,0 +1,89 @@
+"""Interrupted training goes on and ends as if nothing had happened."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.toys_training import checkpoint, task
+from tlm.errors import InputError
+from tlm.training.checkpoint import Best, State
+from tlm.training.curve import Curve
+
+HOME = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """Runs of both stages, undisturbed and killed at random steps, in processes of their own."""
+    command = [sys.executable, "-m", "tests.toys_training", str(tmp_path_factory.mktemp("runs"))]
+    done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("stage", ["train", "finetune"])
+def test_a_killed_run_goes_on_and_ends_bit_equal(runs, stage):
+    killed = runs[f"kill {stage}"]
+    assert killed["code"] == -9
+    assert killed["snapshots"], "there was nothing to go on from: the test would prove nothing"
+    assert max(killed["snapshots"]) == f"step-{killed['step'] // 3 * 3:09d}"
+    assert killed["again"] == runs["undisturbed"]
+
+
+@pytest.mark.parametrize("stage", ["train", "finetune"])
+def test_sigterm_saves_the_step_in_progress_and_exits_with_143(runs, stage):
+    ended = runs[f"term {stage}"]
+    assert ended["code"] == 143
+    assert max(ended["snapshots"]) == f"step-{ended['step'] + 1:09d}"
+    assert ended["again"] == runs["undisturbed"]
+
+
+def test_snapshots_are_removed_when_the_work_is_published(runs):
+    assert {name: run["left"] for name, run in runs.items() if name != "undisturbed"} == dict.fromkeys(
+        ("kill train", "kill finetune", "term train", "term finetune"), 0
+    )
+
+
+def test_the_snapshot_interval_does_not_name_the_result(tmp_path):
+    examples = task(tmp_path)
+    first = checkpoint(tmp_path, examples, save_steps=0)
+    assert checkpoint(tmp_path, examples, save_steps=5).uri == first.uri
+    assert checkpoint(tmp_path, examples, seed=1).uri != first.uri
+
+
+def test_a_state_is_read_as_it_was_written(tmp_path):
+    def fresh() -> State:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2), torch.nn.Linear(2, 1))
+        return State(net, torch.optim.AdamW(net.parameters(), lr=0.1, fused=True), Curve(5, torch.device("cpu")))
+
+    def step(state: State) -> None:
+        state.model[1](state.model[0](torch.ones(2, 3))).sum().backward()  # the last layer gets no gradient
+        state.optimizer.step()
+        state.optimizer.zero_grad()
+
+    first = fresh()
+    step(first)
+    first.step, first.curve.losses[0], first.curve.costs[0], first.curve.dev[0] = 1, 2.5, (1, 2, 3), 0.75
+    first.best = Best(1, 0.75, {"weight": torch.arange(3.0)})
+    first.write(tmp_path)
+    second = fresh()
+    second.read(tmp_path)
+    assert second.step == 1
+    assert second.best is not None
+    assert (second.best.step, second.best.score) == (1, 0.75)
+    assert torch.equal(second.best.weights["weight"], torch.arange(3.0))
+    for state, name in ((first, "a"), (second, "b")):
+        step(state)
+        (tmp_path / name).mkdir()
+        state.write(tmp_path / name)
+    assert (tmp_path / "a/state.safetensors").read_bytes() == (tmp_path / "b/state.safetensors").read_bytes()
+
+
+def test_divergence_ends_with_advice(tmp_path):
+    with pytest.raises(InputError, match=r"step \d+ is not a number: training diverged; lower the learning rate"):
+        checkpoint(tmp_path, task(tmp_path), "train.lr=1e30", "train.clip=0", "train.warmup_steps=0")

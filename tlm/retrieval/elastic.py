@@ -1,0 +1,138 @@
+"""The Elasticsearch engine: searching an index that elastic_build.py has filled, and removing it."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from elasticsearch import Elasticsearch
+
+from tlm.errors import InputError
+from tlm.retrieval.analyzer import terms
+from tlm.retrieval.elastic_client import BUSY, TRIES, connect, patiently, pause, reason, refusal
+from tlm.retrieval.engine import Docs, Scores
+
+MOST_HITS = 10_000  # index.max_result_window, as it is by default
+TOGETHER = 50  # queries in a request
+WANTED = (
+    "responses.hits.hits.sort,responses.timed_out,responses._shards.failed,"
+    "responses.status,responses.error.type,responses.error.reason,responses.error.root_cause"
+)
+
+
+class Elastic:
+    """An `Engine` on an Elasticsearch index; `details` are those of the ``index`` artifact."""
+
+    def __init__(self, details: Mapping[str, Any]) -> None:
+        self.index = str(details["index"])
+        self.client = connect()
+        check(self.client, details)
+
+    def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
+        """See `Engine.search`. At most `MOST_HITS` hits a query."""
+        for start in range(0, len(queries), TOGETHER):
+            for found in self._answers([_request(query, top_k) for query in queries[start : start + TOGETHER]]):
+                hits = [hit["sort"] for hit in found.get("hits", {}).get("hits", ())]
+                yield np.array([doc for _, doc in hits], np.int64), np.array([score for score, _ in hits], np.float32)
+
+    def _answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """One whole answer for each request; those that a busy server put off are asked again."""
+        answers: dict[int, dict[str, Any]] = {}
+        for attempt in range(TRIES):
+            missing = [number for number in range(len(requests)) if number not in answers]
+            for number, answer in zip(missing, self._ask([requests[number] for number in missing]), strict=True):
+                trouble = _trouble(answer)
+                if trouble is None:
+                    answers[number] = answer
+                elif trouble[0] not in BUSY or attempt == TRIES - 1:
+                    raise refusal(*trouble)
+            if len(answers) == len(requests):
+                break
+            pause(attempt)
+        return [answers[number] for number in range(len(requests))]
+
+    def _ask(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        header = {
+            "index": self.index,
+            "search_type": "dfs_query_then_fetch",  # df and lengths over all shards; as without where there is one
+            "allow_partial_search_results": False,
+        }
+        searches = [part for request in requests for part in (header, request)]
+        answer = patiently(lambda: self.client.msearch(searches=searches, filter_path=WANTED))
+        found: list[dict[str, Any]] = answer["responses"]
+        return found
+
+
+def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
+    """Compare an index with its handle: it must be there, be made from that corpus, and have all its documents.
+
+    Raises:
+        InputError: it is gone, or is not what the handle says.
+    """
+    index, documents = details["index"], int(details["documents"])
+    found = stored_meta(client, index)
+    if found is None:
+        raise InputError(f"Elasticsearch has no index '{index}' (any more); run `tlm index` again to restore it")
+    if found != {**meta(details), "documents": documents}:
+        raise InputError(
+            f"index '{index}' is unfinished, or made from something else (its _meta differs from the artifact); "
+            "run `tlm index` again to complete it"
+        )
+    count = patiently(lambda: client.count(index=index))["count"]
+    if count != documents:
+        raise InputError(f"index '{index}' has {count:,} documents, not {documents:,}; remove it, then run `tlm index` again")
+
+
+def stored_meta(client: Elasticsearch, index: str) -> dict[str, Any] | None:
+    """What an index says of itself, or None where there is no such index; {} for one that is not ours."""
+    found = patiently(lambda: client.indices.get(index=index, ignore_unavailable=True, filter_path="*.mappings"))
+    for entry in found.values():
+        stored: dict[str, Any] = entry.get("mappings", {}).get("_meta", {}).get("tlm", {})
+        return stored
+    return None
+
+
+def meta(details: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the hits of an index; once it is finished, it also tells its number of documents."""
+    return {name: details[name] for name in ("corpus_content", "analyzer", "k1", "b")}
+
+
+def drop_index(details: Mapping[str, Any]) -> None:
+    """Remove the index of an ``index`` artifact from its server; removing what is not there is no error."""
+    client = connect()
+    patiently(lambda: client.indices.delete(index=details["index"], ignore_unavailable=True))
+
+
+def _request(query: str, top_k: int) -> dict[str, Any]:
+    return {
+        "size": top_k,
+        "query": {"bool": {"should": _clauses(query)}},
+        "_source": False,
+        "stored_fields": "_none_",
+        "sort": [{"_score": "desc"}, {"doc": "asc"}],
+        "track_scores": True,
+        "track_total_hits": False,
+    }
+
+
+def _clauses(query: str) -> list[dict[str, Any]]:
+    """A `match` of all terms that stand once in the query, one with boost 2 of those that stand twice, and so on.
+
+    This scores as a `match` of the whole query does, but a long query with repetitions stays below the server's limit
+    of clauses, which counts them.
+    """
+    together: dict[int, list[str]] = {}
+    for term, count in Counter(terms(query)).items():
+        together.setdefault(count, []).append(term)
+    return [
+        {"match": {"text": {"query": " ".join(of_count), "boost": count}}} for count, of_count in sorted(together.items())
+    ] or [{"match_none": {}}]
+
+
+def _trouble(answer: Mapping[str, Any]) -> tuple[int, str] | None:
+    """Status and reason if an answer is not whole."""
+    if "error" in answer:
+        return int(answer.get("status", 500)), f"{answer['error'].get('type', '')}: {reason(answer)}"
+    if answer.get("timed_out") or answer.get("_shards", {}).get("failed"):
+        return 503, "not all shards answered in time"
+    return None

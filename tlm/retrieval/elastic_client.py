@@ -1,0 +1,140 @@
+"""Reaching Elasticsearch: a client from the environment, patience with a busy server, errors in one sentence.
+
+Where the server is, is a setting at use, never part of an artifact: ``TLM_ELASTICSEARCH_URL``, and where needed
+``TLM_ELASTICSEARCH_API_KEY_FILE`` (a file with an encoded API key) and ``TLM_ELASTICSEARCH_CA_FILE`` (a PEM file).
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from elastic_transport import ConnectionError as NoConnection
+from elastic_transport import TransportError
+from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
+
+from tlm.errors import InputError, Interrupted
+
+URL = "TLM_ELASTICSEARCH_URL"
+API_KEY_FILE = "TLM_ELASTICSEARCH_API_KEY_FILE"
+CA_FILE = "TLM_ELASTICSEARCH_CA_FILE"
+
+BUSY = frozenset({429, 502, 503, 504})
+TRIES = 8
+LONGEST_PAUSE_SECONDS = 20.0
+REQUEST_SECONDS = 120.0
+
+T = TypeVar("T")
+
+
+def connect() -> Elasticsearch:
+    """A client for the server that the environment names, once that has answered.
+
+    Raises:
+        InputError: a variable is missing or wrong, or nobody (or no Elasticsearch) answers there.
+    """
+    url = os.environ.get(URL, "")
+    if not url:
+        raise InputError(f"{URL} is not set; set it to where Elasticsearch is, as in http://localhost:9200")
+    key, authority = _file(API_KEY_FILE), _file(CA_FILE)
+    try:
+        client = Elasticsearch(
+            url,
+            api_key=key.read_text().strip() if key else None,
+            ca_certs=str(authority) if authority else None,
+            request_timeout=REQUEST_SECONDS,
+            max_retries=0,  # the client's own retries have no pause
+        )
+    except ValueError as error:
+        raise InputError(f"{URL} is {_shown()}: {error}") from None
+    with explained():
+        try:
+            client.indices.exists(index="tlm-none")
+        except NoConnection as error:
+            raise InputError(
+                f"{URL} is {_shown()}, but nothing answers there ({_cause(error)}); start Elasticsearch or correct it"
+            ) from None
+    return client
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """The call's result; while the server is busy or gone it is tried again, with growing random pauses.
+
+    Raises:
+        Interrupted: it stayed so.
+        InputError: it refuses.
+    """
+    with explained():
+        for attempt in range(TRIES - 1):
+            try:
+                return call()
+            except ApiError as error:
+                if error.status_code not in BUSY:
+                    raise
+            except TransportError:
+                pass
+            pause(attempt)
+        return call()
+
+
+def pause(attempt: int) -> None:
+    """Full jitter: between nothing and a bound that doubles with each attempt."""
+    time.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.25 * 2**attempt)))
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what the client raises into one sentence for people."""
+    try:
+        yield
+    except UnsupportedProductError:
+        raise InputError(f"{URL} is {_shown()}, but what answers there is not Elasticsearch") from None
+    except ApiError as error:
+        raise refusal(error.status_code, f"{error.error}: {reason(error.body)}") from None
+    except TransportError as error:
+        raise Interrupted(f"Elasticsearch at {_shown()} went away ({_cause(error)}); repeat the command to go on") from None
+
+
+def refusal(status: int, why: str) -> InputError | Interrupted:
+    """The error for people for an HTTP status (of a request, or of one item of it) that is not a success."""
+    where = f"Elasticsearch at {_shown()}"
+    if status == 401:
+        return InputError(f"{where} does not know us ({why}); put a valid API key into the file that {API_KEY_FILE} names")
+    if "cluster_block_exception" in why:
+        return Interrupted(f"{where} has blocked writing ({why}); free disk space there, then repeat the command to go on")
+    if status == 403:
+        return InputError(f"{where} forbids this ({why}); the API key needs the privileges 'all' on indices 'tlm-*'")
+    if status in BUSY:
+        return Interrupted(f"{where} stayed too busy ({status} {why}); repeat the command to go on")
+    return InputError(f"{where} refused with {status} ({why})")
+
+
+def reason(body: Any) -> str:
+    """The innermost reason that an error answer gives, shortened."""
+    error = body.get("error", body) if isinstance(body, dict) else body
+    if isinstance(error, dict):
+        causes = error.get("root_cause") or [error]
+        error = causes[0].get("reason") or causes[0].get("type")
+    return str(error)[:300]
+
+
+def _file(variable: str) -> Path | None:
+    name = os.environ.get(variable)
+    if name and not Path(name).is_file():
+        raise InputError(f"{variable} is '{name}'; there is no such file")
+    return Path(name) if name else None
+
+
+def _shown() -> str:
+    """The URL without a password."""
+    url = urlsplit(os.environ.get(URL, ""))
+    return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
+
+
+def _cause(error: TransportError) -> str:
+    inner = error.errors[0] if error.errors else error.__cause__
+    return str(inner or error)[:300]

@@ -1,0 +1,116 @@
+"""Index: a corpus made searchable by BM25, in files of our own or in Elasticsearch."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.corpus import passages
+from tlm.errors import InputError, nearest
+from tlm.progress import track
+
+VERSION = 1
+ENGINES = ("embedded", "elasticsearch")
+ANALYZER = "standard"
+REJECTED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+
+
+def build_index(
+    corpus: str,
+    *,
+    engine: Literal["embedded", "elasticsearch"] = "embedded",
+    name: str = "",
+    k1: float = 1.2,
+    b: float = 0.75,
+    root: str | None = None,
+) -> str:
+    """Make the passages of a corpus searchable.
+
+    Args:
+        corpus: URI of the corpus.
+        engine: "embedded" (files in the store, no server) or "elasticsearch" (the server that TLM_ELASTICSEARCH_URL names).
+        name: Name for people; in Elasticsearch the index stands behind the alias tlm-NAME. The default is "corpus".
+        k1: BM25's saturation of term frequency, 0 or more.
+        b: BM25's normalisation by length, from 0 (none) to 1 (full).
+        root: Where artifacts are kept; the corpus must be there.
+
+    Returns:
+        The URI of the index: for "embedded" its files, for "elasticsearch" a handle without the server's address.
+
+    Raises:
+        InputError: a setting is wrong, the server cannot be reached, or has another index of that name.
+        Interrupted: the server went away; the command can be repeated.
+    """
+    source = Artifact.open(corpus, "corpus")
+    name = name or "corpus"
+    if engine not in ENGINES:
+        raise InputError(f"engine '{engine}' is not known{nearest(engine, ENGINES)}")
+    if not _NAME.fullmatch(name):
+        raise InputError(f"name '{name}' is no index name; expected a-z, 0-9, '.', '_' and '-', first a letter or digit")
+    if not (math.isfinite(k1) and k1 >= 0):
+        raise InputError(f"k1 is {k1}; expected 0 or more")
+    if not 0 <= b <= 1:
+        raise InputError(f"b is {b}; expected 0 to 1")
+    if source.details["passages"] == 0:
+        raise InputError(f"{corpus} has no passages to index")
+    settings = {"engine": engine, "name": name, "k1": k1, "b": b}
+    recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
+    details = {
+        **settings,
+        "analyzer": ANALYZER,
+        "documents": source.details["passages"],
+        "corpus_content": source.content,
+    }
+    if engine == "embedded":
+        return produce(recipe, root, lambda draft: _embed(draft, source, details))
+    details["index"] = f"tlm-{name}-{recipe.key[:12]}"
+    return _index_in_elasticsearch(recipe, source, details, root)
+
+
+def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
+    from tlm.retrieval.embedded_build import build
+
+    draft.counts |= build(_texts(corpus, "indexing"), draft.folder, k1=details["k1"], b=details["b"])
+    draft.details |= details
+
+
+def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str, Any], root: str | None) -> str:
+    """Fill the index and publish its handle; for a handle that is there already, restore the index if it is gone."""
+    found = True
+
+    def write(draft: Draft) -> None:
+        nonlocal found
+        found = False
+        rejected = _ensure(corpus, details)
+        rows = {"doc": [doc for doc, _ in rejected], "reason": ["refused"] * len(rejected), "detail": [why for _, why in rejected]}
+        pq.write_table(pa.table(rows, REJECTED), draft.folder / "rejected.parquet", compression="zstd")
+        draft.details |= {**details, "documents": details["documents"] - len(rejected)}
+        draft.counts |= {"documents": draft.details["documents"], "rejected": len(rejected)}
+
+    uri = produce(recipe, root, write)
+    if found:
+        try:
+            _ensure(corpus, details)
+        except InputError as error:
+            say(f"warning: the handle is there, but its index could not be checked: {error}")
+    return uri
+
+
+def _ensure(corpus: Artifact, details: dict[str, Any]) -> list[tuple[int, str]]:
+    from tlm.retrieval.elastic_build import ensure
+
+    return ensure(details, _texts(corpus), details["documents"])
+
+
+def _texts(corpus: Artifact, label: str = "") -> Iterator[str]:
+    """The passages' texts in order of `doc`, with progress shown under `label`."""
+    batches = passages(corpus, ["text"])
+    for batch in batches:
+        yield from batch["text"].to_pylist()

@@ -29,7 +29,8 @@ help:  ## Show this
 	@echo 'ARGS    handed on, as in: make test ARGS="tests/unit -k store", make lock ARGS=--upgrade'
 
 demo: $(VENV)/ready  ## Run the whole pipeline on real text, a few minutes on two cores; prints the table and the report
-	$(RUN) -m pipelines.run demo $(ARGS)
+	$(RUN) -m tlm.demo demo/data
+	$(RUN) -m pipelines.run local --params pipelines/params/demo.yaml $(ARGS)
 
 test: $(VENV)/ready  ## Run all tests
 	$(RUN) -m pytest $(ARGS)

@@ -8,13 +8,13 @@ from components.base import DATA_IMAGE, component
 
 
 @component(DATA_IMAGE)
-def plan(preset: str, overrides: str, arms: str, seeds: str) -> NamedTuple(  # type: ignore[valid-type]
-    "Plan", [("top_k", int), ("query", str), ("tokenizer_kind", str), ("vocab_size", int), ("runs", list)]
+def settings(preset: str, overrides: str, arms: str, seeds: str) -> NamedTuple(  # type: ignore[valid-type]
+    "Settings", [("top_k", int), ("query", str), ("tokenizer_kind", str), ("vocab_size", int)]
 ):
-    """Resolve and check all settings before any work; list the runs (arms × seeds)."""
-    from tlm.plan import plan
+    """Resolve and check all settings before any work."""
+    from tlm.plan import settings
 
-    return plan(preset, overrides=overrides.split(), arms=arms, seeds=seeds)
+    return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds)
 
 
 @component(DATA_IMAGE)
@@ -90,6 +90,14 @@ def tokenize(task: str, subset: str, random_subset: str, tokenizer: str, root: s
     for data in filter(None, (task, subset, random_subset)):
         tokenize(data, tokenizer, root=root)
     return tokenizer
+
+
+@component(DATA_IMAGE)
+def plan(arms: str, seeds: str, task: str, tokenizer: str, subset: str, random_subset: str) -> list[str]:
+    """List the runs (arms × seeds), each with all that it needs: that is how it reaches the inside of the loop."""
+    from tlm.plan import plan
+
+    return plan(arms, seeds, task=task, tokenizer=tokenizer, bm25=subset, random=random_subset)
 
 
 @component(DATA_IMAGE)

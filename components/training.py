@@ -6,24 +6,23 @@ from components.base import TRAIN_IMAGE, component
 
 
 @component(TRAIN_IMAGE)
-def train(
-    run: str, task: str, tokenizer: str, subset: str, random_subset: str, preset: str, overrides: str, root: str
-) -> str:
+def train(run: str, preset: str, overrides: str, root: str) -> str:
     """Stage 1: train an encoder from scratch on the task and the arm's subset at once."""
     from tlm.plan import Run
     from tlm.training.joint import train
 
     arm = Run.parse(run)
-    chosen = {"subset": arm.subset(subset, random_subset), "preset": preset, "overrides": overrides.split()}
-    return train(task, tokenizer=tokenizer, **chosen, seed=arm.seed, root=root)
+    method = {"preset": preset, "overrides": overrides.split(), "seed": arm.seed}
+    return train(arm.task, tokenizer=arm.tokenizer, subset=arm.subset, **method, root=root)
 
 
 @component(TRAIN_IMAGE)
-def finetune(checkpoint: str, task: str, preset: str, overrides: str, root: str, model: dsl.Output[dsl.Model]) -> str:
+def finetune(checkpoint: str, run: str, preset: str, overrides: str, root: str, model: dsl.Output[dsl.Model]) -> str:
     """Stage 2: fine-tune on the task alone, head reset, best on dev."""
+    from tlm.plan import Run
     from tlm.training.finetune import finetune
 
-    uri = finetune(checkpoint, task, preset=preset, overrides=overrides.split(), root=root)
+    uri = finetune(checkpoint, Run.parse(run).task, preset=preset, overrides=overrides.split(), root=root)
     model.metadata["uri"] = uri
     return uri
 
@@ -31,7 +30,7 @@ def finetune(checkpoint: str, task: str, preset: str, overrides: str, root: str,
 @component(TRAIN_IMAGE)
 def evaluate(
     model: str,
-    task: str,
+    run: str,
     root: str,
     metrics: dsl.Output[dsl.Metrics],
     confusion_matrix: dsl.Output[dsl.ClassificationMetrics],
@@ -39,8 +38,9 @@ def evaluate(
     """Score the model on dev and test, once each."""
     from tlm.evaluation.evaluate import evaluate
     from tlm.evaluation.ui import log_scores
+    from tlm.plan import Run
 
-    uri = evaluate(model, task, root=root)
+    uri = evaluate(model, Run.parse(run).task, root=root)
     log_scores(uri, metrics, confusion_matrix)
     return uri
 

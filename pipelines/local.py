@@ -1,17 +1,23 @@
 """The pipeline on this machine: the Kubeflow DAG itself, its steps as subprocesses."""
 
+import contextlib
 import os
+import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 from kfp import local as kfp_local
 
 from pipelines.tlm import tlm
+from pipelines.transcript import Transcript, open_log
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import TlmError
 from tlm.progress import say
 
 AT_ONCE = 2  # kfp.local runs so many iterations of a ParallelFor side by side
+OUTPUTS = Path("local_outputs")
+AGAIN = "mend what it says, then repeat the command: finished steps are not repeated"
 
 
 class StepFailed(TlmError):
@@ -26,20 +32,21 @@ def run(parameters: dict[str, Any]) -> None:
     if "://" not in values["store_root"]:
         values["store_root"] = str(Path(values["store_root"]).absolute())
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
-    kfp_local.init(
-        runner=kfp_local.SubprocessRunner(use_venv=False),
-        pipeline_root=str(Path("local_outputs").absolute()),
-    )
-    try:
-        report = tlm(**values).output
-    except Exception as error:
-        raise StepFailed(f"{error}; see above what the step said, then repeat the command to go on") from error
-    _show(report)
-
-
-def _show(uri: str) -> None:
-    artifact = Artifact.open(uri, "report")
+    report = _run_pipeline(values)
+    artifact = Artifact.open(report, "report")
     say("")
     print(artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")[0])
     print(f"Report: {artifact.path('report.html')}")
-    print(uri)
+    print(report)
+
+
+def _run_pipeline(values: dict[str, Any]) -> str:
+    """URI of the report."""
+    warnings.filterwarnings("ignore", message=".*custom or non-Python base image")
+    root = OUTPUTS.absolute()
+    kfp_local.init(runner=kfp_local.SubprocessRunner(use_venv=False), pipeline_root=str(root))
+    with open_log(root, time.strftime("%Y%m%d-%H%M%S")) as log, contextlib.redirect_stdout(Transcript(log)):  # type: ignore[type-var]
+        try:
+            return str(tlm(**values).output)
+        except RuntimeError as error:
+            raise StepFailed(f"a step failed (its sentence stands above, all output in {log.name}); {AGAIN}") from error

@@ -61,7 +61,7 @@ def tlm(
         URI of the report.
     """
     root = store_root
-    settings = data.plan(preset=run_preset, overrides=run_overrides, arms=run_arms, seeds=run_seeds)
+    settings = data.settings(preset=run_preset, overrides=run_overrides, arms=run_arms, seeds=run_seeds)
     corpus = data.load_corpus(
         paths=corpus_paths,
         text_field=corpus_text_field,
@@ -79,8 +79,8 @@ def tlm(
         root=root,
     ).after(settings)
     index = data.index(corpus=corpus.output, engine=index_engine, name=index_name, root=root)
-    plan = settings.outputs
-    hits = data.retrieve(index=index.output, task=task.output, query=plan["query"], top_k=plan["top_k"], root=root)
+    flat = settings.outputs
+    hits = data.retrieve(index=index.output, task=task.output, query=flat["query"], top_k=flat["top_k"], root=root)
     filters = {"near_duplicates": export_near_duplicates, "overlap": export_overlap}
     subset = data.export(hits=hits.output, **filters, root=root).outputs["Output"]
     control = data.random_subset(
@@ -89,27 +89,23 @@ def tlm(
     trained = data.tokenizer(
         corpus=corpus.output,
         task=task.output,
-        kind=plan["tokenizer_kind"],
-        vocab_size=plan["vocab_size"],
+        kind=flat["tokenizer_kind"],
+        vocab_size=flat["vocab_size"],
         root=root,
     )
     tokenizer = data.tokenize(
         task=task.output, subset=subset, random_subset=control, tokenizer=trained.output, root=root
     ).output
     yardstick = training.baseline(task=task.output, root=root)
-    method = {"preset": run_preset, "overrides": run_overrides}
-    with dsl.ParallelFor(plan["runs"], name="arms-and-seeds") as run:
-        checkpoint = training.train(
-            run=run,
-            task=task.output,
-            tokenizer=tokenizer,
-            subset=subset,
-            random_subset=control,
-            **method,
-            root=root,
-        )
-        model = training.finetune(checkpoint=checkpoint.output, task=task.output, **method, root=root)
-        metrics = training.evaluate(model=model.outputs["Output"], task=task.output, root=root)
+    plan = data.plan(
+        arms=run_arms, seeds=run_seeds, task=task.output, tokenizer=tokenizer, subset=subset, random_subset=control
+    )
+    method = {"preset": run_preset, "overrides": run_overrides, "root": root}
+    # inside the loop only the run and pipeline parameters are used: kfp.local mistakes other steps' outputs for the item
+    with dsl.ParallelFor(plan.output, name="arms-and-seeds") as run:
+        checkpoint = training.train(run=run, **method)
+        model = training.finetune(checkpoint=checkpoint.output, run=run, **method)
+        metrics = training.evaluate(model=model.outputs["Output"], run=run, root=root)
     report = data.report(
         baseline=yardstick.outputs["Output"], metrics=dsl.Collected(metrics.outputs["Output"]), root=root
     )

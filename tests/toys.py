@@ -76,10 +76,10 @@ class World:
 
     def metrics(self, arm: str, seed: int, skill: float, stage: int = 2, mlm: float = 5.0, **settings: Any) -> str:
         """Metrics of a run that predicts right with probability `skill`."""
-        checkpoint = self._trained("checkpoint", arm, seed, mlm, settings)
+        checkpoint = self._trained("checkpoint", arm, seed, skill, mlm, settings)
         name, trained = "checkpoint", checkpoint
         if stage == 2:
-            name, trained = "model", self._trained("model", arm, seed, mlm, settings, checkpoint)
+            name, trained = "model", self._trained("model", arm, seed, skill, mlm, settings, checkpoint)
         inputs = {name: trained, "task": self.task}
         return make("metrics", self.root, lambda draft: self._metrics(draft, arm, seed, skill, mlm, stage), {}, inputs)
 
@@ -146,7 +146,14 @@ class World:
         return make("subset", self.root, subset, {"jaccard": 0.8}, {"hits": uri})
 
     def _trained(
-        self, kind: str, arm: str, seed: int, mlm: float, settings: dict[str, Any], checkpoint: str | None = None
+        self,
+        kind: str,
+        arm: str,
+        seed: int,
+        skill: float,
+        mlm: float,
+        settings: dict[str, Any],
+        checkpoint: str | None = None,
     ) -> str:
         random = np.random.default_rng([seed, len(arm)])
 
@@ -161,6 +168,7 @@ class World:
                 columns["kind"] = np.array(kinds)
                 columns["ce"] = np.where(columns["kind"] == "internal", ce, np.nan)
             save(draft, "curve.parquet", columns)
+            (draft.folder / "weights.json").write_text(json.dumps([skill, settings]))
             cost = {
                 "steps": 400,
                 "tokens": 360_000 + seed,
@@ -176,8 +184,8 @@ class World:
             inputs["checkpoint"] = checkpoint
         elif arm != "task-only":
             inputs["subset_tokens"] = self._tokens(self.subsets[arm])
-        chosen = {"preset": {"name": "pocket", "train": {"lr": 0.003, **settings}}, "seed": seed}
-        return make(kind, self.root, write, {**chosen, "arm": arm}, inputs)
+        chosen = {"preset": {"name": "pocket", "train": {"lr": 0.003, **settings}}, "seed": seed, "arm": arm}
+        return make(kind, self.root, write, chosen, inputs)
 
     def _tokens(self, data: str) -> str:
         def write(draft: Draft) -> None:
@@ -264,7 +272,5 @@ def random_model(
         draft.run.update(device="cpu", threads=1)
 
     settings = {"architecture": architecture, "scale": str(scale)}
-    checkpoint = make(
-        "checkpoint", root, write, settings, {"task_tokens": tokenize(task, tokenizer, root=str(root))}
-    )
+    checkpoint = make("checkpoint", root, write, settings, {"task_tokens": tokenize(task, tokenizer, root=str(root))})
     return checkpoint, make("model", root, write, settings, {"checkpoint": checkpoint})

@@ -14,17 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from tests.toys import Row, make, make_task, save
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import TlmError
 from tlm.training.finetune import finetune
 from tlm.training.joint import train
 from tlm.training.tokenizer import build_tokenizer
 
-Row = tuple[str, str | None, str | float, str]  # text, second text, class or target, split
 TOPICS = {
     "bio": ["cell", "gene", "protein", "tissue", "enzyme", "blood"],
     "law": ["court", "judge", "jury", "trial", "appeal", "verdict"],
@@ -53,27 +49,7 @@ def rows(train: int = 48, held_out: int = 18, pair: bool = False, regression: bo
 
 
 def task(root: Path, examples: list[Row] | None = None, metric: str = "macro_f1", labels: bool = True) -> str:
-    """A task of these rows, in the order train, dev, test; of regression if it has no `labels`."""
-    texts, seconds, golds, splits = (list(column) for column in zip(*(examples or rows()), strict=True))
-    nothing = [None] * len(texts)
-
-    def write(draft: Draft) -> None:
-        columns = {
-            "id": [f"e{index}" for index in range(len(texts))],
-            "text": texts,
-            "text_pair": pa.array(seconds, pa.string()),
-            "label": pa.array(golds if labels else nothing, pa.string()),
-            "target": pa.array(nothing if labels else golds, pa.float64()),
-            "split": splits,
-        }
-        pq.write_table(pa.table(columns), draft.folder / "examples.parquet")
-        problem, classes = ("classification", sorted(TOPICS)) if labels else ("regression", [])
-        pair = any(second is not None for second in seconds)
-        draft.details = {"problem": problem, "labels": classes, "metric": metric, "pair": pair, "name": "toy"}
-        draft.counts = {split: splits.count(split) for split in ("train", "dev", "test")}
-
-    settings = {"rows": [texts, seconds, golds, splits], "metric": metric}
-    return produce(Recipe("task", "toy", 1, settings), str(root), write)
+    return make_task(root, examples or rows(), metric, sorted(TOPICS) if labels else None)
 
 
 def passages(root: Path, kind: str, count: int = 120) -> str:
@@ -81,12 +57,11 @@ def passages(root: Path, kind: str, count: int = 120) -> str:
     chance, topics = random.Random(1), list(TOPICS)
     texts = [sentence(chance, topics[i % 3], chance.randint(5, 30)) for i in range(count)]
 
-    def write(draft: Draft) -> None:
-        table = pa.table({"doc": pa.array(range(count), pa.int64()), "text": texts})
-        pq.write_table(table, draft.folder / "passages-00000.parquet")
-        draft.details = {"passages": count, **({"arm": "bm25"} if kind == "subset" else {})}
+    def write(draft: Any) -> None:
+        save(draft, "passages-00000.parquet", {"doc": list(range(count)), "text": texts})
+        draft.details.update(passages=count, **({"arm": "bm25"} if kind == "subset" else {}))
 
-    return produce(Recipe(kind, "toy", 1, {"count": count}), str(root), write)
+    return make(kind, root, write, {"count": count})
 
 
 def tokenizer(root: Path, examples: str, **settings: Any) -> str:

@@ -15,24 +15,24 @@ from tlm import __version__
 from tlm.command import command
 from tlm.errors import Interrupted, Terminated, TlmError
 
-COMMANDS = {  # name: (module:function, its docstring's first line)
-    "load-corpus": ("tlm.data.corpus:load_corpus", "Load a corpus: documents are cleaned, cut into passages, and each text is kept once"),
-    "load-task": ("tlm.data.task:load_task", "Load a labelled task: a folder with train, dev and test files, or one file to be split"),
-    "index": ("tlm.retrieval.index:build_index", ""),
-    "retrieve": ("tlm.retrieval.retrieve:retrieve", ""),
-    "export": ("tlm.retrieval.export:export", "Export the passages that were hit as a subset ready for training, with who asked for them and what was removed"),
-    "tokenizer": ("tlm.training.tokenizer:build_tokenizer", "Make a vocabulary from a sample of the corpus and the training split of the task, or adopt an existing one"),
-    "tokenize": ("tlm.training.tokens:tokenize", "Turn the texts of a task or a subset into token ids, without special tokens and uncut"),
-    "train": ("tlm.training.joint:train", "Train a model from scratch on the retrieved passages and the task together (stage 1)"),
-    "finetune": ("tlm.training.finetune:finetune", "Fine-tune a stage-1 checkpoint on the task alone and keep the weights that are best on dev (stage 2)"),
-    "evaluate": ("tlm.evaluation.evaluate:evaluate", "Score a model (or a stage-1 checkpoint) on the dev and test examples of a task"),
-    "baseline": ("tlm.evaluation.baseline:baseline", "Score tf-idf with logistic regression (ridge for float targets) on a task"),
-    "report": ("tlm.evaluation.report:report", "Put runs of one task side by side: arms and seeds beside the baseline, cost, losses, retrieved passages"),
-    "predict": ("tlm.evaluation.predict:predict_command", "Predict the label (or value) of every row, with probabilities. A bad row is answered with an error"),
-    "fetch": ("tlm.upkeep:fetch", "Copy an artifact's files, verified, into a folder under their plain names"),
-    "show": ("tlm.show:show", "Print a preset: every setting, its value, what it means, where it comes from"),
-    "ls": ("tlm.upkeep:ls", "List the finished artifacts, oldest first: when made, kind, key, size, main counts"),
-    "gc": ("tlm.upkeep:gc", "Remove what the newest runs (reports) do not need: artifacts, unfinished work, Elasticsearch indices"),
+COMMANDS = {  # name: (module:function, what stands in the list of commands)
+    "load-corpus": ("tlm.data.corpus:load_corpus", "Read a corpus and cut it into passages"),
+    "load-task": ("tlm.data.task:load_task", "Read a labelled task"),
+    "index": ("tlm.retrieval.index:build_index", "Index a corpus for BM25"),
+    "retrieve": ("tlm.retrieval.retrieve:retrieve", "Fetch passages for every training example"),
+    "export": ("tlm.retrieval.export:export", "Export what was fetched, filtered, as a subset"),
+    "tokenizer": ("tlm.training.tokenizer:build_tokenizer", "Make the vocabulary that all arms share"),
+    "tokenize": ("tlm.training.tokens:tokenize", "Turn a task's or subset's texts into token ids"),
+    "train": ("tlm.training.joint:train", "Stage 1: train from scratch on both at once"),
+    "finetune": ("tlm.training.finetune:finetune", "Stage 2: fine-tune on the task alone"),
+    "evaluate": ("tlm.evaluation.evaluate:evaluate", "Score a model on dev and test"),
+    "baseline": ("tlm.evaluation.baseline:baseline", "Score tf-idf and logistic regression"),
+    "report": ("tlm.evaluation.report:report", "Put the runs of a task side by side"),
+    "predict": ("tlm.evaluation.predict:predict_command", "Label new texts"),
+    "fetch": ("tlm.upkeep:fetch", "Copy a model or any artifact out of the store"),
+    "show": ("tlm.show:show", "Print a preset's settings and their sources"),
+    "ls": ("tlm.upkeep:ls", "List finished artifacts"),
+    "gc": ("tlm.upkeep:gc", "Remove what no kept report needs"),
 }
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-
 FLAG_NAMES = {"overrides": "--set"}  # `set` is a builtin in Python
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
 from tlm import presets
 from tlm.errors import InputError, nearest
@@ -10,52 +11,55 @@ from tlm.progress import say
 ARMS = ("task-only", "random", "bm25")
 
 
-class Plan(NamedTuple):
-    """What the steps of a run need to know: flat values, because that is what travels in a Kubeflow pipeline."""
+class Settings(NamedTuple):
+    """What the steps before training need to know: flat values, because that is what travels in a pipeline."""
 
     top_k: int
     query: str
     tokenizer_kind: str
     vocab_size: int
-    runs: list[str]
 
 
 class Run(NamedTuple):
-    """One training run of the plan: an arm and a seed, written ``bm25:0``."""
+    """One training run: an arm, a seed and what it trains on; written as one flat string, like a URL's query."""
 
     arm: str
     seed: int
+    task: str
+    tokenizer: str
+    subset: str
 
     def __str__(self) -> str:
-        return f"{self.arm}:{self.seed}"
+        return urlencode(self._asdict())
 
     @classmethod
     def parse(cls, text: str) -> "Run":
         """The run written as `text`."""
-        arm, _, seed = text.partition(":")
-        return cls(arm, int(seed))
-
-    def subset(self, bm25: str, random: str) -> str:
-        """Of the two subsets' URIs the one this run's arm trains on; "" for the task alone."""
-        return {"bm25": bm25, "random": random, "task-only": ""}[self.arm]
+        values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
+        return cls(values["arm"], int(values["seed"]), values["task"], values["tokenizer"], values["subset"])
 
 
-def plan(preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", seeds: str = "0") -> Plan:
-    """Resolve a preset with its overrides, and arms × seeds (comma-separated), into flat values.
+def settings(preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", seeds: str = "0") -> Settings:
+    """Resolve a preset with its overrides into flat values, and check arms and seeds, before any work.
 
     Raises:
         InputError: an unknown preset, setting or arm, a seed that is no number, one named twice.
     """
     resolved = presets.resolve(preset, overrides)
-    runs = [str(Run(arm, seed)) for seed in _seeds(seeds) for arm in _arms(arms)]
-    say(f"plan: preset {preset}, K={resolved.retrieve.top_k}, {len(runs)} runs: {', '.join(runs)}")
-    return Plan(
+    runs = len(_arms(arms)) * len(_seeds(seeds))
+    say(f"settings: preset {preset}, K={resolved.retrieve.top_k}, {runs} runs (arms {arms}, seeds {seeds})")
+    return Settings(
         resolved.retrieve.top_k,
         resolved.retrieve.query,
         resolved.tokenizer.kind,
         resolved.tokenizer.vocab_size,
-        runs,
     )
+
+
+def plan(arms: str, seeds: str, *, task: str, tokenizer: str, bm25: str, random: str) -> list[str]:
+    """Arms × seeds (both comma-separated) as the strings of `Run`; `bm25` and `random` are the arms' subsets."""
+    subsets = {"bm25": bm25, "random": random, "task-only": ""}
+    return [str(Run(arm, seed, task, tokenizer, subsets[arm])) for seed in _seeds(seeds) for arm in _arms(arms)]
 
 
 def _arms(text: str) -> list[str]:

@@ -51,9 +51,12 @@ def elasticsearch(*settings: str, heap: str = "1g", prepare: Callable[[Path], No
     try:
         archive, java = _elasticsearch_zip(), _java_home()
     except Missing as missing:
-        with _container(missing, "elasticsearch:" + ELASTICSEARCH, port, 9200, {
-            "discovery.type": "single-node", "xpack.security.enabled": "false", "ES_JAVA_OPTS": f"-Xms{heap} -Xmx{heap}",
-        }) as url:  # fmt: skip
+        variables = {
+            "discovery.type": "single-node",
+            "xpack.security.enabled": "false",
+            "ES_JAVA_OPTS": f"-Xms{heap} -Xmx{heap}",
+        }
+        with _container(missing, f"elasticsearch:{ELASTICSEARCH}", port, 9200, variables) as url:
             _wait(f"{url}/_cluster/health", 120)
             yield url
         return
@@ -154,7 +157,7 @@ def _fetched(name: str, advice: str, command: Callable[[Path], list[str]], envir
                 subprocess.run(command(folder), cwd=part, env=env, check=True, capture_output=True, timeout=600)
             except (OSError, subprocess.SubprocessError):
                 raise Missing(advice) from None
-            os.replace(folder / name, target)
+            (folder / name).replace(target)
     return target
 
 

@@ -21,7 +21,9 @@ def separable(seed: int = 0) -> list[Row]:
     labels = [["yes", "no", "no", "maybe", "no"][index % 5] for index in range(150)]
     signs = {"yes": "kraken", "no": "unicorn", "maybe": "griffin"}
     texts = words(150, seed)
-    return [(f"{text} {signs[label]}", None, label, split) for text, label, split in zip(texts, labels, SPLITS, strict=True)]
+    return [
+        (f"{text} {signs[label]}", None, label, split) for text, label, split in zip(texts, labels, SPLITS, strict=True)
+    ]
 
 
 def scored(root: Path, rows: list[Row], metric: str = "macro_f1", labels: list[str] | None = None) -> Artifact:
@@ -69,7 +71,8 @@ def test_punctuation_and_single_letters_are_features(tmp_path: Path) -> None:
 def test_regression(tmp_path: Path) -> None:
     texts = words(150, 2)
     rows: list[Row] = [
-        (text, None, float(text.count("alpha") - text.count("beta")), split) for text, split in zip(texts, SPLITS, strict=True)
+        (text, None, float(text.count("alpha") - text.count("beta")), split)
+        for text, split in zip(texts, SPLITS, strict=True)
     ]
     found = scored(tmp_path, rows, "pearson")
     assert found.details["test"] > 0.6
@@ -77,7 +80,9 @@ def test_regression(tmp_path: Path) -> None:
 
 
 def test_pairs_are_read_whole(tmp_path: Path) -> None:
-    rows: list[Row] = [(text, pair, label, split) for (pair, _, label, split), text in zip(separable(), words(150, 3), strict=True)]
+    rows: list[Row] = [
+        (text, pair, label, split) for (pair, _, label, split), text in zip(separable(), words(150, 3), strict=True)
+    ]
     assert scored(tmp_path, rows, labels=["maybe", "no", "yes"]).details["test"] > 0.95
 
 

@@ -96,7 +96,7 @@ def test_texts_of_similar_length_come_together_but_lengths_come_in_random_order(
     order = Order(lengths, 16, seed=0, kind=0)
     batches = [lengths[order.rows(place)] for place in range(order.per_epoch)]
     fill = lengths.sum() / sum(len(batch) * batch.max() for batch in batches)
-    assert fill > 0.95
+    assert fill > 0.93  # shuffled alone: 0.5
     means = np.array([batch.mean() for batch in batches])
     assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.1
 

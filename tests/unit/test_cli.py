@@ -24,17 +24,11 @@ def function(target: str) -> object:
     return getattr(importlib.import_module(module), name)
 
 
-def test_help_lists_every_command_with_its_first_line() -> None:
+def test_help_lists_every_command_with_a_summary() -> None:
     text = " ".join(tlm("--help").stdout.split())
     for name, (_, summary) in COMMANDS.items():
         assert name in text
-        assert summary[:40] in text
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_summaries_are_the_docstrings_first_lines(name: str) -> None:
-    target, summary = COMMANDS[name]
-    assert summary == (inspect.getdoc(function(target)) or "").splitlines()[0].rstrip(".")
+        assert summary in text
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -3,24 +3,28 @@
 import pytest
 
 from tlm.errors import InputError
-from tlm.plan import Run, plan
+from tlm.plan import Run, plan, settings
+
+SOURCES = {
+    "task": "/a b/task/1",
+    "tokenizer": "s3://b/tokenizer/2",
+    "bm25": "s3://b/subset/3",
+    "random": "s3://b/subset/4",
+}
 
 
-def test_arms_times_seeds() -> None:
-    planned = plan("pocket", arms="random, bm25", seeds="0,7")
-    assert planned.runs == ["random:0", "bm25:0", "random:7", "bm25:7"]
+def test_arms_times_seeds_each_with_its_subset() -> None:
+    runs = [Run.parse(text) for text in plan("random, bm25,task-only", "0,7", **SOURCES)]
+    assert [(run.arm, run.seed) for run in runs] == [
+        (arm, seed) for seed in (0, 7) for arm in ("random", "bm25", "task-only")
+    ]
+    assert [run.subset for run in runs[:3]] == ["s3://b/subset/4", "s3://b/subset/3", ""]
+    assert {(run.task, run.tokenizer) for run in runs} == {("/a b/task/1", "s3://b/tokenizer/2")}
 
 
 def test_overrides_reach_the_flat_values() -> None:
-    planned = plan("pocket", overrides=["retrieve.top_k=7", "tokenizer.vocab_size=123"])
-    assert (planned.top_k, planned.vocab_size) == (7, 123)
-
-
-def test_a_run_is_written_and_read() -> None:
-    run = Run.parse("task-only:3")
-    assert (str(run), run.subset("a", "b")) == ("task-only:3", "")
-    assert Run.parse("bm25:0").subset("a", "b") == "a"
-    assert Run.parse("random:0").subset("a", "b") == "b"
+    flat = settings("pocket", overrides=["retrieve.top_k=7", "tokenizer.vocab_size=123"])
+    assert (flat.top_k, flat.vocab_size) == (7, 123)
 
 
 @pytest.mark.parametrize(
@@ -34,5 +38,5 @@ def test_a_run_is_written_and_read() -> None:
 )
 def test_what_is_wrong_is_one_sentence(wrong: dict[str, str], sentence: str) -> None:
     with pytest.raises(InputError) as error:
-        plan("pocket", **wrong)
+        settings("pocket", **wrong)
     assert str(error.value).startswith(sentence)

@@ -41,7 +41,9 @@ def answers(text: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, obj
 
 def test_the_answers_are_those_of_evaluate(made: Made) -> None:
     task, model, root = made
-    table = pq.read_table(Artifact.open(evaluate(model, task, device="cpu", root=str(root))).path("predictions.parquet"))
+    table = pq.read_table(
+        Artifact.open(evaluate(model, task, device="cpu", root=str(root))).path("predictions.parquet")
+    )
     texts = pq.read_table(Artifact.open(task).path("examples.parquet"))["text"].to_pylist()[10:]
     found = list(predict(model, texts, device="cpu"))
     assert [row["label"] for row in found] == table["predicted"].to_pylist()
@@ -122,7 +124,9 @@ def test_negative_numbers_stay_numbers() -> None:
 def test_pairs(made: Made, tmp_path: Path) -> None:
     task = make_task(tmp_path, [("a", "b", "x", "train"), ("c", "d", "y", "test")], "macro_f1", ["x", "y"])
     _, model = random_model(tmp_path, task, words(50, 9))
-    found = list(predict(model, [("alpha beta", "gamma"), ("alpha beta", "delta"), ("alpha beta", "gamma")], device="cpu"))
+    found = list(
+        predict(model, [("alpha beta", "gamma"), ("alpha beta", "delta"), ("alpha beta", "gamma")], device="cpu")
+    )
     assert found[0]["probabilities"] != found[1]["probabilities"]
     assert found[0]["probabilities"] == pytest.approx(found[2]["probabilities"])
     source, target = tmp_path / "in.jsonl", tmp_path / "out"
@@ -145,6 +149,7 @@ def test_a_folder_serves_as_well(made: Made) -> None:
         ({"source": "in.txt", "pair_field": "b"}, "plain text has no field 'b'"),
         ({"source": "in.txt", "device": "gpu"}, "device 'gpu' is unknown"),
         ({"source": "in.txt", "model": "nowhere/model/1"}, "there is no finished model here"),
+        ({"source": "in.txt", "to": "in.txt"}, "in.txt is the file that is read"),
         ({"source": "in.txt", "to": "absent/out"}, "absent/out cannot be written"),
     ],
 )

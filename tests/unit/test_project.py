@@ -23,13 +23,14 @@ CODE = [path for part in OURS for path in sorted((HOME / part).rglob("*.py"))]
 FLOORS = (
     *("errors", "progress", "settings", "presets", "artifacts"),
     *("data", "retrieval", "training", "evaluation"),
-    *("plan", "upkeep", "demo", "command", "cli"),
+    *("plan", "show", "upkeep", "demo", "command", "cli"),
 )
 HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "kfp")
 
 # What comes with, and moves with, a package that is declared.
 PART_OF = {
     "botocore": "boto3",
+    "elastic_transport": "elasticsearch",
     "huggingface_hub": "datasets",
     "pydantic_core": "pydantic",
     "threadpoolctl": "scikit-learn",

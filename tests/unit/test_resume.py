@@ -12,6 +12,7 @@ from tests.toys_training import checkpoint, task
 from tlm.errors import InputError
 from tlm.training.checkpoint import Best, State
 from tlm.training.curve import Curve
+from tlm.training.optimizer import AdamW
 
 HOME = Path(__file__).parents[2]
 
@@ -59,12 +60,11 @@ def test_a_state_is_read_as_it_was_written(tmp_path):
     def fresh() -> State:
         torch.manual_seed(0)
         net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2), torch.nn.Linear(2, 1))
-        return State(net, torch.optim.AdamW(net.parameters(), lr=0.1, fused=True), Curve(5, torch.device("cpu")))
+        return State(net, AdamW(net, 0.1, (0.9, 0.99)), Curve(5, torch.device("cpu")))
 
     def step(state: State) -> None:
         state.model[1](state.model[0](torch.ones(2, 3))).sum().backward()  # the last layer gets no gradient
-        state.optimizer.step()
-        state.optimizer.zero_grad()
+        state.optimizer.step(0.1)
 
     first = fresh()
     step(first)

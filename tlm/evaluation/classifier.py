@@ -86,7 +86,7 @@ def probabilities(logits: NDArray[Any]) -> NDArray[np.float64]:
 def _load(folder: Path) -> tuple[Any, Any]:
     """Tokenizer and model, in float32. The library makes up weights that a file lacks; here that is an error."""
     offline = {"local_files_only": True, "trust_remote_code": False}
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **offline)
         model, found = AutoModelForSequenceClassification.from_pretrained(
@@ -96,7 +96,9 @@ def _load(folder: Path) -> tuple[Any, Any]:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{folder} does not load as a classifier: {reason}; expected a model that tlm wrote") from None
     if found["missing_keys"]:
-        raise InputError(f"{folder} lacks weights ({', '.join(sorted(found['missing_keys'])[:3])}); fetch the model anew")
+        raise InputError(
+            f"{folder} lacks weights ({', '.join(sorted(found['missing_keys'])[:3])}); fetch the model anew"
+        )
     return tokenizer, model
 
 

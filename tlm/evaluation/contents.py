@@ -9,10 +9,10 @@ from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.curves import curves
 from tlm.evaluation.dropped import dropped, numbers
 from tlm.evaluation.evidence import evidence
-from tlm.evaluation.findings import best_on_dev, findings
+from tlm.evaluation.findings import best_on_dev, findings, finished
 from tlm.evaluation.lineage import Lineage, lineage_rows
 from tlm.evaluation.metrics import METRIC_NAMES
-from tlm.evaluation.runs import Group, Run, grouped, spread
+from tlm.evaluation.runs import ARMS, Group, Run, grouped, spread
 from tlm.evaluation.text import visible
 
 MOST_CLASSES = 15  # of a confusion matrix; above that the most frequent confusions are listed
@@ -31,11 +31,14 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage) -
         lineage: To reach their ancestors with; its notes go into the result.
     """
     groups = grouped([Run.read(artifact, lineage) for artifact in metrics])
-    summaries = [group.summary() for group in groups]
-    best = groups[summaries.index(best_on_dev([one for one in summaries if one["arm"] != "baseline"] or summaries))]
+    summaries = _with_roles([group.summary() for group in groups])
+    whole = finished(summaries)
+    best = best_on_dev([one for one in whole if one["arm"] != "baseline"] or whole)
+    chosen = groups[summaries.index(best)]
+    compared = [group for group, summary in zip(groups, summaries, strict=True) if summary in whole]
     first = groups[0].runs[0].values
     regression = first["problem"] == "regression"
-    found = {
+    found: Contents = {
         "task": {
             "name": visible(first["task"], 80),
             "problem": first["problem"],
@@ -48,17 +51,30 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage) -
         "groups": summaries,
         "findings": findings(summaries, first["metric"]),
         "metric_names": METRIC_NAMES,
-        "curves": curves(groups, regression),
-        "best": best.name,
-        "classes": None if regression else _classes(groups, best),
-        "confusion": None if regression else _confusion(best),
-        "scatter": _scatter(best) if regression else None,
+        "curves": curves(compared, regression),
+        "best": {"name": best["name"], "role": best["role"]},
+        "classes": None if regression else _classes(groups, chosen),
+        "confusion": None if regression else _confusion(chosen),
+        "scatter": _scatter(chosen) if regression else None,
         "evidence": evidence(groups, lineage),
         "dropped": _dropped(groups, task, lineage),
     }
     found["lineage"] = lineage_rows(lineage.everything(metrics))
     found["gone"] = lineage.told()
     return found
+
+
+def _with_roles(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`groups` with the role of their colour: the arm's own for its first whole group, spare ones for others."""
+    whole, spare, taken = finished(groups), 0, set()
+    for group in groups:
+        arm = group["arm"]
+        if arm in ARMS and arm not in taken and group in whole:
+            taken.add(arm)
+            group["role"] = arm
+        else:
+            group["role"], spare = f"other-{spare % 4}", spare + 1
+    return groups
 
 
 def _classes(groups: list[Group], best: Group) -> dict[str, Any]:

@@ -14,7 +14,7 @@ Summary = dict[str, Any]
 
 def findings(groups: list[Summary], metric: str) -> list[str]:
     """Sentences for the top of the report, the most important first. `groups` are `Group.summary` values."""
-    trained = [group for group in groups if group["arm"] != "baseline"]
+    trained = [group for group in finished(groups) if group["arm"] != "baseline"]
     baseline = next((group for group in groups if group["arm"] == "baseline"), None)
     if not trained:
         return (
@@ -30,6 +30,12 @@ def findings(groups: list[Summary], metric: str) -> list[str]:
     sentences += _unseen_text(trained)
     sentences += _scale(trained)
     return sentences
+
+
+def finished(groups: list[Summary]) -> list[Summary]:
+    """Without the groups that ended after stage 1, unless all did: whole runs are compared with whole runs."""
+    whole = [group for group in groups if group["stage"] == "stage 2"]
+    return [group for group in groups if group["stage"] != "stage 1"] if whole else groups
 
 
 def best_on_dev(groups: list[Summary]) -> Summary:
@@ -94,16 +100,10 @@ def _scale(trained: list[Summary]) -> Iterator[str]:
     spent = max((group["cost"]["flops"]["mean"] or 0 for group in trained), default=0)
     if 0 < spent < PAPER_SMALL_FLOPS / 10:
         yield (
-            f"An arm cost at most {power(spent)} FLOPs, about one part in {_round(PAPER_SMALL_FLOPS / spent):,} of the "
+            f"An arm cost at most {power(spent)} FLOPs, about one part in {power(PAPER_SMALL_FLOPS / spent)} of the "
             "paper’s small scale: what the paper found between arms need not show here."
         )
 
 
 def _listed(pairs: list[tuple[str, str]]) -> str:
     return ", of ".join(f"{first} and {second}" for first, second in pairs)
-
-
-def _round(value: float) -> int:
-    """Two digits are enough for a ratio."""
-    digits = max(0, len(str(int(value))) - 2)
-    return int(round(value / 10**digits) * 10**digits)

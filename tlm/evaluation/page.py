@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tlm.evaluation import plots
-from tlm.evaluation.findings import hundred
+from tlm.evaluation.findings import finished, hundred
 from tlm.evaluation.text import cell, code, power, prose
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -18,7 +18,7 @@ def as_html(told: Contents) -> str:
     """One self-contained page: no script, no address outside, every text escaped."""
     page = _environment(autoescape=True).get_template("report.html.j2")
     colours = {"light": plots.css_colours(1), "dark": plots.css_colours(2)}
-    return page.render(**told, colours=colours, roles=plots.roles(told["groups"]), pictures=_pictures(told))
+    return page.render(**told, colours=colours, pictures=_pictures(told))
 
 
 def as_markdown(told: Contents) -> str:
@@ -56,16 +56,15 @@ def _environment(*, autoescape: bool) -> Environment:
 def _pictures(told: Contents) -> dict[str, Any]:
     groups = told["groups"]
     metric = told["task"]["metric_name"]
-    costed = [{**group, "flops": group["cost"]["flops"]} for group in groups]
-    heard = any(group["mlm_loss"]["mean"] is not None for group in groups)
-    spent = any(group["flops"]["mean"] for group in costed)
+    heard = [group for group in finished(groups) if group["mlm_loss"]["mean"] is not None]
+    spent = any(group["cost"]["flops"]["mean"] for group in groups)
     scatter = told["scatter"] if told["scatter"] and told["scatter"]["gold"] else None
     return {
         "test": plots.dots(groups, "test", f"{metric} on test"),
-        "mlm": plots.dots(groups, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0) if heard else None,
-        "compute": plots.compute(costed, f"{metric} on test") if spent else None,
+        "mlm": plots.dots(heard, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0) if heard else None,
+        "compute": plots.compute(groups, f"{metric} on test") if spent else None,
         "curves": [(panel["title"], plots.lines(panel, groups)) for panel in told["curves"]],
-        "scatter": plots.scatter(**scatter, role=plots.roles(groups)[told["best"]]) if scatter else None,
+        "scatter": plots.scatter(**scatter, role=told["best"]["role"]) if scatter else None,
     }
 
 

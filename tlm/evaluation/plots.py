@@ -31,7 +31,6 @@ COLOURS = {  # role: (marker, light, dark)
     "other-2": ("#1c1d1e", "#5b53b8", "#a7a1f0"),
     "other-3": ("#1f2021", "#a33b31", "#f08d83"),
 }
-ARMS = ("baseline", "task-only", "random", "bm25")
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "tlm",
@@ -57,26 +56,12 @@ STYLE: dict[Any, Any] = {
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
-def roles(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """A colour's role for each group name: the arm's own for its first group, others for its further ones."""
-    found: dict[str, str] = {}
-    spare = 0
-    for group in groups:
-        arm = group["arm"]
-        if arm in ARMS and arm not in found.values():
-            found[group["name"]] = arm
-        else:
-            found[group["name"]], spare = f"other-{spare % 4}", spare + 1
-    return found
-
-
 def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float = 100.0) -> str:
     """One row a group: a dot for each seed, a band (95 % interval), a stroke (mean); the baseline is a line as well."""
     shown = [group for group in groups if group[part]["mean"] is not None]
     figure, axes = _axes(4.1, 0.7 + 0.38 * len(shown))
-    colour = _markers(groups)
     for row, group in enumerate(reversed(shown)):
-        tone, spread = colour[group["name"]], group[part]
+        tone, spread = _tone(group), group[part]
         if group["arm"] == "baseline":
             axes.axvline(factor * spread["mean"], color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
         if spread["low"] is not None:
@@ -106,10 +91,10 @@ def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float 
 def lines(panel: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str:
     """A panel of `curves`: a line for each group."""
     figure, axes = _axes(4.0, 2.4)
-    colour = _markers(groups)
+    tones = {group["name"]: _tone(group) for group in groups}
     for line in panel["lines"]:
         steps, losses = zip(*line["points"], strict=True)
-        axes.plot(steps, losses, color=colour[line["group"]], linewidth=1.6, solid_joinstyle="round")
+        axes.plot(steps, losses, color=tones[line["group"]], linewidth=1.6, solid_joinstyle="round")
     axes.set_xlabel("step")
     axes.tick_params(length=0)
     return _uri(figure)
@@ -118,14 +103,13 @@ def lines(panel: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str:
 def compute(groups: Sequence[dict[str, Any]], label: str) -> str:
     """Test score against FLOPs of both stages (logarithmic), a dot for each seed; the baseline as a line."""
     figure, axes = _axes(4.0, 2.4)
-    colour = _markers(groups)
     for group in groups:
-        scores, flops = ([*group[part]["values"]] for part in ("test", "flops"))
+        scores, flops = group["test"]["values"], group["cost"]["flops"]["values"]
         if group["arm"] == "baseline":
-            axes.axhline(100 * group["test"]["mean"], color=colour[group["name"]], linewidth=1.2, linestyle=(0, (4, 3)))
+            axes.axhline(100 * group["test"]["mean"], color=_tone(group), linewidth=1.2, linestyle=(0, (4, 3)))
         elif len(scores) == len(flops):
             values = [100 * score for score in scores]
-            axes.plot(flops, values, "o", color=colour[group["name"]], markersize=6, alpha=0.8, markeredgewidth=0)
+            axes.plot(flops, values, "o", color=_tone(group), markersize=6, alpha=0.8, markeredgewidth=0)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=7))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
@@ -160,8 +144,8 @@ def _axes(width: float, height: float) -> tuple[Figure, Axes]:
         return figure, figure.add_subplot()
 
 
-def _markers(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
-    return {name: COLOURS[role][0] for name, role in roles(groups).items()}
+def _tone(group: dict[str, Any]) -> str:
+    return COLOURS[group["role"]][0]
 
 
 def _short(name: str) -> str:

@@ -51,7 +51,7 @@ def predict_command(
         lines = _opened(source, files)
         rows = read_rows(lines, source_format, text_field, pair_field)
         classifier = Classifier(model_folder(model), resolve_device(device))
-        sink = sys.stdout if to == "-" else files.enter_context(Path(to).open("w", encoding="utf-8", newline=""))
+        sink = _sink(source, to, files)
         counted = Counted()
         write_rows(counted.through(answers(classifier, rows)), to_format, classifier.labels, sink)
         sink.flush()
@@ -137,3 +137,14 @@ def _opened(source: str, files: ExitStack) -> Iterator[str]:
     except OSError as error:
         raise InputError(f"{source} cannot be read: {error.strerror}; name a file of texts, or - for stdin") from None
     return iter(files.enter_context(stream))
+
+
+def _sink(source: str, to: str, files: ExitStack) -> TextIO:
+    if to == "-":
+        return sys.stdout
+    if Path(to).exists() and source != "-" and Path(to).samefile(source):
+        raise InputError(f"{to} is the file that is read; name another one to write")
+    try:
+        return files.enter_context(Path(to).open("w", encoding="utf-8", newline=""))
+    except OSError as error:
+        raise InputError(f"{to} cannot be written: {error.strerror}; name a file in a folder that exists") from None

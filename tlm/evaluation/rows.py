@@ -10,7 +10,7 @@ from tlm.errors import InputError, nearest
 
 ReadFormat = Literal["auto", "txt", "jsonl", "csv"]
 WriteFormat = Literal["jsonl", "csv"]
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 LONGEST_CELL = 2**31 - 1
 
 

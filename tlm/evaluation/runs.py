@@ -141,4 +141,13 @@ def _named(arm: str, stage: str, mine: dict[str, str], others: list[dict[str, st
 def _order(run: Run) -> tuple[Any, ...]:
     arm = run.values["arm"]
     place = ARMS.index(arm) if arm in ARMS else len(ARMS)
-    return place, arm, run.values["stage"], run.values["seed"], run.artifact.manifest.key
+    variant = [(name, _natural(value)) for name, value in sorted(run.variant().items())]
+    return place, arm, run.values["stage"], variant, run.values["seed"], run.artifact.manifest.key
+
+
+def _natural(value: str) -> tuple[float, str]:
+    """Numbers by size, before words."""
+    try:
+        return float(value), ""
+    except ValueError:
+        return float("inf"), value

@@ -28,8 +28,8 @@ def cell(text: str, longest: int = 80) -> str:
 
 def power(value: float) -> str:
     """A large number for people: ``1.3·10¹³``."""
-    if value < 1e4:
-        return f"{value:,.0f}"
+    if value < 1e6:
+        return f"{float(f'{value:.3g}'):,.0f}"
     digits, exponent = f"{value:.1e}".split("e")
     raised = str(int(exponent)).translate(SUPERSCRIPTS)
     return f"{digits.removesuffix('.0')}·10{raised}"

@@ -1,6 +1,7 @@
 """What a pipeline's user interface shows of metrics, subsets and reports: plain numbers, paths and Markdown."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,27 @@ def dataset_card(subset: str) -> str:
             "",
         ]
     )
+
+
+def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
+    """Log a ``metrics`` artifact into the pipeline's Metrics and ClassificationMetrics outputs (duck-typed)."""
+    for name, value in summary(uri).items():
+        metrics.log_metric(name, value)
+    labels, matrix = confusion(uri)
+    if confusion_matrix is not None and labels:
+        confusion_matrix.log_confusion_matrix(labels, matrix)
+
+
+def write_dataset_card(subset: str, path: str) -> None:
+    """Write `dataset_card` where the pipeline wants its Markdown output."""
+    Path(path).write_text(dataset_card(subset), encoding="utf-8")
+
+
+def write_report(report: str, html: str, markdown: str) -> None:
+    """Copy a report to where the pipeline wants its HTML and Markdown outputs."""
+    files = report_files(report)
+    shutil.copyfile(files["html"], html)
+    shutil.copyfile(files["md"], markdown)
 
 
 def _table(head: tuple[str, str], rows: Any) -> list[str]:

@@ -80,7 +80,7 @@ _ASCII = re.compile(_words_without_marks("a-z", "0-9", "_", ".'", ":", ",;"))
 
 @lru_cache(maxsize=1)
 def _plain() -> tuple[re.Pattern[str], re.Pattern[str], str]:
-    """For the Basic Multilingual Plane: the words, what takes more than `_words_without_marks`, and what joins words."""
+    """For the Basic Multilingual Plane: the words, what `_words_without_marks` cannot handle, and what joins words."""
     classes = _table()[:0x10000]
     sets = {letter: _ranges(np.flatnonzero(classes == ord(letter))) for letter in map(chr, np.unique(classes))}
     words = _words_without_marks(sets["L"], sets["N"] + sets["D"], sets["_"], sets["."] + "'", sets[":"], sets[","])

@@ -1,9 +1,9 @@
 """BM25 as Lucene computes it, in single precision and with its lossy document lengths.
 
 A document's score is the sum over query terms of ``w - w / (1 + tf / norm)``, where ``w = (k1 + 1) idf`` (the factor
-k1 + 1 is Elasticsearch's), ``idf = ln(1 + (N - df + 0.5) / (df + 0.5))`` and ``norm = k1 (1 - b + b length / average)``.
-N counts documents with at least one term; the average is over them and exact; a document's own length is not: Lucene
-keeps it in one byte with four significant bits (SmallFloat.intToByte4).
+k1 + 1 is Elasticsearch's), ``idf = ln(1 + (N - df + 0.5) / (df + 0.5))`` and ``norm = k1 (1 - b + b length / mean)``.
+N counts documents with at least one term; the mean is over them and exact. A document's own length is not: Lucene keeps
+it in one byte with four significant bits (SmallFloat.intToByte4).
 """
 
 import numpy as np
@@ -40,11 +40,11 @@ def term_weights(document_frequency: Ints, documents: int, k1: float) -> Floats:
 
 def inverse_norms(lengths: Ints, k1: float, b: float) -> Floats:
     """``1 / norm`` for each document, from the lengths of all documents of the index in terms."""
-    filled = np.count_nonzero(lengths)
-    average = np.float32(int(lengths.sum()) / max(filled, 1))
+    filled = int(np.count_nonzero(lengths))
+    mean = np.float32(int(lengths.sum()) / max(filled, 1))
     kept = kept_length(lengths).astype(np.float32)
     with np.errstate(divide="ignore", invalid="ignore"):  # an empty index, k1 = 0 or b = 1: no posting reads these
-        share = np.float32(b) * kept / average
+        share = np.float32(b) * kept / mean
         return np.float32(1) / (np.float32(k1) * ((np.float32(1) - np.float32(b)) + share))
 
 

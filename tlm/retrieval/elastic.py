@@ -73,14 +73,17 @@ def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     found = stored_meta(client, index)
     if found is None:
         raise InputError(f"Elasticsearch has no index '{index}' (any more); run `tlm index` again to restore it")
-    if found != {**meta(details), "documents": documents}:
+    told = {**meta(details), "documents": documents}
+    if {name: found.get(name) for name in told} != told:
         raise InputError(
             f"index '{index}' is unfinished, or made from something else (its _meta differs from the artifact); "
             "run `tlm index` again to complete it"
         )
     count = patiently(lambda: client.count(index=index))["count"]
     if count != documents:
-        raise InputError(f"index '{index}' has {count:,} documents, not {documents:,}; remove it, then run `tlm index` again")
+        raise InputError(
+            f"index '{index}' has {count:,} documents, not {documents:,}; remove it, then run `tlm index` again"
+        )
 
 
 def stored_meta(client: Elasticsearch, index: str) -> dict[str, Any] | None:
@@ -125,7 +128,8 @@ def _clauses(query: str) -> list[dict[str, Any]]:
     for term, count in Counter(terms(query)).items():
         together.setdefault(count, []).append(term)
     return [
-        {"match": {"text": {"query": " ".join(of_count), "boost": count}}} for count, of_count in sorted(together.items())
+        {"match": {"text": {"query": " ".join(of_count), "boost": count}}}
+        for count, of_count in sorted(together.items())
     ] or [{"match_none": {}}]
 
 

@@ -194,7 +194,7 @@ def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, r
 def _publish(client: Elasticsearch, index: str, alias: str) -> None:
     """Close the index to writing and move the alias, which people look it up by, to it."""
     patiently(lambda: client.indices.put_settings(index=index, settings={"index.blocks.write": True}))
-    actions = [
+    actions: list[dict[str, Any]] = [
         {"remove": {"index": "tlm-*", "alias": alias, "must_exist": False}},
         {"add": {"index": index, "alias": alias}},
     ]

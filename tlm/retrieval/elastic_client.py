@@ -40,15 +40,14 @@ def connect() -> Elasticsearch:
     url = os.environ.get(URL, "")
     if not url:
         raise InputError(f"{URL} is not set; set it to where Elasticsearch is, as in http://localhost:9200")
-    key, authority = _file(API_KEY_FILE), _file(CA_FILE)
+    options: dict[str, Any] = {}
+    if key := _file(API_KEY_FILE):
+        options["api_key"] = key.read_text().strip()
+    if authority := _file(CA_FILE):
+        options["ca_certs"] = str(authority)
     try:
-        client = Elasticsearch(
-            url,
-            api_key=key.read_text().strip() if key else None,
-            ca_certs=str(authority) if authority else None,
-            request_timeout=REQUEST_SECONDS,
-            max_retries=0,  # the client's own retries have no pause
-        )
+        # no retries by the client itself: they have no pause
+        client = Elasticsearch(url, request_timeout=REQUEST_SECONDS, max_retries=0, **options)
     except ValueError as error:
         raise InputError(f"{URL} is {_shown()}: {error}") from None
     with explained():
@@ -96,16 +95,22 @@ def explained() -> Iterator[None]:
     except ApiError as error:
         raise refusal(error.status_code, f"{error.error}: {reason(error.body)}") from None
     except TransportError as error:
-        raise Interrupted(f"Elasticsearch at {_shown()} went away ({_cause(error)}); repeat the command to go on") from None
+        raise Interrupted(
+            f"Elasticsearch at {_shown()} went away ({_cause(error)}); repeat the command to go on"
+        ) from None
 
 
 def refusal(status: int, why: str) -> InputError | Interrupted:
     """The error for people for an HTTP status (of a request, or of one item of it) that is not a success."""
     where = f"Elasticsearch at {_shown()}"
     if status == 401:
-        return InputError(f"{where} does not know us ({why}); put a valid API key into the file that {API_KEY_FILE} names")
+        return InputError(
+            f"{where} does not know us ({why}); put a valid API key into the file that {API_KEY_FILE} names"
+        )
     if "cluster_block_exception" in why:
-        return Interrupted(f"{where} has blocked writing ({why}); free disk space there, then repeat the command to go on")
+        return Interrupted(
+            f"{where} has blocked writing ({why}); free disk space there, then repeat the command to go on"
+        )
     if status == 403:
         return InputError(f"{where} forbids this ({why}); the API key needs the privileges 'all' on indices 'tlm-*'")
     if status in BUSY:

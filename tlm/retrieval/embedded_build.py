@@ -3,10 +3,10 @@
 The first pass turns chunks of passages into runs of postings on disk. The second, which knows all document frequencies
 and lengths, merges the runs term range by term range and replaces term frequencies by what they add to a score.
 
-Files: ``terms.parquet`` (term, df, bound: the largest impact), in order of first appearance; ``offsets.npy`` int64[terms
-+ 1], ``docs.npy`` int32[postings] and ``impacts.npy`` float32[postings]: the postings of rarer terms, by document;
-``dense.npy`` float32[frequent terms, documents]: impacts of the terms that more than one in 8 documents has, which have
-no postings.
+Files: ``terms.parquet`` (term, df, bound: the largest impact), in order of first appearance. ``offsets.npy``
+int64[terms + 1], ``docs.npy`` int32[postings] and ``impacts.npy`` float32[postings]: the postings of the rarer terms,
+by document. ``dense.npy`` float32[frequent terms, documents]: the impacts of terms that more than one in 8 documents
+has; these have no postings.
 """
 
 import tempfile
@@ -45,7 +45,7 @@ class _Vocabulary(dict[str, int]):
 
 @dataclass(frozen=True)
 class _Run:
-    """Postings of one chunk by term, then document: each term's id and number of postings; each posting's doc and tf."""
+    """A chunk's postings by term, then document: each term's id and number of postings, each posting's doc and tf."""
 
     ids: Ids
     counts: Ids
@@ -83,11 +83,11 @@ def _write_runs(texts: Iterator[str], vocabulary: _Vocabulary, folder: Path) -> 
         files = [stack.enter_context((folder / name).open("wb")) for name in PARTS]
         while chunk := list(islice(texts, CHUNK)):
             ids: list[int] = []
-            ends = []
+            ends = [0]
             for text in chunk:
                 ids += map(vocabulary.__getitem__, terms(text))
                 ends.append(len(ids))
-            lengths.append(np.diff(np.array(ends, np.int64), prepend=0))
+            lengths.append(np.array(ends[1:], np.int64) - np.array(ends[:-1], np.int64))
             docs = np.repeat(np.arange(done, done + len(chunk)), lengths[-1])
             parts = _run(np.array(ids, np.int64), docs)
             for file, part in zip(files, parts, strict=True):

@@ -12,7 +12,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.errors import InputError, nearest
-from tlm.progress import track
+from tlm.progress import Meter, say
 
 VERSION = 1
 ENGINES = ("embedded", "elasticsearch")
@@ -35,7 +35,7 @@ def build_index(
 
     Args:
         corpus: URI of the corpus.
-        engine: "embedded" (files in the store, no server) or "elasticsearch" (the server that TLM_ELASTICSEARCH_URL names).
+        engine: "embedded" (files in the store) or "elasticsearch" (the server that TLM_ELASTICSEARCH_URL names).
         name: Name for people; in Elasticsearch the index stands behind the alias tlm-NAME. The default is "corpus".
         k1: BM25's saturation of term frequency, 0 or more.
         b: BM25's normalisation by length, from 0 (none) to 1 (full).
@@ -53,7 +53,9 @@ def build_index(
     if engine not in ENGINES:
         raise InputError(f"engine '{engine}' is not known{nearest(engine, ENGINES)}")
     if not _NAME.fullmatch(name):
-        raise InputError(f"name '{name}' is no index name; expected a-z, 0-9, '.', '_' and '-', first a letter or digit")
+        raise InputError(
+            f"name '{name}' is no index name; expected a-z, 0-9, '.', '_' and '-', first a letter or digit"
+        )
     if not (math.isfinite(k1) and k1 >= 0):
         raise InputError(f"k1 is {k1}; expected 0 or more")
     if not 0 <= b <= 1:
@@ -77,8 +79,10 @@ def build_index(
 def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
     from tlm.retrieval.embedded_build import build
 
-    draft.counts |= build(_texts(corpus, "indexing"), draft.folder, k1=details["k1"], b=details["b"])
-    draft.details |= details
+    meter = Meter("indexing", details["documents"], "passages")
+    draft.counts = build(texts(corpus, meter), draft.folder, k1=details["k1"], b=details["b"])
+    draft.details = details
+    meter.close()
 
 
 def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str, Any], root: str | None) -> str:
@@ -89,10 +93,11 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
         nonlocal found
         found = False
         rejected = _ensure(corpus, details)
-        rows = {"doc": [doc for doc, _ in rejected], "reason": ["refused"] * len(rejected), "detail": [why for _, why in rejected]}
-        pq.write_table(pa.table(rows, REJECTED), draft.folder / "rejected.parquet", compression="zstd")
-        draft.details |= {**details, "documents": details["documents"] - len(rejected)}
-        draft.counts |= {"documents": draft.details["documents"], "rejected": len(rejected)}
+        rows = [{"doc": doc, "reason": "refused", "detail": why} for doc, why in rejected]
+        pq.write_table(pa.Table.from_pylist(rows, REJECTED), draft.folder / "rejected.parquet", compression="zstd")
+        documents = details["documents"] - len(rejected)
+        draft.details = {**details, "documents": documents}
+        draft.counts = {"documents": documents, "rejected": len(rejected)}
 
     uri = produce(recipe, root, write)
     if found:
@@ -106,11 +111,12 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
 def _ensure(corpus: Artifact, details: dict[str, Any]) -> list[tuple[int, str]]:
     from tlm.retrieval.elastic_build import ensure
 
-    return ensure(details, _texts(corpus), details["documents"])
+    return ensure(details, texts(corpus), details["documents"])
 
 
-def _texts(corpus: Artifact, label: str = "") -> Iterator[str]:
-    """The passages' texts in order of `doc`, with progress shown under `label`."""
-    batches = passages(corpus, ["text"])
-    for batch in batches:
-        yield from batch["text"].to_pylist()
+def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:
+    """The passages' texts in order of `doc`."""
+    for batch in passages(corpus, ["text"]):
+        yield from batch.column("text").to_pylist()
+        if meter is not None:
+            meter.advance(len(batch))

@@ -1,4 +1,4 @@
-"""Models made from settings, written to folders that `transformers` loads, and read back. Nothing is downloaded."""
+"""Models made from settings, written to folders that `transformers` loads, and read back."""
 
 import json
 import shutil
@@ -7,78 +7,68 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, BertConfig, ModernBertConfig
 
-from tlm.errors import InputError
+from tlm.errors import InputError, nearest
 from tlm.settings import Model
-from tlm.training.encoder import BertEncoder, Encoder, ModernBertEncoder
+from tlm.training.bert import BertBody, bert_config, bert_dropout
+from tlm.training.encoder import Encoder
+from tlm.training.modernbert import ModernBertBody, modernbert_config, modernbert_dropout
 from tlm.training.texts import Special
 
 MLM_HEAD = "mlm_head.safetensors"
-ROTARY_BASE = 10_000.0  # ModernBERT's own, 160,000, is made for texts of thousands of tokens
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+
+_BODIES: dict[str, Any] = {"bert": BertBody, "modernbert": ModernBertBody}
+_CONFIGS = {"bert": bert_config, "modernbert": modernbert_config}
+_DROPOUTS = {"bert": bert_dropout, "modernbert": modernbert_dropout}
 
 
-def make_config(model: Model, vocab_size: int, special: Special, labels: list[str] | None, name: str) -> Any:
-    """The `transformers` config of a model for a task (`labels`, `name`: see `set_task`)."""
-    common: dict[str, Any] = {
-        "vocab_size": vocab_size,
-        "hidden_size": model.hidden,
-        "num_hidden_layers": model.layers,
-        "num_attention_heads": model.heads,
-        "intermediate_size": model.intermediate,
-        "max_position_embeddings": model.max_length,
+def make_config(model: Model, vocab_size: int, special: Special, labels: list[str] | None, name: str) -> dict[str, Any]:
+    """The config.json of a model for a task (`labels`, `name`: see `with_task`)."""
+    config = {
+        **_CONFIGS[model.architecture](model, vocab_size),
         "pad_token_id": special.pad,
         "cls_token_id": special.cls,
         "sep_token_id": special.sep,
         "bos_token_id": None,
         "eos_token_id": None,
+        "dtype": "float32",
     }
-    if model.architecture == "bert":
-        config: Any = BertConfig(**common)
-    else:
-        config = ModernBertConfig(
-            **common,
-            layer_types=["full_attention"] * model.layers,
-            rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": ROTARY_BASE}},
-            classifier_pooling="mean",
-        )
-    return set_task(set_dropout(config, model.dropout), labels, name)
+    return with_task(with_dropout(config, model.dropout), labels, name)
 
 
-def set_task(config: Any, labels: list[str] | None, name: str) -> Any:
+def with_task(config: dict[str, Any], labels: list[str] | None, name: str) -> dict[str, Any]:
     """`config` for a task: its classes in order (None is regression: one number) and its name."""
     known = labels if labels is not None else ["value"]
-    config.id2label = dict(enumerate(known))
-    config.label2id = {label: index for index, label in enumerate(known)}
-    config.problem_type = "regression" if labels is None else "single_label_classification"
-    config.finetuning_task = name
-    return config
-
-
-def set_dropout(config: Any, share: float) -> Any:
-    """`config` with all its dropouts set."""
-    names = {
-        "bert": ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"),
-        "modernbert": ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout"),
+    return {
+        **config,
+        "id2label": {str(place): label for place, label in enumerate(known)},
+        "label2id": {label: place for place, label in enumerate(known)},
+        "problem_type": "regression" if labels is None else "single_label_classification",
+        "finetuning_task": name,
     }
-    for name in names[config.model_type]:
-        setattr(config, name, share)
-    return config
 
 
-def build(config: Any, seed: int) -> Encoder:
-    """A model with fresh weights, the same for the same seed."""
-    classes = {"bert": BertEncoder, "modernbert": ModernBertEncoder}
-    if config.model_type not in classes:
-        raise InputError(f"model type '{config.model_type}' is not one of ours; expected {' or '.join(classes)}")
+def with_dropout(config: dict[str, Any], share: float) -> dict[str, Any]:
+    """`config` with all its dropouts set."""
+    return {**config, **_DROPOUTS[config["model_type"]](share)}
+
+
+def build(config: dict[str, Any], seed: int) -> Encoder:
+    """A model with fresh weights, the same for the same seed; torch's global generator is left as it is."""
+    if config["model_type"] not in _BODIES:
+        raise InputError(
+            f"model type '{config['model_type']}' is not one of ours{nearest(config['model_type'], _BODIES)}"
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return classes[config.model_type](config)
+        return Encoder(_BODIES[config["model_type"]](config))
 
 
-def load_config(folder: Path) -> Any:
-    """The config in a model folder."""
-    return AutoConfig.from_pretrained(folder, local_files_only=True)
+def load_config(folder: Path) -> dict[str, Any]:
+    """The config of a model folder."""
+    config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    return config
 
 
 def load(folder: Path, mlm_head: Path | None = None) -> Encoder:
@@ -92,16 +82,15 @@ def load(folder: Path, mlm_head: Path | None = None) -> Encoder:
 
 def load_weights(model: Encoder, folder: Path) -> None:
     """Give `model` all weights in `folder`."""
-    model.body.load_state_dict(load_file(folder / "model.safetensors"))
+    model.body.load_state_dict(load_file(folder / WEIGHTS))
 
 
 def load_encoder(model: Encoder, folder: Path) -> None:
     """Give `model` the weights in `folder`, but keep its own classification head (whose classes may be others)."""
-    stored = load_file(folder / "model.safetensors")
-    shared = {name: value for name, value in stored.items() if not name.startswith(model.head_names)}
-    missing, unexpected = model.body.load_state_dict(shared, strict=False)
-    assert not unexpected
-    assert all(name.startswith(model.head_names) for name in missing)
+    head = model.body.head_names
+    own = {name: value for name, value in model.body.state_dict().items() if name.startswith(head)}
+    stored = {name: value for name, value in load_file(folder / WEIGHTS).items() if not name.startswith(head)}
+    model.body.load_state_dict({**stored, **own})
 
 
 def parameter_count(model: Encoder) -> int:
@@ -112,15 +101,19 @@ def parameter_count(model: Encoder) -> int:
 def save(model: Encoder, folder: Path, tokenizer: Path) -> None:
     """Write the model folder: config, weights, and the tokenizer with the model's length and inputs."""
     folder.mkdir(parents=True)
-    model.body.config.architectures = [type(model.body).__name__]
-    model.body.config.save_pretrained(folder)
-    save_file(model.body.state_dict(), folder / "model.safetensors", metadata={"format": "pt"})
+    config = model.body.config
+    _write_json(folder / CONFIG, config)
+    save_file(model.body.state_dict(), folder / WEIGHTS, metadata={"format": "pt"})
     shutil.copyfile(tokenizer / "tokenizer.json", folder / "tokenizer.json")
-    config = json.loads((tokenizer / "tokenizer_config.json").read_text(encoding="utf-8"))
-    config["model_max_length"] = model.body.config.max_position_embeddings
-    types = ["token_type_ids"] if model.body.config.model_type == "bert" else []
-    config["model_input_names"] = ["input_ids", *types, "attention_mask"]
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1, sort_keys=True), encoding="utf-8")
+    settings = json.loads((tokenizer / "tokenizer_config.json").read_text(encoding="utf-8"))
+    settings["model_max_length"] = config["max_position_embeddings"]
+    types = ["token_type_ids"] if config["model_type"] == "bert" else []
+    settings["model_input_names"] = ["input_ids", *types, "attention_mask"]
+    _write_json(folder / "tokenizer_config.json", settings)
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def save_mlm_head(model: Encoder, path: Path) -> None:

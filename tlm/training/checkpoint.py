@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -21,6 +20,7 @@ from tlm.artifacts.scratch import scratch_folder
 from tlm.errors import Interrupted
 from tlm.progress import say
 from tlm.training.curve import Curve
+from tlm.training.optimizer import AdamW
 
 TENSORS, FACTS = "state.safetensors", "state.json"
 
@@ -39,7 +39,7 @@ class State:
     """Training after `step` steps."""
 
     model: nn.Module
-    optimizer: torch.optim.Optimizer
+    optimizer: AdamW
     curve: Curve
     step: int = 0
     best: Best | None = None
@@ -47,9 +47,8 @@ class State:
     def write(self, folder: Path) -> None:
         """Write safetensors and JSON into `folder`."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        for name, parameter in self.model.named_parameters():
-            moments = self.optimizer.state.get(parameter, {})
-            tensors |= {f"optimizer.{key}.{name}": value for key, value in moments.items()}
+        for name, moments in self.optimizer.moments.items():
+            tensors |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
         tensors |= {f"curve.{name}": value for name, value in self.curve.tensors().items()}
         facts: dict[str, float] = {"step": self.step}
         if self.best is not None:
@@ -62,14 +61,10 @@ class State:
         """Become what `write` wrote."""
         tensors, facts = load_file(folder / TENSORS), json.loads((folder / FACTS).read_text(encoding="utf-8"))
         self.model.load_state_dict(_under("model", tensors))
-        for name, parameter in self.model.named_parameters():
-            moments = {
-                key: tensors[f"optimizer.{key}.{name}"].to(parameter.device)
-                for key in ("step", "exp_avg", "exp_avg_sq")
-                if f"optimizer.{key}.{name}" in tensors
-            }
-            if moments:  # a head that had no gradient yet has none
-                self.optimizer.state[parameter] = moments
+        for place, value in _under("optimizer", tensors).items():
+            name, _, key = place.rpartition(".")
+            device = self.optimizer.parameters[name].device
+            self.optimizer.moments.setdefault(name, {})[key] = value.to(device)
         self.curve.restore(_under("curve", tensors))
         self.step = facts["step"]
         if "best_step" in facts:

@@ -31,9 +31,9 @@ def masked_lm_loss(checkpoint: Artifact, task: Artifact, split: str, device: str
     tokenizer = checkpoint.input("task_tokens").input("tokenizer")
     tokens = Artifact.open(tokenize(task.uri, tokenizer.uri, root=task.store.root))
     model = build.load(checkpoint.path("model"), checkpoint.path(build.MLM_HEAD)).to(place).eval()
-    examples = Examples.open(task, tokens, model.body.config.max_position_embeddings)
+    examples = Examples.open(task, tokens, model.body.config["max_position_embeddings"])
     texts, rows = examples.texts, examples.rows(split)
-    masking = Masking(SHARE, model.body.config.vocab_size, texts.special.mask, texts.special.ids)
+    masking = Masking(SHARE, model.body.config["vocab_size"], texts.special.mask, texts.special.ids)
     total, count = 0.0, 0
     for draw in range(DRAWS):
         for number, places in enumerate(by_length(texts.lengths[rows])):

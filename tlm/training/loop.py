@@ -60,14 +60,6 @@ class Work(Protocol):
         """Called when ``state.step`` steps are done: to score dev, say."""
 
 
-def make_optimizer(model: nn.Module, settings: Train | Finetune) -> torch.optim.AdamW:
-    """AdamW; weight decay for matrices only, not for biases and norms."""
-    matrices = [parameter for parameter in model.parameters() if parameter.ndim > 1]
-    others = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
-    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, fused=True)
-
-
 def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torch.device) -> None:
     """Train `state` to the end of the plan, from its newest snapshot if there is one.
 
@@ -104,8 +96,6 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
 
 def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, device: torch.device) -> None:
     step = state.step
-    for group in state.optimizer.param_groups:
-        group["lr"] = plan.lr(step)
     if plan.dropout > 0:
         torch.manual_seed(number(plan.seed, DROPOUT, step))
     batch = work.batch(step)
@@ -117,5 +107,4 @@ def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, devi
         state.curve.add(step, losses)
     if plan.settings.clip > 0:
         nn.utils.clip_grad_norm_(state.model.parameters(), plan.settings.clip)
-    state.optimizer.step()
-    state.optimizer.zero_grad(set_to_none=True)
+    state.optimizer.step(plan.lr(step))

@@ -18,7 +18,7 @@ def class_logits(model: Encoder, texts: Texts, rows: NDArray[np.int64], device: 
     """Logits of the texts `rows`, [n, labels], in that order. `model` is left in the mode it was in."""
     training = model.training
     model.eval()
-    logits = np.zeros((len(rows), model.body.config.num_labels), dtype=np.float32)
+    logits = np.zeros((len(rows), len(model.body.config["id2label"])), dtype=np.float32)
     for places in by_length(texts.lengths[rows]):
         inputs = to_device(collate(texts, rows[places]), device)
         _, found = model(inputs, inputs.ids, tokens=False, classes=True)

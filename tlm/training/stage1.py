@@ -18,9 +18,10 @@ from tlm.training.device import resolve_device, run_facts
 from tlm.training.encoder import Encoder, Inputs
 from tlm.training.examples import Examples
 from tlm.training.flops import Cost, paper_flops
-from tlm.training.loop import Plan, fit, make_optimizer
+from tlm.training.loop import Plan, fit
 from tlm.training.losses import Losses, external_loss, internal_loss
 from tlm.training.mixture import Mixture
+from tlm.training.optimizer import AdamW
 from tlm.training.texts import Texts
 
 
@@ -45,7 +46,8 @@ def write(
     model = build.build(config, seed).to(place)
     work = Joint(model, examples, passages, preset, seed)
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
-    state = State(model, make_optimizer(model, preset.train), Curve(plan.steps, place))
+    optimizer = AdamW(model, preset.train.weight_decay, preset.train.betas)
+    state = State(model, optimizer, Curve(plan.steps, place))
     fit(state, work, plan, snapshots, place)
     build.save(model, draft.folder / "model", inputs["task_tokens"].input("tokenizer").path("tokenizer"))
     build.save_mlm_head(model, draft.folder / build.MLM_HEAD)
@@ -69,9 +71,9 @@ class Joint:
         self.model, self.examples, self.passages = model, examples, passages
         self.settings, self.seed = preset.train, seed
         self.mixture = Mixture(preset.train.rho1 if passages is not None else 0)
-        special, vocab_size = examples.texts.special, model.body.config.vocab_size
-        self.masking = Masking(preset.train.mask_share, vocab_size, special.mask, special.ids)
-        self.cost = Cost(preset.model, vocab_size, model.body.config.num_labels)
+        special, config = examples.texts.special, model.body.config
+        self.masking = Masking(preset.train.mask_share, config["vocab_size"], special.mask, special.ids)
+        self.cost = Cost(preset.model, config["vocab_size"], len(config["id2label"]))
         self.train_rows = examples.rows("train")
         self.internal = Order(examples.texts.lengths[self.train_rows], preset.train.internal_batch, seed, INTERNAL)
         lengths = passages.lengths if passages is not None else np.zeros(0, dtype=np.int32)

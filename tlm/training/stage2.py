@@ -20,9 +20,10 @@ from tlm.training.device import resolve_device, run_facts
 from tlm.training.encoder import Encoder, Inputs
 from tlm.training.examples import Examples
 from tlm.training.flops import Cost, paper_flops
-from tlm.training.loop import Plan, fit, make_optimizer
+from tlm.training.loop import Plan, fit
 from tlm.training.losses import Losses, classification_loss
 from tlm.training.metric import dev_score
+from tlm.training.optimizer import AdamW
 from tlm.training.scoring import class_logits
 
 
@@ -51,7 +52,8 @@ def write(
     model = _begin(checkpoint, examples.classes, task.details["name"], settings, facts["seed"]).to(place)
     work = Classification(model, examples, shape, settings, task.details["metric"], facts["seed"])
     plan = Plan(settings, work.steps, round(settings.warmup_share * work.steps), settings.dropout, facts["seed"])
-    state = State(model.body, make_optimizer(model.body, settings), Curve(plan.steps, place))
+    optimizer = AdamW(model.body, settings.weight_decay, settings.betas)
+    state = State(model.body, optimizer, Curve(plan.steps, place))
     fit(state, work, plan, snapshots, place)
     assert state.best is not None
     model.body.load_state_dict(state.best.weights)
@@ -77,18 +79,16 @@ def write(
 def _begin(checkpoint: Artifact, classes: list[str] | None, name: str, settings: Finetune, seed: int) -> Encoder:
     """The checkpoint's encoder with a fresh head for this task, or with its own."""
     folder = checkpoint.path("model")
-    config = build.load_config(folder)
+    config = build.with_dropout(build.load_config(folder), settings.dropout)
     if settings.reset_head:
-        config = build.set_task(build.set_dropout(config, settings.dropout), classes, name)
-        model = build.build(config, seed)
+        model = build.build(build.with_task(config, classes, name), seed)
         build.load_encoder(model, folder)
         return model
-    expected = list(classes or ["value"])
-    if [config.id2label[place] for place in sorted(config.id2label)] != expected:
+    if build.with_task(config, classes, name)["id2label"] != config["id2label"]:
         raise InputError(
             f"{checkpoint.uri} was trained for other classes than this task's; set finetune.reset_head=true"
         )
-    model = build.build(build.set_dropout(config, settings.dropout), seed)
+    model = build.build(config, seed)
     build.load_weights(model, folder)
     return model
 
@@ -107,7 +107,7 @@ class Classification:
         self.order = Order(examples.texts.lengths[self.train_rows], settings.batch, seed, STAGE2)
         self.steps = settings.steps or max(1, round(settings.epochs * self.order.per_epoch))
         self.evaluated = {-(-self.steps * k // settings.evaluations) for k in range(1, settings.evaluations + 1)}
-        self.cost = Cost(shape, model.body.config.vocab_size, model.body.config.num_labels)
+        self.cost = Cost(shape, model.body.config["vocab_size"], len(model.body.config["id2label"]))
 
     def batch(self, step: int) -> Batch:
         """See `loop.Work`."""

@@ -28,7 +28,7 @@ def build_tokenizer(
     *,
     kind: Literal["wordpiece", "bpe"] = "wordpiece",
     vocab_size: int = 6000,
-    sample: int = 200_000,
+    sample: int = 50_000,
     lower_case: bool = True,
     existing: str = "",
     root: str | None = None,

@@ -1,0 +1,52 @@
+"""What kfp.local prints, told to people: the steps' own lines on stderr, all of it in a log file."""
+
+import re
+import sys
+from pathlib import Path
+from typing import TextIO
+
+_COLOUR = re.compile(r"\x1b\[\d+m")
+_TASK = re.compile(
+    r"[\d:.]+ - (?:INFO|ERROR) - (?:Executing task|Task) '(?P<name>[^']+)'(?: finished with status (?P<status>\w+))?$"
+)
+_EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
+_NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|(Output|Streamed logs|/\S+: \w*Warning: |\w+='|\w+: (\w+\(|'|\d+$|\[)|\w+=\{)")
+
+
+class Transcript:
+    """A stand-in for stdout: every line goes to `log`, the story (steps, their lines, failures) to stderr."""
+
+    def __init__(self, log: TextIO) -> None:
+        self.log = log
+        self._rest = ""
+
+    def write(self, text: str) -> int:
+        """Take in a piece of output."""
+        self.log.write(text)
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._tell(_COLOUR.sub("", line).strip())
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back but an unfinished line."""
+        self.log.flush()
+
+    def isatty(self) -> bool:
+        """It is no terminal."""
+        return False
+
+    def _tell(self, line: str) -> None:
+        task = _TASK.match(line)
+        if task:
+            said = {None: f"▸ {task['name']}", "FAILURE": f"✗ {task['name']} failed"}.get(task["status"])
+            if said:
+                print(said, file=sys.stderr, flush=True)
+        elif not _EXECUTOR.match(line) and not _NOISE.match(line):
+            print(f"    {line}", file=sys.stderr, flush=True)
+
+
+def open_log(folder: Path, name: str) -> TextIO:
+    """A fresh log file in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return (folder / f"{name}.log").open("w", encoding="utf-8")

@@ -1,0 +1,213 @@
+"""Both stages as steps: what they write, which arm they are, what is kept, what is refused."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.numpy import load_file
+from scipy import stats
+from sklearn import metrics
+
+from tests.toys_training import STEPS, checkpoint, model, passages, rows, task, tokenizer
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.training import build
+from tlm.training.examples import Examples
+from tlm.training.heldout import masked_lm_loss
+from tlm.training.joint import train
+from tlm.training.metric import dev_score
+from tlm.training.scoring import class_logits
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("root")
+
+
+@pytest.fixture(scope="module")
+def examples(root):
+    return task(root)
+
+
+@pytest.fixture(scope="module")
+def start(root, examples):
+    return checkpoint(root, examples)
+
+
+@pytest.fixture(scope="module")
+def end(root, examples, start):
+    return model(root, start, examples, "finetune.epochs=6", "finetune.evaluations=4")
+
+
+def curve(artifact: Artifact) -> dict[str, list]:
+    return pq.read_table(artifact.path("curve.parquet")).to_pydict()
+
+
+# ---- stage 1
+
+
+def test_the_curve_tells_each_step(start):
+    found = curve(start)
+    assert found["step"] == list(range(STEPS))
+    assert found["kind"] == ["internal" if step % 3 == 2 else "external" for step in range(STEPS)]
+    assert all((ce is None) == (kind == "external") for ce, kind in zip(found["ce"], found["kind"], strict=True))
+    assert all(math.isfinite(mlm) for mlm in found["mlm"])
+    assert found["lr"][:3] == pytest.approx([0.001, 0.002, 0.003])
+    assert found["lr"] == sorted(found["lr"][:2]) + sorted(found["lr"][2:], reverse=True)
+
+
+def test_the_cost_adds_up(start):
+    cost, found = start.details["cost"], curve(start)
+    assert (cost["steps"], cost["external_steps"], cost["internal_steps"]) == (STEPS, 8, 4)
+    assert (cost["tokens"], cost["flops"]) == (sum(found["tokens"]), sum(found["flops"]))
+    assert cost["padded_tokens"] == STEPS * 8 * 48
+    assert cost["paper_flops"] == 6 * start.details["parameters"] * cost["padded_tokens"]
+    stored = load_file(start.path("model") / "model.safetensors")
+    assert start.details["parameters"] == sum(value.size for value in stored.values())
+    assert {"seconds", "threads", "device", "precision", "torch", "peak_memory_bytes"} <= start.run().keys()
+
+
+def test_arms_are_named_by_their_subset_and_take_as_many_steps(root, examples, start):
+    alone = checkpoint(root, examples, alone=True)
+    assert (start.details["arm"], alone.details["arm"]) == ("bm25", "task-only")
+    assert alone.details["cost"]["internal_steps"] == alone.details["cost"]["steps"] == STEPS
+    only_external = checkpoint(root, examples, "train.rho1=inf")
+    assert only_external.details["cost"]["external_steps"] == STEPS
+    assert set(curve(only_external)["ce"]) == {None}
+
+
+def test_accumulation_changes_nothing_but_the_last_bits(root, examples, start):
+    parts = checkpoint(root, examples, "train.accumulation=3")
+    assert curve(parts)["mlm"] == pytest.approx(curve(start)["mlm"], abs=1e-4)
+
+
+def test_labels_are_part_of_what_names_a_checkpoint(root, start):
+    changed = [(text, pair, {"bio": "law", "law": "bio"}.get(gold, gold), split) for text, pair, gold, split in rows()]
+    other = checkpoint(root, task(root, changed))
+    assert other.input("task_tokens").content == start.input("task_tokens").content
+    assert other.uri != start.uri
+
+
+def test_training_lowers_the_held_out_loss(root, examples, start):
+    loss = masked_lm_loss(start, Artifact.open(examples), "test", "cpu")
+    assert loss == masked_lm_loss(start, Artifact.open(examples), "test", "cpu")
+    untrained = checkpoint(root, examples, "train.lr=1e-9")
+    vocabulary = untrained.input("task_tokens").details["vocab_size"]
+    assert masked_lm_loss(untrained, Artifact.open(examples), "test", "cpu") == pytest.approx(
+        math.log(vocabulary), abs=0.1
+    )
+    assert loss < math.log(vocabulary) - 0.2
+
+
+# ---- stage 2
+
+
+def test_the_weights_that_are_best_on_dev_are_kept(root, examples, end):
+    found = curve(end)
+    scored = {step: dev for step, dev in zip(found["step"], found["dev"], strict=True) if dev is not None}
+    assert len(scored) == 4
+    assert max(scored) == len(found["step"]) - 1
+    best = max(scored.values())
+    assert end.details["best_dev"] == best
+    assert end.details["best_step"] == min(step for step, dev in scored.items() if dev == best) + 1
+    read = Examples.open(Artifact.open(examples), end.input("task_tokens"), 48)
+    dev = read.rows("dev")
+    logits = class_logits(build.load(end.path("model")), read.texts, dev, torch.device("cpu"))
+    assert metrics.f1_score(read.labels[dev], logits.argmax(1), average="macro") == pytest.approx(best)
+    assert best > 0.6  # words tell the class
+
+
+def test_the_head_is_fresh_or_the_checkpoint_s(root, examples, start):
+    frozen = ("finetune.lr=1e-12", "finetune.epochs=1")
+    old = load_file(start.path("model") / "model.safetensors")
+    reset = load_file(model(root, start, examples, *frozen).path("model") / "model.safetensors")
+    kept = load_file(
+        model(root, start, examples, *frozen, "finetune.reset_head=false").path("model") / "model.safetensors"
+    )
+    seeded = load_file(model(root, start, examples, *frozen, seed=5).path("model") / "model.safetensors")
+    for name, value in old.items():
+        assert np.allclose(kept[name], value, atol=1e-6)
+        if not name.startswith(("classifier.", "head.")):
+            assert np.allclose(reset[name], value, atol=1e-6)
+    for name in ("classifier.weight", "head.dense.weight"):
+        assert not np.allclose(reset[name], old[name], atol=1e-6)
+        assert not np.allclose(reset[name], seeded[name], atol=1e-6)
+
+
+def test_seed_and_preset_are_the_checkpoint_s_unless_given(root, examples, start):
+    end = model(root, start, examples)
+    assert (end.details["seed"], end.details["preset"], end.details["arm"]) == (0, "tiny", "bm25")
+    assert model(root, start, examples, seed=4).details["seed"] == 4
+
+
+def test_the_model_card_says_what_the_model_is(end):
+    card = (end.path("model") / "README.md").read_text(encoding="utf-8")
+    for fact in ("library_name: transformers", "# toy", "3 classes: bio, law, sea", "48 training examples", "by BM25"):
+        assert fact in card
+    assert f"macro_f1 on dev: {end.details['best_dev']:.4f}, after step {end.details['best_step']}" in card
+    assert "{" not in card
+
+
+def test_a_number_can_be_learned(root):
+    targets = task(root, rows(regression=True), "pearson", labels=False)
+    end = model(root, checkpoint(root, targets, alone=True), targets, "finetune.epochs=6")
+    config = json.loads((end.path("model") / "config.json").read_text())
+    assert config["problem_type"] == "regression"
+    assert len(config["id2label"]) == 1
+    assert end.details["best_dev"] > 0.5
+
+
+def test_pairs_can_be_learned(root):
+    pairs = task(root, rows(pair=True))
+    assert model(root, checkpoint(root, pairs, alone=True), pairs, "finetune.epochs=6").details["best_dev"] > 0.6
+
+
+REFERENCES = {
+    "macro_f1": lambda gold, logits: metrics.f1_score(gold, logits.argmax(1), average="macro", zero_division=0),
+    "micro_f1": lambda gold, logits: metrics.f1_score(gold, logits.argmax(1), average="micro"),
+    "accuracy": lambda gold, logits: metrics.accuracy_score(gold, logits.argmax(1)),
+    "matthews": lambda gold, logits: metrics.matthews_corrcoef(gold, logits.argmax(1)),
+    "pearson": lambda gold, logits: stats.pearsonr(gold, logits[:, 0]).statistic,
+    "spearman": lambda gold, logits: stats.spearmanr(gold, logits[:, 0]).statistic,
+}
+
+
+@pytest.mark.parametrize("metric", REFERENCES)
+@pytest.mark.parametrize("rows", [2, 7, 300])
+def test_dev_scores_are_scikit_learn_s_and_scipy_s(metric, rows):
+    chance = np.random.default_rng(rows)
+    gold, logits = chance.integers(0, 5, rows), chance.normal(size=(rows, 5)).round(1)
+    assert dev_score(metric, gold, logits) == pytest.approx(REFERENCES[metric](gold, logits))
+
+
+@pytest.mark.parametrize("metric", REFERENCES)
+def test_dev_scores_are_finite_where_formulas_divide_by_zero(metric):
+    constant = dev_score(metric, np.zeros(4, dtype=int), np.zeros((4, 3)))
+    assert constant == (1.0 if metric in ("macro_f1", "micro_f1", "accuracy") else 0.0)
+
+
+# ---- what is refused
+
+
+def test_what_cannot_be_trained_is_said_before_any_work(root, examples, start):
+    words, subset = tokenizer(root, examples), passages(root, "subset")
+    common = {"tokenizer": words, "preset": "tiny", "root": str(root)}
+    with pytest.raises(InputError, match="trains on external data only, but no subset is given"):
+        train(examples, overrides=["train.rho1=inf"], **common)
+    with pytest.raises(InputError, match="has no passages"):
+        train(examples, subset=passages(root, "subset", 0), **common)
+    with pytest.raises(InputError, match="seed is -1; expected 0 or more"):
+        train(examples, subset=subset, seed=-1, **common)
+    with pytest.raises(InputError, match="is a tokenizer; expected a task"):
+        train(words, **common)
+    with pytest.raises(InputError, match="device 'gpu' is unknown; expected auto, cpu"):
+        train(examples, subset=subset, device="gpu", **common)
+    without_dev = task(root, [row for row in rows() if row[3] != "dev"])
+    with pytest.raises(InputError, match="has no dev examples; stage 2 needs them"):
+        model(root, start, without_dev)
+    targets = task(root, rows(regression=True), "pearson", labels=False)
+    with pytest.raises(InputError, match=r"for other classes than this task's; set finetune.reset_head=true"):
+        model(root, start, targets, "finetune.reset_head=false")

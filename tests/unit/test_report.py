@@ -1,0 +1,393 @@
+"""The report: right numbers, no claim that intervals do not carry, and nothing in it that can act."""
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from markdown_it import MarkdownIt
+from scipy import stats
+
+from tests.toys import Row, World, make_task, words
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation import ui
+from tlm.evaluation.baseline import baseline
+from tlm.evaluation.contents import contents
+from tlm.evaluation.lineage import Lineage
+from tlm.evaluation.report import report
+from tlm.evaluation.runs import spread
+from tlm.evaluation.sampling import evenly, rows_at
+from tlm.evaluation.text import code, shared_words, visible
+
+LABELS = ["blue", "green", "red"]
+HOSTILE = [
+    "<script>alert(1)</script> <img src=x onerror=alert(1)>",
+    "[click](javascript:alert(1)) ![x](https://evil.example/a.png) <https://evil.example>",
+    "`` ` </code></pre><iframe src=https://evil.example></iframe>",
+    "innocent \u202egnp.exe\u202c \u2066hidden\u2069 \x1b[31mred\x00",
+    "www.evil.example https://evil.example me@evil.example",
+    "{{ 7 * 7 }} {% for x in y %} ${alert(1)} &lt;b&gt; \" onload='x' | a | b |",
+    "# heading\n\n- list\n\n<b>bold</b>\n\n| table |\n|---|",
+]
+
+
+def toy_world(root: Path, labels: list[str] | None = LABELS, texts: list[str] | None = None) -> World:
+    """40 examples, 60 passages; `texts` are mixed into both and into the labels' place in the examples."""
+    rows: list[Row] = []
+    for index, text in enumerate([*(texts or []), *words(60, 0)][:60]):
+        gold = labels[index % len(labels)] if labels else index / 7
+        rows.append((text, None, gold, "train" if index < 30 else "dev" if index < 40 else "test"))
+    metric = "macro_f1" if labels else "pearson"
+    passages = [*(texts or []), *(f"passage {number}: {text}" for number, text in enumerate(words(60, 1)))]
+    return World(root, make_task(root, rows, metric, labels), passages)
+
+
+def reported(root: Path, metrics: list[str]) -> dict[str, str]:
+    return {
+        form: path.read_text(encoding="utf-8")
+        for form, path in ui.report_files(report(metrics, root=str(root))).items()
+    }
+
+
+def told_of(metrics: list[str]) -> dict[str, Any]:
+    """The report's contents without the pages."""
+    opened = [Artifact.open(uri) for uri in metrics]
+    return contents(opened, opened[0].input("task"), Lineage())
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.words).split())
+
+
+def is_safe(html: str) -> None:
+    page = Page(html)
+    assert not page.tags & {"script", "iframe", "img src=x", "object", "embed", "a", "b", "link", "base", "form", "svg"}
+    assert "<script" not in html.lower()
+    for tag, name, value in page.attributes:
+        assert not name.startswith("on")
+        assert name not in ("href", "srcdoc", "action", "formaction")
+        if name == "src":
+            assert tag == "img"
+            assert value.startswith("data:image/svg+xml;base64,")
+        if name == "style":
+            assert re.fullmatch(r"--(tone|share): (var\(--[a-z0-9-]+\)|[0-9.]+)", value)
+    policy = [
+        value for tag, name, value in page.attributes if (tag, name) == ("meta", "content") and "default-src" in value
+    ]
+    assert policy == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
+    assert html.index("Content-Security-Policy") < html.index("<style>")
+
+
+def test_the_numbers_are_those_of_the_runs(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    skills = [0.5, 0.6, 0.7]
+    uris = [world.metrics("bm25", seed, skill) for seed, skill in enumerate(skills)]
+    first = baseline(world.task, root=str(tmp_path))
+    files = reported(tmp_path, [*uris, first])
+    told = json.loads(files["json"])
+    scores = [Artifact.open(uri).details["test"] for uri in uris]
+    group = {group["arm"]: group for group in told["groups"]}["bm25"]
+    assert group["seeds"] == [0, 1, 2]
+    assert group["test"]["values"] == scores
+    low, high = stats.t.interval(0.95, 2, np.mean(scores), stats.sem(scores))
+    assert (group["test"]["low"], group["test"]["high"]) == pytest.approx((low, high))
+    assert group["test"]["std"] == pytest.approx(np.std(scores, ddof=1))
+    assert group["cost"]["flops"]["mean"] == 8e13
+    matrices = [ui.confusion(uri)[1] for uri in uris]
+    assert told["confusion"]["matrix"] == np.sum(matrices, axis=0).tolist()
+    expected = f"{100 * np.mean(scores):.1f} ± {100 * np.std(scores, ddof=1):.1f}"
+    for form in ("html", "md"):
+        assert expected in files[form]
+        assert f"{100 * Artifact.open(first).details['test']:.1f}" in files[form]
+    assert [group["arm"] for group in told["groups"]] == ["baseline", "bm25"]
+
+
+def test_the_order_of_metrics_does_not_matter_and_nothing_is_done_twice(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    uris = [world.metrics(arm, seed, 0.6) for arm in ("bm25", "random", "task-only") for seed in (0, 1)]
+    one = report(uris, root=str(tmp_path))
+    assert report([*uris[::-1], uris[0]], root=str(tmp_path)) == one
+    told = json.loads(Artifact.open(one).path("report.json").read_text())
+    assert [(group["arm"], group["seeds"]) for group in told["groups"]] == [
+        ("task-only", [0, 1]), ("random", [0, 1]), ("bm25", [0, 1]),
+    ]  # fmt: skip
+
+
+def test_it_is_the_same_each_time(tmp_path: Path) -> None:
+    pages = []
+    for name in ("one", "two/hive=x"):
+        world = toy_world(tmp_path / name)
+        uris = [world.metrics(arm, seed, 0.6) for arm in ("bm25", "random") for seed in range(3)]
+        pages.append(reported(tmp_path / name, uris))
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("arms", [["task-only"], ["random"], ["bm25"], ["task-only", "random", "bm25"]])
+def test_any_choice_of_arms(arms: list[str], tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    files = reported(tmp_path, [world.metrics(arm, 0, 0.6) for arm in arms])
+    is_safe(files["html"])
+    assert ("What bm25 retrieved" in files["html"]) == ("bm25" in arms)
+    assert ("passages drawn at random" in files["html"]) == ("random" in arms)
+
+
+def test_only_a_baseline(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    files = reported(tmp_path, [baseline(world.task, root=str(tmp_path))])
+    is_safe(files["html"])
+    assert "Only the baseline was scored" in files["md"]
+
+
+def test_regression(tmp_path: Path) -> None:
+    world = toy_world(tmp_path, labels=None)
+    files = reported(
+        tmp_path, [world.metrics("bm25", seed, 0.9) for seed in range(3)] + [baseline(world.task, root=str(tmp_path))]
+    )
+    is_safe(files["html"])
+    assert "Pearson correlation" in files["html"]
+    assert "Predicted against gold values" in files["html"]
+    assert "by gold class" not in files["html"]
+
+
+def test_many_classes_are_listed_by_their_confusions(tmp_path: Path) -> None:
+    world = toy_world(tmp_path, labels=[f"class {number}" for number in range(20)])
+    files = reported(tmp_path, [world.metrics("bm25", 0, 0.3)])
+    is_safe(files["html"])
+    assert "The most frequent confusions" in files["html"]
+    assert "by gold class" not in files["html"]
+
+
+def test_stage_1_alone_stands_apart(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    told = told_of([world.metrics("bm25", 0, 0.9 / stage, stage=stage) for stage in (1, 2)])
+    assert [group["name"] for group in told["groups"]] == ["bm25, stage 1 only", "bm25"]
+    assert told["best"]["name"] == "bm25"  # whole runs are judged, even where stage 1 alone did better
+
+
+def test_runs_of_one_arm_with_other_settings_stand_apart_and_say_which(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    uris = [world.metrics("bm25", seed, 0.6, rho1=rho1) for rho1 in (4, 20) for seed in (0, 1)]
+    groups = told_of(uris)["groups"]
+    assert [(group["name"], group["seeds"]) for group in groups] == [
+        ("bm25 (rho1=4)", [0, 1]),
+        ("bm25 (rho1=20)", [0, 1]),
+    ]
+
+
+def test_an_order_is_claimed_only_where_intervals_carry_it(tmp_path: Path) -> None:
+    def claims(name: str, skills: dict[str, list[float]]) -> str:
+        world = toy_world(tmp_path / name)
+        uris = [world.metrics(arm, seed, skill) for arm, own in skills.items() for seed, skill in enumerate(own)]
+        return " ".join(told_of(uris)["findings"])
+
+    apart = claims("apart", {"random": [0.0] * 4, "bm25": [1.0] * 4})
+    assert "bm25 is ahead of random" in apart
+    together = claims("together", {"random": [0.1, 0.9, 0.5], "bm25": [0.9, 0.1, 0.6]})
+    assert "overlap; no order between them is claimed" in together
+    assert "ahead of" not in together
+    few = claims("few", {"random": [0.0] * 2, "bm25": [1.0] * 2})
+    assert "no order is claimed" in few
+    assert "ahead of" not in few
+
+
+@pytest.mark.parametrize(
+    ("skills", "expected"),
+    [
+        ([1.0] * 3, "lies above the baseline"),
+        ([0.0] * 3, "lies below the baseline"),
+        ([0.4, 0.9, 0.1], "includes the baseline"),
+    ],
+)
+def test_the_best_arm_is_held_against_the_baseline(skills: list[float], expected: str, tmp_path: Path) -> None:
+    texts = [f"{word} sign{index % 3 if index % 5 else 0}" for index, word in enumerate(words(60, 4))]
+    world = toy_world(tmp_path, texts=texts)
+    uris = [world.metrics("bm25", seed, skill) for seed, skill in enumerate(skills)]
+    told = told_of([*uris, baseline(world.task, root=str(tmp_path))])
+    assert 0.3 < told["groups"][0]["test"]["mean"] < 0.95
+    assert any(expected in finding for finding in told["findings"])
+
+
+def test_the_best_arm_is_chosen_by_dev(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    uris = [world.metrics(arm, seed, skill) for arm, skill in (("random", 0.2), ("bm25", 0.8)) for seed in range(3)]
+    told = told_of(uris)
+    assert told["best"]["name"] == max(told["groups"], key=lambda group: group["dev"]["mean"])["name"]
+
+
+def test_retrieved_passages_stand_with_the_example_that_asked(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    told = told_of([world.metrics("bm25", 0, 0.6), world.metrics("random", 0, 0.5)])
+    retrieved, drawn = told["evidence"]
+    assert (retrieved["arm"], len(retrieved["passages"]), drawn["arm"], len(drawn["passages"])) == (
+        "bm25",
+        10,
+        "random",
+        3,
+    )
+    subset = Artifact.open(world.subsets["bm25"])
+    hits = rows_at(subset.input("hits"), "hits.parquet", range(1000)).values()
+    examples = rows_at(Artifact.open(world.task), "examples.parquet", range(60))
+    for passage in retrieved["passages"]:
+        assert passage["text"] == world.passages[passage["doc"]]
+        own = [hit for hit in hits if hit["doc"] == passage["doc"]]
+        asking = [examples[hit["query"]]["text"] for hit in own if hit["rank"] == min(hit["rank"] for hit in own)]
+        assert passage["asker"]["text"] in asking
+        assert passage["queries"] == len(own)
+    assert all(passage["asker"] is None for passage in drawn["passages"])
+
+
+def test_what_was_dropped_is_told_with_its_text(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    files = reported(tmp_path, [world.metrics("bm25", 0, 0.6)])
+    steps = {step["kind"]: step for step in json.loads(files["json"])["dropped"]}
+    assert list(steps) == ["corpus", "task", "hits", "subset"]
+    assert steps["corpus"]["counts"]["duplicates"] == 2
+    assert {reason["reason"]: reason["count"] for reason in steps["subset"]["reasons"]} == {
+        "near-duplicate": 2,
+        "overlaps test": 1,
+    }
+    assert steps["subset"]["reasons"][0]["samples"][0]["text"] == world.passages[-1]
+    for word in ("near-duplicate", "overlaps test", "no hit", "not JSON"):
+        assert word in files["html"]
+        assert word in files["md"]
+
+
+def test_hostile_text_is_inert(tmp_path: Path) -> None:
+    labels = ["</td><script>x</script>", "a|b`c", "[x](http://evil.example)"]
+    world = toy_world(tmp_path, labels=labels, texts=HOSTILE * 8)
+    metrics = [world.metrics(arm, 0, 0.6) for arm in ("bm25", "random")]
+    files = reported(tmp_path, [*metrics, baseline(world.task, root=str(tmp_path))])
+    is_safe(files["html"])
+    text = Page(files["html"]).text
+    assert "<script>alert(1)</script>" in text  # shown, not run
+    assert "{{ 7 * 7 }}" in text
+    for markdown in (files["md"], ui.dataset_card(world.subsets["bm25"])):
+        tokens = MarkdownIt("commonmark").enable("table").parse(markdown)
+        inline = [child for token in tokens for child in token.children or []]
+        kinds = {token.type for token in [*tokens, *inline]}
+        assert not kinds & {"html_block", "html_inline", "link_open", "image", "fence", "hr", "blockquote_open"}
+        outside = " ".join(child.content for child in inline if child.type == "text")
+        assert not re.search(r"evil|alert|javascript|onload|http", outside)
+        assert "alert(1)" in " ".join(child.content for child in inline if child.type == "code_inline")
+    for form in ("html", "md"):
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\x00\x1b]", files[form])
+        assert "U+202E" in files[form]
+
+
+def test_size_stays_under_a_megabyte(tmp_path: Path) -> None:
+    world = toy_world(tmp_path, texts=[f"{number} " + "long " * 5000 for number in range(50)])
+    uris = [world.metrics(arm, seed, 0.6) for arm in ("task-only", "random", "bm25") for seed in range(8)]
+    assert len(reported(tmp_path, uris)["html"].encode()) < 600_000
+
+
+def remove(kind: str) -> Callable[[Path], None]:
+    def act(root: Path) -> None:
+        for manifest in (root / kind).glob("*/manifest.json"):
+            manifest.unlink()
+
+    return act
+
+
+@pytest.mark.parametrize("kind", ["corpus", "task", "index", "hits", "subset", "tokens", "checkpoint", "model"])
+def test_an_ancestor_that_is_gone_is_told_in_one_line(kind: str, tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    uris = [world.metrics("bm25", seed, 0.6) for seed in (0, 1)]
+    remove(kind)(tmp_path)
+    files = reported(tmp_path, uris)
+    is_safe(files["html"])
+    assert f"Gone, or no longer what it was: {kind}" in files["html"]
+    assert f"Gone, or no longer what it was: {kind}" in files["md"]
+    assert str(tmp_path) not in "".join(files.values())
+
+
+def test_a_damaged_file_is_told_in_its_section(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    uri = world.metrics("bm25", 0, 0.6)
+    for path in (tmp_path / "subset").glob("*/passages-*"):
+        path.write_bytes(b"damaged")
+    files = reported(tmp_path, [uri])
+    assert "is damaged or missing" in files["html"]
+    assert str(tmp_path) not in "".join(files.values())
+
+
+def test_what_cannot_be_reported_is_said_in_a_sentence(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    other = make_task(
+        tmp_path,
+        [(f"t {i}", None, "ab"[i % 2], split) for i, split in enumerate(["train", "train", "test"])],
+        "accuracy",
+        ["a", "b"],
+    )
+    with pytest.raises(InputError, match="are of different tasks"):
+        report([world.metrics("bm25", 0, 0.6), baseline(other, root=str(tmp_path))], root=str(tmp_path))
+    with pytest.raises(InputError, match="needs the URI of at least one"):
+        report([], root=str(tmp_path))
+    with pytest.raises(InputError, match="is a task; expected a metrics"):
+        report([world.task], root=str(tmp_path))
+
+
+def test_what_the_pipelines_page_shows(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    uri = world.metrics("bm25", 3, 0.6, mlm=4.0)
+    summary = ui.summary(uri)
+    assert summary["test_macro_f1"] == Artifact.open(uri).details["test"]
+    assert summary["test_mlm_loss"] == pytest.approx(4.03)
+    assert np.isfinite(list(summary.values())).all()
+    labels, matrix = ui.confusion(uri)
+    assert labels == LABELS
+    assert np.sum(matrix) == 20
+    card = ui.dataset_card(world.subsets["bm25"])
+    assert "| `near-duplicate` | 2 |" in card
+    assert set(ui.report_files(report([uri], root=str(tmp_path)))) == {"html", "md", "json"}
+
+
+def test_evenly_spaced_rows_out_of_shards(tmp_path: Path) -> None:
+    assert evenly(100, 10) == [5, 15, 25, 35, 45, 55, 65, 75, 85, 95]
+    assert evenly(3, 10) == [0, 1, 2]
+    assert evenly(0, 10) == []
+    world = toy_world(tmp_path)
+    corpus = Artifact.open(world.corpus)
+    assert len(corpus.entries("passages-*.parquet")) == 2
+    rows = rows_at(corpus, "passages-*.parquet", [0, 29, 30, 59, 60])
+    assert {doc: row["text"] for doc, row in rows.items()} == {doc: world.passages[doc] for doc in (0, 29, 30, 59)}
+
+
+def test_intervals() -> None:
+    assert spread([]) == {"values": [], "mean": None, "std": None, "low": None, "high": None}
+    assert spread([None, 2.0])["std"] is None
+    assert spread([1.0, 3.0])["low"] is None
+    five = spread([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert five["high"] - five["mean"] == pytest.approx(2.776 * np.sqrt(2.5 / 5), rel=1e-3)  # t(0.975, 4), from a table
+
+
+def test_inert_text() -> None:
+    assert visible(" a\n b\u202ec ") == "a b⟨U+202E⟩c"
+    assert len(visible("x" * 2000)) == 600
+    assert code("a`b") == "`a'b`"
+    assert code("") == "` `"
+    pieces = shared_words("The Parser of trees, parsers", "a parser with trees and the")
+    assert [piece for piece, shared in pieces if shared] == ["Parser", "trees"]
+    assert "".join(piece for piece, _ in pieces) == "The Parser of trees, parsers"

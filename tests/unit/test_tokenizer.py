@@ -1,0 +1,162 @@
+"""Vocabularies and token files: from the train split only, the same each time, read by transformers alike."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models
+from transformers import AutoTokenizer
+
+from tests.toys_training import passages, rows, task, tokenizer
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.training.texts import Ragged, Special
+from tlm.training.tokenizer import build_tokenizer
+from tlm.training.tokens import tokenize
+
+HOME = Path(__file__).parents[2]
+KINDS = pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
+
+
+def built(root: Path, examples: str, **settings: object) -> Artifact:
+    settings = {"vocab_size": 400, "root": str(root), **settings}
+    return Artifact.open(build_tokenizer(passages(root, "corpus"), examples, **settings))
+
+
+def read(artifact: Artifact) -> Tokenizer:
+    return Tokenizer.from_file(str(artifact.path("tokenizer") / "tokenizer.json"))
+
+
+@KINDS
+def test_dev_and_test_texts_are_never_looked_at(tmp_path, kind):
+    def with_words(dev: str, train: str) -> list:
+        return [
+            (text + {"train": f" {train}", "dev": f" {dev}", "test": f" {dev}"}[split] * 20, None, gold, split)
+            for text, _, gold, split in rows()
+        ]
+
+    plain, other = (
+        built(tmp_path, task(tmp_path, with_words(dev, "quixotry")), kind=kind) for dev in ("zebu", "okapi")
+    )
+    assert plain.uri != other.uri
+    assert plain.content == other.content
+    assert any("quixotry" in word for word in read(plain).get_vocab())  # a word of the train split is there
+
+
+@KINDS
+def test_the_same_texts_give_the_same_bytes_in_every_process(tmp_path, kind):
+    examples = task(tmp_path)
+    code = (
+        "import sys\nfrom tlm.artifacts.artifact import Artifact\nfrom tlm.training.tokenizer import build_tokenizer\n"
+        "*inputs, root, kind = sys.argv[1:]\n"
+        "print(Artifact.open(build_tokenizer(*inputs, kind=kind, vocab_size=400, root=root)).content)"
+    )
+    corpus = passages(tmp_path, "corpus")
+    contents = set()
+    for run in range(3):
+        arguments = [sys.executable, "-c", code, corpus, examples, str(tmp_path / f"run{run}"), kind]
+        environment = {**os.environ, "PYTHONHASHSEED": str(run)}
+        done = subprocess.run(arguments, cwd=HOME, capture_output=True, text=True, check=True, env=environment)
+        contents.add(done.stdout.strip())
+    assert contents == {built(tmp_path, examples, kind=kind).content}
+
+
+@KINDS
+def test_special_tokens_have_their_ids_and_details_say_so(tmp_path, kind):
+    made = built(tmp_path, task(tmp_path), kind=kind)
+    vocabulary = read(made)
+    for place, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]):
+        assert vocabulary.token_to_id(token) == place
+    assert made.details["vocab_size"] == vocabulary.get_vocab_size()
+    assert Special.of(made) == Special(0, 1, 2, 3, 4)
+    assert sorted(vocabulary.get_vocab().values()) == list(range(vocabulary.get_vocab_size()))
+
+
+@KINDS
+@pytest.mark.parametrize("pair", [False, True])
+def test_token_files_are_what_auto_tokenizer_gives(tmp_path, kind, pair):
+    examples = rows(pair=pair)
+    made = task(tmp_path, examples)
+    vocabulary = built(tmp_path, made, kind=kind)
+    tokens = Artifact.open(tokenize(made, vocabulary.uri, root=str(tmp_path)))
+    auto = AutoTokenizer.from_pretrained(vocabulary.path("tokenizer"))
+    for prefix, column in (("", 0), ("pair_", 1))[: 1 + pair]:
+        found = Ragged.open(tokens, prefix)
+        expected = auto([row[column] for row in examples], add_special_tokens=False)["input_ids"]
+        assert [found.ids[a:b].tolist() for a, b in zip(found.offsets, found.offsets[1:], strict=False)] == expected
+        assert found.ids.dtype == np.uint16
+    assert tokens.details["pair"] == pair
+    assert tokens.details["rows"] == len(examples)
+    first, second = (examples[0][column] for column in (0, 1))
+    layout = auto(first, second)["input_ids"] if pair else auto(first)["input_ids"]
+    assert layout[0] == auto.cls_token_id
+    assert layout.count(auto.sep_token_id) == 1 + pair
+
+
+def test_a_subset_s_tokens_go_with_its_rows(tmp_path):
+    examples = task(tmp_path)
+    made, subset = tokenizer(tmp_path, examples), passages(tmp_path, "subset", 3000)
+    tokens = Artifact.open(tokenize(subset, made, root=str(tmp_path)))
+    assert (tokens.details["of"], tokens.details["rows"], tokens.details["pair"]) == ("subset", 3000, False)
+    found = Ragged.open(tokens)
+    assert len(found.lengths) == 3000
+    assert found.lengths.sum() == tokens.details["tokens"] == len(found.ids)
+    assert found.lengths.min() >= 5
+
+
+def test_case_is_folded_if_asked(tmp_path):
+    examples = task(tmp_path)
+    for lower_case in (True, False):
+        made = built(tmp_path, examples, lower_case=lower_case)
+        assert (read(made).encode("Court").ids == read(made).encode("court").ids) == lower_case
+        assert made.details["lower_case"] == lower_case
+
+
+def test_an_existing_tokenizer_is_adopted_with_its_own_special_tokens(tmp_path):
+    words = ["<s>", "<pad>", "</s>", "<unk>", "court", "judge", "<mask>"]
+    old = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
+    old.enable_truncation(3)
+    old.save(str(tmp_path / "tokenizer.json"))
+    examples = task(tmp_path)
+    made = built(tmp_path, examples, existing=str(tmp_path))
+    assert Special.of(made) == Special(pad=1, unk=3, cls=0, sep=2, mask=6)
+    assert made.details["vocab_size"] == 7
+    assert read(made).encode("court", "judge").ids == [0, 4, 2, 5, 2]
+    assert built(tmp_path, examples, existing=str(tmp_path / "tokenizer.json")).uri == made.uri
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "wordpice"}, "kind 'wordpice' is unknown; did you mean 'wordpiece'"),
+        ({"vocab_size": 10}, "vocab_size is 10; expected at least 200 for wordpiece"),
+        ({"sample": -1}, "sample is -1; expected 0"),
+        ({"existing": "nowhere"}, "nowhere: there is no such file"),
+    ],
+)
+def test_wrong_settings_end_in_a_sentence(tmp_path, settings, message):
+    with pytest.raises(InputError, match=message):
+        built(tmp_path, task(tmp_path), **settings)
+
+
+def test_what_is_no_tokenizer_ends_in_a_sentence(tmp_path):
+    examples = task(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match="is no tokenizer"):
+        built(tmp_path, examples, existing=str(tmp_path))
+    Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]")).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(InputError, match=r"has no '\[PAD\]' and no '<pad>'"):
+        built(tmp_path, examples, existing=str(tmp_path))
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "None"}}))
+    with pytest.raises(InputError, match="is no tokenizer"):
+        built(tmp_path, examples, existing=str(tmp_path))
+
+
+def test_a_corpus_is_no_task(tmp_path):
+    examples = task(tmp_path)
+    with pytest.raises(InputError, match="is a corpus; expected a task or subset"):
+        tokenize(passages(tmp_path, "corpus"), tokenizer(tmp_path, examples), root=str(tmp_path))

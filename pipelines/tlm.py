@@ -101,7 +101,7 @@ def tlm(
         arms=run_arms, seeds=run_seeds, task=task.output, tokenizer=tokenizer, subset=subset, random_subset=control
     )
     method = {"preset": run_preset, "overrides": run_overrides, "root": root}
-    # inside the loop only the run and pipeline parameters are used: kfp.local mistakes other steps' outputs for the item
+    # inside the loop only the run and parameters are used: kfp.local mistakes other steps' outputs for the item
     with dsl.ParallelFor(plan.output, name="arms-and-seeds") as run:
         checkpoint = training.train(run=run, **method)
         model = training.finetune(checkpoint=checkpoint.output, run=run, **method)

@@ -5,12 +5,25 @@ import random
 from pathlib import Path
 
 TOPICS = {
-    "rain": "rain cloud storm wind thunder drizzle forecast humid front pressure".split(),
-    "bread": "bread flour yeast oven dough crust knead bake loaf butter".split(),
-    "chess": "chess pawn bishop knight queen castle gambit opening endgame check".split(),
+    "rain": ["rain", "cloud", "storm", "wind", "thunder", "drizzle", "forecast", "humid", "front", "pressure"],
+    "bread": ["bread", "flour", "yeast", "oven", "dough", "crust", "knead", "bake", "loaf", "butter"],
+    "chess": ["chess", "pawn", "bishop", "knight", "queen", "castle", "gambit", "opening", "endgame", "check"],
 }
-OFF_TOPIC = "river stone paper window garden engine button letter market bottle candle ladder".split()
-GLUE = "the of and with for a very under over near from into before after".split()
+OFF_TOPIC = [
+    "river",
+    "stone",
+    "paper",
+    "window",
+    "garden",
+    "engine",
+    "button",
+    "letter",
+    "market",
+    "bottle",
+    "candle",
+    "ladder",
+]
+GLUE = ["the", "of", "and", "with", "for", "a", "very", "under", "over", "near", "from", "into", "before", "after"]
 
 
 def write_tiny(folder: Path, documents: int = 400, train: int = 60, held_out: int = 18) -> None:

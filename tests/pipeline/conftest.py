@@ -19,7 +19,7 @@ def run_module(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
         command = [sys.executable, "-m", module, *map(str, arguments)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
-        assert done.returncode == code, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == code, f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done
 
     return run

@@ -46,7 +46,9 @@ def test_code_in_the_pipeline_is_only_the_thin_bodies(compiled: str) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "components").glob("*.py")), ids=lambda path: path.name)
 def test_component_bodies_have_at_most_six_lines(path: Path) -> None:
     for function in ast.walk(ast.parse(path.read_text())):
-        if isinstance(function, ast.FunctionDef) and any("component" in ast.dump(mark) for mark in function.decorator_list):
+        if isinstance(function, ast.FunctionDef) and any(
+            "component" in ast.dump(mark) for mark in function.decorator_list
+        ):
             first, last = function.body[1], function.body[-1]  # after the docstring
             code = [line for line in path.read_text().splitlines()[first.lineno - 1 : last.end_lineno] if line.strip()]
             assert len(code) <= 6, f"{function.name}: {len(code)} lines"

@@ -1,8 +1,10 @@
 """The whole pipeline under kfp.local, as a person runs it: embedded and local, then Elasticsearch and S3."""
 
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -43,6 +45,11 @@ def artifacts(root: str, kind: str) -> list[Artifact]:
     return [artifact for artifact in found if artifact is not None]
 
 
+def runs(root: str) -> dict[str, dict[str, Any]]:
+    """What run.json tells of every training, by URI: a second training would change its times."""
+    return {one.uri: one.run() for kind in ("checkpoint", "model", "metrics") for one in artifacts(root, kind)}
+
+
 def hits(root: str) -> dict[int, list[int]]:
     (artifact,) = [artifact for artifact in artifacts(root, "hits") if artifact.details["arm"] == "bm25"]
     table = pq.read_table(artifact.path("hits.parquet")).to_pydict()
@@ -59,23 +66,29 @@ def test_from_files_to_a_report_and_again(tiny: Path, run_module: Callable, tmp_
     report = Artifact.open(uri, "report")
     facts = json.loads(report.path("report.json").read_text())
     assert facts
-    metrics = artifacts(str(tmp_path / "store"), "metrics")
+    root = str(tmp_path / "store")
+    metrics = artifacts(root, "metrics")
     arms = sorted((artifact.details["arm"], artifact.details["seed"]) for artifact in metrics)
     assert arms == [("baseline", 0), *((arm, seed) for arm in ("bm25", "random", "task-only") for seed in (0, 1))]
-    subsets = {artifact.details["arm"]: artifact.details["passages"] for artifact in artifacts(str(tmp_path / "store"), "subset")}
+    subsets = {artifact.details["arm"]: artifact.details["passages"] for artifact in artifacts(root, "subset")}
     assert subsets["random"] == subsets["bm25"] > 0
-    before = {artifact.uri: artifact.run() for kind in ("checkpoint", "model", "metrics") for artifact in artifacts(str(tmp_path / "store"), kind)}
+    before = runs(root)
     again = run_module("pipelines.run", *command)
     assert again.stdout.strip().splitlines()[-1] == uri
-    after = {artifact.uri: artifact.run() for kind in ("checkpoint", "model", "metrics") for artifact in artifacts(str(tmp_path / "store"), kind)}
-    assert after == before, "a finished run was done again"
-    loaded = run_module("tlm.cli", "fetch", artifacts(str(tmp_path / "store"), "model")[0].uri, tmp_path / "fetched")
-    assert loaded.returncode == 0
-    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= {path.name for path in (tmp_path / "fetched").iterdir()}
+    assert runs(root) == before, "a finished run was done again"
+    model = artifacts(root, "model")[0]
+    run_module("tlm.cli", "fetch", model.uri, tmp_path / "fetched")
+    names = {path.name for path in (tmp_path / "fetched").iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= names
 
 
 def test_elasticsearch_and_s3_give_what_the_laptop_gives(
-    tiny: Path, run_module: Callable, tmp_path: Path, elasticsearch_url: str, s3_root: str, monkeypatch: pytest.MonkeyPatch
+    tiny: Path,
+    run_module: Callable,
+    tmp_path: Path,
+    elasticsearch_url: str,
+    s3_root: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TLM_ELASTICSEARCH_URL", elasticsearch_url)
     once = {"arms": "bm25", "seeds": "0"}
@@ -86,8 +99,9 @@ def test_elasticsearch_and_s3_give_what_the_laptop_gives(
         contents = [sorted(artifact.content for artifact in artifacts(root, kind)) for root in (here, s3_root)]
         assert contents[0] == contents[1] != [], kind
     on_servers = f"{s3_root}/elastic"
-    name = f"tiny-{abs(hash(s3_root)) % 10**6}"
-    run_module("pipelines.run", "local", *arguments(tiny, on_servers, "elasticsearch", **once), "--set", f"index_name={name}")
+    name = f"tiny-{uuid.uuid4().hex[:8]}"
+    named = ("--set", f"index_name={name}")
+    run_module("pipelines.run", "local", *arguments(tiny, on_servers, "elasticsearch", **once), *named)
     ours, theirs = hits(here), hits(on_servers)
     assert ours.keys() == theirs.keys()
     shared = [len(set(ours[query]) & set(theirs[query])) / len(ours[query]) for query in ours]
@@ -95,7 +109,7 @@ def test_elasticsearch_and_s3_give_what_the_laptop_gives(
 
 
 def test_a_failing_step_ends_the_run_with_its_own_sentence(tiny: Path, run_module: Callable) -> None:
-    wrong = arguments(tiny, "store", "embedded", **RUNS) + ["--set", "task_label_field=lable"]
+    wrong = [*arguments(tiny, "store", "embedded", **RUNS), "--set", "task_label_field=lable"]
     done = run_module("pipelines.run", "local", *wrong, code=3)
     assert "lable" in done.stdout + done.stderr
     assert "label" in done.stdout + done.stderr

@@ -55,7 +55,7 @@ def ours(model: Encoder, work: Joint, internal: bool) -> Step:
 
 
 def authors(config: dict, texts: Texts, labels: np.ndarray | None, preset: Preset, tokenizer: Artifact) -> Step:
-    """The released step on the library's model: padded to the full length, both heads' logits every time, everywhere."""
+    """The released step on the library's model: padded to the full length, both heads' logits in every step."""
     kinds = {"bert": (BertConfig, BertForMaskedLM), "modernbert": (ModernBertConfig, ModernBertForMaskedLM)}
     config_class, model_class = kinds[config["model_type"]]
     model, settings, special = model_class(config_class.from_dict(config)), preset.train, texts.special

@@ -18,10 +18,10 @@ _POCKET: dict[str, Any] = {
     "retrieve": {"top_k": 50},
     "tokenizer": {"vocab_size": 6000},
     "model": {
-        "architecture": "modernbert", "hidden": 128, "layers": 2, "heads": 4, "intermediate": 256, "max_length": 128,
+        "architecture": "modernbert", "hidden": 128, "layers": 2, "heads": 2, "intermediate": 256, "max_length": 128,
     },
     "train": {
-        "rho1": 3, "rho2": 1.0, "steps": 8000, "external_batch": 16, "internal_batch": 16, "external_length": 128,
+        "rho1": 3, "rho2": 1.0, "steps": 5000, "external_batch": 16, "internal_batch": 16, "external_length": 128,
         "lr": 3e-3, "warmup_steps": 400, "betas": (0.9, 0.98),
     },
     "finetune": {"epochs": 6, "batch": 16, "lr": 1e-3, "weight_decay": 0.01, "betas": (0.9, 0.98)},
@@ -43,7 +43,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         finetune={"epochs": 2, "batch": 8, "evaluations": 3},
         source=dict.fromkeys(SECTIONS, "as small as it can be: for tests"),
     ),
-    "demo": _with(_POCKET, train={"steps": 1500, "warmup_steps": 100}, finetune={"epochs": 4}),
+    "demo": _with(_POCKET, train={"steps": 1200, "warmup_steps": 100}, finetune={"epochs": 4, "lr": 3e-4}),
     "pocket": _POCKET,
     "mini": _with(
         _POCKET,

@@ -268,13 +268,13 @@ def test_dropout_is_where_the_library_has_it(architecture):
     """With dropout both train on noisy states whose spread is the same, and without it there is no noise."""
     noisy, still = made(architecture, LABELS, "model.dropout=0.3"), made(architecture)
     one = Texts(Ragged.of([list(range(5, 35))]), None, 48, SPECIAL)
-    inputs = to_device(collate(one, np.zeros(3000, dtype=np.int64)), CPU)
+    inputs = to_device(collate(one, np.zeros(1000, dtype=np.int64)), CPU)
     with torch.no_grad():
         ours, theirs = (
             noisy(inputs, inputs.ids, tokens=False, classes=True)[1],
             library_classes(noisy, inputs, inputs.ids),
         )
-        assert ours.std(0).tolist() == pytest.approx(theirs.std(0).tolist(), rel=0.07)
+        assert ours.std(0).tolist() == pytest.approx(theirs.std(0).tolist(), rel=0.12)
         once, twice = (still(inputs, inputs.ids, tokens=False, classes=True)[1] for _ in range(2))
     assert torch.equal(once, twice)
 

@@ -15,6 +15,7 @@ from tests.toys_training import STEPS, checkpoint, model, passages, rows, task, 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.training import build
+from tlm.training.device import memory_advice, resolve_device
 from tlm.training.examples import Examples
 from tlm.training.heldout import masked_lm_loss
 from tlm.training.joint import train
@@ -187,6 +188,34 @@ def test_dev_scores_are_scikit_learn_s_and_scipy_s(metric, rows):
 def test_dev_scores_are_finite_where_formulas_divide_by_zero(metric):
     constant = dev_score(metric, np.zeros(4, dtype=int), np.zeros((4, 3)))
     assert constant == (1.0 if metric in ("macro_f1", "micro_f1", "accuracy") else 0.0)
+
+
+# ---- the device
+
+
+def test_threads_are_what_is_asked_for(root, monkeypatch):
+    before = torch.get_num_threads()
+    monkeypatch.setenv("TLM_THREADS", "3")
+    assert resolve_device("cpu") == "cpu"
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(before)
+    monkeypatch.setenv("TLM_THREADS", "many")
+    with pytest.raises(InputError, match="TLM_THREADS is 'many'; expected the number of CPU threads"):
+        resolve_device("auto")
+
+
+def test_running_out_of_memory_ends_with_advice():
+    with pytest.raises(InputError, match="too small for a step; take less"), memory_advice("take less"):
+        torch.empty(1 << 52)
+    with pytest.raises(RuntimeError, match="shapes"), memory_advice("take less"):
+        torch.ones(2, 3) @ torch.ones(2, 3)
+
+
+def test_bf16_differs_in_the_last_digits_only(root, examples, start):
+    half = checkpoint(root, examples, "train.precision=bf16")
+    assert curve(half)["mlm"] == pytest.approx(curve(start)["mlm"], abs=0.02)
+    assert curve(half)["mlm"] != curve(start)["mlm"]
+    assert half.run()["precision"] == "bf16"
 
 
 # ---- what is refused

@@ -1,105 +1,21 @@
-"""The report: right numbers, no claim that intervals do not carry, and nothing in it that can act."""
+"""The report: right numbers, and no claim that intervals do not carry."""
 
 import json
-import re
-from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from markdown_it import MarkdownIt
 from scipy import stats
 
-from tests.toys import Row, World, make_task, words
+from tests.toy_reports import LABELS, is_safe, reported, told_of, toy_world
+from tests.toys import make_task, words
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation import ui
 from tlm.evaluation.baseline import baseline
-from tlm.evaluation.contents import contents
-from tlm.evaluation.lineage import Lineage
 from tlm.evaluation.report import report
 from tlm.evaluation.runs import spread
 from tlm.evaluation.sampling import evenly, rows_at
-from tlm.evaluation.text import code, shared_words, visible
-
-LABELS = ["blue", "green", "red"]
-HOSTILE = [
-    "<script>alert(1)</script> <img src=x onerror=alert(1)>",
-    "[click](javascript:alert(1)) ![x](https://evil.example/a.png) <https://evil.example>",
-    "`` ` </code></pre><iframe src=https://evil.example></iframe>",
-    "innocent \u202egnp.exe\u202c \u2066hidden\u2069 \x1b[31mred\x00",
-    "www.evil.example https://evil.example me@evil.example",
-    "{{ 7 * 7 }} {% for x in y %} ${alert(1)} &lt;b&gt; \" onload='x' | a | b |",
-    "# heading\n\n- list\n\n<b>bold</b>\n\n| table |\n|---|",
-]
-
-
-def toy_world(root: Path, labels: list[str] | None = LABELS, texts: list[str] | None = None) -> World:
-    """40 examples, 60 passages; `texts` are mixed into both and into the labels' place in the examples."""
-    rows: list[Row] = []
-    for index, text in enumerate([*(texts or []), *words(60, 0)][:60]):
-        gold = labels[index % len(labels)] if labels else index / 7
-        rows.append((text, None, gold, "train" if index < 30 else "dev" if index < 40 else "test"))
-    metric = "macro_f1" if labels else "pearson"
-    passages = [*(texts or []), *(f"passage {number}: {text}" for number, text in enumerate(words(60, 1)))]
-    return World(root, make_task(root, rows, metric, labels), passages)
-
-
-def reported(root: Path, metrics: list[str]) -> dict[str, str]:
-    return {
-        form: path.read_text(encoding="utf-8")
-        for form, path in ui.report_files(report(metrics, root=str(root))).items()
-    }
-
-
-def told_of(metrics: list[str]) -> dict[str, Any]:
-    """The report's contents without the pages."""
-    opened = [Artifact.open(uri) for uri in metrics]
-    lineage = Lineage()
-    return contents(opened, lineage.follow(opened[0], "task"), lineage)
-
-
-class Page(HTMLParser):
-    """Tags, attributes and text of a page."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.words: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.words).split())
-
-
-def is_safe(html: str) -> None:
-    page = Page(html)
-    assert not page.tags & {"script", "iframe", "img src=x", "object", "embed", "a", "b", "link", "base", "form", "svg"}
-    assert "<script" not in html.lower()
-    for tag, name, value in page.attributes:
-        assert not name.startswith("on")
-        assert name not in ("href", "srcdoc", "action", "formaction")
-        if name == "src":
-            assert tag == "img"
-            assert value.startswith("data:image/svg+xml;base64,")
-        if name == "style":
-            assert re.fullmatch(r"--(tone|share): (var\(--[a-z0-9-]+\)|[0-9.]+)", value)
-    policy = [
-        value for tag, name, value in page.attributes if (tag, name) == ("meta", "content") and "default-src" in value
-    ]
-    assert policy == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
-    assert html.index("Content-Security-Policy") < html.index("<style>")
 
 
 def test_the_numbers_are_those_of_the_runs(tmp_path: Path) -> None:
@@ -276,72 +192,6 @@ def test_what_was_dropped_is_told_with_its_text(tmp_path: Path) -> None:
         assert word in files["md"]
 
 
-def test_hostile_text_is_inert(tmp_path: Path) -> None:
-    labels = ["</td><script>x</script>", "a|b`c", "[x](http://evil.example)"]
-    world = toy_world(tmp_path, labels=labels, texts=HOSTILE * 8)
-    metrics = [world.metrics(arm, 0, 0.6) for arm in ("bm25", "random")]
-    files = reported(tmp_path, [*metrics, baseline(world.task, root=str(tmp_path))])
-    is_safe(files["html"])
-    text = Page(files["html"]).text
-    assert "<script>alert(1)</script>" in text  # shown, not run
-    assert "{{ 7 * 7 }}" in text
-    for markdown in (files["md"], ui.dataset_card(world.subsets["bm25"])):
-        tokens = MarkdownIt("commonmark").enable("table").parse(markdown)
-        inline = [child for token in tokens for child in token.children or []]
-        kinds = {token.type for token in [*tokens, *inline]}
-        assert not kinds & {"html_block", "html_inline", "link_open", "image", "fence", "hr", "blockquote_open"}
-        outside = " ".join(child.content for child in inline if child.type == "text")
-        assert not re.search(r"evil|alert|javascript|onload|http", outside)
-        assert "alert(1)" in " ".join(child.content for child in inline if child.type == "code_inline")
-    for form in ("html", "md"):
-        assert not re.search("[\u202a-\u202e\u2066-\u2069\x00\x1b]", files[form])
-        assert "U+202E" in files[form]
-
-
-def test_size_stays_under_a_megabyte(tmp_path: Path) -> None:
-    world = toy_world(tmp_path, texts=[f"{number} " + "long " * 5000 for number in range(50)])
-    uris = [world.metrics(arm, seed, 0.6) for arm in ("task-only", "random", "bm25") for seed in range(8)]
-    assert len(reported(tmp_path, uris)["html"].encode()) < 600_000
-
-
-def remove(kind: str) -> Callable[[Path], None]:
-    def act(root: Path) -> None:
-        for manifest in (root / kind).glob("*/manifest.json"):
-            manifest.unlink()
-
-    return act
-
-
-@pytest.mark.parametrize("kind", ["corpus", "task", "index", "hits", "subset", "tokens", "checkpoint", "model"])
-def test_an_ancestor_that_is_gone_is_told_in_one_line(kind: str, tmp_path: Path) -> None:
-    world = toy_world(tmp_path)
-    uris = [world.metrics("bm25", seed, 0.6) for seed in (0, 1)]
-    remove(kind)(tmp_path)
-    assert told_of(uris)["gone"].startswith(f"Gone, or no longer what it was: {kind}")
-
-
-def test_a_report_without_any_ancestor_is_whole_and_names_no_folder(tmp_path: Path) -> None:
-    world = toy_world(tmp_path)
-    uris = [world.metrics("bm25", seed, 0.6) for seed in (0, 1)]
-    for kind in ("task", "model"):
-        remove(kind)(tmp_path)
-    files = reported(tmp_path, uris)
-    is_safe(files["html"])
-    for form in ("html", "md"):
-        assert "Gone, or no longer what it was: task" in files[form]
-    assert str(tmp_path) not in "".join(files.values())
-
-
-def test_a_damaged_file_is_told_in_its_section(tmp_path: Path) -> None:
-    world = toy_world(tmp_path)
-    uri = world.metrics("bm25", 0, 0.6)
-    for path in (tmp_path / "subset").glob("*/passages-*"):
-        path.write_bytes(b"damaged")
-    files = reported(tmp_path, [uri])
-    assert "is damaged or missing" in files["html"]
-    assert str(tmp_path) not in "".join(files.values())
-
-
 def test_what_cannot_be_reported_is_said_in_a_sentence(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
     other = make_task(
@@ -390,13 +240,3 @@ def test_intervals() -> None:
     assert spread([1.0, 3.0])["low"] is None
     five = spread([1.0, 2.0, 3.0, 4.0, 5.0])
     assert five["high"] - five["mean"] == pytest.approx(2.776 * np.sqrt(2.5 / 5), rel=1e-3)  # t(0.975, 4), from a table
-
-
-def test_inert_text() -> None:
-    assert visible(" a\n b\u202ec ") == "a b⟨U+202E⟩c"
-    assert len(visible("x" * 2000)) == 600
-    assert code("a`b") == "`a'b`"
-    assert code("") == "` `"
-    pieces = shared_words("The Parser of trees, parsers", "a parser with trees and the")
-    assert [piece for piece, shared in pieces if shared] == ["Parser", "trees"]
-    assert "".join(piece for piece, _ in pieces) == "The Parser of trees, parsers"

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.toys_training import checkpoint, task
-from tlm.errors import InputError
+from tlm.errors import InputError, Interrupted
 from tlm.training.checkpoint import Best, State
 from tlm.training.curve import Curve
 from tlm.training.optimizer import AdamW
@@ -82,6 +82,29 @@ def test_a_state_is_read_as_it_was_written(tmp_path):
         (tmp_path / name).mkdir()
         state.write(tmp_path / name)
     assert (tmp_path / "a/state.safetensors").read_bytes() == (tmp_path / "b/state.safetensors").read_bytes()
+
+
+def test_a_snapshot_that_cannot_be_written_ends_with_advice(tmp_path):
+    examples = task(tmp_path)
+    (tmp_path / "progress").write_text("in the way")
+    with pytest.raises(Interrupted, match=r"the snapshot after step 5 could not be written .*; mend that, then repeat"):
+        checkpoint(tmp_path, examples, save_steps=5)
+
+
+def test_weights_that_do_not_fit_on_the_disk_end_with_advice(tmp_path):
+    """The limit is on the size of a file, in a process of its own: what is written is too large for it."""
+    code = (
+        "import pathlib, resource, signal, sys, torch\n"
+        "from tlm.training.tensors import write_tensors\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))\n"
+        "write_tensors({'a': torch.zeros(1 << 20)}, pathlib.Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "weights.safetensors")]
+    done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("tlm.errors.Interrupted: weights.safetensors could not be written (")
+    assert last.endswith("); free some space, then repeat the command")
 
 
 def test_divergence_ends_with_advice(tmp_path):

@@ -45,10 +45,15 @@ def best_on_dev(groups: list[Summary]) -> Summary:
 
 def hundred(spread: dict[str, Any]) -> str:
     """A score's mean, and its standard deviation where there is one, in hundredths: ``58.2 ± 1.1``."""
+    return plain_score(spread, 100.0, 1)
+
+
+def plain_score(spread: dict[str, Any], factor: float = 1.0, digits: int = 2) -> str:
+    """The same in the score's own unit: losses, errors."""
     if spread["mean"] is None:
         return "–"
-    deviation = f" ± {100 * spread['std']:.1f}" if spread["std"] is not None else ""
-    return f"{100 * spread['mean']:.1f}{deviation}"
+    deviation = f" ± {factor * spread['std']:.{digits}f}" if spread["std"] is not None else ""
+    return f"{factor * spread['mean']:.{digits}f}{deviation}"
 
 
 def _headline(best: Summary, baseline: Summary | None, metric: str, *, alone: bool) -> str:

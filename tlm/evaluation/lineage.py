@@ -5,6 +5,7 @@ from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.text import visible
 
 ORDER = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
 MOST_NAMED = 4
@@ -92,8 +93,7 @@ def flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 def plain(value: Any) -> str:
     """A setting's value for people, of bounded length."""
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return visible(", ".join(map(str, value)) if isinstance(value, list) else str(value), 80)
 
 
 def _name(artifact: Artifact) -> tuple[str, str]:

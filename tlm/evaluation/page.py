@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tlm.evaluation import plots
-from tlm.evaluation.findings import finished, hundred
+from tlm.evaluation.findings import finished, hundred, plain_score
 from tlm.evaluation.text import cell, code, power, prose
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -42,6 +42,7 @@ def _environment(*, autoescape: bool) -> Environment:
     )
     environment.filters.update(
         hundred=hundred,
+        plain_score=plain_score,
         amount=amount,
         interval=interval,
         seconds=seconds,

@@ -119,18 +119,15 @@ def _request(query: str, top_k: int) -> dict[str, Any]:
 
 
 def _clauses(query: str) -> list[dict[str, Any]]:
-    """A `match` of all terms that stand once in the query, one with boost 2 of those that stand twice, and so on.
+    """A `match` of the terms that stand once in the query, and one with boost n for each that stands n times.
 
-    This scores as a `match` of the whole query does, but a long query with repetitions stays below the server's limit
-    of clauses, which counts them.
+    It scores as a `match` of the whole query does, but repetitions do not count against the server's limit of clauses.
     """
-    together: dict[int, list[str]] = {}
-    for term, count in Counter(terms(query)).items():
-        together.setdefault(count, []).append(term)
-    return [
-        {"match": {"text": {"query": " ".join(of_count), "boost": count}}}
-        for count, of_count in sorted(together.items())
-    ] or [{"match_none": {}}]
+    counts = Counter(terms(query))
+    once = " ".join(term for term, count in counts.items() if count == 1)
+    repeated = [(term, count) for term, count in counts.items() if count > 1]
+    parts = [(once, 1), *repeated] if once else repeated
+    return [{"match": {"text": {"query": text, "boost": boost}}} for text, boost in parts] or [{"match_none": {}}]
 
 
 def _trouble(answer: Mapping[str, Any]) -> tuple[int, str] | None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 
 from tlm.errors import InputError, nearest
 from tlm.settings import Model
 from tlm.training.bert import BertBody, bert_config, bert_dropout
 from tlm.training.encoder import Encoder
 from tlm.training.modernbert import ModernBertBody, modernbert_config, modernbert_dropout
+from tlm.training.tensors import read_tensors, write_tensors
 from tlm.training.texts import Special
 
 MLM_HEAD = "mlm_head.safetensors"
@@ -76,20 +76,20 @@ def load(folder: Path, mlm_head: Path | None = None) -> Encoder:
     model = build(load_config(folder), seed=0)
     load_weights(model, folder)
     if mlm_head is not None:
-        model.mlm.load_state_dict(load_file(mlm_head))
+        model.mlm.load_state_dict(read_tensors(mlm_head))
     return model
 
 
 def load_weights(model: Encoder, folder: Path) -> None:
     """Give `model` all weights in `folder`."""
-    model.body.load_state_dict(load_file(folder / WEIGHTS))
+    model.body.load_state_dict(read_tensors(folder / WEIGHTS))
 
 
 def load_encoder(model: Encoder, folder: Path) -> None:
     """Give `model` the weights in `folder`, but keep its own classification head (whose classes may be others)."""
     head = model.body.head_names
     own = {name: value for name, value in model.body.state_dict().items() if name.startswith(head)}
-    stored = {name: value for name, value in load_file(folder / WEIGHTS).items() if not name.startswith(head)}
+    stored = {name: value for name, value in read_tensors(folder / WEIGHTS).items() if not name.startswith(head)}
     model.body.load_state_dict({**stored, **own})
 
 
@@ -103,7 +103,7 @@ def save(model: Encoder, folder: Path, tokenizer: Path) -> None:
     folder.mkdir(parents=True)
     config = model.body.config
     _write_json(folder / CONFIG, config)
-    save_file(model.body.state_dict(), folder / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(model.body.state_dict(), folder / WEIGHTS)
     shutil.copyfile(tokenizer / "tokenizer.json", folder / "tokenizer.json")
     settings = json.loads((tokenizer / "tokenizer_config.json").read_text(encoding="utf-8"))
     settings["model_max_length"] = config["max_position_embeddings"]
@@ -118,4 +118,4 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
 
 def save_mlm_head(model: Encoder, path: Path) -> None:
     """Write the head that predicts tokens; the embedding matrix it shares is in the model folder."""
-    save_file(model.mlm.state_dict(), path)
+    write_tensors(model.mlm.state_dict(), path)

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tlm.artifacts.progress import Progress
@@ -21,6 +20,7 @@ from tlm.errors import Interrupted
 from tlm.progress import say
 from tlm.training.curve import Curve
 from tlm.training.optimizer import AdamW
+from tlm.training.tensors import read_tensors, write_tensors
 
 TENSORS, FACTS = "state.safetensors", "state.json"
 
@@ -54,12 +54,12 @@ class State:
         if self.best is not None:
             tensors |= {f"best.{name}": value for name, value in self.best.weights.items()}
             facts |= {"best_step": self.best.step, "best_score": self.best.score}
-        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, folder / TENSORS)
+        write_tensors(tensors, folder / TENSORS)
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
     def read(self, folder: Path) -> None:
         """Become what `write` wrote."""
-        tensors, facts = load_file(folder / TENSORS), json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        tensors, facts = read_tensors(folder / TENSORS), json.loads((folder / FACTS).read_text(encoding="utf-8"))
         self.model.load_state_dict(_under("model", tensors))
         for place, value in _under("optimizer", tensors).items():
             name, _, key = place.rpartition(".")
@@ -102,7 +102,7 @@ class Snapshots:
             self.progress.save(state.step, state.write)
         except OSError as error:
             what = f"the snapshot after step {state.step:,} could not be written ({error})"
-            raise Interrupted(f"{what}; mend that and repeat the command") from None
+            raise Interrupted(f"{what}; mend that, then repeat the command") from None
         self._saved = time.monotonic()
 
 

@@ -50,4 +50,5 @@ def _correlation(gold: Array, predicted: Array) -> float:
 def _ranks(values: Array) -> Array:
     """Ranks from 0; equal values share the mean of theirs."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts + 1) / 2)[place]  # type: ignore[no-any-return]
+    ranks: Array = np.cumsum(counts) - (counts + 1) / 2
+    return ranks[place]

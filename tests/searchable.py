@@ -1,0 +1,80 @@
+"""Corpora and tasks as artifacts, made of lists of texts, for the tests of retrieval."""
+
+import re
+import sysconfig
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+
+EXAMPLES = pa.schema(
+    [
+        ("id", pa.string()),
+        ("text", pa.string()),
+        ("text_pair", pa.string()),
+        ("label", pa.string()),
+        ("target", pa.float64()),
+        ("split", pa.string()),
+    ]
+)
+
+
+def corpus_of(texts: list[str], root: str) -> str:
+    """URI of a corpus with these passages, in two shards."""
+
+    def write(draft: Draft) -> None:
+        middle = len(texts) // 2
+        for shard, docs in enumerate((range(middle), range(middle, len(texts)))):
+            columns = {
+                "doc": pa.array(docs, pa.int64()),
+                "id": [str(doc) for doc in docs],
+                "text": pa.array([texts[doc] for doc in docs], pa.string()),
+                "source": ["test"] * len(docs),
+            }
+            pq.write_table(pa.table(columns), draft.folder / f"passages-{shard:05d}.parquet")
+        draft.details = {"passages": len(texts)}
+
+    return produce(Recipe("corpus", "corpus-of", 1, {"texts": texts}), root, write)
+
+
+def task_of(train: list[str], root: str, held_out: tuple[str, ...] = (), pairs: tuple[str | None, ...] = ()) -> str:
+    """URI of a task with these training texts (with their second texts), and others in dev and test."""
+    rows = [("train", text) for text in train] + [(split, text) for text in held_out for split in ("dev", "test")]
+    table = [
+        {
+            "id": str(number),
+            "text": text,
+            "text_pair": pairs[number] if number < len(pairs) else None,
+            "label": "ab"[number % 2],
+            "target": None,
+            "split": split,
+        }
+        for number, (split, text) in enumerate(sorted(rows, key=lambda row: ["train", "dev", "test"].index(row[0])))
+    ]
+
+    def write(draft: Draft) -> None:
+        pq.write_table(pa.Table.from_pylist(table, EXAMPLES), draft.folder / "examples.parquet")
+        draft.details = {"problem": "classification", "labels": ["a", "b"], "pair": bool(pairs)}
+
+    return produce(Recipe("task", "task-of", 1, {"rows": table}), root, write)
+
+
+def columns(uri: str, name: str) -> dict[str, list[object]]:
+    """A file of an artifact as lists by column."""
+    return pq.read_table(Artifact.open(uri).path(name)).to_pydict()
+
+
+@lru_cache(maxsize=1)
+def docstrings(number: int = 3000) -> tuple[str, ...]:
+    """Real text that every machine has: docstrings of the standard library, in order of module and place."""
+    found: dict[str, None] = {}
+    for module in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        for _, text in re.findall(r'("""|\'\'\')(.+?)\1', module.read_text("utf-8"), re.DOTALL):
+            found.setdefault(" ".join(text.split()))
+    texts = [text for text in found if len(text.split()) >= 4]
+    assert len(texts) >= number
+    return tuple(texts[:number])

@@ -1,0 +1,163 @@
+"""The embedded engine against BM25 written out in plain Python."""
+
+import math
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.searchable import docstrings
+from tlm.retrieval import bm25, embedded, embedded_build
+from tlm.retrieval.analyzer import terms
+from tlm.retrieval.embedded import Embedded
+from tlm.retrieval.embedded_build import build
+
+WORDS = st.sampled_from(["a", "b", "c", "d", "e", "rare", "odd", "x.y", "é", ""])
+TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=40)
+QUERY = st.lists(WORDS | st.just("unknown"), max_size=8).map(" ".join)
+
+
+@pytest.fixture
+def engine_of(tmp_path):
+    """Makes an engine on the given texts."""
+
+    def make(texts, k1=1.2, b=0.75, name="index"):
+        return built(texts, tmp_path / name, k1, b)
+
+    return make
+
+
+def built(texts, folder, k1=1.2, b=0.75):
+    folder.mkdir()
+    build(texts, folder, k1=k1, b=b)
+    return Embedded(lambda name: folder / name)
+
+
+def reference(texts, query, k1=1.2, b=0.75):
+    """Scores of all documents, by the formula of Elasticsearch's documentation of its explanations."""
+    found = [Counter(terms(text)) for text in texts]
+    lengths = [sum(counts.values()) for counts in found]
+    filled = [length for length in lengths if length]
+    mean = sum(filled) / max(len(filled), 1)
+    df = Counter(term for counts in found for term in counts)
+    scores = []
+    for counts, length in zip(found, lengths, strict=True):
+        score = 0.0
+        for term, asked in Counter(terms(query)).items():
+            if tf := counts[term]:
+                idf = math.log(1 + (len(filled) - df[term] + 0.5) / (df[term] + 0.5))
+                norm = k1 * (1 - b + b * lossy(length) / mean)
+                score += asked * (k1 + 1) * idf * tf / (tf + norm)
+        scores.append(score)
+    return scores
+
+
+def lossy(length):
+    """A length as it comes back from Lucene's byte: exact below 24, above that four significant bits of the rest."""
+    rest = length - 24
+    if rest < 16:
+        return length
+    shift = rest.bit_length() - 4
+    return 24 + (rest >> shift << shift)
+
+
+def check_against_reference(engine, texts, query, top_k, **parameters):
+    expected = reference(texts, query, **parameters)
+    ((docs, scores),) = engine.search([query], top_k)
+    assert scores == pytest.approx([expected[doc] for doc in docs], rel=2e-6)
+    assert list(zip(-scores, docs, strict=True)) == sorted(zip(-scores, docs, strict=True))
+    assert len(set(docs.tolist())) == len(docs) == min(top_k, sum(score > 0 for score in expected))
+    rest = [score for doc, score in enumerate(expected) if doc not in docs]
+    assert max(rest, default=0.0) <= min(scores, default=0.0) * (1 + 2e-6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(TEXTS, QUERY, st.integers(1, 50), st.sampled_from([(1.2, 0.75), (0.9, 0.4), (0.0, 0.5), (2.0, 1.0), (1.0, 0.0)]))
+def test_every_hit_scores_what_the_formula_says(texts, query, top_k, parameters):
+    k1, b = parameters
+    with TemporaryDirectory() as folder:
+        engine = built(texts, Path(folder) / "index", k1, b)
+        check_against_reference(engine, texts, query, top_k, k1=k1, b=b)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TEXTS, st.lists(QUERY, max_size=6), st.integers(1, 8), st.integers(1, 9))
+def test_neither_blocks_nor_company_change_a_query_s_hits(texts, queries, top_k, block):
+    """The same bits, whether a block holds all documents or a few (then most of the skipping is at work)."""
+    with TemporaryDirectory() as folder:
+        engine = built(texts, Path(folder) / "index")
+        alone = [next(engine.search([query], top_k)) for query in queries]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(embedded, "BLOCK", block)
+            patch.setattr(embedded, "TOGETHER", 2)
+            together = list(Embedded(lambda name: Path(folder) / "index" / name).search(queries, top_k))
+    assert len(together) == len(queries)
+    for one, other in zip(alone, together, strict=True):
+        assert one[0].tolist() == other[0].tolist()
+        assert one[1].tobytes() == other[1].tobytes()
+
+
+@settings(max_examples=30, deadline=None)
+@given(TEXTS, st.integers(1, 9), st.integers(1, 40))
+def test_equal_corpora_give_equal_bytes_however_they_are_portioned(texts, chunk, segment):
+    with TemporaryDirectory() as folder:
+        built(texts, Path(folder) / "one")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(embedded_build, "CHUNK", chunk)
+            patch.setattr(embedded_build, "SEGMENT", segment)
+            built(iter(texts), Path(folder) / "other")
+        names = sorted(path.name for path in (Path(folder) / "one").iterdir())
+        assert names == ["dense.npy", "docs.npy", "impacts.npy", "offsets.npy", "terms.parquet"]
+        for name in names:
+            assert (Path(folder) / "one" / name).read_bytes() == (Path(folder) / "other" / name).read_bytes()
+
+
+def test_real_text_with_real_queries(engine_of, monkeypatch):
+    texts = docstrings()
+    monkeypatch.setattr(embedded, "BLOCK", 512)
+    engine = engine_of(texts)
+    for query in texts[::150]:
+        check_against_reference(engine, texts, query, 50)
+
+
+def test_equal_documents_come_in_their_order(engine_of):
+    engine = engine_of(["same words here"] * 70 + ["other text"])
+    ((docs, scores),) = engine.search(["words"], 50)
+    assert docs.tolist() == list(range(50))
+    assert len(set(scores.tolist())) == 1
+
+
+def test_more_asked_for_than_there_is(engine_of):
+    ((docs, _),) = engine_of(["a b", "b c", "c d"]).search(["b"], 10_000)
+    assert docs.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("query", ["", "  ", "!?", "unknown words"])
+def test_queries_that_find_nothing(engine_of, query):
+    engine = engine_of(["a b", "b c"])
+    (nothing, something) = engine.search([query, "b"], 5)
+    assert len(nothing[0]) == len(nothing[1]) == 0
+    assert len(something[0]) == 2
+
+
+def test_a_term_that_is_asked_for_twice_counts_twice(engine_of):
+    engine = engine_of(["a b", "b c", "c d", "d e"])
+    (once, twice, thrice) = engine.search(["a", "a a", "A a, a"], 5)
+    assert twice[1] == pytest.approx(2 * once[1])
+    assert thrice[1] == pytest.approx(3 * once[1])
+
+
+@pytest.mark.parametrize("texts", [[""], ["...", "!"]])
+def test_a_corpus_without_terms(engine_of, texts):
+    assert [len(docs) for docs, _ in engine_of(texts).search(["a"], 5)] == [0]
+
+
+def test_lengths_are_kept_as_lucene_keeps_them():
+    lengths = np.array([*range(5000), 10**5, 10**6, 2**31 - 1])
+    assert bm25.kept_length(lengths).tolist() == [lossy(int(length)) for length in lengths]
+    assert bm25.kept_length(np.array([40, 41, 42, 100, 1000])).tolist() == [40, 40, 42, 96, 984]  # as the server explains
+    assert len(set(bm25.LENGTHS.tolist())) == 256

@@ -1,0 +1,89 @@
+"""The report's pages: nothing in them can act, they stay small, and what is gone is told in a line."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.toy_reports import HOSTILE, Page, is_safe, reported, told_of, toy_world
+from tlm.evaluation import ui
+from tlm.evaluation.baseline import baseline
+from tlm.evaluation.text import code, shared_words, visible
+
+
+def test_hostile_text_is_inert(tmp_path: Path) -> None:
+    labels = ["</td><script>x</script>", "a|b`c", "[x](http://evil.example)"]
+    world = toy_world(tmp_path, labels=labels, texts=HOSTILE * 8)
+    metrics = [world.metrics(arm, 0, 0.6) for arm in ("bm25", "random")]
+    files = reported(tmp_path, [*metrics, baseline(world.task, root=str(tmp_path))])
+    is_safe(files["html"])
+    text = Page(files["html"]).text
+    assert "<script>alert(1)</script>" in text  # shown, not run
+    assert "{{ 7 * 7 }}" in text
+    for markdown in (files["md"], ui.dataset_card(world.subsets["bm25"])):
+        tokens = MarkdownIt("commonmark").enable("table").parse(markdown)
+        inline = [child for token in tokens for child in token.children or []]
+        kinds = {token.type for token in [*tokens, *inline]}
+        assert not kinds & {"html_block", "html_inline", "link_open", "image", "fence", "hr", "blockquote_open"}
+        outside = " ".join(child.content for child in inline if child.type == "text")
+        assert not re.search(r"evil|alert|javascript|onload|http", outside)
+        assert "alert(1)" in " ".join(child.content for child in inline if child.type == "code_inline")
+    for form in ("html", "md"):
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\x00\x1b]", files[form])
+        assert "U+202E" in files[form]
+
+
+def test_size_stays_under_a_megabyte(tmp_path: Path) -> None:
+    world = toy_world(tmp_path, texts=[f"{number} " + "long " * 5000 for number in range(50)])
+    uris = [world.metrics(arm, seed, 0.6) for arm in ("task-only", "random", "bm25") for seed in range(8)]
+    assert len(reported(tmp_path, uris)["html"].encode()) < 600_000
+
+
+def remove(kind: str) -> Callable[[Path], None]:
+    def act(root: Path) -> None:
+        for manifest in (root / kind).glob("*/manifest.json"):
+            manifest.unlink()
+
+    return act
+
+
+@pytest.mark.parametrize("kind", ["corpus", "task", "index", "hits", "subset", "tokens", "checkpoint", "model"])
+def test_an_ancestor_that_is_gone_is_told_in_one_line(kind: str, tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    uris = [world.metrics("bm25", seed, 0.6) for seed in (0, 1)]
+    remove(kind)(tmp_path)
+    assert told_of(uris)["gone"].startswith(f"Gone, or no longer what it was: {kind}")
+
+
+def test_a_report_without_any_ancestor_is_whole_and_names_no_folder(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    uris = [world.metrics("bm25", seed, 0.6) for seed in (0, 1)]
+    for kind in ("task", "model"):
+        remove(kind)(tmp_path)
+    files = reported(tmp_path, uris)
+    is_safe(files["html"])
+    for form in ("html", "md"):
+        assert "Gone, or no longer what it was: task" in files[form]
+    assert str(tmp_path) not in "".join(files.values())
+
+
+def test_a_damaged_file_is_told_in_its_section(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    uri = world.metrics("bm25", 0, 0.6)
+    for path in (tmp_path / "subset").glob("*/passages-*"):
+        path.write_bytes(b"damaged")
+    files = reported(tmp_path, [uri])
+    assert "is damaged or missing" in files["html"]
+    assert str(tmp_path) not in "".join(files.values())
+
+
+def test_inert_text() -> None:
+    assert visible(" a\n b\u202ec ") == "a b⟨U+202E⟩c"
+    assert len(visible("x" * 2000)) == 600
+    assert code("a`b") == "`a'b`"
+    assert code("") == "` `"
+    pieces = shared_words("The Parser of trees, parsers", "a parser with trees and the")
+    assert [piece for piece, shared in pieces if shared] == ["Parser", "trees"]
+    assert "".join(piece for piece, _ in pieces) == "The Parser of trees, parsers"

@@ -159,5 +159,11 @@ def test_a_corpus_without_terms(engine_of, texts):
 def test_lengths_are_kept_as_lucene_keeps_them():
     lengths = np.array([*range(5000), 10**5, 10**6, 2**31 - 1])
     assert bm25.kept_length(lengths).tolist() == [lossy(int(length)) for length in lengths]
-    assert bm25.kept_length(np.array([40, 41, 42, 100, 1000])).tolist() == [40, 40, 42, 96, 984]  # as the server explains
+    assert bm25.kept_length(np.array([40, 41, 42, 100, 1000])).tolist() == [
+        40,
+        40,
+        42,
+        96,
+        984,
+    ]  # as the server explains
     assert len(set(bm25.LENGTHS.tolist())) == 256

@@ -211,6 +211,7 @@ def test_an_exported_folder_gives_our_logits_through_transformers(tmp_path, arch
     folder = tmp_path / "model"
     build.save(model, folder, words.path("tokenizer"))
 
+    assert all(path.stat().st_mode & 0o444 == 0o444 for path in folder.iterdir())
     loaded = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     read = AutoTokenizer.from_pretrained(folder)
     assert type(loaded).__name__ == model.body.config["architectures"][0]

@@ -45,7 +45,7 @@ class Classifier:
         result = np.zeros((len(ids), self.model.config.num_labels), dtype=np.float32)
         meter = Meter(label or "predicting", len(ids), "texts")
         for rows in _batches([len(row["input_ids"]) for row in ids]):
-            result[sorted(rows)] = self._forward([ids[row] for row in rows])
+            result[rows] = self._forward([ids[row] for row in rows])
             meter.advance(len(rows))
         meter.close()
         if not np.isfinite(result).all():

@@ -57,17 +57,18 @@ class Lineage:
 
 
 def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
-    """Kind, key, content, step and settings of each; settings as they differ from the one above of the same step."""
+    """Kind, key, content, step and settings of each; of a step's later artifacts what differs from its first."""
     rows: list[dict[str, Any]] = []
-    before: dict[tuple[str, str], dict[str, Any]] = {}
+    firsts: dict[tuple[str, str], dict[str, Any]] = {}
     for artifact in artifacts:
         manifest = artifact.manifest
         settings = dict(flat(manifest.settings))
-        above = before.get((manifest.kind, manifest.step))
-        shown = settings
-        if above is not None:
-            shown = {name: value for name, value in settings.items() if name not in above or above[name] != value}
-        before[manifest.kind, manifest.step] = settings
+        first = firsts.setdefault((manifest.kind, manifest.step), settings)
+        shown = (
+            settings
+            if first is settings
+            else {name: settings[name] for name in settings if first.get(name) != settings[name]}
+        )
         rows.append(
             {
                 "kind": manifest.kind,
@@ -75,7 +76,7 @@ def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
                 "content": manifest.content,
                 "step": f"{manifest.step} v{manifest.version}",
                 "settings": {name: plain(value) for name, value in shown.items()},
-                "same_as_above": above is not None,
+                "like_first": first is not settings,
                 "inputs": [f"{ref.kind}/{ref.key[:12]}" for ref in manifest.inputs.values()],
             }
         )

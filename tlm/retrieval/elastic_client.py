@@ -4,6 +4,7 @@ Where the server is, is a setting at use, never part of an artifact: ``TLM_ELAST
 ``TLM_ELASTICSEARCH_API_KEY_FILE`` (a file with an encoded API key) and ``TLM_ELASTICSEARCH_CA_FILE`` (a PEM file).
 """
 
+import logging
 import os
 import random
 import time
@@ -18,6 +19,7 @@ from elastic_transport import TransportError
 from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 
 from tlm.errors import InputError, Interrupted
+from tlm.progress import say
 
 URL = "TLM_ELASTICSEARCH_URL"
 API_KEY_FILE = "TLM_ELASTICSEARCH_API_KEY_FILE"
@@ -50,14 +52,24 @@ def connect() -> Elasticsearch:
         client = Elasticsearch(url, request_timeout=REQUEST_SECONDS, max_retries=0, **options)
     except ValueError as error:
         raise InputError(f"{URL} is {_shown()}: {error}") from None
-    with explained():
-        try:
-            client.indices.exists(index="tlm-none")
-        except NoConnection as error:
-            raise InputError(
-                f"{URL} is {_shown()}, but nothing answers there ({_cause(error)}); start Elasticsearch or correct it"
-            ) from None
+    logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # it warns of what we handle
+    patiently(lambda: _meet(client))
     return client
+
+
+def _meet(client: Elasticsearch) -> None:
+    try:
+        client.indices.exists(index="tlm-none")
+    except NoConnection as error:
+        raise InputError(
+            f"{URL} is {_shown()}, but nothing answers there ({_cause(error)}); start Elasticsearch or correct it"
+        ) from None
+    except ApiError as error:
+        if error.status_code in BUSY or error.meta.headers.get("x-elastic-product") == "Elasticsearch":
+            raise
+        raise InputError(
+            f"{URL} is {_shown()}, but what answers there ({error.status_code}) is not Elasticsearch"
+        ) from None
 
 
 def patiently(call: Callable[[], T]) -> T:
@@ -81,7 +93,9 @@ def patiently(call: Callable[[], T]) -> T:
 
 
 def pause(attempt: int) -> None:
-    """Full jitter: between nothing and a bound that doubles with each attempt."""
+    """Wait, with full jitter: between nothing and a bound that doubles with each attempt."""
+    if attempt > 1:
+        say(f"Elasticsearch is busy or gone; waiting to try again ({attempt + 2} of {TRIES})")
     time.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.25 * 2**attempt)))
 
 
@@ -93,7 +107,7 @@ def explained() -> Iterator[None]:
     except UnsupportedProductError:
         raise InputError(f"{URL} is {_shown()}, but what answers there is not Elasticsearch") from None
     except ApiError as error:
-        raise refusal(error.status_code, f"{error.error}: {reason(error.body)}") from None
+        raise refusal(error.status_code, f"{error.error}: {reason(error.body)}" if error.body else "no reason") from None
     except TransportError as error:
         raise Interrupted(
             f"Elasticsearch at {_shown()} went away ({_cause(error)}); repeat the command to go on"

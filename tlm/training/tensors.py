@@ -8,6 +8,8 @@ from torch import Tensor
 
 from tlm.errors import Interrupted
 
+READABLE = 0o644
+
 
 def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     """Write `tensors`. Raises Interrupted if that fails, as on a full disk (the library has an error of its own)."""
@@ -15,9 +17,9 @@ def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     try:
         save_file(plain, path, metadata={"format": "pt"})
     except (OSError, SafetensorError) as error:
-        raise Interrupted(
-            f"{path.name} could not be written ({error}); free some space, then repeat the command"
-        ) from None
+        reason = f"{path.name} could not be written ({error})"
+        raise Interrupted(f"{reason}; free some space, then repeat the command") from None
+    path.chmod(READABLE)  # the library writes files for their owner alone, but a pod may run as any user
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -7,7 +7,6 @@ single characters change from run to run; so those are counted and given to it b
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -34,7 +33,7 @@ def train_vocabulary(kind: str, texts: list[str], vocab_size: int, lower_case: b
 
 def _wordpiece(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
     normalizer, splitter = normalizers.BertNormalizer(lowercase=lower_case), pre_tokenizers.BertPreTokenizer()
-    letters = _alphabet((normalizer.normalize_str(text) for text in texts), min(1000, max(80, vocab_size // 20)))
+    letters = _alphabet(texts, normalizer, min(1000, max(80, vocab_size // 20)))
     pieces = [_CONTINUING + letter for letter in letters if not _is_punctuation(letter)]
     known = [*SPECIAL.values(), *letters, *pieces]
     learner = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk"]))
@@ -69,10 +68,14 @@ def _bpe(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
     return tokenizer
 
 
-def _alphabet(texts: Iterable[str], size: int) -> list[str]:
-    counts: Counter[str] = Counter()
+def _alphabet(texts: list[str], normalizer: normalizers.Normalizer, size: int) -> list[str]:
+    """The `size` most frequent characters of the normalised texts, most frequent first."""
+    raw: Counter[str] = Counter()
     for text in texts:
-        counts.update(text)
+        raw.update(text)
+    counts: Counter[str] = Counter()
+    for character, count in raw.items():  # each is normalised once: far quicker than whole texts
+        counts.update({letter: count for letter in normalizer.normalize_str(character)})
     letters = (letter for letter in counts if not letter.isspace())
     return sorted(letters, key=lambda letter: (-counts[letter], letter))[:size]
 

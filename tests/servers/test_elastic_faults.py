@@ -1,0 +1,253 @@
+"""Elasticsearch that is busy, gone or full, or holds something else: overcome, or said in one sentence."""
+
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
+from threading import Thread
+
+import pytest
+
+from tests.searchable import columns, corpus_of, docstrings, task_of
+from tests.servers.faulty import HANG_UP, faulty
+from tests.servers.servers import free_port
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError, Interrupted
+from tlm.retrieval import elastic, elastic_build, elastic_client
+from tlm.retrieval.elastic import drop_index
+from tlm.retrieval.index import build_index
+from tlm.retrieval.retrieve import retrieve
+
+TEXTS = list(docstrings()[:600])
+URL = "TLM_ELASTICSEARCH_URL"
+
+
+@pytest.fixture
+def root(elasticsearch_root, monkeypatch):
+    monkeypatch.setattr(elastic_build, "CHUNK_DOCUMENTS", 50)  # twelve requests
+    return elasticsearch_root
+
+
+def index_of(texts, root, **settings):
+    return build_index(corpus_of(texts, root), engine="elasticsearch", root=root, **settings)
+
+
+def search(index, root, top_k=20):
+    return columns(retrieve(index, task_of(TEXTS[::40], root), query="full", top_k=top_k, root=root), "hits.parquet")
+
+
+def expected(root):
+    return search(build_index(corpus_of(TEXTS, root), root=root), root)
+
+
+def try_only(times, monkeypatch):
+    for module in (elastic, elastic_build, elastic_client):
+        monkeypatch.setattr(module, "TRIES", times)
+
+
+def server_index(index):
+    return Artifact.open(index).details["index"]
+
+
+def test_an_index_is_closed_behind_its_alias_and_searched_by_name(root, elasticsearch):
+    first = index_of(TEXTS, root, name="mine")
+    second = index_of(TEXTS[:300], root, name="mine")
+    assert set(elasticsearch.indices.get_alias(name="tlm-mine")) == {server_index(second)}
+    stored = elasticsearch.indices.get(index=server_index(first))[server_index(first)]
+    assert stored["settings"]["index"]["blocks"]["write"] == "true"
+    assert stored["mappings"]["dynamic"] == "strict"
+    assert search(first, root)["doc"] == expected(root)["doc"]  # the alias has moved on, the handle means its index
+
+
+def test_a_busy_server_is_waited_for(root, elasticsearch_url, monkeypatch):
+    numbers = count()
+
+    def often_busy(method, path, size):
+        trouble = (429, 503, HANG_UP, None, None)[next(numbers) % 5]
+        return (
+            None if (trouble, method) == (HANG_UP, "HEAD") else trouble
+        )  # nobody at first contact is no passing trouble
+
+    index = index_of(TEXTS, root, name="calm")
+    with faulty(elasticsearch_url, often_busy) as url:
+        monkeypatch.setenv(URL, url)
+        troubled = index_of(TEXTS, root)
+        assert columns(troubled, "rejected.parquet")["doc"] == []
+        found = search(troubled, root)
+    monkeypatch.setenv(URL, elasticsearch_url)
+    assert found == search(index, root)
+
+
+def test_what_is_too_large_for_a_request_goes_in_several(root, elasticsearch_url, monkeypatch):
+    sent = []
+
+    def limited(method, path, size):
+        if "_bulk" in path:
+            sent.append(size)
+        return 413 if "_bulk" in path and size > 20_000 else None
+
+    texts = [*TEXTS, "enormous " * 5000, "last"]
+    with faulty(elasticsearch_url, limited) as url:
+        monkeypatch.setenv(URL, url)
+        index = index_of(texts, root)
+    monkeypatch.setenv(URL, elasticsearch_url)
+    assert max(sent) > 20_000
+    rejected = columns(index, "rejected.parquet")
+    assert rejected["doc"] == [600]
+    assert "http.max_content_length" in rejected["detail"][0]
+    assert Artifact.open(index).counts == {"documents": 601, "rejected": 1}
+    assert columns(retrieve(index, task_of(["last"], root), root=root), "hits.parquet")["doc"][0] == 601
+    assert index_of(texts, root + "-other").rpartition("/")[2] == index.rpartition("/")[2]
+    assert columns(index_of(texts, root + "-other"), "rejected.parquet") == rejected  # the finished index remembers
+
+
+def test_a_server_that_goes_away_interrupts_and_repeating_goes_on(root, elasticsearch_url, elasticsearch, monkeypatch):
+    numbers = count()
+
+    def gone(method, path, size):
+        return HANG_UP if "_bulk" in path and next(numbers) >= 4 else None
+
+    try_only(2, monkeypatch)
+    with faulty(elasticsearch_url, gone) as url:
+        monkeypatch.setenv(URL, url)
+        with pytest.raises(Interrupted, match=r"went away .* repeat the command to go on"):
+            index_of(TEXTS, root)
+    (half,) = elasticsearch.indices.get(index="tlm-corpus-*")
+    elasticsearch.indices.refresh(index=half)
+    assert 0 < elasticsearch.count(index=half)["count"] < len(TEXTS)
+    monkeypatch.setenv(URL, elasticsearch_url)
+    index = index_of(TEXTS, root)
+    assert server_index(index) == half
+    assert elasticsearch.count(index=half)["count"] == len(TEXTS)
+    assert search(index, root)["doc"] == expected(root)["doc"]
+
+
+def test_a_kill_at_any_request_can_be_repeated(root, elasticsearch_url, elasticsearch, monkeypatch):
+    """Each time all connections break one request later, until the command gets through."""
+    monkeypatch.setattr(elastic_build, "CHUNK_DOCUMENTS", 200)
+    try_only(1, monkeypatch)
+    for allowed in count():
+        numbers = count()
+        with faulty(elasticsearch_url, lambda *_, n=allowed, c=numbers: None if next(c) < n else HANG_UP) as url:
+            monkeypatch.setenv(URL, url)
+            try:
+                index = index_of(TEXTS, root)
+                break
+            except (InputError, Interrupted):
+                assert allowed < 40
+    assert allowed > 8
+    monkeypatch.setenv(URL, elasticsearch_url)
+    assert elasticsearch.count(index=server_index(index))["count"] == len(TEXTS)
+    assert search(index, root)["doc"] == expected(root)["doc"]
+
+
+def test_a_search_that_breaks_off_leaves_nothing(root, elasticsearch_url, monkeypatch):
+    index = index_of(TEXTS, root)
+    try_only(2, monkeypatch)
+    with faulty(elasticsearch_url, lambda method, path, _: HANG_UP if "_msearch" in path else None) as url:
+        monkeypatch.setenv(URL, url)
+        with pytest.raises(Interrupted, match="went away"):
+            search(index, root)
+    monkeypatch.setenv(URL, elasticsearch_url)
+    assert search(index, root)["doc"] == expected(root)["doc"]
+
+
+def test_an_index_of_that_name_with_another_origin_is_left_alone(root, elasticsearch):
+    index = index_of(TEXTS, root)
+    name = server_index(index)
+    drop_index(Artifact.open(index).details)
+    elasticsearch.indices.create(index=name, mappings={"_meta": {"tlm": {"corpus_content": "another"}}})
+    with pytest.raises(InputError, match=rf"'{name}' is unfinished, or made from something else"):
+        search(index, root)
+    with pytest.raises(InputError, match=rf"has an index '{name}' that was made from something else"):
+        index_of(TEXTS, root + "-other")
+    elasticsearch.indices.delete(index=name)
+    elasticsearch.indices.create(index=name)
+    with pytest.raises(InputError, match="made from something else"):
+        index_of(TEXTS, root + "-other")
+
+
+def test_a_lost_index_is_named_and_restored(root, elasticsearch):
+    index = index_of(TEXTS, root)
+    drop_index(Artifact.open(index).details)
+    drop_index(Artifact.open(index).details)  # removing what is not there is no error
+    with pytest.raises(InputError, match=r"has no index 'tlm-corpus-\w+' \(any more\); run `tlm index` again"):
+        search(index, root)
+    assert index_of(TEXTS, root) == index
+    assert search(index, root)["doc"] == expected(root)["doc"]
+
+
+def test_a_finished_handle_needs_no_server(root, monkeypatch, capsys):
+    index = index_of(TEXTS, root)
+    monkeypatch.setenv(URL, f"http://127.0.0.1:{free_port()}")
+    assert index_of(TEXTS, root) == index
+    assert "could not be checked" in capsys.readouterr().err
+
+
+def test_documents_that_others_add_are_noticed(root, elasticsearch):
+    index = index_of(TEXTS, root)
+    elasticsearch.indices.put_settings(index=server_index(index), settings={"index.blocks.write": False})
+    elasticsearch.index(index=server_index(index), document={"doc": 9, "text": "foreign"}, refresh=True)
+    with pytest.raises(InputError, match="has 601 documents, not 600"):
+        search(index, root)
+
+
+def test_a_full_disk_interrupts_at_once(root, elasticsearch, monkeypatch):
+    monkeypatch.setattr(elastic_build, "ThreadPoolExecutor", _blocking(elasticsearch, elastic_build.ThreadPoolExecutor))
+    with pytest.raises(Interrupted, match=r"has blocked writing .*; free disk space there, then repeat"):
+        index_of(TEXTS, root)
+
+
+def _blocking(elasticsearch, executor):
+    """What the server does itself at the flood-stage watermark, just before the first documents come."""
+
+    def start(*arguments):
+        block = {"index.blocks.read_only_allow_delete": True}
+        elasticsearch.indices.put_settings(index="tlm-corpus-*", settings=block)
+        return executor(*arguments)
+
+    return start
+
+
+def test_passages_that_the_server_refuses_stop_the_step(root, elasticsearch):
+    template = {"mappings": {"_routing": {"required": True}}}
+    elasticsearch.indices.put_index_template(name="tlm-test", index_patterns=["tlm-corpus-*"], template=template)
+    try:
+        with pytest.raises(InputError, match=r"refused more than 10 passages, passage .* because: routing_missing"):
+            index_of(TEXTS, root)
+    finally:
+        elasticsearch.indices.delete_index_template(name="tlm-test")
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("", f"{URL} is not set"),
+        ("localhost:9200", f"{URL} is localhost:9200: .*scheme"),
+        ("http://no-such-host.invalid:9200", f"{URL} is http://no-such-host.invalid:9200, but nothing answers there"),
+        ("http://user:secret@127.0.0.1:1", f"{URL} is http://127.0.0.1:1, but nothing answers there"),
+    ],
+)
+def test_a_wrong_address_is_named(root, monkeypatch, url, sentence):
+    monkeypatch.setenv(URL, url)
+    with pytest.raises(InputError, match=sentence) as error:
+        index_of(TEXTS, root)
+    assert "secret" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_another_kind_of_server_is_named(root, monkeypatch):
+    server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv(URL, f"http://127.0.0.1:{server.server_port}")
+    try:
+        with pytest.raises(InputError, match=r"what answers there \(501\) is not Elasticsearch"):
+            index_of(TEXTS, root)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("variable", ["TLM_ELASTICSEARCH_API_KEY_FILE", "TLM_ELASTICSEARCH_CA_FILE"])
+def test_a_missing_file_is_named(root, monkeypatch, variable):
+    monkeypatch.setenv(variable, "/no/such/file")
+    with pytest.raises(InputError, match=f"{variable} is '/no/such/file'; there is no such file"):
+        index_of(TEXTS, root)

@@ -1,0 +1,241 @@
+"""Index and retrieve as steps: which queries are asked, what is found, what is recorded, what is refused."""
+
+from collections import Counter
+
+import pytest
+
+from tests.searchable import columns, corpus_of, docstrings, task_of
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.errors import InputError
+from tlm.retrieval import retrieve as retrieve_module
+from tlm.retrieval.index import build_index
+from tlm.retrieval.query import MOST_TERMS, choose, make_queries
+from tlm.retrieval.retrieve import retrieve
+
+PASSAGES = ["red green", "green blue", "blue red red", "yellow", "grey yellow", "..."]
+
+
+@pytest.fixture
+def root(tmp_path):
+    return str(tmp_path / "root")
+
+
+@pytest.fixture
+def index(root):
+    return build_index(corpus_of(PASSAGES, root), root=root)
+
+
+def subset_of(hits, passages, root):
+    """A subset with so many passages, made from these hits."""
+
+    def write(draft: Draft) -> None:
+        draft.details = {"passages": passages}
+
+    return produce(Recipe("subset", "subset-of", 1, {"n": passages}, {"hits": Artifact.open(hits)}), root, write)
+
+
+def test_hits_are_ranked_and_queries_know_their_examples(root, index):
+    task = task_of(["red", "yellow", "Red", "red"], root)
+    hits = retrieve(index, task, query="full", top_k=2, root=root)
+    found = columns(hits, "hits.parquet")
+    assert found["query"] == [0, 0, 1, 1, 2, 2]
+    assert found["doc"] == [2, 0, 3, 4, 2, 0]
+    assert found["rank"] == [1, 2] * 3
+    assert found["score"][0] > found["score"][1]
+    queries = columns(hits, "queries.parquet")
+    assert queries == {"query": [0, 1, 2], "text": ["red", "yellow", "Red"], "examples": [[0, 3], [1], [2]]}
+    artifact = Artifact.open(hits, "hits")
+    assert artifact.details == {"arm": "bm25", "query": "full", "top_k": 2, "like": None}
+    assert artifact.counts == {"examples": 4, "queries": 3, "hits": 6}
+    assert {entry.logical: entry.rows for entry in artifact.entries()} == {
+        "hits.parquet": 6,
+        "queries.parquet": 3,
+        "dropped.parquet": 0,
+    }
+
+
+def test_only_training_examples_ask(root, index):
+    hits = retrieve(index, task_of(["red"], root, held_out=("yellow", "green")), root=root)
+    assert columns(hits, "queries.parquet")["text"] == ["red"]
+
+
+def test_the_texts_of_a_pair_are_one_query(root, index):
+    hits = retrieve(index, task_of(["red", "blue"], root, pairs=("green", None)), query="full", root=root)
+    assert columns(hits, "queries.parquet")["text"] == ["red green", "blue"]
+
+
+def test_silence_is_recorded(root, index):
+    hits = retrieve(index, task_of(["red", "?!", "purple"], root), query="full", root=root)
+    dropped = columns(hits, "dropped.parquet")
+    assert dropped["query"] == [1, 2]
+    assert dropped["reason"] == ["empty", "no hit"]
+    counts = Artifact.open(hits).counts
+    assert (counts["queries"], counts["empty"], counts["no hit"]) == (3, 1, 1)
+
+
+def test_a_long_query_loses_its_least_telling_terms(root):
+    words = [f"w{number}" for number in range(MOST_TERMS + 1)]
+    passages = ["common rare", *["common"] * 9, *(" ".join(words[start::10]) for start in range(10))]
+    index = build_index(corpus_of(passages, root), root=root)
+    text = " ".join(["Common", "unheard", *words[: MOST_TERMS - 1], "rare", "rare"])
+    hits = retrieve(index, task_of([text], root), query="full", root=root)
+    assert columns(hits, "dropped.parquet") == {
+        "query": [0],
+        "reason": ["cut"],
+        "detail": [f"2 of {MOST_TERMS + 2} distinct terms are left out: the lowest by tf·idf"],
+    }
+    (asked,) = columns(hits, "queries.parquet")["text"]
+    assert asked.split() == [*words[: MOST_TERMS - 1], "rare", "rare"]  # in order, repetitions kept
+    assert 0 in columns(hits, "hits.parquet")["doc"]
+
+
+def test_rake_asks_for_keywords(root, index):
+    text = "The red green thing is of the blue kind, and the blue kind was grey."
+    hits = retrieve(index, task_of([text, "the of and"], root), query="rake", root=root)
+    assert columns(hits, "queries.parquet")["text"] == ["red green thing blue kind", ""]
+    assert columns(hits, "dropped.parquet")["reason"] == ["empty"]
+
+
+@pytest.mark.parametrize(("words", "kind"), [(20, "full"), (100, "full"), (101, "rake")])
+def test_auto_looks_at_the_length_of_training_texts(root, index, words, kind, capsys):
+    texts = [" ".join(["red"] * words), " ".join(["blue"] * words), "short"]
+    assert choose(texts) == kind
+    hits = retrieve(index, task_of(texts, root), root=root)
+    assert Artifact.open(hits).details["query"] == kind
+    assert ("RAKE" in capsys.readouterr().err) == (kind == "rake")
+
+
+def test_what_auto_chose_is_the_same_as_choosing_it(root, index):
+    task = task_of(["red", "blue"], root)
+    chosen, given = (retrieve(index, task, query=kind, root=root) for kind in ("auto", "full"))
+    assert Artifact.open(chosen).content == Artifact.open(given).content
+
+
+def test_equal_query_texts_are_one_query():
+    queries = make_queries([(4, "The red."), (7, "a red"), (9, "The red.")], "rake")
+    assert [(query.text, query.examples) for query in queries] == [("red", [4, 7, 9])]
+
+
+def test_equal_inputs_give_equal_content_anywhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(retrieve_module, "GROUP_ROWS", 1000)
+    contents = []
+    for name in ("one", "other"):
+        root = str(tmp_path / name)
+        index = build_index(corpus_of(list(docstrings()), root), root=root)
+        hits = retrieve(index, task_of(list(docstrings()[::100]), root), query="full", top_k=300, root=root)
+        contents.append((Artifact.open(index).content, Artifact.open(hits).content))
+    assert contents[0] == contents[1]
+    found = columns(hits, "hits.parquet")
+    per_query = Counter(found["query"])
+    assert found["query"] == sorted(found["query"])
+    assert found["rank"] == [rank for query in sorted(per_query) for rank in range(1, per_query[query] + 1)]
+
+
+def test_asking_for_more_than_there_is_is_said(root, index, capsys):
+    retrieve(index, task_of(["red"], root), top_k=7, root=root)
+    assert "top_k 7 is more than all 6 passages" in capsys.readouterr().err
+
+
+def test_a_finished_search_is_found_again_without_searching(root, index, monkeypatch):
+    task = task_of(["red"], root)
+    first = retrieve(index, task, root=root)
+    monkeypatch.delattr(retrieve_module, "open_engine")
+    assert retrieve(index, task, root=root) == first
+
+
+def test_random_passages(root, index):
+    task = task_of(["red"], root)
+    like = subset_of(retrieve(index, task, root=root), 2, root)
+    draws = [retrieve(index, task, arm="random", like=like, seed=seed, root=root) for seed in (0, 1, 2, 0)]
+    assert draws[0] == draws[3]
+    found = [columns(hits, "hits.parquet") for hits in draws[:3]]
+    for hits in found:
+        assert sorted(hits["doc"]) == list(range(6))  # 2·2 + 1000, or all there are
+        assert set(hits["query"]) == {-1}
+        assert set(hits["score"]) == {0.0}
+        assert hits["rank"] == list(range(1, 7))
+    assert len({tuple(hits["doc"]) for hits in found}) > 1
+    assert columns(draws[0], "queries.parquet") == {"query": [-1], "text": [""], "examples": [[]]}
+    assert Artifact.open(draws[0]).details == {"arm": "random", "query": None, "top_k": None, "like": 2}
+
+
+def test_there_are_more_random_passages_than_are_wanted(root):
+    index = build_index(corpus_of([f"word {number}" for number in range(1500)], root), root=root)
+    task = task_of(["word"], root)
+    like = subset_of(retrieve(index, task, root=root), 20, root)
+    docs = columns(retrieve(index, task, arm="random", like=like, root=root), "hits.parquet")["doc"]
+    assert len(set(docs)) == len(docs) == 1040
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"top_k": 0}, "top_k is 0; expected 1 to 10000"),
+        ({"top_k": -5}, "top_k is -5"),
+        ({"top_k": 10_001}, "top_k is 10001"),
+        ({"arm": "bm52"}, "arm 'bm52' is not known; did you mean 'bm25'?"),
+        ({"query": "fll"}, "query 'fll' is not known; did you mean 'full'?"),
+        ({"arm": "random"}, "needs --like"),
+        ({"like": "root/subset/123"}, "no other arm takes it"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(root, index, settings, sentence, monkeypatch):
+    task = task_of(["red"], root)
+    monkeypatch.delattr(retrieve_module, "produce")
+    with pytest.raises(InputError, match=sentence):
+        retrieve(index, task, root=root, **settings)
+
+
+def test_a_subset_of_another_corpus_is_refused(root, index):
+    other = build_index(corpus_of(["something else"], root), root=root)
+    task = task_of(["else"], root)
+    like = subset_of(retrieve(other, task, root=root), 1, root)
+    with pytest.raises(InputError, match="was not taken from the corpus of"):
+        retrieve(index, task, arm="random", like=like, root=root)
+
+
+def test_a_task_without_training_examples_is_refused(root, index):
+    with pytest.raises(InputError, match="has no training examples"):
+        retrieve(index, task_of([], root, held_out=("red",)), root=root)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"engine": "lucene"}, "engine 'lucene' is not known; known are elasticsearch, embedded"),
+        ({"name": "My Index"}, "name 'My Index' is no index name"),
+        ({"name": "-x"}, "is no index name"),
+        ({"k1": -0.1}, "k1 is -0.1; expected 0 or more"),
+        ({"k1": float("nan")}, "k1 is nan"),
+        ({"b": 1.5}, "b is 1.5; expected 0 to 1"),
+    ],
+)
+def test_wrong_index_settings_are_refused(root, settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        build_index(corpus_of(PASSAGES, root), root=root, **settings)
+
+
+def test_an_empty_corpus_is_refused(root):
+    with pytest.raises(InputError, match="has no passages"):
+        build_index(corpus_of([], root), root=root)
+
+
+def test_the_index_tells_what_it_is(root, index):
+    artifact = Artifact.open(index, "index")
+    assert artifact.details == {
+        "engine": "embedded",
+        "name": "corpus",
+        "analyzer": "standard",
+        "k1": 1.2,
+        "b": 0.75,
+        "documents": 6,
+        "corpus_content": artifact.input("corpus").content,
+    }
+    assert artifact.counts == {"documents": 6, "terms": 5, "tokens": 10, "postings": 9}
+
+
+def test_no_server_is_named(root, monkeypatch):
+    monkeypatch.delenv("TLM_ELASTICSEARCH_URL", raising=False)
+    with pytest.raises(InputError, match="TLM_ELASTICSEARCH_URL is not set"):
+        build_index(corpus_of(PASSAGES, root), engine="elasticsearch", root=root)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -13,7 +14,6 @@ from pipelines.tlm import tlm
 from pipelines.transcript import Transcript, open_log
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import TlmError
-from tlm.progress import say
 
 AT_ONCE = 2  # kfp.local runs so many iterations of a ParallelFor side by side
 OUTPUTS = Path("local_outputs")
@@ -34,10 +34,8 @@ def run(parameters: dict[str, Any]) -> None:
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
     report = _run_pipeline(values)
     artifact = Artifact.open(report, "report")
-    say("")
-    print(artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")[0])
-    print(f"Report: {artifact.path('report.html')}")
-    print(report)
+    headline, results, *_ = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
+    sys.stdout.write(f"\n{headline}\n## {results}\nReport: {artifact.path('report.html')}\n{report}\n")
 
 
 def _run_pipeline(values: dict[str, Any]) -> str:

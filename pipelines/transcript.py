@@ -41,9 +41,14 @@ class Transcript:
         if task:
             said = {None: f"▸ {task['name']}", "FAILURE": f"✗ {task['name']} failed"}.get(task["status"])
             if said:
-                print(said, file=sys.stderr, flush=True)
+                _say(said)
         elif not _EXECUTOR.match(line) and not _NOISE.match(line):
-            print(f"    {line}", file=sys.stderr, flush=True)
+            _say(f"    {line}")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")  # one write: two steps at once do not share a line; kfp has its own `print`
+    sys.stderr.flush()
 
 
 def open_log(folder: Path, name: str) -> TextIO:

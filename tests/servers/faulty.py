@@ -3,17 +3,30 @@
 import http.client
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from urllib.parse import urlsplit
 
-Trouble = Callable[[str, str, int], int | None]
 HANG_UP = -1
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asks."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+Trouble = Callable[[Request], int | None]
 
 
 @contextmanager
 def faulty(url: str, trouble: Trouble) -> Iterator[str]:
-    """The URL of a proxy to `url`; `trouble(method, path, bytes of the body)` gives a status to answer with instead.
+    """The URL of a proxy to `url`; `trouble(request)` gives a status to answer with instead.
 
     None lets the request through, with `HANG_UP` the connection is closed without an answer.
     """
@@ -27,7 +40,8 @@ def faulty(url: str, trouble: Trouble) -> Iterator[str]:
 
         def forward(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            status = trouble(self.command, self.path, len(body))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            status = trouble(Request(self.command, self.path, headers, body))
             if status == HANG_UP:
                 self.close_connection = True
                 return
@@ -35,8 +49,7 @@ def faulty(url: str, trouble: Trouble) -> Iterator[str]:
                 self.answer(status, {"x-elastic-product": "Elasticsearch"}, b"{}")
                 return
             upstream = http.client.HTTPConnection(host)
-            headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
-            upstream.request(self.command, self.path, body, headers)
+            upstream.request(self.command, self.path, body, headers | {"host": host})
             answer = upstream.getresponse()
             self.answer(answer.status, dict(answer.headers), answer.read())
             upstream.close()

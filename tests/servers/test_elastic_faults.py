@@ -60,11 +60,10 @@ def test_an_index_is_closed_behind_its_alias_and_searched_by_name(root, elastics
 def test_a_busy_server_is_waited_for(root, elasticsearch_url, monkeypatch):
     numbers = count()
 
-    def often_busy(method, path, size):
+    def often_busy(request):
         trouble = (429, 503, HANG_UP, None, None)[next(numbers) % 5]
-        return (
-            None if (trouble, method) == (HANG_UP, "HEAD") else trouble
-        )  # nobody at first contact is no passing trouble
+        first_contact = request.method == "HEAD"  # where nobody answers, waiting is no use
+        return None if first_contact and trouble == HANG_UP else trouble
 
     index = index_of(TEXTS, root, name="calm")
     with faulty(elasticsearch_url, often_busy) as url:
@@ -79,10 +78,10 @@ def test_a_busy_server_is_waited_for(root, elasticsearch_url, monkeypatch):
 def test_what_is_too_large_for_a_request_goes_in_several(root, elasticsearch_url, monkeypatch):
     sent = []
 
-    def limited(method, path, size):
-        if "_bulk" in path:
-            sent.append(size)
-        return 413 if "_bulk" in path and size > 20_000 else None
+    def limited(request):
+        if "_bulk" in request.path:
+            sent.append(len(request.body))
+        return 413 if "_bulk" in request.path and len(request.body) > 20_000 else None
 
     texts = [*TEXTS, "enormous " * 5000, "last"]
     with faulty(elasticsearch_url, limited) as url:
@@ -102,8 +101,8 @@ def test_what_is_too_large_for_a_request_goes_in_several(root, elasticsearch_url
 def test_a_server_that_goes_away_interrupts_and_repeating_goes_on(root, elasticsearch_url, elasticsearch, monkeypatch):
     numbers = count()
 
-    def gone(method, path, size):
-        return HANG_UP if "_bulk" in path and next(numbers) >= 4 else None
+    def gone(request):
+        return HANG_UP if "_bulk" in request.path and next(numbers) >= 4 else None
 
     try_only(2, monkeypatch)
     with faulty(elasticsearch_url, gone) as url:
@@ -126,7 +125,7 @@ def test_a_kill_at_any_request_can_be_repeated(root, elasticsearch_url, elastics
     try_only(1, monkeypatch)
     for allowed in count():
         numbers = count()
-        with faulty(elasticsearch_url, lambda *_, n=allowed, c=numbers: None if next(c) < n else HANG_UP) as url:
+        with faulty(elasticsearch_url, lambda _, n=allowed, c=numbers: None if next(c) < n else HANG_UP) as url:
             monkeypatch.setenv(URL, url)
             try:
                 index = index_of(TEXTS, root)
@@ -142,7 +141,7 @@ def test_a_kill_at_any_request_can_be_repeated(root, elasticsearch_url, elastics
 def test_a_search_that_breaks_off_leaves_nothing(root, elasticsearch_url, monkeypatch):
     index = index_of(TEXTS, root)
     try_only(2, monkeypatch)
-    with faulty(elasticsearch_url, lambda method, path, _: HANG_UP if "_msearch" in path else None) as url:
+    with faulty(elasticsearch_url, lambda request: HANG_UP if "_msearch" in request.path else None) as url:
         monkeypatch.setenv(URL, url)
         with pytest.raises(Interrupted, match="went away"):
             search(index, root)
@@ -251,3 +250,18 @@ def test_a_missing_file_is_named(root, monkeypatch, variable):
     monkeypatch.setenv(variable, "/no/such/file")
     with pytest.raises(InputError, match=f"{variable} is '/no/such/file'; there is no such file"):
         index_of(TEXTS, root)
+
+
+def test_the_key_in_the_file_is_sent(root, elasticsearch_url, monkeypatch, tmp_path):
+    (tmp_path / "key").write_text("c2VjcmV0\n")
+    monkeypatch.setenv("TLM_ELASTICSEARCH_API_KEY_FILE", str(tmp_path / "key"))
+
+    def gate(request):
+        return None if request.headers.get("authorization") == "ApiKey c2VjcmV0" else 401
+
+    with faulty(elasticsearch_url, gate) as url:
+        monkeypatch.setenv(URL, url)
+        index = index_of(TEXTS, root)
+        monkeypatch.delenv("TLM_ELASTICSEARCH_API_KEY_FILE")
+        with pytest.raises(InputError, match="does not know us"):
+            search(index, root)

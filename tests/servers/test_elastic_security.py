@@ -1,4 +1,4 @@
-"""Elasticsearch with TLS and API keys, as clusters have it: what a key must be allowed, and what is said without one."""
+"""Elasticsearch with TLS, users and roles, as clusters have it: what is needed, and what is said without it."""
 
 import base64
 import hashlib
@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from elasticsearch import Elasticsearch
 
 from tests.conftest import started
 from tests.searchable import columns, corpus_of, task_of
@@ -17,8 +16,10 @@ from tlm.retrieval.retrieve import retrieve
 
 PASSAGES = ["red green", "green blue", "blue red red"]
 PASSWORD = "only-for-this-test"
-NEEDED = {"tlm": {"indices": [{"names": ["tlm-*"], "privileges": ["all"]}]}}
-READ_ONLY = {"tlm": {"indices": [{"names": ["tlm-*"], "privileges": ["read", "view_index_metadata"]}]}}
+ROLES = """
+writes: {indices: [{names: ['tlm-*'], privileges: [all]}]}
+reads: {indices: [{names: ['tlm-*'], privileges: [read, view_index_metadata]}]}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,20 @@ def certificate(tmp_path_factory):
     """A certificate that vouches for itself, and its key beside it."""
     folder = tmp_path_factory.mktemp("tls")
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", "key.pem", "-out", "cert.pem"]
+    new = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "cert.pem",
+    ]
     subprocess.run([*new, *names], cwd=folder, check=True, capture_output=True)
     return folder / "cert.pem"
 
@@ -37,8 +51,9 @@ def secured_url(certificate):
         for name in ("cert.pem", "key.pem"):
             (home / "config" / name).write_bytes((certificate.parent / name).read_bytes())
         digest = base64.b64encode(hashlib.sha1(PASSWORD.encode()).digest()).decode()
-        (home / "config" / "users").write_text(f"tester:{{SHA}}{digest}\n")
-        (home / "config" / "users_roles").write_text("superuser:tester\n")
+        (home / "config" / "roles.yml").write_text(ROLES)
+        (home / "config" / "users").write_text(f"writer:{{SHA}}{digest}\nreader:{{SHA}}{digest}\n")
+        (home / "config" / "users_roles").write_text("writes:writer\nreads:reader\n")
 
     settings = (
         "xpack.security.enabled=true",
@@ -52,51 +67,53 @@ def secured_url(certificate):
 
 
 @pytest.fixture
-def key_file(secured_url, certificate, tmp_path, monkeypatch):
-    """Makes a file with an API key that has the given roles; the environment names all there is to name."""
-    admin = Elasticsearch(secured_url, ca_certs=str(certificate), basic_auth=("tester", PASSWORD), request_timeout=60)
-    monkeypatch.setenv("TLM_ELASTICSEARCH_URL", secured_url)
+def login(secured_url, certificate, monkeypatch):
+    """Lets the environment name the server, with a user and password in the URL, and whom to trust."""
     monkeypatch.setenv("TLM_ELASTICSEARCH_CA_FILE", str(certificate))
-    path = tmp_path / "api-key"
-    monkeypatch.setenv("TLM_ELASTICSEARCH_API_KEY_FILE", str(path))
+    monkeypatch.delenv("TLM_ELASTICSEARCH_API_KEY_FILE", raising=False)
 
-    def make(roles):
-        path.write_text(admin.security.create_api_key(name="test", role_descriptors=roles)["encoded"] + "\n")
-        return path
+    def name(user=""):
+        who = f"{user}:{PASSWORD}@" if user else ""
+        monkeypatch.setenv("TLM_ELASTICSEARCH_URL", secured_url.replace("://", f"://{who}"))
 
-    return make
+    return name
 
 
 def index(root):
     return build_index(corpus_of(PASSAGES, root), engine="elasticsearch", root=root)
 
 
-def test_a_key_with_all_privileges_on_our_indices_suffices(key_file, tmp_path):
-    key_file(NEEDED)
+def test_all_privileges_on_our_indices_suffice_and_reading_is_enough_to_search(login, tmp_path):
     root = str(tmp_path / "root")
-    hits = retrieve(index(root), task_of(["red"], root), root=root)
+    login("writer")
+    made = index(root)
+    login("reader")
+    hits = retrieve(made, task_of(["red"], root), root=root)
     assert columns(hits, "hits.parquet")["doc"] == [2, 0]
-    key_file(READ_ONLY)
-    assert columns(retrieve(index(root), task_of(["green"], root), root=root), "hits.parquet")["doc"] == [0, 1]
 
 
-def test_a_key_without_them_is_told_what_it_lacks(key_file, tmp_path):
-    key_file(READ_ONLY)
-    with pytest.raises(InputError, match=r"forbids this \(.*unauthorized.*\); the API key needs the privileges 'all'"):
-        index(str(tmp_path / "other-root"))
+def test_who_may_not_write_is_told_what_is_needed(login, tmp_path):
+    login("reader")
+    with pytest.raises(InputError, match=r"forbids this \(.*unauthorized.*\); .* privileges 'all' on indices") as error:
+        build_index(corpus_of(["new"], str(tmp_path)), engine="elasticsearch", root=str(tmp_path))
+    assert PASSWORD not in str(error.value)
 
 
-def test_a_wrong_key_is_named(key_file, tmp_path, monkeypatch):
-    key_file(NEEDED).write_text(base64.b64encode(b"nobody:nothing").decode())
-    with pytest.raises(InputError, match="does not know us .* the file that TLM_ELASTICSEARCH_API_KEY_FILE names"):
-        index(str(tmp_path / "root"))
-    monkeypatch.delenv("TLM_ELASTICSEARCH_API_KEY_FILE")
+def test_strangers_are_told_where_the_key_goes(login, tmp_path, monkeypatch):
+    login()
+    with pytest.raises(InputError, match=r"does not know us .* the file that TLM_ELASTICSEARCH_API_KEY_FILE names"):
+        index(str(tmp_path))
+    wrong = tmp_path / "api-key"
+    wrong.write_text(base64.b64encode(b"nobody:nothing").decode() + "\n")
+    monkeypatch.setenv("TLM_ELASTICSEARCH_API_KEY_FILE", str(wrong))
     with pytest.raises(InputError, match="does not know us"):
-        index(str(tmp_path / "root"))
+        index(str(tmp_path))
 
 
-def test_a_server_that_nobody_vouches_for_is_not_talked_to(key_file, tmp_path, monkeypatch):
-    key_file(NEEDED)
+def test_a_server_that_nobody_vouches_for_is_not_talked_to(login, tmp_path, monkeypatch):
+    login("writer")
     monkeypatch.delenv("TLM_ELASTICSEARCH_CA_FILE")
-    with pytest.raises(InputError, match="TLM_ELASTICSEARCH_CA_FILE"):
-        index(str(tmp_path / "root"))
+    with pytest.raises(
+        InputError, match=r"TLS fails there \(.*CERTIFICATE_VERIFY_FAILED.*its name into TLM_ELASTICSEARCH_CA_FILE"
+    ):
+        index(str(tmp_path))

@@ -111,7 +111,7 @@ def test_files_and_where_each_text_goes(models, tmp_path, capsys):
     ]
     assert len({row["id"] for row in rows}) == 4
     task = {
-        split: [(row["text"], row["label"]) for row in read(tmp_path / "out" / "task" / f"{split}.jsonl")]
+        split: [(row["text"], row["label"]) for row in read(tmp_path / "out" / "api-errors" / f"{split}.jsonl")]
         for split in SPLITS
     }
     assert task == {

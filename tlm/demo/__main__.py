@@ -49,10 +49,10 @@ def write(folder: Path, models: list[Path] | None = None, code: list[tuple[str, 
     """
     services = [read_service(path) for path in track(models or model_files(), "services", unit="read")]
     rows, left_out = examples(services)
-    (folder / "task").mkdir(parents=True, exist_ok=True)
+    (folder / "api-errors").mkdir(parents=True, exist_ok=True)
     sources = _write_jsonl(folder / "corpus.jsonl.gz", corpus(services, rows, packages() if code is None else code))
     for split in SPLITS:
-        _write_jsonl(folder / "task" / f"{split}.jsonl", (asdict(row) for row in rows[split]))
+        _write_jsonl(folder / "api-errors" / f"{split}.jsonl", (asdict(row) for row in rows[split]))
     _summary(folder, services, rows, left_out, sources)
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from elastic_transport import ConnectionError as NoConnection
-from elastic_transport import TransportError
+from elastic_transport import TlsError, TransportError
 from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 
 from tlm.errors import InputError, Interrupted
@@ -60,12 +60,18 @@ def connect() -> Elasticsearch:
 def _meet(client: Elasticsearch) -> None:
     try:
         client.indices.exists(index="tlm-none")
+    except TlsError as error:
+        raise InputError(
+            f"{URL} is {_shown()}, but TLS fails there ({_cause(error)}); "
+            f"put the certificate of its authority into a file and its name into {CA_FILE}"
+        ) from None
     except NoConnection as error:
         raise InputError(
             f"{URL} is {_shown()}, but nothing answers there ({_cause(error)}); start Elasticsearch or correct it"
         ) from None
     except ApiError as error:
-        if error.status_code in BUSY or error.meta.headers.get("x-elastic-product") == "Elasticsearch":
+        genuine = error.meta.headers.get("x-elastic-product") == "Elasticsearch"
+        if genuine or error.status_code in BUSY | {401, 403}:  # to strangers it does not say what it is
             raise
         raise InputError(
             f"{URL} is {_shown()}, but what answers there ({error.status_code}) is not Elasticsearch"
@@ -107,7 +113,9 @@ def explained() -> Iterator[None]:
     except UnsupportedProductError:
         raise InputError(f"{URL} is {_shown()}, but what answers there is not Elasticsearch") from None
     except ApiError as error:
-        raise refusal(error.status_code, f"{error.error}: {reason(error.body)}" if error.body else "no reason") from None
+        raise refusal(
+            error.status_code, f"{error.error}: {reason(error.body)}" if error.body else "no reason"
+        ) from None
     except TransportError as error:
         raise Interrupted(
             f"Elasticsearch at {_shown()} went away ({_cause(error)}); repeat the command to go on"

@@ -90,20 +90,15 @@ def _search(draft: Draft, index: Artifact, task: Artifact, kind: str, top_k: int
         raise InputError(f"{task.uri} has no training examples to search with")
     if kind == "auto":
         kind = choose([text for _, text in asking])
-        say(
-            "query: RAKE keywords, for the texts are long"
-            if kind == "rake"
-            else "query: whole texts, for they are short"
-        )
+        say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as fits the training texts' length")
     if top_k > index.details["documents"]:
         say(f"top_k {top_k} is more than all {index.details['documents']} passages: each query finds whatever matches")
     engine = open_engine(index)
     queries, dropped = fit(make_queries(asking, kind), lambda: texts(index.input("corpus")))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
     asked = [number for number in range(len(queries)) if number not in empty]
-    answers = track(
-        engine.search([queries[number].text for number in asked], top_k), "searching", len(asked), "queries"
-    )
+    found = engine.search([queries[number].text for number in asked], top_k)
+    answers = track(found, "searching", len(asked), "queries")
     with _Hits(draft.folder / "hits.parquet") as hits:
         for number, (docs, scores) in zip(asked, answers, strict=True):
             hits.add(number, docs, scores)

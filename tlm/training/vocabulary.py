@@ -75,7 +75,7 @@ def _alphabet(texts: list[str], normalizer: normalizers.Normalizer, size: int) -
         raw.update(text)
     counts: Counter[str] = Counter()
     for character, count in raw.items():  # each is normalised once: far quicker than whole texts
-        counts.update({letter: count for letter in normalizer.normalize_str(character)})
+        counts.update(dict.fromkeys(normalizer.normalize_str(character), count))
     letters = (letter for letter in counts if not letter.isspace())
     return sorted(letters, key=lambda letter: (-counts[letter], letter))[:size]
 

@@ -23,14 +23,14 @@ AGAIN = "mend what it says, then repeat the command: finished steps are not repe
 class StepFailed(TlmError):
     """A step ended with an error, which it has said itself."""
 
-    exit_code = 3
+    def __init__(self, text: str, resumable: bool) -> None:
+        super().__init__(text)
+        self.exit_code = 3 if resumable else 2
 
 
 def run(parameters: dict[str, Any]) -> None:
     """Run to the report, print its table and where it is. Raises StepFailed; a repetition goes on where this ended."""
     values = {"index_engine": "embedded", "store_root": "artifacts"} | parameters
-    if "://" not in values["store_root"]:
-        values["store_root"] = str(Path(values["store_root"]).absolute())
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
     report = _run_pipeline(values)
     artifact = Artifact.open(report, "report")
@@ -43,8 +43,11 @@ def _run_pipeline(values: dict[str, Any]) -> str:
     warnings.filterwarnings("ignore", message=".*custom or non-Python base image")
     root = OUTPUTS.absolute()
     kfp_local.init(runner=kfp_local.SubprocessRunner(use_venv=False), pipeline_root=str(root))
-    with open_log(root, time.strftime("%Y%m%d-%H%M%S")) as log, contextlib.redirect_stdout(Transcript(log)):  # type: ignore[type-var]
+    log = open_log(root, time.strftime("%Y%m%d-%H%M%S"))
+    transcript = Transcript(log)
+    with log, contextlib.redirect_stdout(transcript):  # type: ignore[type-var]
         try:
             return str(tlm(**values).output)
         except RuntimeError as error:
-            raise StepFailed(f"a step failed (its sentence stands above, all output in {log.name}); {AGAIN}") from error
+            said = f"a step failed (its sentence stands above, all output in {log.name}); {AGAIN}"
+            raise StepFailed(said, resumable=transcript.fault != "InputError") from error

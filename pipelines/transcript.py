@@ -9,16 +9,22 @@ _COLOUR = re.compile(r"\x1b\[\d+m")
 _TASK = re.compile(
     r"[\d:.]+ - (?:INFO|ERROR) - (?:Executing task|Task) '(?P<name>[^']+)'(?: finished with status (?P<status>\w+))?$"
 )
+_ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
 _NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|(Output|Streamed logs|/\S+: \w*Warning: |\w+='|\w+: (\w+\(|'|\d+$|\[)|\w+=\{)")
 
 
 class Transcript:
-    """A stand-in for stdout: every line goes to `log`, the story (steps, their lines, failures) to stderr."""
+    """A stand-in for stdout: every line goes to `log`, the story (steps, their lines, failures) to stderr.
+
+    Of an error for people only its sentence is told, and `fault` keeps its class; other tracebacks are told whole.
+    """
 
     def __init__(self, log: TextIO) -> None:
         self.log = log
+        self.fault = ""
         self._rest = ""
+        self._traceback: list[str] = []
 
     def write(self, text: str) -> int:
         """Take in a piece of output."""
@@ -37,8 +43,16 @@ class Transcript:
         return False
 
     def _tell(self, line: str) -> None:
-        task = _TASK.match(line)
-        if task:
+        task, error = _TASK.match(line), _ERROR.match(line)
+        if error:
+            self.fault, self._traceback = error["kind"], []
+            _say(f"    {error['sentence']}")
+        elif line.startswith("Traceback") or (self._traceback and not task):
+            self._traceback.append(line)
+        elif task:
+            for held in self._traceback:
+                _say(f"    {held}")
+            self._traceback = []
             said = {None: f"▸ {task['name']}", "FAILURE": f"✗ {task['name']} failed"}.get(task["status"])
             if said:
                 _say(said)

@@ -38,7 +38,7 @@ def s3_root(s3_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch, tmp_pa
     """``s3://<fresh bucket>/prefix``; the environment leads boto3's default chain there."""
     import boto3
 
-    from tlm.artifacts.store import open_store
+    from tlm.artifacts.store import close_stores
 
     for name, value in {
         "AWS_ENDPOINT_URL_S3": s3_server.url,
@@ -51,9 +51,9 @@ def s3_root(s3_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch, tmp_pa
         monkeypatch.setenv(name, value)
     bucket = f"tlm-{uuid.uuid4().hex[:16]}"
     boto3.client("s3").create_bucket(Bucket=bucket)
-    open_store.cache_clear()  # clients hold the endpoint and the keys they were made with
+    close_stores()  # clients hold the endpoint and the keys they were made with
     yield f"s3://{bucket}/prefix"
-    open_store.cache_clear()
+    close_stores()
 
 
 def started(server: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:

@@ -13,7 +13,7 @@ import typer
 
 from tlm import __version__
 from tlm.command import command
-from tlm.errors import Interrupted, Terminated, TlmError
+from tlm.errors import InputError, Interrupted, Terminated, TlmError
 
 COMMANDS = {  # name: (module:function, what stands in the list of commands)
     "load-corpus": ("tlm.data.corpus:load_corpus", "Read a corpus and cut it into passages"),
@@ -45,7 +45,7 @@ def build(arguments: list[str]) -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    app.callback()(_version)
+    app.callback()(_options)
     for name, (target, summary) in COMMANDS.items():
         app.command(name, help=summary)(command(target) if name in arguments[:1] else _listed)
     return app
@@ -59,9 +59,10 @@ def main() -> None:
     except TlmError as error:
         _fail(error)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        _fail(Interrupted(f"no space left on the disk ({error.filename or 'while writing'}); free some, then repeat"))
+        where = error.filename or "while reading or writing"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _fail(Interrupted(f"no space left on the disk ({where}); free some, then repeat"))
+        _fail(InputError(f"{where}: {error.strerror or error}; mend that, then repeat"))
 
 
 def _fail(error: TlmError) -> None:
@@ -77,10 +78,16 @@ def _listed() -> None:
     """Stand-in of a command that was not called."""
 
 
-def _version(version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True)) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(__version__)
         raise typer.Exit
+
+
+def _options(
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_print_version, is_eager=True),
+) -> None:
+    """Options that stand before the command."""
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tlm import __version__
 from tlm.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,10 @@ def test_help_lists_every_command_with_a_summary() -> None:
     for name, (_, summary) in COMMANDS.items():
         assert name in text
         assert summary in text
+
+
+def test_the_version_is_printed() -> None:
+    assert tlm("--version").stdout.strip() == __version__
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -60,7 +65,7 @@ def test_no_step_imports_torch_before_it_works(name: str) -> None:
         (["show", "pockett"], "did you mean 'pocket'?"),
         (["fetch", "artifacts/model/none", "x"], "there is no finished model here"),
         (["gc", "--keep-runs", "-1"], "must not be negative"),
-        (["load-corpus", "x", "--root", "ftp://somewhere"], "scheme 'ftp' is not known"),
+        (["ls", "--root", "ftp://somewhere"], "scheme 'ftp' is not known"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_code_2(arguments: list[str], sentence: str) -> None:

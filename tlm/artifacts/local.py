@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tlm.artifacts.store import Stored
 
+READABLE = 0o644  # temporary files are their owner's alone, but another pod may run as another user
+
 
 class LocalStore:
     """Files under a folder; a file appears by rename or link, after its bytes are on the disk."""
@@ -77,6 +79,7 @@ class LocalStore:
         handle, path = tempfile.mkstemp(dir=self.scratch())
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+        Path(path).chmod(READABLE)
         return Path(path)
 
 

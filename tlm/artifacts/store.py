@@ -59,9 +59,18 @@ def resolve_root(root: str | None) -> str:
     return root or os.environ.get("TLM_ROOT") or DEFAULT_ROOT
 
 
-@lru_cache
 def open_store(root: str) -> Store:
     """The store at `root`: a path, ``file://…`` or ``s3://bucket/prefix``. Raises InputError for another scheme."""
+    return _open(root if "://" in root else str(Path(root).absolute()))
+
+
+def close_stores() -> None:
+    """Forget open stores: after a change of the environment that says where S3 is and who we are there."""
+    _open.cache_clear()
+
+
+@lru_cache
+def _open(root: str) -> Store:
     scheme, separator, rest = root.partition("://")
     if separator and scheme == "s3":
         from tlm.artifacts.s3 import S3Store

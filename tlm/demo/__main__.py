@@ -1,7 +1,8 @@
 """Write the demo's corpus and task: ``python -m tlm.demo FOLDER``.
 
-``FOLDER/corpus.jsonl.gz`` (id, text, source) and ``FOLDER/task/{train,dev,test}.jsonl`` (id, text, label) are ordinary
-input of `load-corpus` and `load-task`. The same installed versions give the same bytes; nothing is downloaded.
+``FOLDER/corpus.jsonl.gz`` (id, text, source) and ``FOLDER/api-errors/{train,dev,test}.jsonl`` (id, text, label)
+are ordinary input of `load-corpus` and `load-task`. The same installed versions give the same bytes; nothing is
+downloaded.
 """
 
 import argparse
@@ -26,7 +27,7 @@ MIN_WORDS = 5
 def main() -> int:
     """Write the files into the folder named on the command line; 0, or the exit code of the error that was said."""
     parser = argparse.ArgumentParser(prog="python -m tlm.demo", description="Write the demo's corpus and task.")
-    parser.add_argument("folder", type=Path, help="where corpus.jsonl.gz and task/ go")
+    parser.add_argument("folder", type=Path, help="where corpus.jsonl.gz and api-errors/ go")
     folder = parser.parse_args().folder
     try:
         write(folder)
@@ -109,7 +110,7 @@ def _summary(
 ) -> None:
     say(f"{folder}/corpus.jsonl.gz: {sources['service']:,} documentation strings, {sources['package']:,} docstrings")
     say("  what web services and Python packages say of themselves; nothing of the services of dev and test")
-    say(f"{folder}/task: which handling does an API error ask for? {len(LABELS)} labels, split by service")
+    say(f"{folder}/api-errors: which handling does an API error ask for? {len(LABELS)} labels, split by service")
     for split in SPLITS:
         names = {service.name for service in services if split_of(service.name) == split}
         labels = Counter(row.label for row in rows[split])

@@ -10,12 +10,12 @@ has; these have no postings.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,14 +60,13 @@ def build(texts: Iterable[str], folder: Path, *, k1: float, b: float) -> dict[st
     """
     vocabulary = _Vocabulary()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        lengths = _write_runs(iter(texts), vocabulary, Path(scratch))
-        runs = list(_read_runs(Path(scratch)))
+        runs = Path(scratch)
+        lengths = _write_runs(iter(texts), vocabulary, runs)
         df = np.zeros(len(vocabulary), np.int32)
-        for run in runs:
+        for run in _read_runs(runs):
             df[run.ids] += run.counts
         weights = bm25.term_weights(df, int(np.count_nonzero(lengths)), k1)
         bounds = _merge(runs, df, weights, bm25.inverse_norms(lengths, k1, b), folder)
-        del runs
     table = pa.table({"term": pa.array(list(vocabulary), pa.string()), "df": df, "bound": bounds})
     pq.write_table(table, folder / "terms.parquet", compression="zstd", row_group_size=1 << 17)
     postings = int(df.sum(dtype=np.int64))
@@ -128,32 +127,40 @@ def _mapped(path: Path) -> Ids:
     return np.memmap(path, np.int32, mode="r")
 
 
-def _merge(
-    runs: Sequence[_Run], df: Ids, weights: bm25.Floats, norms: bm25.Floats, folder: Path
-) -> npt.NDArray[np.float32]:
+def _merge(runs: Path, df: Ids, weights: bm25.Floats, norms: bm25.Floats, folder: Path) -> npt.NDArray[np.float32]:
     """Write postings and dense rows; the largest impact of each term."""
-    dense = df > len(norms) * DENSE_SHARE
-    kept = np.where(dense, 0, df)
-    offsets = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
+    documents = len(norms)
+    is_dense = df > documents * DENSE_SHARE
+    offsets = np.concatenate([[0], np.cumsum(np.where(is_dense, 0, df), dtype=np.int64)])
     np.save(folder / "offsets.npy", offsets)
-    new = partial(np.lib.format.open_memmap, mode="w+")
-    docs = new(folder / "docs.npy", dtype=np.int32, shape=(int(offsets[-1]),))
-    added = new(folder / "impacts.npy", dtype=np.float32, shape=(int(offsets[-1]),))
-    rows = new(folder / "dense.npy", dtype=np.float32, shape=(int(dense.sum()), len(norms)))
     bounds = np.zeros(len(df), np.float32)
-    row = 0
-    for first, last in _segments(df):
-        segment_docs, segment_impacts = _segment(runs, first, last, df, weights, norms)
-        starts = np.cumsum(df[first:last], dtype=np.int64) - df[first:last]
-        bounds[first:last] = np.maximum.reduceat(segment_impacts, starts)
-        for term in np.flatnonzero(dense[first:last]):
-            postings = slice(starts[term], starts[term] + df[first + term])
-            rows[row, segment_docs[postings]] = segment_impacts[postings]
-            row += 1
-        sparse = np.repeat(~dense[first:last], df[first:last])
-        docs[offsets[first] : offsets[last]] = segment_docs[sparse]
-        added[offsets[first] : offsets[last]] = segment_impacts[sparse]
+    with (
+        _npy(folder / "docs.npy", np.int32, (int(offsets[-1]),)) as write_docs,
+        _npy(folder / "impacts.npy", np.float32, (int(offsets[-1]),)) as write_impacts,
+        _npy(folder / "dense.npy", np.float32, (int(is_dense.sum()), documents)) as write_row,
+    ):
+        for first, last in _segments(df):
+            docs, impacts = _segment(runs, first, last, df, weights, norms)
+            starts = np.cumsum(df[first:last], dtype=np.int64) - df[first:last]
+            bounds[first:last] = np.maximum.reduceat(impacts, starts)
+            for term in np.flatnonzero(is_dense[first:last]):
+                postings = slice(starts[term], starts[term] + df[first + term])
+                row = np.zeros(documents, np.float32)
+                row[docs[postings]] = impacts[postings]
+                write_row(row)
+            sparse = np.repeat(~is_dense[first:last], df[first:last])
+            write_docs(docs[sparse])
+            write_impacts(impacts[sparse])
     return bounds
+
+
+@contextmanager
+def _npy(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
+    """A new .npy file; yields what appends to it, until it has the announced shape."""
+    with path.open("wb") as file:
+        descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
+        np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+        yield lambda part: part.tofile(file)
 
 
 def _segments(df: Ids) -> Iterator[tuple[int, int]]:
@@ -168,13 +175,13 @@ def _segments(df: Ids) -> Iterator[tuple[int, int]]:
 
 
 def _segment(
-    runs: Sequence[_Run], first: int, last: int, df: Ids, weights: bm25.Floats, norms: bm25.Floats
+    runs: Path, first: int, last: int, df: Ids, weights: bm25.Floats, norms: bm25.Floats
 ) -> tuple[Ids, bm25.Floats]:
     """Docs and impacts of the terms `first` to `last`, by term, then document."""
     ends = np.cumsum(df[first:last], dtype=np.int64)
     free = ends - df[first:last]  # where each term's next posting goes
     docs, added = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32)
-    for run in runs:
+    for run in _read_runs(runs):
         low, high = np.searchsorted(run.ids, (first, last))
         ids, counts = run.ids[low:high], run.counts[low:high]
         start = int(run.counts[:low].sum(dtype=np.int64))

@@ -4,7 +4,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -38,7 +38,7 @@ def s3_root(s3_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch, tmp_pa
     """``s3://<fresh bucket>/prefix``; the environment leads boto3's default chain there."""
     import boto3
 
-    from tlm.artifacts.store import close_stores
+    from tlm.artifacts.roots import close_stores
 
     for name, value in {
         "AWS_ENDPOINT_URL_S3": s3_server.url,
@@ -57,15 +57,20 @@ def s3_root(s3_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def started(server: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
-    """The running server; where it cannot be had the test is skipped with one line, under ``CI=true`` it fails."""
-    missing = ""
+    """The running server, stopped at the end; `missing` is called where it cannot be had."""
+    why = ""
     with ExitStack() as stack:
         try:
             value = stack.enter_context(server())
         except servers.Missing as error:
-            missing = str(error)
-        if missing and os.environ.get("CI") == "true":
-            pytest.fail(missing, pytrace=False)
-        if missing:
-            pytest.skip(missing)
+            why = str(error)
+        if why:
+            missing(why)
         yield value
+
+
+def missing(why: str) -> NoReturn:
+    """Skip the test with one line that says what to install; under ``CI=true`` it is a failure."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(why, pytrace=False)
+    pytest.skip(why)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.manifest import MANIFEST
-from tlm.artifacts.store import Store, open_store, resolve_root
+from tlm.artifacts.roots import open_store, resolve_root
+from tlm.artifacts.store import Store
 from tlm.errors import InputError
 from tlm.progress import say
 

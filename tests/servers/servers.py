@@ -51,6 +51,8 @@ def elasticsearch(*settings: str, heap: str = "1g", prepare: Callable[[Path], No
     try:
         archive, java = _elasticsearch_zip(), _java_home()
     except Missing as missing:
+        if settings or prepare:
+            raise  # only what is started from its files can be prepared
         variables = {
             "discovery.type": "single-node",
             "xpack.security.enabled": "false",

@@ -23,7 +23,7 @@ from tests.making import (
 )
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.progress import KEPT, Progress
-from tlm.artifacts.store import open_store
+from tlm.artifacts.roots import open_store
 from tlm.errors import InputError
 
 

@@ -11,7 +11,7 @@ from tests.searchable import columns, corpus_of, docstrings, task_of
 from tests.unit.test_analyzer import CLASSES
 from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.analyzer import terms
-from tlm.retrieval.engine import open_engine
+from tlm.retrieval.engines import open_engine
 from tlm.retrieval.index import build_index
 from tlm.retrieval.retrieve import retrieve
 

@@ -2,12 +2,13 @@
 
 import base64
 import hashlib
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import started
+from tests.conftest import missing, started
 from tests.searchable import columns, corpus_of, task_of
 from tests.servers import servers
 from tlm.errors import InputError
@@ -25,6 +26,8 @@ reads: {indices: [{names: ['tlm-*'], privileges: [read, view_index_metadata]}]}
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """A certificate that vouches for itself, and its key beside it."""
+    if shutil.which("openssl") is None:
+        missing("TLS: install openssl")
     folder = tmp_path_factory.mktemp("tls")
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     new = [

@@ -16,8 +16,8 @@ from tlm.artifacts.digest import canonical_json, value_sha256
 from tlm.artifacts.local import LocalStore
 from tlm.artifacts.manifest import Manifest, seal
 from tlm.artifacts.produce import Recipe, produce
+from tlm.artifacts.roots import open_store, resolve_root
 from tlm.artifacts.scratch import scratch_folder
-from tlm.artifacts.store import open_store, resolve_root
 from tlm.errors import InputError
 
 # ---- names and digests

@@ -8,7 +8,8 @@ from typing import Any
 
 from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.manifest import MANIFEST, RUN, FileEntry, Manifest
-from tlm.artifacts.store import Store, open_store
+from tlm.artifacts.roots import open_store
+from tlm.artifacts.store import Store
 from tlm.errors import InputError
 
 

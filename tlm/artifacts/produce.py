@@ -11,8 +11,9 @@ from tlm import __version__
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import canonical_json, value_sha256
 from tlm.artifacts.manifest import MANIFEST, RUN, InputRef, Manifest, content_digest, seal
+from tlm.artifacts.roots import open_store, resolve_root
 from tlm.artifacts.scratch import scratch_folder
-from tlm.artifacts.store import Store, open_store, resolve_root
+from tlm.artifacts.store import Store
 from tlm.errors import InputError
 from tlm.progress import say
 

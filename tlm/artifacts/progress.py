@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.manifest import MANIFEST, Manifest, content_digest, seal
+from tlm.artifacts.roots import open_store, resolve_root
 from tlm.artifacts.scratch import scratch_folder
-from tlm.artifacts.store import open_store, resolve_root
 from tlm.errors import InputError
 from tlm.progress import say
 

@@ -13,7 +13,7 @@ from tlm.retrieval.elastic_client import BUSY, TRIES, connect, patiently, pause,
 from tlm.retrieval.engine import Docs, Scores
 
 MOST_HITS = 10_000  # index.max_result_window, as it is by default
-TOGETHER = 50  # queries in a request
+TOGETHER, HITS_TOGETHER = 50, 100_000  # queries, and hits, in a request at most
 WANTED = (
     "responses.hits.hits.sort,responses.timed_out,responses._shards.failed,"
     "responses.status,responses.error.type,responses.error.reason,responses.error.root_cause"
@@ -30,8 +30,9 @@ class Elastic:
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
         """See `Engine.search`. At most `MOST_HITS` hits a query."""
-        for start in range(0, len(queries), TOGETHER):
-            for found in self._answers([_request(query, top_k) for query in queries[start : start + TOGETHER]]):
+        together = max(1, min(TOGETHER, HITS_TOGETHER // top_k))
+        for start in range(0, len(queries), together):
+            for found in self._answers([_request(query, top_k) for query in queries[start : start + together]]):
                 hits = [hit["sort"] for hit in found.get("hits", {}).get("hits", ())]
                 yield np.array([doc for _, doc in hits], np.int64), np.array([score for score, _ in hits], np.float32)
 

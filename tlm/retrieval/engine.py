@@ -1,12 +1,10 @@
-"""What retrieval asks of an engine, and how an index artifact becomes one."""
+"""What retrieval asks of an engine."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-
-from tlm.artifacts.artifact import Artifact
 
 Docs = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
@@ -21,18 +19,3 @@ class Engine(Protocol):
         Documents are ordered by BM25 score descending, then by document ascending. A query's hits do not depend on
         the other queries. A term that stands n times in a query counts n times.
         """
-
-
-def open_engine(index: Artifact) -> Engine:
-    """The engine that an ``index`` artifact belongs to, checked and ready.
-
-    Raises:
-        InputError: the index is gone from its server, or is not what the artifact says.
-    """
-    if index.details["engine"] == "elasticsearch":
-        from tlm.retrieval.elastic import Elastic
-
-        return Elastic(index.details)
-    from tlm.retrieval.embedded import Embedded
-
-    return Embedded(index.path)

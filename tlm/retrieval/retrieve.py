@@ -14,7 +14,8 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.task import examples
 from tlm.errors import InputError, nearest
 from tlm.progress import say, track
-from tlm.retrieval.engine import Docs, Scores, open_engine
+from tlm.retrieval.engine import Docs, Scores
+from tlm.retrieval.engines import open_engine
 from tlm.retrieval.index import texts
 from tlm.retrieval.query import Dropped, Query, choose, fit, make_queries
 

@@ -1,0 +1,19 @@
+"""From an index artifact to the engine that searches it."""
+
+from tlm.artifacts.artifact import Artifact
+from tlm.retrieval.engine import Engine
+
+
+def open_engine(index: Artifact) -> Engine:
+    """The engine that an ``index`` artifact belongs to, checked and ready.
+
+    Raises:
+        InputError: the index is gone from its server, or is not what the artifact says.
+    """
+    if index.details["engine"] == "elasticsearch":
+        from tlm.retrieval.elastic import Elastic
+
+        return Elastic(index.details)
+    from tlm.retrieval.embedded import Embedded
+
+    return Embedded(index.path)

@@ -125,7 +125,7 @@ def test_files_and_where_each_text_goes(models, tmp_path, capsys):
 def test_the_same_bytes_each_time(models, tmp_path):
     for name in ("one", "two"):
         write(tmp_path / name, models, [])
-    files = ["corpus.jsonl.gz", *(f"task/{split}.jsonl" for split in SPLITS)]
+    files = ["corpus.jsonl.gz", *(f"api-errors/{split}.jsonl" for split in SPLITS)]
     assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in files)
     assert not list(tmp_path.rglob("*.part"))
 

@@ -12,7 +12,6 @@ from tlm.retrieval.analyzer import terms
 from tlm.retrieval.elastic_client import BUSY, TRIES, connect, patiently, pause, reason, refusal
 from tlm.retrieval.engine import Docs, Scores
 
-MOST_HITS = 10_000  # index.max_result_window, as it is by default
 TOGETHER, HITS_TOGETHER = 50, 100_000  # queries, and hits, in a request at most
 WANTED = (
     "responses.hits.hits.sort,responses.timed_out,responses._shards.failed,"
@@ -29,7 +28,7 @@ class Elastic:
         check(self.client, details)
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
-        """See `Engine.search`. At most `MOST_HITS` hits a query."""
+        """See `Engine.search`; the server gives 10,000 hits a query at most (index.max_result_window)."""
         together = max(1, min(TOGETHER, HITS_TOGETHER // top_k))
         for start in range(0, len(queries), together):
             for found in self._answers([_request(query, top_k) for query in queries[start : start + together]]):

@@ -45,6 +45,7 @@ def write(
     config = build.make_config(preset.model, vocab_size, examples.texts.special, examples.classes, name)
     model = build.build(config, seed).to(place)
     work = Joint(model, examples, passages, preset, seed)
+    work.label = f"stage 1, {facts['arm']}, seed {seed}"
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
     optimizer = AdamW(model, preset.train.weight_decay, preset.train.betas)
     state = State(model, optimizer, Curve(plan.steps, place))

@@ -51,6 +51,7 @@ def write(
     examples = Examples.open(task, inputs["task_tokens"], shape.max_length)
     model = _begin(checkpoint, examples.classes, task.details["name"], settings, facts["seed"]).to(place)
     work = Classification(model, examples, shape, settings, task.details["metric"], facts["seed"])
+    work.label = f"stage 2, {facts['arm']}, seed {facts['seed']}"
     plan = Plan(settings, work.steps, round(settings.warmup_share * work.steps), settings.dropout, facts["seed"])
     optimizer = AdamW(model.body, settings.weight_decay, settings.betas)
     state = State(model.body, optimizer, Curve(plan.steps, place))

@@ -15,7 +15,15 @@ from tlm.retrieval.retrieve import retrieve
 from tlm.training.tokenizer import build_tokenizer
 from tlm.training.tokens import tokenize
 
-CONTENT = {}
+CONTENT = {
+    "corpus": "1285c6e9c7862d81",
+    "task": "a7ed53994a7a0465",
+    "index": "a3d3fa09073d6bbc",
+    "hits": "ff87ba4a93ccef04",
+    "subset": "3d09260149ee2a36",
+    "tokenizer": "2e97207395b67409",
+    "tokens": "1366e6344c9cc2ce",
+}
 
 
 def test_the_data_steps_write_what_they_wrote(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Keep a report's numbers, without any text of corpus or task, as a result file to commit.
 
-    python -m benchmarks.keep_result REPORT_URI docs/results/NAME.json
+python -m benchmarks.keep_result REPORT_URI docs/results/NAME.json
 """
 
 import json

@@ -1,1 +1,1 @@
-"""The Kubeflow pipelines and the program that runs, compiles and submits them."""
+"""The Kubeflow pipelines and the program that runs or compiles them."""

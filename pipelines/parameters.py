@@ -6,7 +6,11 @@ from typing import Any
 
 import yaml
 
+from pipelines.tlm import tlm
 from tlm.errors import InputError, nearest
+
+# as the pipeline itself declares them
+TYPES: dict[str, type] = {name: type(spec.default) for name, spec in tlm.component_spec.inputs.items()}
 
 
 def read_parameters(file: Path | None, changes: Sequence[str] = ()) -> dict[str, Any]:
@@ -20,7 +24,7 @@ def read_parameters(file: Path | None, changes: Sequence[str] = ()) -> dict[str,
         name, separator, value = change.partition("=")
         if not separator:
             raise InputError(f"--set {change}: expected name=value")
-        values[name] = value if _types().get(name) is str else yaml.safe_load(value)
+        values[name] = value if TYPES.get(name) is str else yaml.safe_load(value)
     for name, value in values.items():
         _check(name, value)
     return values
@@ -39,18 +43,10 @@ def _from_file(file: Path) -> dict[str, Any]:
 
 
 def _check(name: str, value: Any) -> None:
-    types = _types()
-    if name not in types:
-        raise InputError(f"parameter '{name}' is not known{nearest(name, types)}")
-    if type(value) is not types[name]:
+    if name not in TYPES:
+        raise InputError(f"parameter '{name}' is not known{nearest(name, TYPES)}")
+    if type(value) is not TYPES[name]:
         raise InputError(
-            f"parameter '{name}': {value!r} is a {type(value).__name__}, expected {types[name].__name__}"
-            + (f"; write '{value}' in quotes" if types[name] is str else "")
+            f"parameter '{name}': {value!r} is a {type(value).__name__}, expected {TYPES[name].__name__}"
+            + (f"; write '{value}' in quotes" if TYPES[name] is str else "")
         )
-
-
-def _types() -> dict[str, type]:
-    """Type by parameter name, as the pipeline itself declares them."""
-    from pipelines.tlm import tlm
-
-    return {name: type(spec.default) for name, spec in tlm.component_spec.inputs.items()}

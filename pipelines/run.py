@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from kfp.compiler import Compiler
 
 from pipelines import local as local_run
 from pipelines.parameters import read_parameters
+from pipelines.tlm import tlm
 from tlm.errors import TlmError
 
 app = typer.Typer(
@@ -31,10 +33,6 @@ def local(params: Params = None, changes: Changes = []) -> None:  # noqa: B006  
 @app.command()
 def compile(output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")]) -> None:
     """Compile the pipeline into the YAML file that the Kubeflow UI and API take."""
-    from kfp.compiler import Compiler
-
-    from pipelines.tlm import tlm
-
     if output.suffix not in (".yaml", ".yml", ".json"):
         raise typer.BadParameter(f"'{output}' must end in .yaml, .yml or .json")
     Compiler().compile(tlm, str(output))

@@ -16,6 +16,7 @@ from tlm.command import command
 from tlm.errors import InputError, Interrupted, Terminated, TlmError
 
 COMMANDS = {  # name: (module:function, what stands in the list of commands)
+    "preflight": ("tlm.cluster.preflight:preflight", "Check the store, the disk and Elasticsearch before a run"),
     "load-corpus": ("tlm.data.corpus:load_corpus", "Read a corpus and cut it into passages"),
     "load-task": ("tlm.data.task:load_task", "Read a labelled task"),
     "index": ("tlm.retrieval.index:build_index", "Index a corpus for BM25"),

@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import missing, started
 from tests.searchable import columns, corpus_of, task_of
 from tests.servers import servers
+from tlm.cluster.preflight import preflight
 from tlm.errors import InputError
 from tlm.retrieval.index import build_index
 from tlm.retrieval.retrieve import retrieve
@@ -97,7 +98,7 @@ def test_all_privileges_on_our_indices_suffice_and_reading_is_enough_to_search(l
 
 def test_who_may_not_write_is_told_what_is_needed(login, tmp_path):
     login("reader")
-    with pytest.raises(InputError, match=r"forbids this \(.*unauthorized.*\); .* privileges 'all' on indices") as error:
+    with pytest.raises(InputError, match=r"forbids this \(.*unauthorized.*\); .* all privileges on the indices") as error:
         build_index(corpus_of(["new"], str(tmp_path)), engine="elasticsearch", root=str(tmp_path))
     assert PASSWORD not in str(error.value)
 
@@ -120,3 +121,27 @@ def test_a_server_that_nobody_vouches_for_is_not_talked_to(login, tmp_path, monk
         InputError, match=r"TLS fails there \(.*CERTIFICATE_VERIFY_FAILED.*its name into TLM_ELASTICSEARCH_CA_FILE"
     ):
         index(str(tmp_path))
+
+
+def test_preflight_names_the_privileges_that_are_missing(login, tmp_path, capsys):
+    login("reader")
+    with pytest.raises(InputError, match="lacks create_index, create_doc, maintenance, manage on the indices 'tlm-"):
+        preflight(engine="elasticsearch", root=str(tmp_path))
+    login("writer")
+    preflight(engine="elasticsearch", root=str(tmp_path))
+    assert "may create and fill indices" in capsys.readouterr().err
+
+
+def test_a_mounted_secret_says_whom_to_trust_and_who_we_are(login, certificate, tmp_path, monkeypatch):
+    login("writer")
+    monkeypatch.delenv("TLM_ELASTICSEARCH_CA_FILE")
+    monkeypatch.setenv("TLM_ELASTICSEARCH_SECRET", str(tmp_path / "secret"))
+    with pytest.raises(InputError, match="TLS fails there"):  # not mounted: as if it were not named
+        preflight(engine="elasticsearch", root=str(tmp_path))
+    (tmp_path / "secret").mkdir()
+    shutil.copy(certificate, tmp_path / "secret/ca.crt")
+    preflight(engine="elasticsearch", root=str(tmp_path))
+    login()
+    (tmp_path / "secret/api-key").write_text(base64.b64encode(b"nobody:nothing").decode())
+    with pytest.raises(InputError, match="does not know us"):
+        preflight(engine="elasticsearch", root=str(tmp_path))

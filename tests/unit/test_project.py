@@ -22,7 +22,7 @@ CODE = [path for part in OURS for path in sorted((HOME / part).rglob("*.py"))]
 # Each may import those before it and none behind it.
 FLOORS = (
     *("errors", "progress", "settings", "presets", "artifacts"),
-    *("data", "retrieval", "training", "evaluation"),
+    *("data", "retrieval", "training", "evaluation", "cluster"),
     *("plan", "show", "upkeep", "demo", "command", "cli"),
 )
 HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "kfp")
@@ -31,9 +31,12 @@ HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotl
 PART_OF = {
     "botocore": "boto3",
     "elastic_transport": "elasticsearch",
+    "google": "kfp",  # google.protobuf
     "huggingface_hub": "datasets",
+    "kfp_server_api": "kfp",
     "pydantic_core": "pydantic",
     "threadpoolctl": "scikit-learn",
+    "urllib3": "kfp",
 }
 
 # ---- the locks

@@ -2,14 +2,15 @@
 
 Where the server is, is a setting at use, never part of an artifact: ``TLM_ELASTICSEARCH_URL``, and where needed
 ``TLM_ELASTICSEARCH_API_KEY_FILE`` (a file with an encoded API key) and ``TLM_ELASTICSEARCH_CA_FILE`` (a PEM file).
+Files ``api-key`` and ``ca.crt`` in the folder ``TLM_ELASTICSEARCH_SECRET`` (a mounted secret) do the same.
 """
 
 import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -24,8 +25,10 @@ from tlm.progress import say
 URL = "TLM_ELASTICSEARCH_URL"
 API_KEY_FILE = "TLM_ELASTICSEARCH_API_KEY_FILE"
 CA_FILE = "TLM_ELASTICSEARCH_CA_FILE"
+SECRET = "TLM_ELASTICSEARCH_SECRET"
 
 BUSY = frozenset({429, 502, 503, 504})
+NO_SECURITY = (400, 404, 405)  # what a server without security answers to a question about privileges
 TRIES = 8
 LONGEST_PAUSE_SECONDS = 20.0
 REQUEST_SECONDS = 120.0
@@ -43,9 +46,9 @@ def connect() -> Elasticsearch:
     if not url:
         raise InputError(f"{URL} is not set; set it to where Elasticsearch is, as in http://localhost:9200")
     options: dict[str, Any] = {}
-    if key := _file(API_KEY_FILE):
+    if key := _file(API_KEY_FILE, "api-key"):
         options["api_key"] = key.read_text().strip()
-    if authority := _file(CA_FILE):
+    if authority := _file(CA_FILE, "ca.crt"):
         options["ca_certs"] = str(authority)
     try:
         # no retries by the client itself: they have no pause
@@ -76,6 +79,36 @@ def _meet(client: Elasticsearch) -> None:
         raise InputError(
             f"{URL} is {_shown()}, but what answers there ({error.status_code}) is not Elasticsearch"
         ) from None
+
+
+def version(client: Elasticsearch) -> str:
+    """The server's version, or nothing where it does not tell us."""
+    for ask in (lambda: client.info()["version"]["number"], lambda: _node_version(client)):
+        with suppress(ApiError, TransportError):
+            return str(ask())
+    return ""
+
+
+def _node_version(client: Elasticsearch) -> str:
+    nodes = client.nodes.info(filter_path="nodes.*.version")["nodes"]
+    return min((str(node["version"]) for node in nodes.values()), key=lambda text: [int(n) for n in text.split(".")])
+
+
+def lacking_privileges(client: Elasticsearch, indices: str, privileges: Sequence[str]) -> list[str]:
+    """Which of these index privileges we do not have; none where the server has no security."""
+    wanted = [{"names": [indices], "privileges": list(privileges)}]
+
+    def ask() -> dict[str, bool]:
+        try:
+            granted: dict[str, bool] = client.security.has_privileges(index=wanted)["index"][indices]
+            return granted
+        except ApiError as error:
+            if error.status_code not in NO_SECURITY:
+                raise
+            return dict.fromkeys(privileges, True)
+
+    granted = patiently(ask)
+    return [name for name in privileges if not granted[name]]
 
 
 def patiently(call: Callable[[], T]) -> T:
@@ -134,7 +167,10 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
             f"{where} has blocked writing ({why}); free disk space there, then repeat the command to go on"
         )
     if status == 403:
-        return InputError(f"{where} forbids this ({why}); the API key needs the privileges 'all' on indices 'tlm-*'")
+        return InputError(
+            f"{where} forbids this ({why}); the API key needs the roles publisher and writer of k8s/elasticsearch, "
+            "or all privileges on the indices 'tlm-*'"
+        )
     if status in BUSY:
         return Interrupted(f"{where} stayed too busy ({status} {why}); repeat the command to go on")
     return InputError(f"{where} refused with {status} ({why})")
@@ -149,11 +185,13 @@ def reason(body: Any) -> str:
     return str(error)[:300]
 
 
-def _file(variable: str) -> Path | None:
-    name = os.environ.get(variable)
-    if name and not Path(name).is_file():
-        raise InputError(f"{variable} is '{name}'; there is no such file")
-    return Path(name) if name else None
+def _file(variable: str, name: str) -> Path | None:
+    """The file that `variable` names, else the one called `name` in the mounted secret, if there is one."""
+    given = os.environ.get(variable)
+    if given and not Path(given).is_file():
+        raise InputError(f"{variable} is '{given}'; there is no such file")
+    mounted = Path(os.environ.get(SECRET, ""), name)
+    return Path(given) if given else mounted if os.environ.get(SECRET) and mounted.is_file() else None
 
 
 def _shown() -> str:

@@ -1,0 +1,56 @@
+"""Preflight against real servers and a folder: what it says when all is well, and each thing that can be wrong."""
+
+import pytest
+
+from tlm.artifacts.roots import open_store
+from tlm.cluster.preflight import preflight
+from tlm.errors import InputError
+
+
+def test_all_is_well_on_s3_and_elasticsearch(s3_root, elasticsearch_url, monkeypatch, capsys):
+    monkeypatch.setenv("TLM_ELASTICSEARCH_URL", elasticsearch_url)
+    preflight(engine="elasticsearch", root=s3_root)
+    said = capsys.readouterr().err
+    assert f"store {s3_root}: can be written to" in said
+    assert "Elasticsearch 9." in said
+    assert "warning" not in said
+    assert list(open_store(s3_root).list("")) == []
+
+
+def test_a_local_folder_and_the_embedded_engine_need_no_server(tmp_path, monkeypatch):
+    monkeypatch.delenv("TLM_ELASTICSEARCH_URL", raising=False)
+    preflight(root=str(tmp_path / "new"))
+    assert [path for path in (tmp_path / "new").rglob("*") if path.is_file()] == []
+
+
+def test_a_bucket_that_is_not_there(s3_root):
+    with pytest.raises(InputError, match="no-such-bucket"):
+        preflight(root="s3://no-such-bucket/prefix")
+
+
+def test_a_store_that_forgets_the_condition_is_warned_of(tmp_path, monkeypatch, capsys):
+    from tlm.artifacts.local import LocalStore
+
+    def create(self, name: str, data: bytes) -> bool:
+        self.write(name, data)
+        return True
+
+    monkeypatch.setattr(LocalStore, "create", create)
+    preflight(root=str(tmp_path / "careless"))
+    assert "ignores If-None-Match" in capsys.readouterr().err
+
+
+def test_too_little_disk_says_how_much_there_is(tmp_path):
+    with pytest.raises(InputError, match=r"GiB free, 1e\+09 are wanted"):
+        preflight(free_gib=1e9, root=str(tmp_path))
+
+
+def test_elasticsearch_wanted_but_not_named(tmp_path, monkeypatch):
+    monkeypatch.delenv("TLM_ELASTICSEARCH_URL", raising=False)
+    with pytest.raises(InputError, match="ConfigMap tlm"):
+        preflight(engine="elasticsearch", root=str(tmp_path))
+
+
+def test_an_unknown_engine(tmp_path):
+    with pytest.raises(InputError, match="engine 'lucene' is unknown"):
+        preflight(engine="lucene", root=str(tmp_path))

@@ -1,0 +1,90 @@
+"""The step `preflight`: what a run relies on is looked at in seconds, before any work."""
+
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+from tlm.artifacts.roots import open_store, resolve_root
+from tlm.artifacts.store import Store
+from tlm.errors import InputError
+from tlm.progress import say
+
+GIB = 1024**3
+OLDEST_ELASTICSEARCH = 8
+INDICES = "tlm-*"
+PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_metadata", "manage")
+
+
+def preflight(
+    *,
+    engine: Literal["embedded", "elasticsearch"] = "embedded",
+    free_gib: float = 1.0,
+    root: str | None = None,
+) -> None:
+    """Check the store, the disk and, if it is the engine, Elasticsearch; say what each of them is.
+
+    Args:
+        engine: The engine that the run will use: embedded or elasticsearch.
+        free_gib: Free disk space to ask for, in GiB, where steps keep downloads and unfinished files.
+        root: Where artifacts will be kept.
+    """
+    if engine not in ("embedded", "elasticsearch"):
+        raise InputError(f"engine '{engine}' is unknown; expected embedded or elasticsearch")
+    store = open_store(resolve_root(root))
+    _check_store(store)
+    _check_disk(store.scratch(), free_gib)
+    if engine == "elasticsearch":
+        _check_elasticsearch()
+
+
+def _check_store(store: Store) -> None:
+    """Create a file as manifests are created, twice: the second time must change nothing."""
+    name = f"preflight/{secrets.token_hex(8)}"
+    if not store.create(name, b"tlm"):
+        raise InputError(f"{store.root}: a new file was refused as if it were there already; is the store read-only?")
+    try:
+        if store.create(name, b"tlm again"):
+            say(f"warning: {store.root} ignores If-None-Match: run no step twice at the same time on this store")
+        if store.read(name) is None:
+            raise InputError(f"{store.root}: what was written cannot be read back; the keys need s3:GetObject there")
+    finally:
+        store.delete(name)
+    say(f"store {store.root}: can be written to")
+
+
+def _check_disk(folder: Path, free_gib: float) -> None:
+    for place in {_existing(folder), Path(tempfile.gettempdir())}:
+        free = shutil.disk_usage(place).free / GIB
+        if free < free_gib:
+            raise InputError(
+                f"{place} has {free:.1f} GiB free, {free_gib:g} are wanted; free some, or give the pod more scratch"
+            )
+        say(f"disk {place}: {free:,.0f} GiB free")
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
+def _check_elasticsearch() -> None:
+    from tlm.retrieval import elastic_client
+
+    if not os.environ.get(elastic_client.URL):
+        raise InputError(
+            f"{elastic_client.URL} is not set; set it to where Elasticsearch is "
+            "(on Kubernetes: in the ConfigMap tlm), or choose the engine embedded"
+        )
+    client = elastic_client.connect()
+    version = elastic_client.version(client)
+    if version and int(version.partition(".")[0]) < OLDEST_ELASTICSEARCH:
+        raise InputError(f"Elasticsearch is {version} there; {OLDEST_ELASTICSEARCH} or later is needed")
+    lacking = elastic_client.lacking_privileges(client, INDICES, PRIVILEGES)
+    if lacking:
+        raise InputError(
+            f"the API key lacks {', '.join(lacking)} on the indices '{INDICES}'; "
+            "make one with the roles publisher and writer (k8s/elasticsearch)"
+        )
+    say(f"Elasticsearch {version or '(version hidden)'}: may create and fill indices '{INDICES}'")

@@ -5,6 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
+
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.dropped import dropped
 from tlm.evaluation.metrics import CLASSIFICATION, REGRESSION
@@ -12,6 +15,7 @@ from tlm.evaluation.sampling import evenly, rows_at
 from tlm.evaluation.text import cell, code
 
 SAMPLE = 5
+ROC_POINTS = 200  # at most; each travels in the run's metadata
 
 
 def summary(metrics: str) -> dict[str, float]:
@@ -30,6 +34,23 @@ def confusion(metrics: str) -> tuple[list[str], list[list[int]]]:
     """Labels and confusion matrix on test (rows gold, columns predicted); two empty lists for regression."""
     values = _values(metrics)
     return values["labels"] or [], values["splits"]["test"].get("confusion", [])
+
+
+def roc(metrics: str) -> tuple[list[float], list[float], list[float]]:
+    """ROC curve of a binary task on test, the second label being positive: false and true positive rates, thresholds.
+
+    Thresholds fall from 1 (scikit-learn begins with infinity, which the pipeline's interface cannot hold).
+    """
+    from sklearn.metrics import roc_curve
+
+    positive = _values(metrics)["labels"][1]
+    predictions = pq.read_table(Artifact.open(metrics, "metrics").path("predictions.parquet")).to_pylist()
+    test = [row for row in predictions if row["split"] == "test"]
+    truth = [row["gold"] == positive for row in test]
+    curve = roc_curve(truth, [row["probabilities"][1] for row in test])
+    shown = np.unique(np.linspace(0, len(curve[0]) - 1, ROC_POINTS).round().astype(int))  # both ends among them
+    fpr, tpr, thresholds = ([min(float(value), 1.0) for value in part[shown]] for part in curve)
+    return fpr, tpr, thresholds
 
 
 def report_files(report: str) -> dict[str, Path]:
@@ -59,13 +80,25 @@ def dataset_card(subset: str) -> str:
     )
 
 
+def log_counts(uri: str, metrics: Any) -> str:
+    """Log what an artifact's manifest counts into the pipeline's Metrics output (duck-typed); returns `uri`."""
+    for name, value in Artifact.open(uri).counts.items():
+        parts = value if isinstance(value, dict) else {"": value}
+        for part, count in parts.items():
+            metrics.log_metric(f"{name} {part}".strip(), count)
+    return uri
+
+
 def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
     """Log a ``metrics`` artifact into the pipeline's Metrics and ClassificationMetrics outputs (duck-typed)."""
     for name, value in summary(uri).items():
         metrics.log_metric(name, value)
     labels, matrix = confusion(uri)
-    if confusion_matrix is not None and labels:
-        confusion_matrix.log_confusion_matrix(labels, matrix)
+    if confusion_matrix is None or not labels:
+        return
+    confusion_matrix.log_confusion_matrix(labels, matrix)
+    if len(labels) == 2:
+        confusion_matrix.log_roc_curve(*roc(uri))
 
 
 def write_dataset_card(subset: str, path: str) -> None:

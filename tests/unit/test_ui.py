@@ -1,0 +1,61 @@
+"""What the Kubeflow UI is given of a step: numbers only, flat names, an ROC curve with finite thresholds."""
+
+import json
+import random
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from kfp import dsl
+from sklearn.metrics import roc_auc_score
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.task import load_task
+from tlm.evaluation import ui
+from tlm.evaluation.baseline import baseline
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    """A binary task whose words tell the class only mostly, with one row that cannot be used."""
+    folder, rng = tmp_path_factory.mktemp("binary"), random.Random(5)
+    for split, rows in (("train", 80), ("dev", 40), ("test", 60)):
+        lines = []
+        for row in range(rows):
+            label = ("no", "yes")[row % 2]
+            words = rng.choices(["good", "fine"] if (label == "yes") == (rng.random() < 0.8) else ["bad", "poor"], k=3)
+            lines.append({"text": " ".join([*words, f"number {row} of {split}"]), "label": label})
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with (folder / "train.jsonl").open("a") as file:
+        file.write(json.dumps({"text": "", "label": "yes"}) + "\n")
+    return load_task(str(folder), root=str(folder / "root"))
+
+
+@pytest.fixture(scope="module")
+def metrics(task):
+    return baseline(task, root=Artifact.open(task).uri.rsplit("/", 2)[0])
+
+
+def test_counts_are_flat_numbers(task):
+    shown = dsl.Metrics()
+    assert ui.log_counts(task, shown) == task
+    assert shown.metadata["train"] == 80
+    assert shown.metadata["labels yes"] == 90
+    assert [name for name in shown.metadata if name.startswith("rejected ")] != []
+    assert all(isinstance(value, int | float) for value in shown.metadata.values())
+
+
+def test_the_roc_curve_of_a_binary_task_is_whole_and_finite(metrics):
+    shown, matrix = dsl.Metrics(), dsl.ClassificationMetrics()
+    ui.log_scores(metrics, shown, matrix)
+    assert matrix.metadata["confusionMatrix"]
+    points = matrix.metadata["confidenceMetrics"]
+    assert all(0 <= point["confidenceThreshold"] <= 1 for point in points)
+    fpr, tpr, _ = ui.roc(metrics)
+    assert (fpr[0], tpr[0]) == (0, 0)
+    assert (fpr[-1], tpr[-1]) == (1, 1)
+    rows = pq.read_table(Artifact.open(metrics).path("predictions.parquet")).to_pylist()
+    test = [row for row in rows if row["split"] == "test"]
+    expected = roc_auc_score([row["gold"] == "yes" for row in test], [row["probabilities"][1] for row in test])
+    assert 0.5 < expected < 1
+    assert np.trapezoid(tpr, fpr) == pytest.approx(expected)

@@ -1,33 +1,72 @@
 """Pipeline parameters from a YAML file and the command line, checked against the pipeline before anything starts."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from pipelines.tlm import tlm
 from tlm.errors import InputError, nearest
 
-# as the pipeline itself declares them
-TYPES: dict[str, type] = {name: type(spec.default) for name, spec in tlm.component_spec.inputs.items()}
+_TYPES: dict[str, type] = {
+    "STRING": str,
+    "NUMBER_INTEGER": int,
+    "NUMBER_DOUBLE": float,
+    "BOOLEAN": bool,
+    "LIST": list,
+    "STRUCT": dict,
+}
 
 
-def read_parameters(file: Path | None, changes: Sequence[str] = ()) -> dict[str, Any]:
+class Parameter(NamedTuple):
+    """A parameter as the compiled pipeline declares it."""
+
+    type: type
+    required: bool
+
+
+def declared(spec: Mapping[str, Any]) -> dict[str, Parameter]:
+    """The parameters of a compiled pipeline by name."""
+    inputs = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
+    return {
+        name: Parameter(_TYPES.get(entry.get("parameterType"), object), not entry.get("isOptional"))
+        for name, entry in inputs.items()
+    }
+
+
+def read_parameters(
+    file: Path | None, changes: Sequence[str] = (), known: Mapping[str, Parameter] | None = None
+) -> dict[str, Any]:
     """Parameter values by name: those in `file`, replaced by `changes` (``name=value``).
 
+    Args:
+        file: YAML file with lines ``name: value``.
+        changes: Single parameters; what is no text is read as YAML.
+        known: What the pipeline declares; without it, the pipeline of this code.
+
     Raises:
-        InputError: no such file, not a YAML mapping, an unknown parameter or a value of the wrong type.
+        InputError: no such file, not a YAML mapping, an unknown or missing parameter or a value of the wrong type.
     """
+    known = _of_this_code() if known is None else known
     values = _from_file(file) if file else {}
     for change in changes:
         name, separator, value = change.partition("=")
         if not separator:
             raise InputError(f"--set {change}: expected name=value")
-        values[name] = value if TYPES.get(name) is str else yaml.safe_load(value)
-    for name, value in values.items():
-        _check(name, value)
-    return values
+        values[name] = value if name in known and known[name].type is str else _from_text(name, value)
+    for name, parameter in known.items():
+        if parameter.required and name not in values:
+            raise InputError(f"parameter '{name}' is missing and has no default; give it with --set {name}=…")
+    return {name: _checked(name, value, known) for name, value in values.items()}
+
+
+def _of_this_code() -> dict[str, Parameter]:
+    from google.protobuf import json_format
+
+    from pipelines.tlm import tlm
+
+    return declared(json_format.MessageToDict(tlm.pipeline_spec))
 
 
 def _from_file(file: Path) -> dict[str, Any]:
@@ -42,11 +81,28 @@ def _from_file(file: Path) -> dict[str, Any]:
     return {str(name): value for name, value in values.items()}
 
 
-def _check(name: str, value: Any) -> None:
-    if name not in TYPES:
-        raise InputError(f"parameter '{name}' is not known{nearest(name, TYPES)}")
-    if type(value) is not TYPES[name]:
+def _from_text(name: str, value: str) -> Any:
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise InputError(f"--set {name}={value}: not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def _checked(name: str, value: Any, known: Mapping[str, Parameter]) -> Any:
+    if name not in known:
+        raise InputError(f"parameter '{name}' is not known{nearest(name, known)}")
+    expected = known[name].type
+    if value is None:
+        raise InputError(f"parameter '{name}' has no value; leave it out, or write '' for an empty text")
+    if expected is float and type(value) is int:
+        value = float(value)
+    if expected is not object and type(value) is not expected:
         raise InputError(
-            f"parameter '{name}': {value!r} is a {type(value).__name__}, expected {TYPES[name].__name__}"
-            + (f"; write '{value}' in quotes" if TYPES[name] is str else "")
+            f"parameter '{name}': {value!r} is a {type(value).__name__}, expected {expected.__name__}"
+            + (f"; write '{value}' in quotes" if expected is str else "")
         )
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        raise InputError(f"parameter '{name}': {value!r} cannot be written as JSON; write plain values") from None
+    return value

@@ -1,16 +1,33 @@
-"""Run the pipeline here, or compile it for a Kubeflow cluster: ``python -m pipelines.run --help``."""
+"""Run the pipeline here, or on Kubeflow Pipelines: ``python -m pipelines.run COMMAND --help`` tells more."""
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from kfp.compiler import Compiler
 
-from pipelines import local as local_run
-from pipelines.parameters import read_parameters
-from pipelines.tlm import tlm
-from tlm.errors import TlmError
+from pipelines.options import (
+    CaFile,
+    CallTimeout,
+    Changes,
+    Experiment,
+    File,
+    Host,
+    Images,
+    Namespace,
+    Params,
+    PipelineRoot,
+    PollSeconds,
+    ServiceAccount,
+    Timeout,
+    TokenFile,
+    UiHost,
+    Version,
+)
+from tlm.errors import InputError, TlmError
+
+if TYPE_CHECKING:
+    from pipelines.client.api import Api
 
 app = typer.Typer(
     help=__doc__,
@@ -20,22 +37,208 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Params = Annotated[Path | None, typer.Option(help="YAML file with parameters; samples are in pipelines/params.")]
-Changes = Annotated[list[str], typer.Option("--set", help="One parameter as name=value; may be repeated.")]
+
+@app.command()
+def local(
+    params: Params = None,
+    changes: Changes = [],  # noqa: B006  # typer copies it
+    docker: Annotated[bool, typer.Option("--docker", help="Run each step in a container; all data are on S3.")] = False,
+    images: Images = None,
+    network: Annotated[str, typer.Option(metavar="NAME", help="Docker network of the containers.")] = "bridge",
+) -> None:
+    """Run the pipeline on this machine. Finished steps of an earlier run are found and not repeated."""
+    from pipelines import local as local_run
+    from pipelines.parameters import read_parameters
+
+    built = images or (Path("build/images.json") if docker else None)
+    local_run.run(read_parameters(params, changes), built, network)
 
 
 @app.command()
-def local(params: Params = None, changes: Changes = []) -> None:  # noqa: B006  # typer copies it
-    """Run the pipeline on this machine; finished steps of an earlier run are found and not repeated."""
-    local_run.run(read_parameters(params, changes))
+def compile(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="File to write, .yaml.")],
+    images: Images = None,
+    kubernetes_manifests: Annotated[
+        bool, typer.Option("--kubernetes-manifests", help="Write Pipeline and PipelineVersion resources, for GitOps.")
+    ] = False,
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of these resources.")] = "",
+    version: Version = "",
+    nodes: Annotated[
+        int, typer.Option(min=1, help="Machines for each stage 1; more than one needs Kubeflow Trainer.")
+    ] = 1,
+) -> None:
+    """Compile the pipeline into a file for Kubeflow. The UI and the API take it; the same code gives the same bytes."""
+    from pipelines import compiled
+
+    if output.suffix not in (".yaml", ".yml"):
+        raise InputError(f"--output {output}: must end in .yaml")
+    names = compiled.manifest_names(version, namespace) if kubernetes_manifests else None
+    text = compiled.compile_text(images, names, nodes)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--output {output}: cannot be written ({error}); name another file") from None
 
 
 @app.command()
-def compile(output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")]) -> None:
-    """Compile the pipeline into the YAML file that the Kubeflow UI and API take."""
-    if output.suffix not in (".yaml", ".yml", ".json"):
-        raise typer.BadParameter(f"'{output}' must end in .yaml, .yml or .json")
-    Compiler().compile(tlm, str(output))
+def lint(file: Annotated[Path, typer.Argument(metavar="FILE", help="A compiled pipeline.")]) -> None:
+    """Find faults of a compiled pipeline. Each is told in a line with what to do; the exit code is then 2."""
+    from pipelines.compiled import read_compiled
+    from pipelines.lint import lint
+
+    findings = lint(read_compiled(file))
+    for finding in findings:
+        print(finding.line(file))
+    if findings:
+        raise typer.Exit(2)
+
+
+@app.command()
+def submit(
+    params: Params = None,
+    changes: Changes = [],  # noqa: B006
+    file: File = None,
+    images: Images = None,
+    host: Host = "",
+    ui_host: UiHost = "",
+    namespace: Namespace = "",
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    call_timeout: CallTimeout = 30.0,
+    experiment: Experiment = "tlm",
+    run_name: Annotated[str, typer.Option(metavar="NAME", help="Name of the run.  [default: tlm and the time]")] = "",
+    pipeline_root: PipelineRoot = "",
+    service_account: ServiceAccount = "",
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Turn Kubeflow's cache off in every task (in ours it is).")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when the run has ended.")] = False,
+    timeout: Timeout = 86_400.0,
+    poll_seconds: PollSeconds = 10.0,
+) -> None:
+    """Start a run on Kubeflow. Its ID and its link are printed.
+
+    With --wait: exit code 0 if it succeeded; 2 if it failed or was cancelled; 3 if it goes on, but the time is over or
+    the API is lost.
+    """
+    from pipelines import compiled, parameters
+    from pipelines.client import submit as client
+
+    pipeline = compiled.parse(compiled.text_of(file, images), str(file or "pipeline"))
+    values = parameters.read_parameters(params, changes, parameters.declared(pipeline.spec))
+    api = _connect(host, ui_host, namespace, token_file, ca_file, call_timeout)
+    order = client.Order(values, experiment, run_name, pipeline_root, service_account)
+    run_id = client.submit(api, client.without_cache(pipeline) if no_cache else pipeline, order)
+    _print(run_id, api.link(f"runs/details/{run_id}"))
+    if wait:
+        from pipelines.client.wait import wait as wait_for
+
+        wait_for(api, run_id, timeout=timeout, every=poll_seconds)
+
+
+@app.command()
+def wait(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="ID of the run.")],
+    host: Host = "",
+    ui_host: UiHost = "",
+    namespace: Namespace = "",
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    call_timeout: CallTimeout = 30.0,
+    timeout: Timeout = 86_400.0,
+    poll_seconds: PollSeconds = 10.0,
+) -> None:
+    """Wait until a run has ended. The exit codes are those of `submit --wait`."""
+    from pipelines.client.wait import wait as wait_for
+
+    api = _connect(host, ui_host, namespace, token_file, ca_file, call_timeout)
+    api.call(api.runs.run_service_get_run, run_id)  # a wrong ID or token shows at once
+    wait_for(api, run_id, timeout=timeout, every=poll_seconds)
+
+
+@app.command()
+def upload(
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the pipeline in the UI.")] = "tlm",
+    version: Version = "",
+    file: File = None,
+    images: Images = None,
+    host: Host = "",
+    ui_host: UiHost = "",
+    namespace: Namespace = "",
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    call_timeout: CallTimeout = 30.0,
+) -> None:
+    """Put the pipeline into the UI's list. If it is there, as a new version; its ID and its link are printed."""
+    from pipelines import compiled
+    from pipelines.client import upload as client
+    from pipelines.version import version_name
+
+    text, version = compiled.text_of(file, images), version or version_name()
+    compiled.parse(text, str(file))
+    api = _connect(host, ui_host, namespace, token_file, ca_file, call_timeout)
+    made = client.upload(api, text, name=name, version=version)
+    _print(made.version_id, api.link(f"pipelines/details/{made.pipeline_id}/version/{made.version_id}"))
+
+
+@app.command()
+def schedule(
+    cron: Annotated[
+        str, typer.Option(metavar="LINE", help="When: second, minute, hour, day, month, weekday, as in '0 0 3 * * 1'.")
+    ],
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the recurring run; one of this name is replaced.")
+    ] = "tlm",
+    pipeline: Annotated[str, typer.Option(metavar="NAME", help="Name of the uploaded pipeline.")] = "tlm",
+    version: Version = "",
+    params: Params = None,
+    changes: Changes = [],  # noqa: B006
+    at_once: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1, max=10, help="Runs that may go on side by side.")
+    ] = 1,
+    host: Host = "",
+    ui_host: UiHost = "",
+    namespace: Namespace = "",
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    call_timeout: CallTimeout = 30.0,
+    experiment: Experiment = "tlm",
+    pipeline_root: PipelineRoot = "",
+    service_account: ServiceAccount = "",
+) -> None:
+    """Let Kubeflow start runs of an uploaded version. The recurring run's ID and its link are printed.
+
+    The times are those of the installation's time zone, UTC if nobody set another; missed ones are not made up for.
+    """
+    from pipelines.client import cron as lines
+    from pipelines.client import schedule as client
+    from pipelines.client.submit import Order
+    from pipelines.version import version_name
+
+    when, version = lines.checked(cron), version or version_name()
+    if when != cron:
+        print(f"read as '{when}'", file=sys.stderr)
+    api = _connect(host, ui_host, namespace, token_file, ca_file, call_timeout)
+    uploaded, values = client.prepare(api, pipeline, version, params, changes)
+    order = Order(values, experiment, name, pipeline_root, service_account)
+    job = client.schedule(api, uploaded, order, when, at_once=at_once)
+    _print(job, api.link(f"recurringrun/details/{job}"))
+
+
+def _connect(
+    host: str, ui_host: str, namespace: str, token_file: Path | None, ca_file: Path | None, call_timeout: float
+) -> "Api":
+    from pipelines.client import address
+    from pipelines.client.api import Api
+
+    api = Api(address.find(host, ui_host), address.Token(token_file), ca_file=ca_file, call_timeout=call_timeout)
+    api.settle(namespace)
+    return api
+
+
+def _print(identity: str, link: str) -> None:
+    print(identity, link, sep="\n", flush=True)
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""The Kubeflow Pipelines API: submit, wait, upload, schedule."""

@@ -1,0 +1,102 @@
+"""What can go wrong between us and the API, in sentences."""
+
+import json
+
+from kfp_server_api import ApiException
+from urllib3 import exceptions as http
+
+from tlm.errors import InputError
+
+
+class ApiError(InputError):
+    """The API does not do what it was asked for."""
+
+
+class Unreachable(ApiError):
+    """No answer, or the server is at fault: it may pass."""
+
+    def __init__(self, text: str, *, unsent: bool = False, unsure: bool = False) -> None:
+        super().__init__(text)
+        self.unsent = unsent  # the request did not arrive
+        self.unsure = unsure  # it may have arrived, and may have been carried out
+
+
+class Unauthorized(ApiError):
+    """The token is missing, wrong or expired."""
+
+
+class Elsewhere(ApiError):
+    """Something answers, but not the API: a login page, a proxy."""
+
+
+class NotFound(ApiError):
+    """The API has no such thing."""
+
+
+class Conflict(ApiError):
+    """There is one of this name already."""
+
+
+def from_connection(host: str, error: http.HTTPError) -> ApiError:
+    """The error for a connection that failed."""
+    reason = error.reason if isinstance(error, http.MaxRetryError) and error.reason else error
+    if isinstance(reason, http.SSLError):
+        return ApiError(f"{host}: its certificate is not trusted ({_brief(str(reason))}); name its CA with --ca-file")
+    if isinstance(reason, http.NameResolutionError):
+        return Unreachable(f"{host}: there is no host of this name; check --host", unsent=True)
+    if isinstance(reason, http.NewConnectionError):
+        said = str(reason).rpartition("] ")[2]
+        return Unreachable(f"{host}: cannot be reached ({said}); check --host, or start the port-forward", unsent=True)
+    if isinstance(reason, http.ConnectTimeoutError):
+        return Unreachable(f"{host}: cannot be reached (no connection in time); check --host", unsent=True)
+    if isinstance(reason, http.ReadTimeoutError):
+        return Unreachable(f"{host}: did not answer in time; is the API server well? see --call-timeout", unsure=True)
+    said = _brief(str(reason.args[-1] if reason.args else reason))
+    return Unreachable(f"{host}: the connection broke off ({said}); repeat the command", unsure=True)
+
+
+def from_answer(host: str, error: ApiException, token: str) -> ApiError:
+    """The error for an answer that is none of 2xx; `token` is where the token came from."""
+    said, code = _message(error)
+    if error.status == 401:
+        if token:
+            return Unauthorized(
+                f"{host}: does not accept the token from {token} (401): make a new one, for its audience"
+            )
+        return Unauthorized(f"{host}: asks for a token (401): give --token-file FILE, or set KFP_EXISTING_TOKEN")
+    if 300 <= error.status < 400:
+        target = (error.headers or {}).get("location", "another page")
+        return Elsewhere(f"{host}: leads to {target}, a login perhaps; give that address, or a token with --token-file")
+    if error.status == 403:
+        return ApiError(f"{host}: forbids it (403): {said}; ask for the right, or give another --namespace or token")
+    if error.status == 404 and code is None:
+        return Elsewhere(f"{host}: is not the API of Kubeflow Pipelines 2 (404 {said}); check --host")
+    if error.status == 404:
+        return NotFound(f"{host}: {said}")
+    if error.status == 409:
+        return Conflict(f"{host}: {said}")
+    if error.status >= 500 or error.status in (408, 429):
+        return Unreachable(
+            f"{host}: answered {error.status} ({said}); look at the API server's log", unsure=code is None
+        )
+    return ApiError(f"{host}: refuses it ({error.status}): {said}")
+
+
+def _message(error: ApiException) -> tuple[str, int | None]:
+    """(what the API says, its gRPC code); the code is None where the answer is not the API's."""
+    try:
+        body = json.loads(error.body or "")
+    except ValueError:
+        page = "<" in (error.body or "<")
+        return _brief(str(error.reason if page else error.body)), None
+    if not isinstance(body, dict):
+        return _brief(str(body)), None
+    details = [detail for detail in body.get("details") or [] if isinstance(detail, dict)]
+    public = [detail["message"] for detail in details if "message" in detail]
+    said = (public or [body.get("message") or body.get("error_message") or error.reason])[0]
+    return _brief(str(said)), body.get("code", 0)
+
+
+def _brief(text: str) -> str:
+    words = " ".join(text.split()).rstrip(".")
+    return words if len(words) <= 300 else words[:299] + "…"

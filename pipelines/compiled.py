@@ -1,0 +1,128 @@
+"""The compiled pipeline: made from the code, or read from a file."""
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from pipelines.version import version_name
+from tlm.errors import InputError
+
+
+class Compiled(NamedTuple):
+    """A pipeline as Kubeflow takes it: its steps, and what they get on Kubernetes."""
+
+    spec: dict[str, Any]
+    platform: dict[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        """What the API takes as the `pipeline_spec` of a run."""
+        return {"pipeline_spec": self.spec, "platform_spec": self.platform} if self.platform else self.spec
+
+    def tasks(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(name, task) of the whole pipeline, those inside loops and other groups too."""
+        for component in (self.spec.get("root", {}), *self.spec.get("components", {}).values()):
+            yield from component.get("dag", {}).get("tasks", {}).items()
+
+    def steps(self) -> set[str]:
+        """Names of the tasks that run in a container of their own."""
+        components = self.spec.get("components", {})
+        return {name for name, task in self.tasks() if "executorLabel" in components.get(_component(task), {})}
+
+
+def _component(task: Mapping[str, Any]) -> str:
+    return str(task.get("componentRef", {}).get("name", ""))
+
+
+def text_of(file: Path | None, images: Path | None) -> str:
+    """The text of a compiled pipeline: that of `file`, or made from this code with `images`."""
+    if not file:
+        return compile_text(images)
+    if images:
+        raise InputError(
+            f"--images {images}: goes with the pipeline of this code, not with --file {file}; leave one out"
+        )
+    return _read(file)
+
+
+def manifest_names(version: str, namespace: str) -> dict[str, str]:
+    """Names for the Kubernetes resources; `version` is the code's if empty."""
+    name = f"tlm-{version or version_name()}"
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", name):
+        raise InputError(
+            f"'{name}' is no name for a Kubernetes resource; give --version lower-case letters, digits, - ."
+        )
+    names = {"pipeline_name": "tlm", "pipeline_display_name": "TLM", "pipeline_version_name": name}
+    return names | ({"namespace": namespace} if namespace else {})
+
+
+def compile_text(images: Path | None = None, manifests: Mapping[str, str] | None = None, nodes: int = 1) -> str:
+    """The pipeline as YAML, the same bytes each time.
+
+    Args:
+        images: File with references of the images; without it the components' own.
+        nodes: Machines that each run's stage 1 trains on.
+        manifests: Names of the Kubernetes resources (as kfp's `KubernetesManifestOptions` has them), to write these.
+    """
+    from kfp.compiler import Compiler
+    from kfp.compiler.compiler_utils import KubernetesManifestOptions
+
+    from pipelines.images import load_images, with_images
+    from pipelines.tlm import build
+
+    pipeline = build(nodes)
+    if images:
+        pipeline = with_images(pipeline, load_images(images))
+    options = KubernetesManifestOptions(**manifests, include_pipeline_manifest=True) if manifests else None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pipeline.yaml"
+        Compiler().compile(
+            pipeline, str(path), kubernetes_manifest_options=options, kubernetes_manifest_format=bool(manifests)
+        )
+        return path.read_text(encoding="utf-8")
+
+
+def read_compiled(file: Path) -> Compiled:
+    """A compiled pipeline or its Kubernetes manifests.
+
+    Raises:
+        InputError: no such file, or it holds something else.
+    """
+    return parse(_read(file), str(file))
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read ({error}); `python -m pipelines.run compile` makes one") from None
+
+
+def parse(text: str, name: str) -> Compiled:
+    """A compiled pipeline from its text; `name` is for errors."""
+    try:
+        documents = [document for document in yaml.load_all(text, _LOADER) if isinstance(document, dict)]
+    except yaml.YAMLError as error:
+        raise InputError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
+    for document in documents:
+        if document.get("kind") == "PipelineVersion":
+            version = document.get("spec", {})
+            return Compiled(version.get("pipelineSpec", {}), version.get("platformSpec", {}))
+    merged = [document for document in documents if "deploymentSpec" in document and "root" in document]
+    if len(merged) != 1:
+        raise InputError(f"{name}: found no compiled pipeline; `python -m pipelines.run compile` makes one")
+    platforms = [document for document in documents if "platforms" in document]
+    return Compiled(merged[0], platforms[0] if platforms else {})
+
+
+def from_api(document: Mapping[str, Any]) -> Compiled:
+    """A compiled pipeline as the API gives it back."""
+    if "pipeline_spec" in document:
+        return Compiled(dict(document["pipeline_spec"]), dict(document.get("platform_spec") or {}))
+    return Compiled(dict(document), {})
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

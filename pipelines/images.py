@@ -1,0 +1,77 @@
+"""Which images the steps run in: two references, read from a file and put into the pipeline."""
+
+import copy
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tlm.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from kfp.dsl.base_component import BaseComponent
+
+KINDS = ("data", "train")
+_REFERENCE = re.compile(
+    r"([a-z0-9][\w.-]*(:\d+)?/)?[a-z0-9][\w.-]*(/[a-z0-9][\w.-]*)*"  # registry, repository
+    r"(:(?P<tag>\w[\w.-]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+
+
+def load_images(file: Path) -> dict[str, str]:
+    """References of the images by kind, ``{"data": …, "train": …}``, from a JSON or YAML file (`make images`).
+
+    Raises:
+        InputError: no such file, another key, one of the two is missing, or a reference is not exact.
+    """
+    try:
+        images = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read ({error}); `make images` writes build/images.json") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{file}: not valid JSON or YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(images, dict):
+        raise InputError(f"{file}: expected a mapping with 'data' and 'train', found a {type(images).__name__}")
+    for kind in images:
+        if kind not in KINDS:
+            raise InputError(f"{file}: '{kind}' is no image of ours{nearest(str(kind), KINDS)}")
+    for kind in KINDS:
+        if kind not in images:
+            raise InputError(f"{file}: the image '{kind}' is missing; expected both 'data' and 'train'")
+        if fault := reference_fault(images[kind]):
+            raise InputError(f"{file}: image '{kind}': {fault}")
+    return images
+
+
+def reference_fault(reference: Any) -> str:
+    """What keeps `reference` from naming one image for good; empty when it has an exact tag or a digest."""
+    match = _REFERENCE.fullmatch(reference) if isinstance(reference, str) else None
+    if not match:
+        return f"{reference!r} is no image reference; write repository:tag or repository@sha256:digest"
+    if match["digest"]:
+        return ""
+    if not match["tag"]:
+        return f"'{reference}' has no tag; add one, or a digest, for without it :latest is meant"
+    if match["tag"] == "latest":
+        return f"'{reference}' changes under its name; use an exact tag or a digest"
+    return ""
+
+
+def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseComponent":
+    """A copy of `pipeline` that runs in `images`, for the compiler, the API and kfp.local alike."""
+    from google.protobuf import json_format
+
+    from components.base import DATA_IMAGE, TRAIN_IMAGE
+
+    own = {"data": DATA_IMAGE, "train": TRAIN_IMAGE}
+    changed = copy.deepcopy(pipeline)
+    text = json_format.MessageToJson(changed.pipeline_spec)
+    for kind, reference in images.items():
+        text = text.replace(json.dumps(own[kind]), json.dumps(reference))
+    graph = changed.component_spec.implementation.graph
+    graph.Clear()
+    json_format.Parse(text, graph)
+    return changed

@@ -1,0 +1,56 @@
+"""What is compiled, to the byte: a change of the pipeline shows as a change of the golden file."""
+
+import difflib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.compiled import read_compiled
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+COMMAND = "python -m pipelines.run compile -o tests/golden/tlm.yaml --images tests/golden/images.json"
+
+
+def test_the_golden_file(cli, tmp_path: Path) -> None:
+    file = tmp_path / "tlm.yaml"
+    assert cli("compile", "-o", file, "--images", GOLDEN / "images.json").code == 0
+    now, before = file.read_text(), (GOLDEN / "tlm.yaml").read_text()
+    changes = list(difflib.unified_diff(before.splitlines(), now.splitlines(), "golden", "now", lineterm="", n=1))
+    assert not changes, "\n".join([*changes[:60], f"If this is meant: {COMMAND}"])
+    assert now == before
+
+
+def test_the_manifests_hold_the_same_pipeline(cli, tmp_path: Path) -> None:
+    file = tmp_path / "new" / "manifests.yaml"
+    options = ("--kubernetes-manifests", "--namespace", "kubeflow", "--version", "0.1.0-abc1234")
+    assert cli("compile", "-o", file, "--images", GOLDEN / "images.json", *options).code == 0
+    pipeline, version = yaml.safe_load_all(file.read_text())
+    assert [one["apiVersion"] for one in (pipeline, version)] == ["pipelines.kubeflow.org/v2beta1"] * 2
+    assert (pipeline["kind"], pipeline["metadata"]) == ("Pipeline", {"name": "tlm", "namespace": "kubeflow"})
+    assert (version["kind"], version["metadata"]) == (
+        "PipelineVersion",
+        {"name": "tlm-0.1.0-abc1234", "namespace": "kubeflow"},
+    )
+    assert version["spec"]["pipelineName"] == "tlm"
+    assert read_compiled(file) == read_compiled(GOLDEN / "tlm.yaml")
+    first = file.read_bytes()
+    assert cli("compile", "-o", file, "--images", GOLDEN / "images.json", *options).code == 0
+    assert file.read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("-o", "tlm.json"), "--output tlm.json: must end in .yaml"),
+        (("-o", "/proc/no/tlm.yaml"), "--output /proc/no/tlm.yaml: cannot be written"),
+        (
+            ("-o", "x.yaml", "--kubernetes-manifests", "--version", "A_B"),
+            "'tlm-A_B' is no name for a Kubernetes resource",
+        ),
+    ],
+)
+def test_wrong_options_are_one_sentence(cli, monkeypatch, tmp_path: Path, options, sentence: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = cli("compile", *options)
+    assert (done.code, sentence in done.err, done.err.count("\n")) == (2, True, 1)

@@ -1,0 +1,78 @@
+"""Images from a file: exact references only, and the pipeline runs in them wherever it runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from google.protobuf import json_format
+
+from components.base import DATA_IMAGE, TRAIN_IMAGE
+from pipelines.images import load_images, reference_fault, with_images
+from pipelines.tlm import tlm
+from tlm.errors import InputError
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+GOOD = {"data": "localhost:5000/a/tlm-data:0.1.0-abc1234-dirty", "train": f"registry.example/tlm-train@{DIGEST}"}
+
+
+@pytest.mark.parametrize("reference", [*GOOD.values(), "tlm-data:1", f"a/b:1@{DIGEST}", "127.0.0.1:5000/x_y/z:v1"])
+def test_exact_references(reference: str) -> None:
+    assert reference_fault(reference) == ""
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (
+            "ghcr.io/x/tlm-data:latest",
+            "'ghcr.io/x/tlm-data:latest' changes under its name; use an exact tag or a digest",
+        ),
+        ("ghcr.io/x/tlm-data", "has no tag; add one, or a digest, for without it :latest is meant"),
+        ("localhost:5000/tlm-data", "has no tag; add one, or a digest, for without it :latest is meant"),
+        ("tlm-data@sha256:12", "is no image reference; write repository:tag or repository@sha256:digest"),
+        ("tlm data:1", "is no image reference"),
+        (None, "None is no image reference"),
+    ],
+)
+def test_what_may_become_another_image_is_refused(tmp_path: Path, reference: str, said: str) -> None:
+    file = tmp_path / "images.json"
+    file.write_text(json.dumps({**GOOD, "data": reference}))
+    with pytest.raises(InputError) as error:
+        load_images(file)
+    assert str(error.value).startswith(f"{file}: image 'data': ")
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"data": "a:1", "trian": "b:1"}', "'trian' is no image of ours; did you mean 'train'?"),
+        ("data: a:1\n", "the image 'train' is missing; expected both 'data' and 'train'"),
+        ("- a:1\n", "expected a mapping with 'data' and 'train', found a list"),
+        ("{", "not valid JSON or YAML"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_one_sentence(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "images.yaml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InputError) as error:
+        load_images(file)
+    assert str(error.value).startswith(f"{file}: {said}")
+    assert "\n" not in str(error.value)
+
+
+def test_every_step_runs_in_the_image_of_its_kind(tmp_path: Path) -> None:
+    file = tmp_path / "images.yaml"
+    file.write_text("".join(f"{kind}: {reference}\n" for kind, reference in GOOD.items()))
+    before = json_format.MessageToJson(tlm.pipeline_spec)
+    changed = with_images(tlm, load_images(file))
+    own = {DATA_IMAGE: GOOD["data"], TRAIN_IMAGE: GOOD["train"]}
+    old, new = (
+        {name: executor["container"]["image"] for name, executor in spec.deployment_spec["executors"].items()}
+        for spec in (tlm.pipeline_spec, changed.component_spec.implementation.graph)
+    )
+    assert new == {name: own[image] for name, image in old.items()}
+    assert set(new.values()) == set(GOOD.values())
+    assert json_format.MessageToJson(tlm.pipeline_spec) == before, "the pipeline itself was changed"

@@ -1,0 +1,54 @@
+"""The real program in its own process: exit codes, stdout and stderr as a shell sees them, and no traceback."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.pipelines_cli.standin import StandIn
+
+ROOT = Path(__file__).parents[2]
+
+
+def program(*arguments: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "pipelines.run", *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_help_names_the_commands_and_imports_no_kfp() -> None:
+    code = "import sys; import pipelines.run; sys.exit('kfp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+    out, _ = program("--help").communicate(timeout=60)
+    for command in ("local", "compile", "lint", "submit", "wait", "upload", "schedule"):
+        assert f"\n  {command} " in out
+
+
+def test_a_dead_host_ends_soon(compiled: Path) -> None:
+    began = time.monotonic()
+    running = program("submit", "--file", compiled, "--host", "http://127.0.0.1:1")
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out) == (2, "")
+    assert err == (
+        "pipelines.run: http://127.0.0.1:1: cannot be reached (Connection refused); check --host, or start the"
+        " port-forward\n"
+    )
+    assert time.monotonic() - began < 40
+
+
+def test_the_whole_way_and_an_interrupt(api: StandIn, compiled: Path) -> None:
+    options = ("--host", api.url, "--file", compiled, "--wait", "--poll-seconds", "0.1")
+    api.states = ["RUNNING", "SUCCEEDED"]
+    running = program("submit", *options)
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (0, "made the experiment 'tlm'\nRUNNING\nSUCCEEDED\n")
+    assert out.splitlines()[0] in api.runs
+    api.states = ["RUNNING"]
+    running = program("submit", *options)
+    while api.looks < 5:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 3, err
+    assert f"no longer waiting; run {out.splitlines()[0]} goes on: see {api.url}" in err
+    assert "Traceback" not in err

@@ -1,0 +1,130 @@
+"""`schedule`: one recurring run a name, of a version that is there, with parameters that it takes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.client.cron import checked
+from tests.pipelines_cli.standin import Dropped, StandIn
+from tlm.errors import InputError
+
+NIGHTLY = ("--cron", "0 0 3 * * *", "--version", "v1")
+
+
+@pytest.fixture
+def uploaded(ask, api: StandIn):
+    assert ask("upload", "--version", "v1").code == 0
+    assert ask("upload", "--version", "v2").code == 0
+    return ask
+
+
+def test_a_recurring_run_as_ordered(uploaded, api: StandIn) -> None:
+    options = ("--name", "nightly", "--set", "run_seeds=1,2", "--at-once", "2", "--service-account", "tlm-runner")
+    done = uploaded("schedule", *NIGHTLY, *options)
+    assert done.code == 0, done.err
+    (job,) = api.jobs.values()
+    (version,) = [one for one in api.versions.values() if one.name == "v1"]
+    assert done.out == f"{job.recurring_run_id}\n{api.url}/#/recurringrun/details/{job.recurring_run_id}\n"
+    assert job.trigger.cron_schedule.cron == "0 0 3 * * *"
+    assert (job.no_catchup, job.max_concurrency, job.mode) == (True, "2", "ENABLE")
+    assert job.pipeline_version_reference.pipeline_version_id == version.pipeline_version_id
+    assert job.pipeline_version_reference.pipeline_id == version.pipeline_id
+    assert job.runtime_config.parameters == {"run_seeds": "1,2"}
+    assert job.service_account == "tlm-runner"
+
+
+def test_the_same_name_again(uploaded, api: StandIn) -> None:
+    first = uploaded("schedule", *NIGHTLY)
+    again = uploaded("schedule", *NIGHTLY)
+    assert (again.code, again.out) == (0, first.out)
+    assert "'tlm' is scheduled so already" in again.err
+    for change in (
+        ("--cron", "0 0 4 * * *"),
+        ("--version", "v2"),
+        ("--set", "run_seeds=7"),
+        ("--at-once", "3"),
+        ("--service-account", "x"),
+    ):
+        before = list(api.jobs)
+        done = uploaded("schedule", *NIGHTLY, *change)
+        assert done.code == 0, done.err
+        (now,) = api.jobs
+        assert [now] != before
+        assert f"replaced the recurring run {before[0]}" in done.err
+    assert uploaded("schedule", *NIGHTLY, "--name", "another").code == 0
+    assert len(api.jobs) == 2
+
+
+def test_one_that_was_switched_off_is_made_anew(uploaded, api: StandIn) -> None:
+    uploaded("schedule", *NIGHTLY)
+    (job,) = api.jobs.values()
+    job.status = "DISABLED"
+    assert uploaded("schedule", *NIGHTLY).code == 0
+    assert [one.status for one in api.jobs.values()] == ["ENABLED"]
+
+
+def test_what_is_not_there(uploaded, api: StandIn) -> None:
+    done = uploaded("schedule", *NIGHTLY, "--version", "v3")
+    assert (done.code, "has not version v3 of the pipeline 'tlm'; `upload` it first" in done.err) == (2, True)
+    done = uploaded("schedule", *NIGHTLY, "--pipeline", "tml")
+    assert (done.code, "has not a pipeline 'tml'; `upload` it first" in done.err) == (2, True)
+    done = uploaded("schedule", *NIGHTLY, "--set", "run_seds=1")
+    assert (done.code, "did you mean 'run_seeds'?" in done.err) == (2, True)
+    assert api.jobs == {}
+
+
+def test_a_wrong_cron_line_calls_nobody(ask, api: StandIn) -> None:
+    done = ask("schedule", "--cron", "0 0 25 * * *")
+    assert (done.code, api.requests) == (2, [])
+    assert "'25' is no hour: expected 0 to 23, *, a-b, */n" in done.err
+
+
+def test_an_order_without_an_answer_is_not_repeated(uploaded, api: StandIn) -> None:
+    api.fail("POST /recurringruns", Dropped())
+    done = uploaded("schedule", *NIGHTLY)
+    assert (done.code, "whether 'tlm' is scheduled is not known, repeat it" in done.err) == (3, True)
+
+
+def test_five_fields_get_their_seconds(uploaded, api: StandIn) -> None:
+    """KFP takes five fields for second to month: '0 3 * * 1' would be every hour in January."""
+    done = uploaded("schedule", "--cron", "0 3 * * 1", "--version", "v1")
+    assert "read as '0 0 3 * * 1'" in done.err
+    assert [job.trigger.cron_schedule.cron for job in api.jobs.values()] == ["0 0 3 * * 1"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "0 0 9 ? * 2-6",
+        "*/5 * * * * *",
+        "0 0,30 8-18/2 1,15 JAN-mar,12 mon-fri",
+        "5/15 * * * * ?",
+        "@daily",
+        "@every 1h30m",
+        "  0  0 3 * *  * ",
+    ],
+)
+def test_lines_that_kubeflow_reads(line: str) -> None:
+    assert checked(line).split() == line.split()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("", "* * * *", "* * * * * * *", "60 * * * * *", "* * 24 * * *", "* * * 0 * *", "* * * * 13 *", "* * * * * 7"),
+        *("*/0 * * * * *", "5-2 * * * * *", "a * * * * *", "* * * mon * *", "-1 * * * * *", "1,,2 * * * * *"),
+        *("@often", "@every day", "1-2-3 * * * * *", "1/2/3 * * * * *", "* * * * feb-jan *"),
+    ],
+)
+def test_lines_that_kubeflow_does_not_read(line: str) -> None:
+    with pytest.raises(InputError, match="cron line"):
+        checked(line)
+
+
+@given(st.text(alphabet="0159*/?,- aMONjan", max_size=20))
+def test_a_line_has_six_fields_or_is_refused(line: str) -> None:
+    try:
+        fields = checked(line).split()
+    except InputError:
+        return
+    assert len(fields) == 6

@@ -1,0 +1,216 @@
+"""`submit`: nothing leaves before all is checked, what the API refuses is one sentence, and time is bounded."""
+
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.pipelines_cli.standin import Answer, Dropped, StandIn, hang, refusal
+
+
+def test_a_run_starts_as_ordered(ask, api: StandIn, compiled: Path, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text("run_seeds: '0,1'\ncorpus_words: 64\ntrain_node_selector: {gpu: 'true'}\n")
+    options = ("--experiment", "night's+100%", "--run-name", "first", "--pipeline-root", "s3://b/kfp")
+    done = ask("submit", "--params", values, "--set", "run_seeds=7", *options, "--service-account", "tlm-runner")
+    assert done.code == 0, done.err
+    (run,) = api.runs.values()
+    (experiment,) = api.experiments.values()
+    assert done.out == f"{run.run_id}\n{api.url}/#/runs/details/{run.run_id}\n"
+    assert experiment.display_name == "night's+100%"
+    assert (run.display_name, run.experiment_id) == ("first", experiment.experiment_id)
+    assert run.service_account == "tlm-runner"
+    assert run.runtime_config.parameters == {
+        "run_seeds": "7",
+        "corpus_words": 64,
+        "train_node_selector": {"gpu": "true"},
+    }
+    assert run.runtime_config.pipeline_root == "s3://b/kfp"
+    spec, platform = yaml.safe_load_all(compiled.read_text())
+    assert run.pipeline_spec == {"pipeline_spec": spec, "platform_spec": platform}
+
+
+def test_an_experiment_is_found_again(ask, api: StandIn) -> None:
+    name = ("--experiment", "100%+x 'y' %41")
+    assert [ask("submit", *name).code, ask("submit", *name).code] == [0, 0]
+    assert len(api.experiments) == 1
+    assert len(api.runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("run_sedes=1", "parameter 'run_sedes' is not known; did you mean 'run_seeds'?"),
+        ("corpus_words=many", "parameter 'corpus_words': 'many' is a str, expected int"),
+        ("corpus_words=1.5", "parameter 'corpus_words': 1.5 is a float, expected int"),
+        ("train_tolerations={}", "parameter 'train_tolerations': {} is a dict, expected list"),
+        ("train_tolerations=[2024-01-01]", "cannot be written as JSON; write plain values"),
+        ("export_overlap=", "parameter 'export_overlap' has no value; leave it out"),
+        ("corpus_words=[", "--set corpus_words=[: not valid YAML"),
+        ("corpus_words", "--set corpus_words: expected name=value"),
+    ],
+)
+def test_a_wrong_parameter_calls_nobody(ask, api: StandIn, change: str, sentence: str) -> None:
+    done = ask("submit", "--set", change)
+    assert done.code == 2
+    assert sentence in done.err
+    assert done.err.count("\n") == 1
+    assert api.requests == []
+
+
+def test_a_missing_parameter_calls_nobody(ask, api: StandIn, compiled: Path) -> None:
+    spec, platform = yaml.safe_load_all(compiled.read_text())
+    del spec["root"]["inputDefinitions"]["parameters"]["task_path"]["defaultValue"]
+    del spec["root"]["inputDefinitions"]["parameters"]["task_path"]["isOptional"]
+    compiled.write_text(yaml.safe_dump_all([spec, platform]))
+    done = ask("submit")
+    assert (done.code, api.requests) == (2, [])
+    assert "parameter 'task_path' is missing and has no default; give it with --set task_path=…" in done.err
+    assert ask("submit", "--set", "task_path=s3://x").code == 0
+
+
+def test_the_code_s_own_pipeline_runs_in_the_images_given(cli, api: StandIn, tmp_path: Path) -> None:
+    images = tmp_path / "images.json"
+    images.write_text('{"data": "r.example/tlm-data:1", "train": "r.example/tlm-train:1"}')
+    assert cli("submit", "--host", api.url, "--images", images).code == 0
+    (run,) = api.runs.values()
+    executors = run.pipeline_spec["pipeline_spec"]["deploymentSpec"]["executors"].values()
+    assert {one["container"]["image"] for one in executors} == {"r.example/tlm-data:1", "r.example/tlm-train:1"}
+
+
+def test_no_cache_holds_for_every_task(ask, api: StandIn, compiled: Path) -> None:
+    compiled.write_text(compiled.read_text().replace("cachingOptions: {}", "cachingOptions: {enableCache: true}"))
+    assert "enableCache" in compiled.read_text()
+    assert ask("submit", "--no-cache").code == 0
+    (run,) = api.runs.values()
+    assert "enableCache" not in str(run.pipeline_spec)
+
+
+def test_without_an_address(cli, compiled: Path) -> None:
+    done = cli("submit", "--file", compiled)
+    assert (done.code, "give --host http://…, or set KF_PIPELINES_ENDPOINT" in done.err) == (2, True)
+    done = cli("submit", "--file", compiled, "--host", "kfp.example")
+    assert (done.code, "begin it with http:// or https://" in done.err) == (2, True)
+
+
+def test_the_address_may_come_from_the_environment(cli, api, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", api.url)
+    monkeypatch.setenv("KF_PIPELINES_UI_ENDPOINT", "https://kubeflow.example/pipeline")
+    done = cli("submit", "--file", compiled)
+    (run,) = api.runs
+    assert done.out.splitlines()[1] == f"https://kubeflow.example/_/pipeline/#/runs/details/{run}"
+
+
+def test_several_users_need_a_namespace(ask, api: StandIn) -> None:
+    api.multi_user = True
+    done = ask("submit")
+    assert (done.code, "say whose namespace with --namespace" in done.err, api.runs) == (2, True, {})
+    done = ask("submit", "--namespace", "ann", "--ui-host", "https://kubeflow.example/pipeline/")
+    assert done.code == 0, done.err
+    assert [one.namespace for one in api.experiments.values()] == ["ann"]
+    assert "https://kubeflow.example/_/pipeline/?ns=ann#/runs/details/" in done.out
+
+
+def test_a_namespace_is_not_sent_where_there_is_one_user(ask, api: StandIn) -> None:
+    assert ask("submit", "--namespace", "kubeflow").code == 0
+    assert [one.namespace for one in api.experiments.values()] == [None]
+
+
+def test_tokens(ask, api: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.token = "right"
+    assert "asks for a token (401): give --token-file FILE, or set KFP_EXISTING_TOKEN" in ask("submit").err
+    file = tmp_path / "token"
+    done = ask("submit", "--token-file", file)
+    assert (done.code, f"{file}: the token cannot be read" in done.err) == (2, True)
+    file.write_text("wrong\n")
+    done = ask("submit", "--token-file", file)
+    assert (done.code, f"does not accept the token from {file} (401)" in done.err) == (2, True)
+    file.write_text("right\n")
+    assert ask("submit", "--token-file", file).code == 0
+    monkeypatch.setenv("KFP_EXISTING_TOKEN", "wrong")
+    assert "the token from KFP_EXISTING_TOKEN (401)" in ask("submit").err
+    monkeypatch.setenv("KFP_EXISTING_TOKEN", "right")
+    assert ask("submit").code == 0
+
+
+LOGIN = Answer(302, "", "text/html", location="https://dex.example/login")
+PAGE = Answer(200, "<html>log in</html>", "text/html")
+
+
+@pytest.mark.parametrize(
+    ("request_", "fault", "sentence"),
+    [
+        ("GET /healthz", Answer(404, "not found", "text/plain"), "is not the API of Kubeflow Pipelines 2 (404"),
+        ("GET /healthz", LOGIN, "leads to https://dex.example/login, a login perhaps"),
+        ("GET /healthz", PAGE, "answers with text/html, not as the API does; check --host and the token"),
+        ("GET /experiments", Answer(200, '{"experiments": 3}'), "answers nonsense"),
+        ("GET /experiments", refusal(403, "no get in ann"), "forbids it (403): no get in ann; ask for the right"),
+        ("POST /runs", refusal(400, "no such thing"), "refuses it (400): no such thing"),
+        ("POST /runs", refusal(404, "Experiment e not found"), "Experiment e not found"),
+        ("POST /runs", refusal(500, "no service account"), "answered 500 (no service account)"),
+    ],
+)
+def test_what_the_api_refuses_is_one_sentence(ask, api: StandIn, request_: str, fault: Answer, sentence: str) -> None:
+    api.fail(request_, fault)
+    done = ask("submit", "--experiment", "e")
+    assert done.code == 2
+    assert sentence in done.err.splitlines()[-1]
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_a_server_that_recovers_is_asked_again(ask, api: StandIn) -> None:
+    api.fail("GET /experiments", refusal(503), Dropped())
+    api.fail("POST /experiments", Answer(502, "bad gateway", "text/html"))
+    assert ask("submit").code == 0
+    assert api.requests.count("GET /experiments") == 3
+    assert len(api.runs) == 1
+
+
+def test_an_experiment_that_another_made_meanwhile(ask, api: StandIn) -> None:
+    def another() -> None:
+        api.answer("POST", "/experiments", {}, {"display_name": "tlm"})
+
+    api.fail("POST /experiments", another)  # ours then meets 409
+    assert ask("submit").code == 0
+    assert len(api.experiments) == len(api.runs) == 1
+
+
+def test_an_archived_experiment_is_refused(ask, api: StandIn) -> None:
+    assert ask("submit").code == 0
+    next(iter(api.experiments.values())).storage_state = "ARCHIVED"
+    done = ask("submit")
+    assert (done.code, "the experiment 'tlm' is archived" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("fault", [Dropped(), Answer(504, "gateway timeout", "text/html"), hang(1.5)])
+def test_a_start_without_an_answer_is_not_repeated(ask, api: StandIn, fault) -> None:
+    api.fail("POST /runs", fault)
+    done = ask("submit", "--run-name", "nightly", "--call-timeout", "0.5")
+    assert done.code == 3
+    assert "whether a run began is not known, look for 'nightly' in the UI" in done.err
+    assert api.requests.count("POST /runs") == 1
+
+
+def test_a_silent_server_does_not_hold_us(ask, api: StandIn) -> None:
+    api.fail("GET /healthz", hang(3), hang(3), hang(3))
+    began = time.monotonic()
+    done = ask("submit", "--call-timeout", "0.3")
+    assert (done.code, "did not answer in time" in done.err) == (2, True)
+    assert time.monotonic() - began < 2.5
+
+
+def test_kfp_s_own_client_takes_the_stand_in_for_kubeflow(ask, api: StandIn, compiled: Path) -> None:
+    """The stand-in is tested here; and what we send is what kfp's client sends."""
+    import kfp
+
+    client = kfp.Client(host=api.url, namespace="kubeflow")
+    started = client.create_run_from_pipeline_package(str(compiled), arguments={"run_seeds": "1"}, run_name="x")
+    assert client.wait_for_run_completion(started.run_id, timeout=10).state == "SUCCEEDED"
+    assert ask("submit", "--set", "run_seeds=1").code == 0
+    theirs, ours = api.runs.values()
+    assert (ours.pipeline_spec, ours.runtime_config) == (theirs.pipeline_spec, theirs.runtime_config)
+    pipeline = client.pipelines.pipeline_service_create_pipeline({"display_name": "tlm", "name": "tlm"})
+    version = client.upload_pipeline_version(str(compiled), "v1", pipeline_id=pipeline.pipeline_id, description="d")
+    assert version.pipeline_version_id in api.versions

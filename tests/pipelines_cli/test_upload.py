@@ -1,0 +1,89 @@
+"""`upload`: a pipeline once, each version once, and never two contents under one name."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipelines import version
+from tests.pipelines_cli.standin import Answer, StandIn, refusal
+from tlm import __version__
+from tlm.errors import InputError
+
+
+def test_the_first_version_and_the_next(ask, api: StandIn, compiled: Path) -> None:
+    done = ask("upload", "--version", "0.1.0-aaa1111")
+    assert done.code == 0, done.err
+    (pipeline,) = api.pipelines.values()
+    (first,) = api.versions.values()
+    assert (pipeline.name, pipeline.display_name) == ("tlm", "tlm")
+    assert (first.name, first.display_name, first.pipeline_id) == (*["0.1.0-aaa1111"] * 2, pipeline.pipeline_id)
+    link = f"{api.url}/#/pipelines/details/{pipeline.pipeline_id}/version/{first.pipeline_version_id}"
+    assert done.out == f"{first.pipeline_version_id}\n{link}\n"
+    assert ask("upload", "--version", "0.1.0-bbb2222").code == 0
+    assert (len(api.pipelines), len(api.versions)) == (1, 2)
+    assert first.pipeline_spec["pipeline_spec"]["pipelineInfo"]["name"] == "tlm"
+
+
+def test_the_same_version_again_is_no_error(ask, api: StandIn, compiled: Path) -> None:
+    first = ask("upload", "--version", "v1")
+    again = ask("upload", "--version", "v1")
+    assert (again.code, again.out) == (0, first.out)
+    assert "version v1 is there already" in again.err
+    assert len(api.versions) == 1
+    compiled.write_text(compiled.read_text() + "# changed\n")
+    other = ask("upload", "--version", "v1")
+    assert other.code == 2
+    assert "version v1 of 'tlm' has another content: commit, or give another --version" in other.err
+
+
+def test_an_upload_that_arrived_although_no_answer_came(ask, api: StandIn) -> None:
+    assert ask("upload", "--version", "v1").code == 0
+    (found,) = api.versions.values()
+    api.versions.clear()
+
+    def arrives_late() -> None:
+        api.versions[found.pipeline_version_id] = found
+        raise Answer(504, "gateway timeout", "text/html")
+
+    api.fail("POST /pipelines/upload_version", arrives_late)  # the second try then meets 409
+    done = ask("upload", "--version", "v1")
+    assert (done.code, done.out.split()[0]) == (0, found.pipeline_version_id)
+
+
+def test_a_pipeline_that_another_made_meanwhile(ask, api: StandIn) -> None:
+    def another() -> None:
+        api.answer("POST", "/pipelines", {}, {"display_name": "tlm", "name": "tlm"})
+
+    api.fail("POST /pipelines", another)
+    assert ask("upload", "--version", "v1").code == 0
+    assert (len(api.pipelines), len(api.versions)) == (1, 1)
+
+
+def test_several_users(ask, api: StandIn) -> None:
+    api.multi_user = True
+    for name in ("ann", "bob", "ann"):
+        assert ask("upload", "--namespace", name, "--version", f"v-{name}").code == 0
+    assert sorted(one.namespace for one in api.pipelines.values()) == ["ann", "bob"]
+
+
+def test_an_upload_that_is_refused(ask, api: StandIn) -> None:
+    api.fail("POST /pipelines/upload_version", Answer(400, '{"error_message": "Failed to read"}'))
+    done = ask("upload", "--version", "v1")
+    assert (done.code, "refuses it (400): Failed to read" in done.err) == (2, True)
+    api.fail("GET /pipelines/names", refusal(403, "no get"))
+    assert "forbids it (403): no get" in ask("upload", "--version", "v1").err
+
+
+def test_a_version_is_called_by_version_and_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(version, "__file__", str(tmp_path / "version.py"))
+    with pytest.raises(InputError, match="name the version with --version"):
+        version.version_name()
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x")
+    (tmp_path / "version.py").write_text("")
+    for command in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "x"), ("tag", "-a", "v9", "-m", "x")):
+        subprocess.run([*git, *command], check=True)
+    short = subprocess.run([*git, "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True).stdout
+    assert version.version_name() == f"{__version__}-{short.strip()}"
+    (tmp_path / "version.py").write_text("changed")
+    assert version.version_name() == f"{__version__}-{short.strip()}-dirty"

@@ -1,0 +1,54 @@
+# shellcheck shell=bash
+# What the scripts of this folder share: versions, names, and a kubeconfig of their own, so that no other cluster is met.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+export NODE_IMAGE=kindest/node:v1.36.1  # with kind v0.32.0
+export KFP=2.17.0                       # also in k8s/kfp
+export ECK=3.5.0                        # also in k8s/kind/eck
+export CLUSTER=tlm NAMESPACE=kubeflow BUCKET=tlm
+export WORK=build/kind
+export KUBECONFIG="$PWD/$WORK/kubeconfig"
+export IMAGES=build/images.json
+PYTHON="${PYTHON:-.venv/bin/python}"
+mkdir -p "$WORK"
+
+# need PROGRAM...: end with a sentence if one of them is not there
+need() {
+  local program
+  for program in "$@"; do
+    command -v "$program" > /dev/null || { echo "$program is not installed; k8s/README.md says what is needed" >&2; exit 1; }
+  done
+}
+
+forwards=()
+end_forwards() {
+  local id
+  for id in "${forwards[@]}"; do kill "$id" 2> /dev/null || true; done
+}
+trap end_forwards EXIT
+
+# forward NAMESPACE SERVICE PORT: the service's port on this machine, under the same number, until the script ends
+forward() {
+  local _
+  kubectl --namespace "$1" port-forward "service/$2" "$3:$3" >> "$WORK/port-forward.log" 2>&1 &
+  forwards+=("$!")
+  for _ in $(seq 60); do
+    (: < "/dev/tcp/127.0.0.1/$3") 2> /dev/null && return
+    kill -0 "$!" 2> /dev/null || break
+    sleep 1
+  done
+  echo "service/$2 cannot be reached at port $3; see $WORK/port-forward.log" >&2
+  exit 1
+}
+
+# use_store: lets boto3 reach the cluster's store, with KFP's own keys; a forward to it must be open
+use_store() {
+  AWS_ACCESS_KEY_ID="$(secret "$NAMESPACE" tlm-s3 AWS_ACCESS_KEY_ID)"
+  AWS_SECRET_ACCESS_KEY="$(secret "$NAMESPACE" tlm-s3 AWS_SECRET_ACCESS_KEY)"
+  export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+  export AWS_ENDPOINT_URL_S3=http://127.0.0.1:9000 AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1
+}
+
+# secret NAMESPACE NAME KEY: one value of a Secret
+secret() { kubectl --namespace "$1" get secret "$2" --output go-template="{{index .data \"$3\" | base64decode}}"; }

@@ -1,0 +1,28 @@
+"""Put the toy corpus and task into the cluster's bucket: ``python -m k8s.kind.data BUCKET``; may be repeated."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import boto3
+
+from tests.tiny import write_tiny
+
+
+def main(bucket: str) -> None:
+    """Make the bucket unless it is there, and upload the files under their own names."""
+    store = boto3.client("s3")
+    if bucket not in {found["Name"] for found in store.list_buckets()["Buckets"]}:
+        store.create_bucket(Bucket=bucket)
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder, "data")
+        write_tiny(data)
+        for file in sorted(data.rglob("*.jsonl")):
+            name = file.relative_to(data)
+            key = str(name if len(name.parts) > 1 else Path("corpus", name))
+            store.upload_file(str(file), bucket, key)
+            print(f"s3://{bucket}/{key}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

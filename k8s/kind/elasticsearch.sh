@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Install ECK, then the overlay: Elasticsearch and what the runs' namespace needs. Waits until Elasticsearch is green.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+need kubectl
+
+kubectl apply --server-side --filename "https://download.elastic.co/downloads/eck/$ECK/crds.yaml"
+kubectl wait crd/elasticsearches.elasticsearch.k8s.elastic.co --for condition=established --timeout=60s
+kubectl apply --server-side --kustomize k8s/kind/eck
+kubectl --namespace elastic-system rollout status statefulset/elastic-operator --timeout=5m
+kubectl apply --kustomize k8s/overlays/kind
+kubectl --namespace tlm wait elasticsearch/tlm --for jsonpath='{.status.health}'=green --timeout=10m

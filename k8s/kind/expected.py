@@ -1,0 +1,32 @@
+"""What a local run with the same data, parameters and engine makes: ``python -m k8s.kind.expected PARAMS``.
+
+Starts an Elasticsearch of its own, runs the pipeline on this machine, and prints its state as k8s.kind.state does.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from k8s.kind.state import contents
+from tests.servers import servers
+from tests.tiny import write_tiny
+
+
+def main(parameters: str) -> None:
+    """Run, then print the state as JSON."""
+    with tempfile.TemporaryDirectory() as folder, servers.elasticsearch() as url:
+        root, data = Path(folder, "artifacts"), Path(folder, "data")
+        write_tiny(data)
+        here = {"corpus_paths": data / "corpus.jsonl", "task_path": data / "task", "store_root": root}
+        changes = [part for name, value in here.items() for part in ("--set", f"{name}={value}")]
+        command = [sys.executable, "-m", "pipelines.run", "local", "--params", parameters, *changes]
+        environment = {**os.environ, "TLM_ELASTICSEARCH_URL": url}
+        subprocess.run(command, env=environment, check=True, stdout=sys.stderr)
+        print(json.dumps({"contents": contents(str(root))}, indent=1, sort_keys=True))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Install Kubeflow Pipelines, with the retries that pipelines ask for, and wait until it answers.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+need kubectl git
+
+kubectl apply --kustomize "https://github.com/kubeflow/pipelines/manifests/kustomize/cluster-scoped-resources?ref=$KFP"
+kubectl wait crd/applications.app.k8s.io --for condition=established --timeout=60s
+kubectl apply --kustomize k8s/kfp
+kubectl --namespace "$NAMESPACE" wait deployment --all --for condition=available --timeout=15m
+kubectl --namespace "$NAMESPACE" get configmap workflow-controller-configmap --output jsonpath='{.data.workflowDefaults}' |
+  grep -q 'retryPolicy: Always' || { echo 'the patch of the retries is not in force' >&2; exit 1; }

@@ -1,0 +1,28 @@
+"""What is under a root of artifacts, as JSON: ``python -m k8s.kind.state ROOT``."""
+
+import json
+import sys
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.manifest import MANIFEST
+from tlm.artifacts.roots import open_store
+
+Contents = dict[str, str]  # kind/key → content
+Files = dict[str, tuple[int, float]]  # name → size, when it was written
+
+
+def contents(root: str) -> Contents:
+    """The content of every finished artifact."""
+    store = open_store(root)
+    folders = [file.name.removesuffix(f"/{MANIFEST}") for file in store.list("") if file.name.endswith(f"/{MANIFEST}")]
+    artifacts = [folder for folder in folders if folder.count("/") == 1]  # not a checkpoint in progress/key/step
+    return {folder: Artifact.open(f"{root}/{folder}").content for folder in sorted(artifacts)}
+
+
+def files(root: str) -> Files:
+    """Every file there is, with its size and when it was written."""
+    return {file.name: (file.size, file.modified) for file in open_store(root).list("")}
+
+
+if __name__ == "__main__":
+    json.dump({"contents": contents(sys.argv[1]), "files": files(sys.argv[1])}, sys.stdout, indent=1, sort_keys=True)

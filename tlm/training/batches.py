@@ -107,6 +107,14 @@ def split(batch: Batch, parts: int) -> list[Batch]:
     return [_part(batch, rows) for rows in np.array_split(np.arange(len(batch.lengths)), parts) if len(rows)]
 
 
+def share(batch: Batch, place: int, parts: int) -> Batch | None:
+    """Part `place` of exactly `parts`, as one of several processes takes it; None where there are too few rows."""
+    if parts == 1:
+        return batch
+    rows = np.array_split(np.arange(len(batch.lengths)), parts)[place]
+    return _part(batch, rows) if len(rows) else None
+
+
 def _part(batch: Batch, rows: Ints) -> Batch:
     def of(values: NDArray[Any] | None) -> Any:
         return None if values is None else values[rows]

@@ -4,11 +4,7 @@ Batches, masks and dropout are functions of (seed, step), so there is no random 
 """
 
 import json
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +17,7 @@ from tlm.progress import say
 from tlm.training.curve import Curve
 from tlm.training.optimizer import AdamW
 from tlm.training.tensors import read_tensors, write_tensors
+from tlm.training.world import World
 
 TENSORS, FACTS = "state.safetensors", "state.json"
 
@@ -70,6 +67,19 @@ class State:
         if "best_step" in facts:
             self.best = Best(facts["best_step"], facts["best_score"], _under("best", tensors))
 
+    def share(self, world: World) -> None:
+        """Have all processes of `world` begin at the same step, with the first one's weights and moments.
+
+        Curve and best weights are the first one's alone.
+        """
+        facts = world.tell({"step": self.step, "moments": list(self.optimizer.moments)})
+        self.step = facts["step"]
+        for name in facts["moments"]:
+            self.optimizer.begin(name)
+        for tensors in (self.model.state_dict(), *(self.optimizer.moments[name] for name in facts["moments"])):
+            for name in sorted(tensors):
+                world.copy(tensors[name])
+
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(f"{prefix}."): value for name, value in tensors.items() if name.startswith(f"{prefix}.")}
@@ -104,17 +114,3 @@ class Snapshots:
             what = f"the snapshot after step {state.step:,} could not be written ({error})"
             raise Interrupted(f"{what}; mend that, then repeat the command") from None
         self._saved = time.monotonic()
-
-
-@contextmanager
-def sigterm() -> Iterator[threading.Event]:
-    """An event that is set when SIGTERM arrives, so that the step in progress can end and be saved."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # signals reach the main thread only
-        yield asked
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: asked.set())
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGTERM, before)

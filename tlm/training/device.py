@@ -11,6 +11,8 @@ import torch
 
 from tlm.errors import InputError
 from tlm.progress import say
+from tlm.training.cores import cores
+from tlm.training.world import World, local_rank
 
 THREADS = "TLM_THREADS"
 
@@ -18,12 +20,16 @@ THREADS = "TLM_THREADS"
 def resolve_device(name: str) -> str:
     """``auto`` is the GPU where there is one, else the CPU; other names are checked. Sets the number of CPU threads.
 
+    Of several processes on a machine each has a GPU of its own.
+
     Raises:
         InputError: no such device here, or ``TLM_THREADS`` is no number.
     """
     _set_threads()
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and World.here().size > 1:
+        name = f"cuda:{local_rank()}"
     kind, _, index = name.partition(":")
     there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     if kind not in there or (index and not index.isdecimal()):
@@ -34,8 +40,11 @@ def resolve_device(name: str) -> str:
 
 
 def _set_threads() -> None:
+    """As many as ``TLM_THREADS`` says, else torch's own number, but no more than there are cores for this container."""
     given = os.environ.get(THREADS)
     if not given:
+        if torch.get_num_threads() > cores():
+            torch.set_num_threads(cores())
         return
     if not given.isdecimal() or int(given) == 0:
         raise InputError(f"{THREADS} is '{given}'; expected the number of CPU threads")
@@ -79,6 +88,7 @@ def run_facts(device: torch.device, precision: str) -> dict[str, Any]:
     return {
         "device": torch.cuda.get_device_name(device) if on_gpu else device.type,
         "threads": torch.get_num_threads(),
+        "processes": World.here().size,
         "precision": precision,
         "torch": torch.__version__,
         "peak_memory_bytes": peak,

@@ -2,9 +2,9 @@
 
 from tlm import presets
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.artifacts.progress import Progress
+from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
+from tlm.training.launch import Command, train_together
 from tlm.training.tokens import tokenize
 
 VERSION = 1
@@ -20,6 +20,7 @@ def finetune(
     device: str = "auto",
     save_steps: int = 500,
     save_minutes: float = 5.0,
+    gpus: int = 0,
     root: str | None = None,
 ) -> str:
     """Fine-tune a stage-1 checkpoint on the task alone and keep the weights that are best on dev (stage 2).
@@ -35,11 +36,14 @@ def finetune(
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         save_steps: Save the state every so many steps; 0: not by steps.
         save_minutes: Save the state every so many minutes; 0: not by time.
+        gpus: How many GPUs of this machine to train on; fewer are an error. 0: all that there are, or the CPU.
         root: Where artifacts are kept.
     """
+    given = dict(locals())
     start, examples = Artifact.open(checkpoint, "checkpoint"), Artifact.open(task, "task")
     settings = presets.resolve(preset or start.details["preset"], overrides).finetune
-    for name, value, least in (("seed", seed, -1), ("save_steps", save_steps, 0), ("save_minutes", save_minutes, 0)):
+    numbers = {"seed": (seed, -1), "save_steps": (save_steps, 0), "save_minutes": (save_minutes, 0), "gpus": (gpus, 0)}
+    for name, (value, least) in numbers.items():
         if value < least:
             raise InputError(f"{name} is {value}; expected {least} or more")
     for split in ("train", "dev"):
@@ -65,6 +69,4 @@ def finetune(
         snapshots = Snapshots(recipe.key, root, save_steps, save_minutes)
         stage2.write(draft, inputs, settings, facts, device, snapshots)
 
-    uri = produce(recipe, root, write)
-    Progress(recipe.key, root).clear()
-    return uri
+    return train_together(recipe, root, write, Command("tlm.training.finetune:finetune", given))

@@ -11,12 +11,14 @@ from torch import nn
 from tlm.errors import Terminated
 from tlm.progress import Meter
 from tlm.settings import Finetune, Train
-from tlm.training.batches import Batch, split
+from tlm.training.batches import Batch, share, split
 from tlm.training.chance import DROPOUT, number
-from tlm.training.checkpoint import Snapshots, State, sigterm
+from tlm.training.checkpoint import Snapshots, State
 from tlm.training.device import autocast, memory_advice
 from tlm.training.encoder import Inputs, to_device
 from tlm.training.losses import Losses
+from tlm.training.signals import sigterm
+from tlm.training.world import Agreement, World
 
 LOOK_EVERY_SECONDS = 1.0  # reading a loss waits for the device
 
@@ -63,48 +65,61 @@ class Work(Protocol):
 def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torch.device) -> None:
     """Train `state` to the end of the plan, from its newest snapshot if there is one.
 
+    Of several processes (`World.here`) all end with the same weights; only the first has the curve and the best ones.
+
     Raises:
         InputError: training diverged, or the device's memory does not hold a step.
         Terminated: SIGTERM arrived; the state was saved.
     """
-    snapshots.resume(state)
+    world = World.here()
+    if world.first:
+        snapshots.resume(state)
+    state.share(world)
     arithmetic = autocast(device, plan.settings.precision)
     looked = state.step
     meter = Meter(work.label, plan.steps, "steps")
     meter.advance(state.step)
     watch = time.monotonic()
+    agreement = Agreement(world, state.step)
     with sigterm() as stop, memory_advice(work.advice):
         while state.step < plan.steps:
-            _step(state, work, plan, arithmetic, device)
+            _step(state, work, plan, arithmetic, device, world)
             state.step += 1
-            work.after(state)
-            saving = stop.is_set() or snapshots.due(state.step)
+            if world.first:
+                work.after(state)
+            ending = agreement.stop(state.step, stop.is_set())
+            saving = ending or snapshots.due(state.step)
             seconds = time.monotonic() - watch
             if saving or seconds >= LOOK_EVERY_SECONDS or state.step == plan.steps:
                 loss = state.curve.check(looked, state.step)
                 rate = state.curve.costs[looked : state.step, 0].sum() / max(seconds, 1e-9)
                 meter.advance(state.step - looked, f"loss {loss:.3f}, {rate:,.0f} tokens/s")
                 looked, watch = state.step, time.monotonic()
-            if saving:
+            if saving and world.first:
                 snapshots.save(state)
-            if stop.is_set():
+            if ending:
+                world.wait()  # a process that ends early would have the first one ended while it saves
                 raise Terminated(
                     f"stopped by SIGTERM after step {state.step:,}, which is saved; repeat the command to go on"
                 )
     meter.close()
 
 
-def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, device: torch.device) -> None:
+def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, device: torch.device, world: World) -> None:
     step = state.step
     if plan.dropout > 0:
-        torch.manual_seed(number(plan.seed, DROPOUT, step))
+        torch.manual_seed(number(plan.seed, DROPOUT, step, *([world.rank] if world.rank else [])))
     batch = work.batch(step)
     state.curve.costs[step] = work.costs(step, batch)
-    for part in split(batch, plan.settings.accumulation):
+    mine = share(batch, world.rank, world.size)
+    for part in split(mine or batch, plan.settings.accumulation):
         with arithmetic:
             losses = work.losses(step, to_device(part, device))
+        if mine is None:  # fewer rows than processes: nothing to add, but the same gradients as the others must exist
+            losses = Losses(*(0 * loss for loss in losses))
         losses.total.backward()  # type: ignore[no-untyped-call]
         state.curve.add(step, losses)
+    world.sum_gradients(state.model.parameters(), state.curve.losses[step])
     if plan.settings.clip > 0:
         nn.utils.clip_grad_norm_(state.model.parameters(), plan.settings.clip)
     state.optimizer.step(plan.lr(step))

@@ -34,8 +34,7 @@ class AdamW:
 
     def _update(self, names: list[str], lr: float, weight_decay: float) -> None:
         for name in names:
-            if name not in self.moments:
-                self.moments[name] = self._zero(self.parameters[name])
+            self.begin(name)
         parameters: list[Tensor] = [self.parameters[name] for name in names]
         moments = [self.moments[name] for name in names]
         steps = [moment["step"] for moment in moments]
@@ -56,8 +55,12 @@ class AdamW:
             maximize=False,
         )
 
-    def _zero(self, parameter: Tensor) -> dict[str, Tensor]:
-        return {
+    def begin(self, name: str) -> None:
+        """Moments of a parameter that had no gradient before."""
+        if name in self.moments:
+            return
+        parameter = self.parameters[name]
+        self.moments[name] = {
             "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
             "exp_avg": torch.zeros_like(parameter),
             "exp_avg_sq": torch.zeros_like(parameter),

@@ -23,12 +23,13 @@ from tlm.training.losses import Losses, external_loss, internal_loss
 from tlm.training.mixture import Mixture
 from tlm.training.optimizer import AdamW
 from tlm.training.texts import Texts
+from tlm.training.world import World
 
 
 def write(
     draft: Draft, inputs: dict[str, Artifact], preset: Preset, facts: dict[str, Any], device: str, snapshots: Snapshots
 ) -> None:
-    """Train and write a `checkpoint`.
+    """Train and write a `checkpoint`; of several processes (`World.here`) the first writes it.
 
     Args:
         draft: Where to.
@@ -39,8 +40,11 @@ def write(
         snapshots: Where unfinished work is kept.
     """
     place, seed = torch.device(resolve_device(device)), facts["seed"]
-    examples = Examples.open(inputs["task"], inputs["task_tokens"], preset.model.max_length)
-    passages = Texts.open(inputs["subset_tokens"], preset.train.external_length) if "subset_tokens" in inputs else None
+    world, passages = World.here(), None
+    with world.in_turn():
+        examples = Examples.open(inputs["task"], inputs["task_tokens"], preset.model.max_length)
+        if "subset_tokens" in inputs:
+            passages = Texts.open(inputs["subset_tokens"], preset.train.external_length)
     vocab_size, name = inputs["task_tokens"].details["vocab_size"], inputs["task"].details["name"]
     config = build.make_config(preset.model, vocab_size, examples.texts.special, examples.classes, name)
     model = build.build(config, seed).to(place)
@@ -50,6 +54,8 @@ def write(
     optimizer = AdamW(model, preset.train.weight_decay, preset.train.betas)
     state = State(model, optimizer, Curve(plan.steps, place))
     fit(state, work, plan, snapshots, place)
+    if not world.first:
+        return
     build.save(model, draft.folder / "model", inputs["task_tokens"].input("tokenizer").path("tokenizer"))
     build.save_mlm_head(model, draft.folder / build.MLM_HEAD)
     work.write_curve(state.curve, plan, draft)

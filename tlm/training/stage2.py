@@ -25,6 +25,7 @@ from tlm.training.losses import Losses, classification_loss
 from tlm.training.metric import dev_score
 from tlm.training.optimizer import AdamW
 from tlm.training.scoring import class_logits
+from tlm.training.world import World
 
 
 def write(
@@ -35,7 +36,7 @@ def write(
     device: str,
     snapshots: Snapshots,
 ) -> None:
-    """Fine-tune and write a `model`.
+    """Fine-tune and write a `model`; of several processes (`World.here`) the first writes it.
 
     Args:
         draft: Where to.
@@ -48,14 +49,18 @@ def write(
     place = torch.device(resolve_device(device))
     checkpoint, task = inputs["checkpoint"], inputs["task"]
     shape = Model.model_validate(checkpoint.manifest.settings["model"])
-    examples = Examples.open(task, inputs["task_tokens"], shape.max_length)
-    model = _begin(checkpoint, examples.classes, task.details["name"], settings, facts["seed"]).to(place)
+    world = World.here()
+    with world.in_turn():
+        examples = Examples.open(task, inputs["task_tokens"], shape.max_length)
+        model = _begin(checkpoint, examples.classes, task.details["name"], settings, facts["seed"]).to(place)
     work = Classification(model, examples, shape, settings, task.details["metric"], facts["seed"])
     work.label = f"stage 2, {facts['arm']}, seed {facts['seed']}"
     plan = Plan(settings, work.steps, round(settings.warmup_share * work.steps), settings.dropout, facts["seed"])
     optimizer = AdamW(model.body, settings.weight_decay, settings.betas)
     state = State(model.body, optimizer, Curve(plan.steps, place))
     fit(state, work, plan, snapshots, place)
+    if not world.first:
+        return
     assert state.best is not None
     model.body.load_state_dict(state.best.weights)
     build.save(model, draft.folder / "model", inputs["task_tokens"].input("tokenizer").path("tokenizer"))

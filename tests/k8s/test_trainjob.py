@@ -5,8 +5,6 @@ Kubernetes and Kubeflow Trainer are a stand-in here (trainer.py); the TrainJob i
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 import yaml
 
 from tests.k8s.test_schemas import NEWEST, OLDEST, faults
-from tests.k8s.trainer import IMAGE, JOBS, NAMESPACE, Trainer, died, pod, serving
+from tests.k8s.trainer import IMAGE, JOBS, NAMESPACE, Trainer, died, played, pod, serving
 from tests.servers.servers import free_port
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tlm.artifacts.artifact import Artifact
@@ -253,26 +251,6 @@ def test_a_pod_knows_where_its_api_is(tmp_path, monkeypatch):
 
 
 # ---- all of it
-
-
-def played(trainer: Trainer, ended: list[tuple[int, str]]) -> None:
-    """Do what Trainer does with the job that was created: its command on each node, with torchrun's names."""
-    (job,) = trainer.created
-    asked = job["spec"]["trainer"]
-    assert asked["command"] == ["tlm"]
-    command = [sys.executable, "-m", "tlm.cli", *asked["args"]]
-    names = {"PET_NNODES": str(asked["numNodes"]), "PET_NPROC_PER_NODE": str(asked["numProcPerNode"])}
-    names |= {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port())}
-    pipe = subprocess.PIPE
-    nodes = [
-        subprocess.Popen(command, cwd=HOME, env={**os.environ, **names, "PET_NODE_RANK": str(rank)}, stdout=pipe,
-                         stderr=subprocess.STDOUT, text=True)
-        for rank in range(asked["numNodes"])
-    ]  # fmt: skip
-    texts = [node.communicate(timeout=300)[0] for node in nodes]
-    trainer.runs(*texts[0].splitlines())
-    ended.extend(zip([node.returncode for node in nodes], texts, strict=True))
-    trainer.ends("Complete" if not any(node.returncode for node in nodes) else "Failed")
 
 
 def test_two_nodes_make_the_checkpoint_of_one_on_s3(s3_root, trainer, api, monkeypatch, capsys):

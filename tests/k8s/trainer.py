@@ -4,15 +4,22 @@ It is no proof that a real Trainer does the same; what we send is checked agains
 """
 
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.servers.servers import free_port
+
+HOME = Path(__file__).parents[2]
 NAMESPACE = "runs"
 JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -131,3 +138,23 @@ def serving(trainer: Trainer) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def played(trainer: Trainer, ended: list[tuple[int, str]]) -> None:
+    """Do what Trainer does with the job that was created: its command on each node, with torchrun's names."""
+    (job,) = trainer.created
+    asked = job["spec"]["trainer"]
+    assert asked["command"] == ["tlm"]
+    command = [sys.executable, "-m", "tlm.cli", *asked["args"]]
+    names = {"PET_NNODES": str(asked["numNodes"]), "PET_NPROC_PER_NODE": str(asked["numProcPerNode"])}
+    names |= {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port())}
+    pipe = subprocess.PIPE
+    nodes = [
+        subprocess.Popen(command, cwd=HOME, env={**os.environ, **names, "PET_NODE_RANK": str(rank)}, stdout=pipe,
+                         stderr=subprocess.STDOUT, text=True)
+        for rank in range(asked["numNodes"])
+    ]  # fmt: skip
+    texts = [node.communicate(timeout=300)[0] for node in nodes]
+    trainer.runs(*texts[0].splitlines())
+    ended.extend(zip([node.returncode for node in nodes], texts, strict=True))
+    trainer.ends("Complete" if not any(node.returncode for node in nodes) else "Failed")

@@ -8,58 +8,87 @@ from components.base import DATA_IMAGE, component
 
 
 @component(DATA_IMAGE)
-def settings(preset: str, overrides: str, arms: str, seeds: str) -> NamedTuple(  # type: ignore[valid-type]
+def preflight(preset: str, overrides: str, arms: str, seeds: str, engine: str, root: str) -> NamedTuple(  # type: ignore[valid-type]
     "Settings", [("top_k", int), ("query", str), ("tokenizer_kind", str), ("vocab_size", int)]
 ):
-    """Resolve and check all settings before any work."""
+    """Check settings, store, disk and Elasticsearch before any work."""
+    from tlm.cluster.preflight import preflight
     from tlm.plan import settings
 
+    preflight(engine=engine, root=root)
     return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds)
 
 
 @component(DATA_IMAGE)
-def load_corpus(paths: str, text_field: str, id_field: str, source_field: str, words: int, root: str) -> str:
+def load_corpus(
+    paths: str,
+    text_field: str,
+    id_field: str,
+    source_field: str,
+    words: int,
+    root: str,
+    counts: dsl.Output[dsl.Metrics],
+) -> str:
     """Read a general corpus from files and split it into passages."""
     from tlm.data.corpus import load_corpus
+    from tlm.evaluation.ui import log_counts
 
     fields = {"text_field": text_field, "id_field": id_field, "source_field": source_field}
-    return load_corpus(paths.split(","), **fields, words=words, root=root)
+    return log_counts(load_corpus(paths.split(","), **fields, words=words, root=root), counts)
 
 
 @component(DATA_IMAGE)
-def load_task(path: str, text_field: str, pair_field: str, label_field: str, metric: str, root: str) -> str:
+def load_task(
+    path: str,
+    text_field: str,
+    pair_field: str,
+    label_field: str,
+    metric: str,
+    root: str,
+    counts: dsl.Output[dsl.Metrics],
+) -> str:
     """Read a labelled task (train, dev, test)."""
     from tlm.data.task import load_task
+    from tlm.evaluation.ui import log_counts
 
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
-    return load_task(path, **fields, metric=metric, root=root)
+    return log_counts(load_task(path, **fields, metric=metric, root=root), counts)
 
 
 @component(DATA_IMAGE)
-def index(corpus: str, engine: str, name: str, root: str) -> str:
+def index(corpus: str, engine: str, name: str, root: str, counts: dsl.Output[dsl.Metrics]) -> str:
     """Index the corpus for BM25."""
+    from tlm.evaluation.ui import log_counts
     from tlm.retrieval.index import build_index
 
-    return build_index(corpus, engine=engine, name=name, root=root)
+    return log_counts(build_index(corpus, engine=engine, name=name, root=root), counts)
 
 
 @component(DATA_IMAGE)
-def retrieve(index: str, task: str, query: str, top_k: int, root: str) -> str:
+def retrieve(index: str, task: str, query: str, top_k: int, root: str, counts: dsl.Output[dsl.Metrics]) -> str:
     """Query the index with every training example."""
+    from tlm.evaluation.ui import log_counts
     from tlm.retrieval.retrieve import retrieve
 
-    return retrieve(index, task, query=query, top_k=top_k, root=root)
+    return log_counts(retrieve(index, task, query=query, top_k=top_k, root=root), counts)
 
 
 @component(DATA_IMAGE)
-def export(hits: str, near_duplicates: bool, overlap: bool, root: str, dataset_card: dsl.Output[dsl.Markdown]) -> str:
+def export(
+    hits: str,
+    near_duplicates: bool,
+    overlap: bool,
+    root: str,
+    counts: dsl.Output[dsl.Metrics],
+    dataset_card: dsl.Output[dsl.Markdown],
+) -> str:
     """Export the union of the hits as a subset, without near-duplicates and dev or test text."""
-    from tlm.evaluation.ui import write_dataset_card
+    from tlm.evaluation.ui import log_counts, write_dataset_card
     from tlm.retrieval.export import export
 
     subset = export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
     write_dataset_card(subset, dataset_card.path)
-    return subset
+    return log_counts(subset, counts)
 
 
 @component(DATA_IMAGE)

@@ -6,25 +6,36 @@ from components.base import TRAIN_IMAGE, component
 
 
 @component(TRAIN_IMAGE)
-def train(run: str, preset: str, overrides: str, root: str) -> str:
+def train(run: str, preset: str, overrides: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics]) -> str:
     """Stage 1: train an encoder from scratch on the task and the arm's subset at once."""
+    from tlm.evaluation.ui import log_counts
     from tlm.plan import Run
     from tlm.training.joint import train
 
-    arm = Run.parse(run)
-    method = {"preset": preset, "overrides": overrides.split(), "seed": arm.seed}
-    return train(arm.task, tokenizer=arm.tokenizer, subset=arm.subset, **method, root=root)
+    arm, how = Run.parse(run), {"preset": preset, "overrides": overrides.split(), "gpus": int(gpus), "root": root}
+    inputs = {"tokenizer": arm.tokenizer, "subset": arm.subset, "seed": arm.seed}
+    return log_counts(train(arm.task, **inputs, **how), cost)
 
 
 @component(TRAIN_IMAGE)
-def finetune(checkpoint: str, run: str, preset: str, overrides: str, root: str, model: dsl.Output[dsl.Model]) -> str:
+def finetune(
+    checkpoint: str,
+    run: str,
+    preset: str,
+    overrides: str,
+    gpus: str,
+    root: str,
+    cost: dsl.Output[dsl.Metrics],
+    model: dsl.Output[dsl.Model],
+) -> str:
     """Stage 2: fine-tune on the task alone, head reset, best on dev."""
+    from tlm.evaluation.ui import log_counts
     from tlm.plan import Run
     from tlm.training.finetune import finetune
 
-    uri = finetune(checkpoint, Run.parse(run).task, preset=preset, overrides=overrides.split(), root=root)
-    model.metadata["uri"] = uri
-    return uri
+    how = {"preset": preset, "overrides": overrides.split(), "gpus": int(gpus), "root": root}
+    model.metadata["uri"] = finetune(checkpoint, Run.parse(run).task, **how)
+    return log_counts(model.metadata["uri"], cost)
 
 
 @component(TRAIN_IMAGE)

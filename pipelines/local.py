@@ -1,15 +1,18 @@
-"""The pipeline on this machine: the Kubeflow DAG itself, its steps as subprocesses."""
+"""The pipeline on this machine: the Kubeflow DAG itself, its steps as subprocesses or in containers."""
 
 import contextlib
 import os
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from kfp import local as kfp_local
+from kfp.dsl.base_component import BaseComponent
 
+from pipelines.images import load_images, with_images
 from pipelines.tlm import tlm
 from pipelines.transcript import Transcript, open_log
 from tlm.artifacts.artifact import Artifact
@@ -28,26 +31,56 @@ class StepFailed(TlmError):
         self.exit_code = 3 if resumable else 2
 
 
-def run(parameters: dict[str, Any]) -> None:
-    """Run to the report, print its table and where it is. Raises StepFailed; a repetition goes on where this ended."""
+def run(parameters: dict[str, Any], images: Path | None = None, network: str = "bridge") -> None:
+    """Run to the report, print its table and where it is. Raises StepFailed; a repetition goes on where this ended.
+
+    Args:
+        parameters: Values of pipeline parameters; those that are missing have defaults for one machine.
+        images: File with the images' references: the steps run in containers, and corpus, task and store are on S3.
+        network: The containers' Docker network.
+    """
     values = {"index_engine": "embedded", "store_root": "artifacts"} | parameters
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
-    report = _run_pipeline(values)
+    with _steps(values, images, network) as pipeline:
+        report = _run_pipeline(pipeline, values)
     artifact = Artifact.open(report, "report")
     headline, results, *_ = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
     sys.stdout.write(f"\n{headline}\n## {results}\nReport: {artifact.path('report.html')}\n{report}\n")
 
 
-def _run_pipeline(values: dict[str, Any]) -> str:
+@contextlib.contextmanager
+def _steps(values: dict[str, Any], images: Path | None, network: str) -> Iterator[BaseComponent]:
+    """The pipeline, and kfp.local told how to run its steps."""
+    outputs = OUTPUTS.absolute()
+    if images is None:
+        kfp_local.init(runner=kfp_local.SubprocessRunner(use_venv=False), pipeline_root=str(outputs))
+        yield tlm
+        return
+    from pipelines import containers
+
+    pipeline = with_images(tlm, load_images(images))
+    containers.check(values)
+    with containers.hardened_runner(outputs / "containers", network) as runner:
+        kfp_local.init(runner=runner, pipeline_root=str(outputs / "containers"))
+        yield pipeline
+
+
+def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
     """URI of the report."""
     warnings.filterwarnings("ignore", message=".*custom or non-Python base image")
-    root = OUTPUTS.absolute()
-    kfp_local.init(runner=kfp_local.SubprocessRunner(use_venv=False), pipeline_root=str(root))
-    log = open_log(root, time.strftime("%Y%m%d-%H%M%S"))
+    warnings.filterwarnings("ignore", message=".*have no effect in the current local runner")
+    log = open_log(OUTPUTS.absolute(), time.strftime("%Y%m%d-%H%M%S"))
     transcript = Transcript(log)
     with log, contextlib.redirect_stdout(transcript):  # type: ignore[type-var]
         try:
-            return str(tlm(**values).output)
+            report = pipeline(**values).output
         except RuntimeError as error:
-            said = f"a step failed (its sentence stands above, all output in {log.name}); {AGAIN}"
-            raise StepFailed(said, resumable=transcript.fault != "InputError") from error
+            raise _failed(transcript, log.name) from error
+    if transcript.fault:  # kfp.local takes a container that it can no longer ask for its exit code as a success
+        raise _failed(transcript, log.name)
+    return str(report)
+
+
+def _failed(transcript: Transcript, log: str) -> StepFailed:
+    said = f"a step failed (its sentence stands above, all output in {log}); {AGAIN}"
+    return StepFailed(said, resumable=transcript.fault != "InputError")

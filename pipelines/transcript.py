@@ -11,7 +11,9 @@ _TASK = re.compile(
 )
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
-_NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|(Output|Streamed logs|/\S+: \w*Warning: |\w+='|\w+: (\w+\(|'|\d+$|\[)|\w+=\{)")
+_NOISE = re.compile(
+    r"[-\s]*$|[{}\[\]\"]|(Output|Streamed logs|Found image |/\S+: \w*Warning: |\w+='|\w+: (\w+\(|'|\d+$|\[)|\w+=\{)"
+)
 
 
 class Transcript:

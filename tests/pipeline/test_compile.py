@@ -1,11 +1,14 @@
 """The compiled pipeline: the same bytes each time, thin bodies only, nothing installed at run time."""
 
 import ast
+import json
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from pipelines.describe import replaced
 from pipelines.parameters import read_parameters
 from pipelines.tlm import tlm
 from tlm.errors import InputError
@@ -52,6 +55,32 @@ def test_component_bodies_have_at_most_six_lines(path: Path) -> None:
             first, last = function.body[1], function.body[-1]  # after the docstring
             code = [line for line in path.read_text().splitlines()[first.lineno - 1 : last.end_lineno] if line.strip()]
             assert len(code) <= 6, f"{function.name}: {len(code)} lines"
+
+
+def test_all_that_a_step_refers_to_reaches_its_dag(compiled: str) -> None:
+    """The driver looks placeholders of resources and of Kubernetes settings up among the inputs of the DAG around."""
+    spec, platform = yaml.safe_load_all(compiled)
+    configs = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    seen = set()
+    for component in (spec["root"], *spec["components"].values()):
+        given = set(component.get("inputDefinitions", {}).get("parameters", {}))
+        for task in component.get("dag", {}).get("tasks", {}).values():
+            executor = spec["components"][task["componentRef"]["name"]].get("executorLabel")
+            resources = spec["deploymentSpec"]["executors"].get(executor, {}).get("container", {}).get("resources", {})
+            wanted = set(re.findall(r"inputs\.parameters\['([^']+)'", json.dumps(resources)))
+            wanted |= set(re.findall(r'"componentInputParameter": "([^"]+)"', json.dumps(configs.get(executor, {}))))
+            assert wanted <= given, executor
+            seen |= wanted
+    assert {name.removeprefix("pipelinechannel--") for name in seen} >= {
+        "train_gpus",
+        "train_memory",
+        "train_tolerations",
+    }
+
+
+def test_the_table_in_the_docs_is_that_of_the_pipeline() -> None:
+    page = (ROOT / "docs/kubeflow.md").read_text()
+    assert replaced(page, tlm.pipeline_func) == page, "run: python -m pipelines.describe docs/kubeflow.md"
 
 
 def test_every_parameter_has_a_default_and_a_description() -> None:

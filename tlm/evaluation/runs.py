@@ -10,6 +10,7 @@ import numpy as np
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.lineage import Lineage, flat, plain
 from tlm.evaluation.metrics import METRIC_NAMES
+from tlm.evaluation.student import t_quantile
 
 ARMS = ("baseline", "task-only", "random", "bm25")
 LEAST_SEEDS = 3  # for an interval
@@ -106,9 +107,7 @@ def spread(values: Iterable[float | None]) -> dict[str, Any]:
     if len(found) > 1:
         result["std"] = float(np.std(found, ddof=1))
     if len(found) >= LEAST_SEEDS:
-        from scipy import stats
-
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(found) - 1)) * result["std"] / len(found) ** 0.5
+        half = t_quantile(CONFIDENCE, len(found) - 1) * result["std"] / len(found) ** 0.5
         result.update(low=result["mean"] - half, high=result["mean"] + half)
     return result
 

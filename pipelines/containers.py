@@ -1,0 +1,89 @@
+"""The steps in containers on this machine: hardened as on a cluster, with what leads them to their servers."""
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import APIError, DockerException
+from docker.types import Mount
+from kfp.local import DockerRunner
+
+from tlm.errors import InputError
+
+USER = 65532  # as in the images
+PASSED_ON = (
+    *("TLM_THREADS", "TLM_ELASTICSEARCH_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"),
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+)
+SECRETS = "/etc/tlm/elasticsearch"  # where the images look for them
+FILES = {"TLM_ELASTICSEARCH_API_KEY_FILE": "api-key", "TLM_ELASTICSEARCH_CA_FILE": "ca.crt"}
+LABEL = "tlm.run"
+OUTSIDE = ("store_root", "corpus_paths", "task_path")
+
+
+def check(parameters: Mapping[str, Any]) -> None:
+    """Raises InputError for a parameter that names a file of this machine, which no container sees."""
+    for name in OUTSIDE:
+        value = str(parameters.get(name, "s3://"))
+        if not all(part.strip().startswith("s3://") for part in value.split(",")):
+            raise InputError(f"parameter '{name}': containers do not see '{value}' of this machine; give s3://…")
+
+
+@contextmanager
+def hardened_runner(outputs: Path, network: str) -> Iterator[DockerRunner]:
+    """A runner whose containers write to `outputs` and /tmp alone; those still there at the end are removed.
+
+    They run as the user who calls, and in root's place as 65532: `outputs` has to be theirs.
+
+    Raises:
+        InputError: no Docker daemon answers, or it has no such network.
+    """
+    name = uuid.uuid4().hex
+    with _daemon() as daemon:
+        if not daemon.networks.list(names=[network]):
+            raise InputError(f"Docker has no network '{network}'; `docker network ls` lists them")
+        outputs.mkdir(parents=True, exist_ok=True)
+        uid, gid = os.getuid() or USER, os.getgid() or USER
+        if os.getuid() == 0:
+            os.chown(outputs, uid, gid)
+        try:
+            yield DockerRunner(
+                cap_drop=["ALL"],
+                environment={name: os.environ[name] for name in PASSED_ON if os.environ.get(name)},
+                labels={LABEL: name},
+                mounts=[_secret(name) for name in FILES if os.environ.get(name)],
+                network=network,
+                read_only=True,
+                security_opt=["no-new-privileges"],
+                shm_size="1g",
+                tmpfs={"/tmp": "mode=1777"},
+                user=f"{uid}:{gid}",
+            )
+        finally:
+            for container in daemon.containers.list(all=True, filters={"label": f"{LABEL}={name}"}):
+                with suppress(APIError):  # Docker is just doing it
+                    container.remove(force=True)
+
+
+@contextmanager
+def _daemon() -> Iterator[docker.DockerClient]:
+    try:
+        client = docker.from_env()
+        client.ping()
+    except DockerException as error:
+        raise InputError(f"no Docker daemon answers ({error}); start it, or run without --docker") from None
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _secret(variable: str) -> Mount:
+    path = Path(os.environ[variable])
+    if not path.is_file():
+        raise InputError(f"{variable} is '{path}', which is no file")
+    return Mount(f"{SECRETS}/{FILES[variable]}", str(path.absolute()), type="bind", read_only=True)

@@ -1,0 +1,121 @@
+"""What each step gets on a cluster: CPU, memory, scratch space, GPUs, secrets, retries. kfp.local ignores all of it."""
+
+from typing import NamedTuple
+
+from kfp import dsl, kubernetes
+from kfp.dsl import PipelineTask
+from kfp.dsl.pipeline_channel import PipelineParameterChannel
+
+USER = 65532
+DAY = 86_400  # seconds
+WEEK = 7 * DAY
+
+CONFIG_MAP = "tlm"
+ADDRESSES = ("TLM_ELASTICSEARCH_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
+S3_SECRET = "tlm-s3"
+S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+ELASTICSEARCH_FOLDER = "/etc/tlm/elasticsearch"  # the images' TLM_ELASTICSEARCH_SECRET
+ELASTICSEARCH_SECRETS = {  # only who fills an index has the key to
+    "preflight": "tlm-elasticsearch-writer",
+    "index": "tlm-elasticsearch-writer",
+    "retrieve": "tlm-elasticsearch-reader",
+    "random-subset": "tlm-elasticsearch-reader",
+}
+
+
+class Needs(NamedTuple):
+    """Of one step: what is reserved for it and what it may use at most; quantities as Kubernetes writes them."""
+
+    cpu: str
+    cpu_limit: str
+    memory: str
+    memory_limit: str
+    scratch: str  # for downloads and unfinished files, at most
+
+
+SMALL = Needs("100m", "1", "256Mi", "1Gi", "1Gi")
+MEDIUM = Needs("500m", "2", "1Gi", "4Gi", "20Gi")
+LARGE = Needs("1", "4", "2Gi", "8Gi", "200Gi")
+NEEDS = {
+    "preflight": SMALL,
+    "load-corpus": LARGE,
+    "load-task": MEDIUM,
+    "index": LARGE,
+    "retrieve": LARGE,
+    "random-subset": LARGE,
+    "export": LARGE,
+    "tokenizer": LARGE,
+    "tokenize": LARGE,
+    "plan": SMALL,
+    "train-on-nodes": SMALL,  # it starts the pods that train, and waits
+    "baseline": MEDIUM,
+    "report": MEDIUM,
+}
+TRAINING = ("train", "finetune", "evaluate")
+LONG = (*TRAINING, "train-on-nodes")
+
+
+class TrainingPods(NamedTuple):
+    """The pipeline's parameters for the pods that train; strings, because KFP's driver reads nothing else there."""
+
+    cpu: PipelineParameterChannel
+    memory: PipelineParameterChannel
+    gpus: PipelineParameterChannel
+    gpu_type: PipelineParameterChannel
+    node_selector: PipelineParameterChannel
+    tolerations: PipelineParameterChannel
+
+
+def equip(step: PipelineTask, name: str, training: TrainingPods) -> None:
+    """Give a step what it needs on a cluster; `name` is that of its component."""
+    if name in TRAINING:
+        _equip_training(step, training)
+    else:
+        _equip_data(step, NEEDS[name])
+    _connect(step, name)
+    _secure(step, name)
+    # KFP's own cache is off: our keys find finished work, and a hit could return the URI of an artifact that is gone
+    step.set_caching_options(False)
+    if name == "preflight":  # it shall fail at once
+        kubernetes.set_timeout(step, 900)
+    else:
+        # without a longest duration KFP stops trying an hour after the first start, however long a try takes
+        tries = 5 if name in LONG else 2  # steps try servers again themselves; this is for lost pods and memory
+        step.set_retry(tries, backoff_duration="20s", backoff_factor=2.0, backoff_max_duration=f"{WEEK}s")
+        kubernetes.set_timeout(step, WEEK if name in LONG else DAY)
+
+
+def _equip_data(step: PipelineTask, needs: Needs) -> None:
+    step.set_cpu_request(needs.cpu).set_cpu_limit(needs.cpu_limit)
+    step.set_memory_request(needs.memory).set_memory_limit(needs.memory_limit)
+    kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit=needs.scratch)
+
+
+def _equip_training(step: PipelineTask, pods: TrainingPods) -> None:
+    step.register_pipeline_channels(list(pods))  # else kfp does not hand them into the loop
+    step.set_cpu_request("1").set_cpu_limit(pods.cpu)
+    step.set_memory_request("2Gi").set_memory_limit(pods.memory)
+    step.set_accelerator_type(pods.gpu_type).set_accelerator_limit(pods.gpus)
+    kubernetes.add_node_selector_json(step, pods.node_selector)
+    kubernetes.add_toleration_json(step, pods.tolerations)
+    kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit="100Gi")
+    kubernetes.empty_dir_mount(step, "shared-memory", "/dev/shm", medium="Memory", size_limit="2Gi")
+
+
+def _connect(step: PipelineTask, name: str) -> None:
+    """Addresses from a ConfigMap, keys from secrets; each may be missing (workload identity, embedded engine)."""
+    kubernetes.use_config_map_as_env(step, CONFIG_MAP, {key: key for key in ADDRESSES}, optional=True)
+    kubernetes.use_secret_as_env(step, S3_SECRET, {key: key for key in S3_KEYS}, optional=True)
+    if secret := ELASTICSEARCH_SECRETS.get(name):
+        kubernetes.use_secret_as_volume(step, secret, ELASTICSEARCH_FOLDER, optional=True)
+
+
+def _secure(step: PipelineTask, name: str) -> None:
+    kubernetes.set_security_context(step, run_as_user=USER, run_as_group=USER, run_as_non_root=True)
+    kubernetes.add_pod_label(step, "app.kubernetes.io/name", "tlm")
+    kubernetes.add_pod_label(step, "app.kubernetes.io/component", name)
+
+
+def lifetime() -> dsl.PipelineConfig:
+    """A run's workflow, and with it its pods' logs, stay for a week; nothing runs for more than four."""
+    return dsl.PipelineConfig(ttl_seconds_after_finished=WEEK, active_deadline_seconds=4 * WEEK)

@@ -12,21 +12,47 @@ UV = uv==0.13.8
 
 RUN = $(VENV)/bin/python
 PIP = $(RUN) -m pip --disable-pip-version-check
-COMPILE = .tools/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
+COMPILE = .tools/bin/uv pip compile --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links --quiet $(ARGS)
 
+# Images: REGISTRY/tlm-data and REGISTRY/tlm-train, their tag is version and revision.
+REGISTRY ?= ghcr.io/tlm-kubeflow
+BASE_IMAGE ?=
+BUILD_ARGS ?=
+# The first client that can build with BuildKit (since version 23 that takes the buildx plugin).
+DOCKER ?= $(or $(shell for client in docker /usr/bin/docker; do \
+	DOCKER_BUILDKIT=1 $$client build --help 2> /dev/null | grep -q -e --secret && echo $$client && break; done),docker)
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tlm/__init__.py)
+REVISION = $(or $(shell git describe --always --dirty --exclude '*' 2> /dev/null),unknown)
+SOURCE = $(filter https://%,$(shell git config remote.origin.url 2> /dev/null | sed 's,//[^/]*@,//,'))
+# Only when it is asked for, not because .venv has it: on a GPU the CPU's torch is of no use.
+CPU = $(if $(filter command environment,$(firstword $(origin TORCH))),$(filter cpu,$(TORCH)))
+TAG = $(VERSION)-$(REVISION)$(if $(CPU),-cpu)
+comma = ,
+BUILD = DOCKER_BUILDKIT=1 $(DOCKER) build --file docker/Dockerfile \
+	$(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(CPU),--build-arg TORCH_INDEX=$(TORCH_CPU_INDEX)) \
+	--build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) $(if $(SOURCE),--build-arg SOURCE=$(SOURCE)) \
+	$(if $(PIP_CERT),--secret id=ca$(comma)src=$(PIP_CERT)) \
+	$(if $(PIP_CONFIG_FILE),--secret id=pip$(comma)src=$(PIP_CONFIG_FILE)) $(BUILD_ARGS)
+DIGEST = $(DOCKER) image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' $(REGISTRY)/tlm-$(1):$(TAG) | \
+	grep -m 1 '^$(REGISTRY)/tlm-$(1)@'
+NAME_IMAGES = mkdir -p build && printf '{"data": "%s", "train": "%s"}\n' "$$data" "$$train" | tee build/images.json
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint install lock clean
+.PHONY: help demo test lint install lock images push sbom kind-up kind-run kind-down clean
 .DELETE_ON_ERROR:
 
 help:  ## Show this
 	@echo 'make TARGET [PYTHON=python3.12] [TORCH=cpu] [ARGS="..."]'
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'PYTHON  the Python to make $(VENV) with: 3.11, 3.12 or 3.13, with venv (Debian: apt-get install python3-venv)'
 	@echo "TORCH   cpu takes torch from PyTorch's own CPU index, a third of the download; untested where we cannot reach it"
 	@echo 'ARGS    handed on, as in: make test ARGS="tests/unit -k store", make lock ARGS=--upgrade'
+	@echo
+	@echo 'make images [REGISTRY=ghcr.io/me] [BASE_IMAGE=python:3.12-slim] [TORCH=cpu] [BUILD_ARGS="..."] [DOCKER=...]'
+	@echo 'PIP_CERT and PIP_CONFIG_FILE, if they are set, name files for the pip inside: authorities to trust, an index'
 
 demo: $(VENV)/ready  ## Run the whole pipeline on real text, a few minutes on two cores; prints the table and the report
 	$(RUN) -m tlm.demo demo/data
@@ -42,9 +68,33 @@ lint: $(VENV)/ready  ## Check style, format and types
 
 install: $(VENV)/ready  ## Make .venv with the locked packages and tlm in it (the other targets do this when needed)
 
-lock: .tools/bin/uv pyproject.toml  ## Make both requirements files; keeps the versions that fit (ARGS=--upgrade: the newest)
-	$(COMPILE) --extra train --extra pipelines --extra dev --output-file requirements.txt
-	$(COMPILE) --constraint requirements.txt --output-file requirements-data.txt
+lock: .tools/bin/uv pyproject.toml  ## Make the requirements files; keeps the versions that fit (ARGS=--upgrade: the newest)
+	$(COMPILE) pyproject.toml --extra train --extra pipelines --extra dev --output-file requirements.txt
+	$(COMPILE) pyproject.toml --constraint requirements.txt --output-file requirements-data.txt
+	$(COMPILE) pyproject.toml --constraint requirements.txt --extra train --output-file requirements-train.txt
+	echo 'cyclonedx-bom>=7,<8' | $(COMPILE) - --output-file docker/requirements-sbom.txt
+
+images:  ## Build both container images; their names go to build/images.json
+	$(BUILD) --target data --tag $(REGISTRY)/tlm-data:$(TAG) .
+	$(BUILD) --target train --tag $(REGISTRY)/tlm-train:$(TAG) .
+	@data=$(REGISTRY)/tlm-data:$(TAG) train=$(REGISTRY)/tlm-train:$(TAG); $(NAME_IMAGES)
+
+push: images  ## Push both images; build/images.json then names them by digest
+	$(DOCKER) push $(REGISTRY)/tlm-data:$(TAG)
+	$(DOCKER) push $(REGISTRY)/tlm-train:$(TAG)
+	@data=$$($(call DIGEST,data)) && train=$$($(call DIGEST,train)) && $(NAME_IMAGES)
+
+sbom:  ## Write what is in the images to build/sbom, as CycloneDX
+	$(BUILD) --target sbom --output build/sbom .
+
+kind-up:  ## Make a cluster on this machine (kind) with KFP, Elasticsearch and the images; needs `make images TORCH=cpu`
+	k8s/kind/up.sh
+
+kind-run: $(VENV)/ready  ## Run the pipeline there twice: as here the first time, nothing written the second
+	PYTHON=$(RUN) k8s/kind/run.sh
+
+kind-down:  ## Remove that cluster
+	k8s/kind/down.sh
 
 clean:  ## Remove .venv, tools and caches; artifacts, data and reports stay
 	rm -rf $(VENV) .tools build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

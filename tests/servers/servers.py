@@ -26,6 +26,7 @@ ELASTICSEARCH = "9.5.0"
 VERSITYGW = "1.8.0"
 JAVA_AT_LEAST = 21
 NOBODY = 65534
+LOCAL = "127.0.0.1"
 
 
 class Missing(Exception):
@@ -42,12 +43,15 @@ class S3Server:
 
 
 @contextmanager
-def elasticsearch(*settings: str, heap: str = "1g", prepare: Callable[[Path], None] | None = None) -> Iterator[str]:
+def elasticsearch(
+    *settings: str, heap: str = "1g", host: str = LOCAL, prepare: Callable[[Path], None] | None = None
+) -> Iterator[str]:
     """The URL of a single-node Elasticsearch with an empty disk; `settings` are further ``name=value`` pairs.
 
-    `prepare` may put files into the installation's folder before the start (certificates, users).
+    `host` is the address of this machine to listen at. `prepare` may put files into the installation's folder before
+    the start (certificates, users).
     """
-    port = free_port()
+    port = free_port(host)
     try:
         archive, java = _elasticsearch_zip(), _java_home()
     except Missing as missing:
@@ -58,7 +62,7 @@ def elasticsearch(*settings: str, heap: str = "1g", prepare: Callable[[Path], No
             "xpack.security.enabled": "false",
             "ES_JAVA_OPTS": f"-Xms{heap} -Xmx{heap}",
         }
-        with _container(missing, f"elasticsearch:{ELASTICSEARCH}", port, 9200, variables) as url:
+        with _container(missing, f"elasticsearch:{ELASTICSEARCH}", (host, port), 9200, variables) as url:
             _wait(f"{url}/_cluster/health", 120)
             yield url
         return
@@ -69,6 +73,7 @@ def elasticsearch(*settings: str, heap: str = "1g", prepare: Callable[[Path], No
         _own(folder)
         defaults = {
             "discovery.type": "single-node",
+            "http.host": host,
             "http.port": str(port),
             "transport.port": str(free_port()),
             "xpack.security.enabled": "false",
@@ -84,22 +89,22 @@ def elasticsearch(*settings: str, heap: str = "1g", prepare: Callable[[Path], No
             "CLI_JAVA_OPTS": "-Xmx64m -XX:+UseSerialGC",
         }
         scheme = "https" if chosen.get("xpack.security.http.ssl.enabled") == "true" else "http"
-        url = f"{scheme}://127.0.0.1:{port}"
+        url = f"{scheme}://{host}:{port}"
         with _process(command, environment, folder, as_nobody=True) as alive:
             _wait(url if scheme == "https" else f"{url}/_cluster/health", 180, alive)
             yield url
 
 
 @contextmanager
-def s3() -> Iterator[S3Server]:
-    """A versitygw on an empty folder, with fresh keys."""
-    port = free_port()
-    server = S3Server(f"http://127.0.0.1:{port}", "tlm-tests", "tlm-tests-secret")
+def s3(host: str = LOCAL) -> Iterator[S3Server]:
+    """A versitygw on an empty folder, with fresh keys; `host` is the address of this machine to listen at."""
+    port = free_port(host)
+    server = S3Server(f"http://{host}:{port}", "tlm-tests", "tlm-tests-secret")
     keys = {"ROOT_ACCESS_KEY": server.access, "ROOT_SECRET_KEY": server.secret}
     try:
         program = _versitygw()
     except Missing as missing:
-        with _container(missing, f"versity/versitygw:v{VERSITYGW}", port, 7070, keys, "posix", "/tmp") as _:
+        with _container(missing, f"versity/versitygw:v{VERSITYGW}", (host, port), 7070, keys, "posix", "/tmp") as _:
             _wait(server.url, 60)
             yield server
         return
@@ -108,16 +113,16 @@ def s3() -> Iterator[S3Server]:
         data.mkdir()
         meta.mkdir()
         # --sidecar: attributes beside the files, so that the folder's file system need not know extended attributes
-        command = [str(program), "--port", f"127.0.0.1:{port}", "--quiet", "posix", "--sidecar", str(meta), str(data)]
+        command = [str(program), "--port", f"{host}:{port}", "--quiet", "posix", "--sidecar", str(meta), str(data)]
         with _process(command, {"PATH": os.environ["PATH"], "HOME": str(folder), **keys}, folder) as alive:
             _wait(server.url, 60, alive)
             yield server
 
 
-def free_port() -> int:
+def free_port(host: str = LOCAL) -> int:
     """A TCP port of this machine that nobody listens on."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.bind((host, 0))
         return int(listener.getsockname()[1])
 
 
@@ -238,9 +243,10 @@ def _die_with_parent() -> None:
 
 @contextmanager
 def _container(
-    missing: Missing, image: str, port: int, inside: int, environment: dict[str, str], *command: str
+    missing: Missing, image: str, address: tuple[str, int], inside: int, environment: dict[str, str], *command: str
 ) -> Iterator[str]:
     """The same server from its Docker image; raises `missing` where there is no Docker either."""
+    host, port = address
     name = f"tlm-tests-{os.getpid()}-{port}"
     variables = [part for name, value in environment.items() for part in ("-e", f"{name}={value}")]
     run = [
@@ -251,7 +257,7 @@ def _container(
         "--name",
         name,
         "-p",
-        f"127.0.0.1:{port}:{inside}",
+        f"{host}:{port}:{inside}",
         *variables,
         image,
         *command,
@@ -261,7 +267,7 @@ def _container(
     except (OSError, subprocess.SubprocessError):
         raise missing from None
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://{host}:{port}"
     finally:
         subprocess.run(["docker", "rm", "-f", name], capture_output=True)
 

@@ -1,0 +1,60 @@
+# For .ci/run: Docker, a base image and ours, on a machine that may have none of them. Needs as_root and apt_install.
+# shellcheck shell=bash
+
+BASE_SUITE=bookworm
+
+# install_docker: a daemon that answers, if need be one of our own, which ends with this script
+install_docker() {
+    docker info > /dev/null 2>&1 && return
+    command -v dockerd > /dev/null || apt_install docker.io
+    mkdir -p build
+    # shellcheck disable=SC2024  # the log is ours
+    case "$(id -u)" in  # not as_root: its process has to be ours to end
+        0) dockerd > build/dockerd.log 2>&1 < /dev/null & ;;
+        *) sudo -n dockerd --group "$(id -gn)" > build/dockerd.log 2>&1 < /dev/null & ;;
+    esac
+    daemon=$!
+    trap 'kill "$daemon" 2> /dev/null' EXIT
+    for _ in $(seq 60); do
+        docker info > /dev/null 2>&1 && return
+        sleep 1
+    done
+    tail -n 5 build/dockerd.log >&2
+    return 1
+}
+
+# install_builder: what `make images` needs on this machine
+install_builder() {
+    DOCKER_BUILDKIT=1 docker build --help 2> /dev/null | grep -q -e --secret ||
+        DOCKER_BUILDKIT=1 /usr/bin/docker build --help 2> /dev/null | grep -q -e --secret ||
+        apt_install docker-buildx docker-buildx-plugin
+    command -v debootstrap > /dev/null || can_pull || apt_install debootstrap
+}
+
+default_base() { sed -n 's/^ARG BASE_IMAGE=//p' docker/Dockerfile; }
+
+can_pull() { timeout 300 docker pull --quiet "$(default_base)" > /dev/null 2>&1; }
+
+# build_images: both, on the Dockerfile's own base, or where that cannot be had on Debian's Python
+build_images() {
+    if can_pull; then
+        make images
+    else
+        local base="tlm-base:$BASE_SUITE"
+        docker image inspect "$base" > /dev/null 2>&1 || make_base "$base" || return 1
+        make images BASE_IMAGE="$base"
+    fi || return 1
+    docker image prune --force > /dev/null  # layers of older builds
+}
+
+make_base() {
+    local folder
+    folder="$(mktemp -d)"
+    as_root debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv "$BASE_SUITE" "$folder/root" \
+        "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" &&
+        as_root rm -rf "$folder"/root/var/cache/apt/archives "$folder"/root/var/lib/apt/lists &&
+        as_root tar --create --directory "$folder/root" . | docker import - "$1"
+    local status=$?
+    as_root rm -rf "$folder"
+    return "$status"
+}

@@ -1,0 +1,138 @@
+"""What the images are: small, without tools, for any user, read-only."""
+
+import docker
+import pytest
+
+from tests.containers.conftest import InContainer
+from tlm import __version__
+
+KINDS = ("data", "train")
+MEGABYTE = 1_000_000
+FIND = "import importlib.util, sys; print([name for name in sys.argv[1:] if importlib.util.find_spec(name)])"
+IMPORT_ALL = """
+import importlib, pkgutil, tlm
+for module in pkgutil.walk_packages(tlm.__path__, "tlm."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+"""
+ALL_REDUCE = """
+import sys, torch, torch.distributed as group
+group.init_process_group("gloo")
+one = torch.ones(1)
+group.all_reduce(one)
+sys.stdout.write(f"{int(one)}\\n")
+"""
+
+
+def test_data_is_small(images: dict[str, str], daemon: docker.DockerClient) -> None:
+    """What it adds to its base; everything since the first of our own instructions."""
+    added = 0
+    for layer in daemon.api.history(images["data"]):
+        added += layer["Size"]
+        if "ensurepip" in layer["CreatedBy"]:
+            break
+    else:
+        pytest.fail("where the base ends is not to be seen in the image's history")
+    assert 100 * MEGABYTE < added <= 350 * MEGABYTE
+
+
+def test_data_has_nothing_that_only_training_needs(in_container: InContainer) -> None:
+    heavy = ("torch", "triton", "nvidia", "transformers", "sklearn", "scipy", "setuptools", "pip", "pytest", "docker")
+    assert in_container("data", "python3", "-c", FIND, *heavy).stdout.strip() == "[]"
+
+
+def test_train_has_what_training_needs(images: dict[str, str], in_container: InContainer) -> None:
+    in_container("train", "python3", "-c", IMPORT_ALL)
+    assert in_container("train", "python3", "-c", FIND, "pip", "pytest", "docker").stdout.strip() == "[]"
+    if not images["train"].partition("@")[0].endswith("-cpu"):
+        code = "import torch; print(torch.version.cuda is not None, torch.distributed.is_nccl_available())"
+        assert in_container("train", "python3", "-c", code).stdout.split() == ["True", "True"]
+
+
+def test_torchrun_runs_two_processes(in_container: InContainer) -> None:
+    command = (
+        "torchrun",
+        "--standalone",
+        "--local-addr=127.0.0.1",
+        "--nproc-per-node=2",
+        "--no-python",
+        "python3",
+        "-c",
+        ALL_REDUCE,
+    )
+    assert in_container("train", *command).stdout.split() == ["2", "2"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_line_answers(kind: str, in_container: InContainer) -> None:
+    assert in_container(kind, "tlm", "--version").stdout.strip() == __version__
+    assert "retrieve" in in_container(kind).stdout  # what it does when it is told nothing: --help
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_executor_of_kubeflow_is_there(kind: str, in_container: InContainer) -> None:
+    executor = "_KFP_RUNTIME=true python3 -m kfp.dsl.executor_main --help"
+    assert "--function_to_execute" in in_container(kind, "sh", "-ec", executor).stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("user", ["", "1000660000:0", "1234:1234"])
+def test_any_user_can_work(kind: str, user: str, in_container: InContainer) -> None:
+    code = (
+        "import getpass, os, pathlib, tempfile\n"
+        "for folder in (pathlib.Path.home(), pathlib.Path(os.environ['HF_HOME']), pathlib.Path.cwd()):\n"
+        "    folder.mkdir(parents=True, exist_ok=True)\n"
+        "    tempfile.NamedTemporaryFile(dir=folder)\n"
+        "print(os.getuid(), getpass.getuser())"
+    )
+    options = (f"--user={user}",) if user else ()
+    said = in_container(kind, "python3", "-c", code, options=options).stdout.split()
+    assert said == [(user or "65532:65532").partition(":")[0], "tlm"]
+    in_container(kind, "tlm", "show", "pocket", options=options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_user_can_write_to_the_programs(kind: str, in_container: InContainer) -> None:
+    """Not even where the file system is not read-only."""
+    code = (
+        "import os\n"
+        "print([folder for folder, _, files in os.walk('/opt/tlm') if os.access(folder, os.W_OK)\n"
+        "       or any(os.access(os.path.join(folder, name), os.W_OK) for name in files)])"
+    )
+    done = in_container(kind, "python3", "-c", code, options=("--read-only=false",))
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_are_no_tools(kind: str, in_container: InContainer) -> None:
+    look = "for tool in pip pip3 gcc cc g++ make curl wget git; do command -v $tool || true; done"
+    assert in_container(kind, "sh", "-c", look).stdout == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_python_can_install(kind: str, in_container: InContainer) -> None:
+    base = in_container(kind, "python3", "-c", "import sys; print(sys._base_executable)").stdout.strip()
+    for python in ("python3", base):
+        for module in ("pip", "ensurepip"):
+            in_container(kind, python, "-m", module, "--version", code=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_build_secret_is_left(kind: str, images: dict[str, str], daemon: docker.DockerClient, in_container) -> None:  # type: ignore[no-untyped-def]
+    in_container(kind, "sh", "-c", "! test -e /etc/pip.conf && ! test -e /run/secrets")
+    environment = daemon.images.get(images[kind]).attrs["Config"]["Env"]
+    assert not [variable for variable in environment if "PIP" in variable or "://" in variable]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels(kind: str, images: dict[str, str], daemon: docker.DockerClient) -> None:
+    config = daemon.images.get(images[kind]).attrs["Config"]
+    labels = {name.removeprefix("org.opencontainers.image."): value for name, value in config["Labels"].items()}
+    assert labels["title"] == f"tlm-{kind}"
+    assert labels["version"] == __version__
+    assert labels["revision"] not in ("", "unknown")
+    assert {"source", "licenses", "base.name"} <= labels.keys()
+    if "@" not in images[kind]:
+        assert images[kind].rpartition(":")[2].removesuffix("-cpu") == f"{__version__}-{labels['revision']}"
+    assert config["User"] == "65532:65532"
+    assert config["Entrypoint"] is None  # Kubeflow gives the command

@@ -10,7 +10,7 @@ import pytest
 from tests.k8s import tools
 
 WORKFLOWS = sorted((tools.ROOT / ".github/workflows").glob("*.yml"))
-SCRIPTS = sorted((tools.ROOT / "k8s").rglob("*.sh"))
+SCRIPTS = [*sorted((tools.ROOT / "k8s").rglob("*.sh")), tools.ROOT / ".ci/run", tools.ROOT / ".ci/docker.sh"]
 DOCKERFILE = tools.ROOT / "docker/Dockerfile"
 # What does not fit: our containers are steps that end, without health checks; the base image is an argument, with an
 # exact tag as its default, which checkov does not see through.

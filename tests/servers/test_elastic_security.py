@@ -98,7 +98,7 @@ def test_all_privileges_on_our_indices_suffice_and_reading_is_enough_to_search(l
 
 def test_who_may_not_write_is_told_what_is_needed(login, tmp_path):
     login("reader")
-    with pytest.raises(InputError, match=r"forbids this \(.*unauthorized.*\); .* all privileges on the indices") as error:
+    with pytest.raises(InputError, match=r"forbids this \(.*unauthorized.*\); .* all privileges on the ind") as error:
         build_index(corpus_of(["new"], str(tmp_path)), engine="elasticsearch", root=str(tmp_path))
     assert PASSWORD not in str(error.value)
 

@@ -1,6 +1,7 @@
 """The corpus: documents from anywhere, cleaned, cut into passages, each text once."""
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from tlm.data.files import RawFile, raw_files
 from tlm.data.passages import split
 from tlm.data.readers import check, read
 from tlm.data.records import BadRow, Reject, Rejects, Row, name_of, text_of
+from tlm.data.registry import compare_corpus, corpus_addresses
 from tlm.data.shards import GROUP_ROWS
 from tlm.data.stage import Stage
 from tlm.errors import InputError
@@ -56,7 +58,8 @@ def load_corpus(
     regard to case and white space; the first is kept. Ids may repeat: they name rows of the raw files.
 
     Args:
-        paths: Files, folders, globs, s3:// or hf:// addresses; jsonl, csv, tsv, parquet or txt, also .gz and .zst.
+        paths: Files, folders, globs, s3:// or hf:// addresses; jsonl, csv, tsv, parquet or txt, also .gz and .zst;
+            paper:bert or paper:roberta for data sets of the Hub that come near the corpora of the paper.
         text_field: Field or column with the text (of no meaning for txt, where paragraphs are documents).
         id_field: Field with a document's id; none makes it <file name>:<line>. The nth passage's id ends in #n.
         source_field: Field that says where a document is from; none takes the file's name.
@@ -74,7 +77,7 @@ def load_corpus(
     layout = Layout(text_field, id_field, source_field, words, overlap)
     _check(layout)
     rejects = Rejects(max_rejected)
-    with raw_files(paths) as files:
+    with raw_files(corpus_addresses(paths)) as files:
         for file in files:
             check(file, layout.fields)
         settings = {**vars(layout), "files": [[file.name, file.digest()] for file in files]}
@@ -117,9 +120,10 @@ def _write(draft: Draft, files: list[RawFile], layout: Layout, rejects: Rejects)
 
 def _stage(stage: Stage, files: list[RawFile], layout: Layout, rejects: Rejects) -> dict[str, int]:
     """First pass: all passages of all files onto the stage; how many rows were read and how many could be used."""
-    rows, documents = 0, 0
+    rows, documents, of = 0, 0, Counter[str]()
     for name, row in _rows(files, layout.fields):
         rows += 1
+        of[name] += 1
         try:
             _add(stage, name, row, layout)
             documents += 1
@@ -127,6 +131,7 @@ def _stage(stage: Stage, files: list[RawFile], layout: Layout, rejects: Rejects)
             rejects.add(name, row.line, bad.reason, bad.detail)
             rejects.check_hopeless(rows)
     rejects.check(rows)
+    compare_corpus({file.where: of[file.name] for file in files})
     if not stage.total:
         names = ", ".join(file.where for file in files[:3])
         raise InputError(f"no passage in {rows} rows of {names}; give files with text")

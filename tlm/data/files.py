@@ -28,13 +28,17 @@ _MAGIC = re.compile(r"[*?\[]")
 
 @dataclass
 class RawFile:
-    """A raw file: `where` for sentences, base `name` for ids, its format, and a way to a path on this machine."""
+    """A raw file: `where` for sentences, base `name` for ids, its format, and a way to a path on this machine.
+
+    `header` names the columns of a CSV or TSV file that has no first line with the wanted names.
+    """
 
     where: str
     name: str
     format: str
     compression: str = ""
     locate: Callable[[], Path] | None = None
+    header: tuple[str, ...] = ()
     tally: Tally = field(default_factory=Tally)
     _stamp: tuple[int, int] | None = None
 

@@ -136,9 +136,12 @@ def _table(
                 raise InputError(
                     f"{file.where}:{row.line}: {row.reason}, {row.detail}; expected the names of the columns"
                 )
-            header = row[1]
+            given = len(file.header) == len(row[1]) and not set(fields) <= set(row[1])
+            header = list(file.header) if given else row[1]
             _check_columns(file, header, fields)
-        elif isinstance(row, Reject):
+            if not given:
+                continue
+        if isinstance(row, Reject):
             yield row
         elif len(row[1]) != len(header):
             yield Reject(row[0], "ragged row", f"{len(row[1])} values, the header has {len(header)}")

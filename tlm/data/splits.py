@@ -10,32 +10,31 @@ from tlm.data.files import RawFile
 from tlm.errors import InputError
 
 SPLITS = ("train", "dev", "test")
-_ALIASES = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
-_NAME = re.compile(rf"({'|'.join(_ALIASES)})([-_.]\d[-_\w]*)?", re.IGNORECASE)
+NAMES = {"train": "train", "dev": "dev|valid|validation|val", "test": "test"}
 
 
-def split_files(path: str, files: Sequence[RawFile]) -> dict[str, list[RawFile]]:
+def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = NAMES) -> dict[str, list[RawFile]]:
     """The files of a task folder by split: ``train.csv``, ``valid.jsonl.gz``, ``test-00000-of-00002.parquet``….
 
-    Files of other names are passed over; a split in several files has numbered ones, side by side.
+    Files of other names are passed over; a split in several files has numbered ones, side by side. `names` are the
+    names of each split's files, without number and extensions, as a regular expression.
 
     Raises:
         InputError: no train or test file; two files that claim to be the same split.
     """
     found: dict[str, list[RawFile]] = {split: [] for split in SPLITS}
-    for file in files:
-        match = _matched(file)
-        if match:
-            found[_ALIASES[match[1].lower()]].append(file)
-    for split, claimed in found.items():
-        if len(claimed) > 1 and not _one_series(claimed):
+    for split, name in names.items():
+        found[split] = claimed = [file for file in files if _matched(file, name)]
+        if len(claimed) > 1 and not _one_series(claimed, name):
             raise InputError(f"{path} has both {claimed[0].where} and {claimed[1].where}; expected one {split} file")
     for split in ("train", "test"):
         if not found[split]:
-            names = ", ".join(file.name for file in files[:5])
+            there = ", ".join(file.name for file in files[:5])
             raise InputError(
-                f"{path} has no {split} file among {names}; expected train, dev and test (say {split}.jsonl), "
+                f"{path} has no {split} file among {there}; expected train, dev and test (say {split}.jsonl), "
                 "or give one file's path to have it split"
+                if names is NAMES
+                else f"{path} has no file for {split} among {there}; expected one called {names[split]}"
             )
     return found
 
@@ -74,11 +73,11 @@ def _draw(group: str, seed: int) -> bytes:
     return hashlib.sha256(f"{seed}\0{group}".encode()).digest()
 
 
-def _matched(file: RawFile) -> re.Match[str] | None:
-    return _NAME.fullmatch(file.stem)
+def _matched(file: RawFile, name: str) -> re.Match[str] | None:
+    return re.fullmatch(rf"(?:{name})(?P<number>[-_.]\d[-_\w]*)?", file.stem, re.IGNORECASE)
 
 
-def _one_series(files: Sequence[RawFile]) -> bool:
+def _one_series(files: Sequence[RawFile], name: str) -> bool:
     """Whether files are numbered parts of one: in one folder, of one format, each with a number."""
     places = {(PurePosixPath(file.where).parent, file.format, file.compression) for file in files}
-    return len(places) == 1 and all((match := _matched(file)) and match[2] for file in files)
+    return len(places) == 1 and all((match := _matched(file, name)) and match["number"] for file in files)

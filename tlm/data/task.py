@@ -17,6 +17,8 @@ from tlm.data.labels import check_metric, metric_for, targets_of
 from tlm.data.leaks import find_leaks, write_leaks
 from tlm.data.readers import check
 from tlm.data.records import Rejects
+from tlm.data.registered import as_published, fitting_fields, named_files
+from tlm.data.registry import TaskEntry, task_entry
 from tlm.data.splits import SPLITS, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
@@ -33,25 +35,28 @@ def load_task(
     label_field: str = "label",
     id_field: str = "",
     metric: str = "auto",
+    files: str = "",
     dev_share: float = 0.1,
     test_share: float = 0.1,
     seed: int = 0,
     max_rejected: int = 10,
     root: str | None = None,
 ) -> str:
-    """Load a labelled task: a folder with train, dev and test files, or one file to be split.
+    """Load a labelled task: a folder with train, dev and test files, one file to be split, or a task by its name.
 
     Labels are classes, or targets of a regression if all of them are numbers and some have a fractional part. A file
     is split by the seed, label by label, and equal texts stay together. Dev and test texts that are in train too are
-    reported, not removed.
+    reported, not removed. The paper's tasks and GLUE's have names (paper:scierc, glue:mnli) which stand for their data
+    on the Hugging Face Hub, or in `files`, with their columns, labels and published metric.
 
     Args:
-        path: Folder with train, dev (or valid, validation, val) and test files, or one file; also on s3://.
+        path: Folder with train, dev (or valid, validation, val) and test files, or one file; also on s3://; or a name.
         text_field: Field or column with the text.
         pair_field: Field with the second text of a pair; none where examples are single texts.
         label_field: Field with the label.
         id_field: Field with an example's id; none makes it <file name>:<line>.
         metric: auto, macro_f1, micro_f1, accuracy, matthews; for regression auto, pearson, spearman.
+        files: Folder with the files of a task that is given by its name, where they should not come from the Hub.
         dev_share: Share of the examples for dev, where there is no dev file.
         test_share: Share of the examples for test, where one file is split.
         seed: Draws the split, where there is one to draw.
@@ -66,23 +71,30 @@ def load_task(
     """
     check_metric(metric)
     _check_shares(dev_share, test_share)
+    entry = task_entry(path)
+    if files and entry is None:
+        raise InputError(f"{path} is not the name of a task, so files {files} cannot be its; give one of the two")
     fields = Fields(text_field, pair_field, label_field, id_field)
     rejects = Rejects(max_rejected)
-    with raw_files([path]) as found:
-        files = _by_split(path, found)
-        for file in chain.from_iterable(files.values()):
+    with raw_files(_places(path, files, entry)) as found:
+        by_split = named_files(entry, files, found) if entry else _by_split(path, found)
+        if entry and fields == Fields("text", "", "label", id_field):
+            fields = fitting_fields(entry, by_split, id_field)
+        for file in chain.from_iterable(by_split.values()):
             check(file, fields.wanted)
-        shares = _shares(path, files, dev_share, test_share)
+        shares = _shares(files or path, by_split, dev_share, test_share)
         settings = {
             **vars(fields),
-            "name": _name(path, files),
-            "metric": metric,
+            "name": entry.name if entry else _name(path, by_split),
+            "metric": entry.metrics[0] if entry and metric == "auto" else metric,
             "shares": shares,
             "seed": seed if shares else None,
-            "files": [[split, file.name, file.digest()] for split, own in files.items() for file in own],
+            "files": [[split, file.name, file.digest()] for split, own in by_split.items() for file in own],
         }
+        if entry:
+            settings |= {"labels": entry.labels, "ordinals": entry.ordinals, "published": entry.metrics}
         recipe = Recipe("task", "load-task", VERSION, settings)
-        return produce(recipe, root, lambda draft: _write(draft, settings, files, fields, rejects))
+        return produce(recipe, root, lambda draft: _write(draft, settings, by_split, fields, rejects, entry))
 
 
 def examples(task: Artifact) -> pa.Table:
@@ -99,6 +111,10 @@ def _check_shares(dev_share: float, test_share: float) -> None:
             raise InputError(f"{name} is {share}; expected a share between 0 and 1")
     if dev_share + test_share >= 1:
         raise InputError(f"dev_share {dev_share} and test_share {test_share} leave nothing for train; lower them")
+
+
+def _places(path: str, files: str, entry: TaskEntry | None) -> list[str]:
+    return [files or path] if files or entry is None else list(entry.addresses.values())
 
 
 def _by_split(path: str, found: Sequence[RawFile]) -> dict[str, list[RawFile]]:
@@ -125,16 +141,25 @@ def _name(path: str, files: dict[str, list[RawFile]]) -> str:
 
 
 def _write(
-    draft: Draft, settings: dict[str, Any], files: dict[str, list[RawFile]], fields: Fields, rejects: Rejects
+    draft: Draft,
+    settings: dict[str, Any],
+    files: dict[str, list[RawFile]],
+    fields: Fields,
+    rejects: Rejects,
+    entry: TaskEntry | None,
 ) -> None:
     rows, found = read_examples(files, fields, rejects)
-    targets = targets_of([example.label for example in found])
-    problem = "classification" if targets is None else "regression"
+    if entry:
+        found = as_published(entry, found)
+        regression = entry.regression
+    else:
+        regression = targets_of([example.label for example in found]) is not None
+    problem = "regression" if regression else "classification"
     metric = metric_for(problem, settings["metric"])
     if settings["shares"]:
-        found = divided(found, settings["shares"], settings["seed"], by_label=targets is None)
+        found = divided(found, settings["shares"], settings["seed"], by_label=not regression)
     _check_splits(found)
-    labels = _class_labels(found) if targets is None else []
+    labels = [] if regression else _class_labels(found, entry.order if entry else [])
     leaks = find_leaks(found)
     _warn_of(leaks, found)
     pq.write_table(_table(found, problem), draft.folder / "examples.parquet", compression="zstd")
@@ -159,6 +184,8 @@ def _write(
         "metric": metric,
         "pair": bool(fields.pair_field),
     }
+    if entry:
+        draft.details["metrics"] = list(entry.metrics)
 
 
 def _check_splits(found: Sequence[Example]) -> None:
@@ -171,10 +198,10 @@ def _check_splits(found: Sequence[Example]) -> None:
         raise InputError(f"all training examples have the label '{train.pop()}'; expected at least two labels")
 
 
-def _class_labels(found: Sequence[Example]) -> list[str]:
-    """The labels of train, sorted. Raises InputError if dev or test has another."""
+def _class_labels(found: Sequence[Example], order: Sequence[str]) -> list[str]:
+    """The labels of train, in `order` if there is one, or sorted. Raises InputError if dev or test has another."""
     known = {example.label for example in found if example.split == "train"}
-    labels = sorted(known)
+    labels = [label for label in order if label in known] or sorted(known)
     for example in found:
         if example.label not in known:
             hint = nearest(example.label, labels)

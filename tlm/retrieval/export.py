@@ -62,7 +62,7 @@ def export(
     Raises:
         InputError: a setting is out of range, there are no hits, or the filters leave nothing.
     """
-    _check(jaccard, overlap_share, ngram, min_words)
+    check_filters(jaccard, overlap_share, ngram, min_words)
     source = Artifact.open(hits, "hits")
     corpus, task = source.input("index").input("corpus"), source.input("task") if overlap else None
     filters = Filters(
@@ -77,7 +77,8 @@ def export(
     return produce(recipe, root, lambda draft: _write(draft, source, corpus, task, filters))
 
 
-def _check(jaccard: float, overlap_share: float, ngram: int, min_words: int) -> None:
+def check_filters(jaccard: float, overlap_share: float, ngram: int, min_words: int) -> None:
+    """Raise InputError if a setting of the filters is out of range."""
     for name, share in (("jaccard", jaccard), ("overlap_share", overlap_share)):
         if not 0 < share <= 1:
             raise InputError(f"{name} is {share}; expected a share above 0 and up to 1")
@@ -96,7 +97,7 @@ def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None
     verdicts = judge(texts, union.best_first(), task, filters, like)
     _count(draft, hits, verdicts, like)
     _write_kept(draft, hits, corpus, union, verdicts.rows())
-    _write_dropped(draft, union, verdicts)
+    write_dropped(draft, union, verdicts)
 
 
 def _count(draft: Draft, hits: Artifact, verdicts: Verdicts, like: int | None) -> None:
@@ -127,7 +128,8 @@ def _write_kept(draft: Draft, hits: Artifact, corpus: Artifact, union: Union, ro
     draft.rows |= shards.close()
 
 
-def _write_dropped(draft: Draft, union: Union, verdicts: Verdicts) -> None:
+def write_dropped(draft: Draft, union: Union, verdicts: Verdicts) -> None:
+    """Write dropped.parquet: each passage that is not kept (surplus ones aside), why, and in detail."""
     rows = np.flatnonzero((verdicts.reason != KEPT) & (verdicts.reason != SURPLUS))
     reasons = [REASONS[reason] for reason in verdicts.reason[rows]]
     details = [_detail(union, verdicts, row) for row in rows.tolist()]
@@ -140,6 +142,8 @@ def _detail(union: Union, verdicts: Verdicts, row: int) -> str:
     about, degree = int(verdicts.about[row]), verdicts.degree[row]
     if verdicts.reason[row] == TOO_SHORT:
         return f"{about} words"
+    if verdicts.reason[row] == NEAR_DUPLICATE and about < 0:
+        return "the same text as an earlier passage"
     if verdicts.reason[row] == NEAR_DUPLICATE:
         return f"Jaccard {degree:.2f} with doc {union.docs[about]}"
     return f"{degree:.2f} of the n-grams of example {about}"

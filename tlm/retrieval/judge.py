@@ -78,7 +78,7 @@ def judge(
     short = np.flatnonzero(words.lengths < filters.min_words)
     verdicts.mark(short, TOO_SHORT, words.lengths[short])
     if task is not None and filters.overlap_share is not None and filters.ngram is not None:
-        _remove_overlaps(verdicts, words, vocabulary, task, filters.ngram, filters.overlap_share)
+        remove_overlaps(verdicts, words, Protected.of(task, vocabulary), filters.ngram, filters.overlap_share)
     if filters.jaccard is not None:
         rows = best_first[verdicts.reason[best_first] == KEPT]
         twins = find_near_duplicates(words.select(rows), filters.jaccard)
@@ -90,22 +90,35 @@ def judge(
     return verdicts
 
 
-def _remove_overlaps(
-    verdicts: Verdicts, words: TokenLists, vocabulary: Vocabulary, task: Artifact, n: int, share: float
-) -> None:
-    ordinals, reasons, texts = _protected(task)
-    protected = vocabulary.encode(texts)
-    skipped = int((protected.lengths < MIN_TOKENS).sum())
-    if skipped:
-        say(f"warning: {skipped} dev and test texts have fewer than {MIN_TOKENS} words and are not looked for")
+@dataclass(frozen=True)
+class Protected:
+    """The texts of dev and test: the ordinals of their examples, the verdict on what overlaps them, their words."""
+
+    ordinals: Ints
+    reasons: npt.NDArray[np.int8]
+    words: TokenLists
+
+    @classmethod
+    def of(cls, task: Artifact, vocabulary: Vocabulary) -> "Protected":
+        """Those of `task`, test before dev; says how many are too short to be looked for."""
+        ordinals, reasons, texts = _held_out(task)
+        words = vocabulary.encode(texts)
+        skipped = int((words.lengths < MIN_TOKENS).sum())
+        if skipped:
+            say(f"warning: {skipped} dev and test texts have fewer than {MIN_TOKENS} words and are not looked for")
+        return cls(ordinals, reasons, words)
+
+
+def remove_overlaps(verdicts: Verdicts, words: TokenLists, protected: Protected, n: int, share: float) -> None:
+    """Enter the verdict on every kept passage that has a `share` of the n-grams of a protected text."""
     rows = verdicts.rows()
-    found = find_overlaps(words.select(rows), protected, n, share)
+    found = find_overlaps(words.select(rows), protected.words, n, share)
     overlapping = found.text >= 0
     text = found.text[overlapping]
-    verdicts.mark(rows[overlapping], reasons[text], ordinals[text], found.share[overlapping])
+    verdicts.mark(rows[overlapping], protected.reasons[text], protected.ordinals[text], found.share[overlapping])
 
 
-def _protected(task: Artifact) -> tuple[Ints, npt.NDArray[np.int8], list[str]]:
+def _held_out(task: Artifact) -> tuple[Ints, npt.NDArray[np.int8], list[str]]:
     """The texts (and second texts) of test, then of dev: ordinals of their examples, the verdict, the texts."""
     table = examples(task)
     ordinals, reasons, texts = [], [], []

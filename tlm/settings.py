@@ -50,17 +50,31 @@ class Model(Section):
     intermediate: Count
     """Width of the feed-forward part."""
     max_length: Annotated[int, Field(ge=8)]
-    """Positions; task texts are cut here, in tokens with special tokens."""
+    """Task texts are cut here, in tokens with special tokens."""
+    positions: Annotated[int, Field(ge=0)] = 0
+    """Positions that the model has; 0: as many as max_length."""
+    token_types: Annotated[int, Field(ge=1, le=2)] = 2
+    """Whether the two texts of a pair are embedded apart (2, as BERT) or not (1, as RoBERTa); modernbert has none."""
     dropout: Share = 0.0
     """Dropout of stage 1."""
 
     @model_validator(mode="after")
-    def _heads_fit(self) -> "Model":
+    def _shape_fits(self) -> "Model":
         if self.hidden % (2 * self.heads):
             raise ValueError(
                 f"model.hidden is {self.hidden} and model.heads {self.heads}; expected an even width for each head"
             )
+        if 0 < self.positions < self.max_length:
+            raise ValueError(
+                f"model.max_length is {self.max_length} and model.positions {self.positions}; "
+                "expected no longer texts than positions"
+            )
         return self
+
+    @property
+    def reach(self) -> int:
+        """The longest text that the model can read, in tokens with special tokens."""
+        return self.positions or self.max_length
 
 
 class Train(Section):
@@ -145,7 +159,10 @@ class Finetune(Section):
 
 
 class Preset(Section):
-    """All settings of a run, and by section where their values come from."""
+    """All settings of a run, and where their values come from.
+
+    `source` has a sentence for each section, and for single settings (``train.rho1``) that have another.
+    """
 
     name: str
     retrieve: Retrieve
@@ -157,10 +174,10 @@ class Preset(Section):
 
     @model_validator(mode="after")
     def _lengths_fit(self) -> "Preset":
-        if self.train.external_length > self.model.max_length:
+        if self.train.external_length > self.model.reach:
             raise ValueError(
-                f"train.external_length is {self.train.external_length} and model.max_length {self.model.max_length}; "
-                "expected no passage longer than the model's positions"
+                f"train.external_length is {self.train.external_length} and the model has {self.model.reach} positions "
+                "(model.positions, or else model.max_length); expected no longer passages"
             )
         return self
 

@@ -1,17 +1,21 @@
 """Settings: named, checked before any work, refused in one sentence."""
 
 import pytest
+import torch
 
 from tlm.errors import InputError
-from tlm.presets import names, resolve
+from tlm.presets import OVERRIDDEN, names, resolve
 from tlm.settings import SECTIONS, Preset
+from tlm.training import build
+from tlm.training.texts import Special
 
 
 @pytest.mark.parametrize("name", names())
 def test_every_preset_is_valid_and_says_where_each_section_comes_from(name):
     preset = resolve(name)
     assert preset.name == name
-    assert preset.source.keys() == SECTIONS.keys()
+    settings = {f"{section}.{field}" for section, fields in SECTIONS.items() for field in fields.model_fields}
+    assert SECTIONS.keys() <= preset.source.keys() <= SECTIONS.keys() | settings
     assert Preset.model_validate_json(preset.model_dump_json()) == preset
 
 
@@ -79,7 +83,9 @@ def test_overrides_do_not_change_the_preset_for_the_next_one():
         ("train.internal_loss=mean", "expected 'normalised' or 'sum'"),
         ("train.steps=400", "train.warmup_steps is 400 and train.steps 400; expected fewer steps of warm-up"),
         ("model.heads=3", "model.hidden is 128 and model.heads 3; expected an even width for each head"),
-        ("train.external_length=129", "train.external_length is 129 and model.max_length 128"),
+        ("train.external_length=129", "train.external_length is 129 and the model has 128 positions"),
+        ("model.positions=127", "model.max_length is 128 and model.positions 127; expected no longer texts"),
+        ("model.token_types=3", "setting model.token_types=3 cannot be: expected less than or equal to 2"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_sentence(override, message):
@@ -87,6 +93,25 @@ def test_what_cannot_be_is_said_in_one_sentence(override, message):
         resolve("pocket", ["train.warmup_steps=400", override])
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_overridden_says_so():
+    assert resolve("small", ["train.lr=1e-3"]).source["train.lr"] == OVERRIDDEN
+    assert OVERRIDDEN not in resolve("small").source.values()
+
+
+def test_positions_may_outnumber_the_tokens_of_a_text():
+    model = resolve("pocket", ["model.positions=512", "train.external_length=300"]).model
+    assert (model.max_length, model.reach) == (128, 512)
+    assert resolve("pocket").model.reach == 128
+
+
+def test_mini_has_ten_million_parameters():
+    mini = resolve("mini")
+    special = Special(0, 1, 2, 3, 4)
+    config = build.make_config(mini.model, mini.tokenizer.vocab_size, special, ["a", "b"], "toy")
+    with torch.device("meta"):
+        assert build.parameter_count(build.build(config, 0)) == pytest.approx(10.6e6, rel=0.01)
 
 
 def test_an_unknown_preset_gets_the_nearest_name():

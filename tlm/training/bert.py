@@ -23,8 +23,8 @@ def bert_config(model: Model, vocab_size: int) -> dict[str, Any]:
         "num_hidden_layers": model.layers,
         "num_attention_heads": model.heads,
         "intermediate_size": model.intermediate,
-        "max_position_embeddings": model.max_length,
-        "type_vocab_size": 2,
+        "max_position_embeddings": model.reach,
+        "type_vocab_size": model.token_types,
         "hidden_act": "gelu",
         "layer_norm_eps": EPSILON,
         "initializer_range": INITIAL,
@@ -109,7 +109,7 @@ class BertBody(Body):
         tables = self.bert["embeddings"]
         position = tables["position_embeddings"].weight[: ids.shape[1]]
         type_table = tables["token_type_embeddings"]
-        kind = type_table.weight[0] if types is None else type_table(types)
+        kind = type_table.weight[0] if types is None or len(type_table.weight) == 1 else type_table(types)
         hidden = tables["LayerNorm"](tables["word_embeddings"](ids) + kind + position)
         return F.dropout(hidden, self.config["hidden_dropout_prob"], self.training).flatten(0, 1)
 

@@ -17,6 +17,7 @@ from tlm.training.texts import Special
 
 MLM_HEAD = "mlm_head.safetensors"
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+TEXT_LENGTH = "tlm_text_length"  # in config.json: where task texts are cut; the model may have more positions
 
 _BODIES: dict[str, Any] = {"bert": BertBody, "modernbert": ModernBertBody}
 _CONFIGS = {"bert": bert_config, "modernbert": modernbert_config}
@@ -27,6 +28,7 @@ def make_config(model: Model, vocab_size: int, special: Special, labels: list[st
     """The config.json of a model for a task (`labels`, `name`: see `with_task`)."""
     config = {
         **_CONFIGS[model.architecture](model, vocab_size),
+        TEXT_LENGTH: model.max_length,
         "pad_token_id": special.pad,
         "cls_token_id": special.cls,
         "sep_token_id": special.sep,
@@ -52,6 +54,11 @@ def with_task(config: dict[str, Any], labels: list[str] | None, name: str) -> di
 def with_dropout(config: dict[str, Any], share: float) -> dict[str, Any]:
     """`config` with all its dropouts set."""
     return {**config, **_DROPOUTS[config["model_type"]](share)}
+
+
+def text_length(config: dict[str, Any]) -> int:
+    """Where task texts are cut, in tokens with special tokens."""
+    return int(config.get(TEXT_LENGTH, config["max_position_embeddings"]))
 
 
 def build(config: dict[str, Any], seed: int) -> Encoder:
@@ -106,8 +113,8 @@ def save(model: Encoder, folder: Path, tokenizer: Path) -> None:
     write_tensors(model.body.state_dict(), folder / WEIGHTS)
     shutil.copyfile(tokenizer / "tokenizer.json", folder / "tokenizer.json")
     settings = json.loads((tokenizer / "tokenizer_config.json").read_text(encoding="utf-8"))
-    settings["model_max_length"] = config["max_position_embeddings"]
-    types = ["token_type_ids"] if config["model_type"] == "bert" else []
+    settings["model_max_length"] = text_length(config)
+    types = ["token_type_ids"] if config.get("type_vocab_size", 1) > 1 else []
     settings["model_input_names"] = ["input_ids", *types, "attention_mask"]
     _write_json(folder / "tokenizer_config.json", settings)
 

@@ -31,7 +31,7 @@ def masked_lm_loss(checkpoint: Artifact, task: Artifact, split: str, device: str
     tokenizer = checkpoint.input("task_tokens").input("tokenizer")
     tokens = Artifact.open(tokenize(task.uri, tokenizer.uri, root=task.store.root))
     model = build.load(checkpoint.path("model"), checkpoint.path(build.MLM_HEAD)).to(place).eval()
-    examples = Examples.open(task, tokens, model.body.config["max_position_embeddings"])
+    examples = Examples.open(task, tokens, build.text_length(model.body.config))
     texts, rows = examples.texts, examples.rows(split)
     masking = Masking(SHARE, model.body.config["vocab_size"], texts.special.mask, texts.special.ids)
     total, count = 0.0, 0

@@ -30,7 +30,7 @@ def modernbert_config(model: Model, vocab_size: int) -> dict[str, Any]:
         "num_hidden_layers": model.layers,
         "num_attention_heads": model.heads,
         "intermediate_size": model.intermediate,
-        "max_position_embeddings": model.max_length,
+        "max_position_embeddings": model.reach,
         "layer_types": ["full_attention"] * model.layers,
         "rope_parameters": {"full_attention": rotary, "sliding_attention": rotary},
         "classifier_pooling": "mean",

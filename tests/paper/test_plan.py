@@ -1,0 +1,88 @@
+"""What is still to be run: as strings that travel, with what each run needs."""
+
+import pytest
+
+from tlm import plan, presets
+from tlm.errors import InputError
+from tlm.paper.plan import Trial, command_for, missing, subsets_for, top_k, trials, wanted
+from tlm.paper.results import Result
+
+SUBSETS = {"1": "s3://b/subset/1", "5": "s3://b/subset/5", "50": "s3://b/subset/50", "random": "s3://b/subset/r"}
+URIS = {"task": "/a b/task/1", "tokenizer": "s3://b/tokenizer/2", "subsets": SUBSETS}
+
+
+def done(*seeds: int) -> dict[int, Result]:
+    return {seed: Result(None, {}) for seed in seeds}  # type: ignore[arg-type]
+
+
+def test_all_that_training_needs_is_in_the_string():
+    todo = missing(wanted("4", "pocket", "scierc"), {})
+    found = [Trial.parse(text) for text in trials(todo, **URIS)]
+    assert [trial.seed for trial in found] == [0] * 4 + [1] * 4 + [2] * 4
+    assert [trial.subset for trial in found[:4]] == ["", SUBSETS["1"], SUBSETS["5"], SUBSETS["50"]]
+    assert [trial.arm for trial in found[:4]] == ["task-only", "bm25", "bm25", "bm25"]
+    for trial in found:
+        settings = presets.resolve(trial.preset, trial.overrides.split())
+        assert trial.subset in ("", SUBSETS[str(settings.retrieve.top_k)])
+        assert Trial.parse(str(trial)) == trial
+
+
+def test_a_trial_is_read_by_the_components_of_the_pipeline_too():
+    text = trials(missing(wanted("3", "pocket", "scierc"), {}), **URIS)[0]
+    trial = Trial.parse(text)
+    assert plan.Run.parse(text) == plan.Run(trial.arm, trial.seed, trial.task, trial.tokenizer, trial.subset)
+    assert (trial.arm, trial.subset) == ("random", SUBSETS["random"])
+
+
+def test_without_stage_2_and_with_overrides():
+    by_key = {trial.key: trial for trial in map(Trial.parse, trials(missing(wanted("7", "pocket", "x"), {}), **URIS))}
+    assert {key: trial.stages for key, trial in by_key.items()} == {"pocket-x-bm25": 2, "pocket-x-bm25-stage-1": 1}
+    found = [Trial.parse(text) for text in trials(missing(wanted("5", "pocket", "x"), {}, [7]), **URIS)]
+    assert [trial.overrides for trial in found] == [
+        "train.rho1=1", "", "train.rho1=7", "train.rho1=19", "train.rho1=inf",
+    ]  # fmt: skip
+    assert {trial.seed for trial in found} == {7}
+
+
+def test_only_what_has_no_result_is_missing_whichever_table_it_was_run_for():
+    k = wanted("4", "pocket", "scierc")
+    shared = next(cell.key for cell in wanted("3", "pocket", "scierc") if cell.arm == "bm25")
+    todo = {cell.key: seeds for cell, seeds in missing(k, {shared: done(0, 2)})}
+    assert todo[shared] == [1]
+    assert [seeds for key, seeds in todo.items() if key != shared] == [[0, 1, 2]] * 3
+    assert missing(k, {cell.key: done(0, 1, 2) for cell in k}) == []
+
+
+def test_each_subset_is_made_once_and_random_after_the_one_it_equals_in_size():
+    assert subsets_for(wanted("4", "pocket", "scierc")) == ["1", "5", "50"]
+    assert subsets_for(wanted("3", "pocket", "scierc")) == ["50", "random"]
+    assert subsets_for(wanted("6", "pocket", "scierc")) == ["50"]
+    random = next(cell for cell in wanted("3", "pocket", "imdb") if cell.arm == "random")
+    assert str(top_k(random)) == subsets_for(wanted("3", "pocket", "imdb"))[0] == "5"
+
+
+def test_a_table_with_two_corpora_is_run_one_corpus_at_a_time():
+    assert [cell.row for cell in wanted("3", "small", "scierc")] == ["random, C_BERT", "BM25, C_BERT"]
+    assert [cell.row for cell in wanted("3", "small", "scierc", "C_RoBERTa")] == [
+        "random, C_RoBERTa",
+        "BM25, C_RoBERTa",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "scale", "task", "sentence"),
+    [
+        ("2", "pocket", "scierc", "table 2 cannot be had at scale pocket"),
+        ("4", "small", "imdb", "table 4 has no task 'imdb' at scale small"),
+    ],
+)
+def test_what_cannot_be_run_is_said(table, scale, task, sentence):
+    with pytest.raises(InputError, match=sentence):
+        wanted(table, scale, task)
+
+
+def test_the_command_names_table_scale_task_and_seeds():
+    text = command_for("4", "pocket", "scierc", [0, 2])
+    for part in ("paper_table=4", "paper_scale=pocket", "run_seeds=0,2", "scierc"):
+        assert part in text
+    assert "paper_corpus=C_RoBERTa" in command_for("3", "small", "scierc", [0], "C_RoBERTa")

@@ -1,0 +1,218 @@
+"""Results of real runs (tiny, from files to metrics): kept, read, and caught when they are not their run's."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.tiny import write_tiny
+from tlm.artifacts.artifact import Artifact
+from tlm.data.corpus import load_corpus
+from tlm.data.task import load_task
+from tlm.errors import InputError, TlmError
+from tlm.evaluation.baseline import baseline
+from tlm.evaluation.evaluate import evaluate
+from tlm.evaluation.report import report
+from tlm.paper import page
+from tlm.paper.command import paper
+from tlm.paper.keep import keep
+from tlm.paper.plan import Trial, missing, subsets_for, trials, wanted
+from tlm.paper.results import by_key, digest, fault, read_results
+from tlm.paper.subsets import make_subsets
+from tlm.retrieval.index import build_index
+from tlm.training.finetune import finetune
+from tlm.training.joint import train
+from tlm.training.tokenizer import build_tokenizer
+
+BM25, RANDOM = "BM25, C_BERT", "random, C_BERT"
+QUICK = {"device": "cpu", "save_steps": 0, "save_minutes": 0.0}
+
+
+class Runs:
+    """Tables 3, 5 and 7 at the tiny scale, in part, for a task of our own called ``task``."""
+
+    def __init__(self, folder: Path) -> None:
+        write_tiny(folder / "data", documents=200, train=30, held_out=12)
+        self.root = str(folder / "store")
+        corpus = load_corpus([str(folder / "data" / "corpus.jsonl")], root=self.root)
+        self.task = load_task(str(folder / "data" / "task"), root=self.root)
+        self.index = build_index(corpus, root=self.root)
+        self.tokenizer = build_tokenizer(corpus, self.task, vocab_size=400, root=self.root)
+        self.subsets = make_subsets(self.index, self.task, table="3", scale="tiny", name="task", root=self.root)
+        self.metrics = {}
+        uris = {"task": self.task, "tokenizer": self.tokenizer, "subsets": self.subsets}
+        for table, rows in {"3": {RANDOM, BM25}, "7": {"without stage 2"}, "5": {"external only"}}.items():
+            todo = [cell for cell in wanted(table, "tiny", "task") if cell.row in rows]
+            for trial in map(Trial.parse, trials(missing(todo, {}, [0]), **uris)):
+                self.metrics[trial.key] = self._run(trial)
+        self.metrics["baseline"] = baseline(self.task, root=self.root)
+
+    def _run(self, trial: Trial) -> str:
+        settings = {"preset": trial.preset, "overrides": trial.overrides.split(), "root": self.root, **QUICK}
+        inputs = {"tokenizer": trial.tokenizer, "subset": trial.subset, "seed": trial.seed}
+        trained = train(trial.task, **inputs, **settings)
+        if trial.stages == 2:
+            trained = finetune(trained, trial.task, **settings)
+        return evaluate(trained, trial.task, root=self.root)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return Runs(tmp_path_factory.mktemp("paper"))
+
+
+@pytest.fixture
+def kept(runs, tmp_path):
+    """A folder with the results of table 3 and of the run without stage 2."""
+    folder = str(tmp_path / "results")
+    keep([runs.metrics["tiny-task-random"], runs.metrics["tiny-task-bm25"]], table="3", results=folder, revision="abc")
+    keep([runs.metrics["tiny-task-bm25-stage-1"]], table="7", results=folder, revision="abc")
+    return tmp_path / "results"
+
+
+def change(path: Path, *, sealed: bool = True, **values: object) -> None:
+    whole = {**json.loads(path.read_text()), **values}
+    path.write_text(json.dumps({**whole, "digest": digest(whole)} if sealed else whole))
+
+
+def made_from(path: Path) -> dict[str, str]:
+    return json.loads(path.read_text())["made_from"]
+
+
+def test_a_kept_run_says_what_it_scored_and_what_it_was_made_from(runs, kept):
+    result = {one.key: one for one in read_results(kept)}["tiny-task-bm25"]
+    values, metrics = result.values, Artifact.open(runs.metrics["tiny-task-bm25"])
+    assert result.path.relative_to(kept).as_posix() == "table-3/tiny-task-bm25-seed-0.json"
+    assert result.score("dev") == pytest.approx(100 * metrics.details["dev"])
+    assert result.score("test") == pytest.approx(100 * metrics.details["test"])
+    assert values["made_from"][metrics.folder_name] == metrics.content
+    kinds = {name.partition("/")[0] for name in values["made_from"]}
+    assert kinds >= {"metrics", "model", "checkpoint", "subset", "hits", "index", "corpus", "task", "tokenizer"}
+    assert values["settings"]["retrieve.top_k"] == 5
+    assert values["settings"]["train.steps"] == 24
+    assert values["settings"]["finetune.epochs"] == 2
+    assert values["revision"] == "abc"
+    assert "paper_table=3" in values["command"]
+    assert {"tlm", "python", "torch"} <= values["versions"].keys()
+    assert str(runs.root) not in result.path.read_text()
+
+
+def test_keeping_twice_gives_the_same_bytes(runs, kept):
+    before = {path: path.read_bytes() for path in kept.rglob("*.json")}
+    told = keep([runs.metrics["tiny-task-bm25"]], table="3", results=str(kept), revision="abc")
+    assert told == str(kept / "table-3" / "tiny-task-bm25-seed-0.json")
+    assert {path: path.read_bytes() for path in kept.rglob("*.json")} == before
+
+
+def test_each_run_finds_its_own_cell(runs, tmp_path):
+    keep([runs.metrics["tiny-task-bm25-rho1-inf"], runs.metrics["tiny-task-bm25"]], table="5", results=str(tmp_path))
+    rows = {one.key: one.values["cell"]["row"] for one in read_results(tmp_path)}
+    assert rows == {"tiny-task-bm25-rho1-inf": "external only", "tiny-task-bm25": "rho1 3"}
+
+
+def test_a_report_stands_for_all_its_runs_and_the_baseline_is_kept_beside_them(runs, tmp_path):
+    together = [runs.metrics["tiny-task-bm25"], runs.metrics["tiny-task-random"], runs.metrics["baseline"]]
+    keep([report(together, root=runs.root)], table="3", results=str(tmp_path))
+    results = read_results(tmp_path)
+    assert {one.key for one in results} == {"tiny-task-bm25", "tiny-task-random", "baseline-task"}
+    assert [fault(one, runs.root) for one in results] == [""] * 3
+    text = page.markdown(page.report(by_key(results), ["3"], ["tiny"]).blocks)
+    score = next(one.score("dev") for one in results if one.key == "baseline-task")
+    assert f"| tf-idf + linear | {score:.1f} |" in text
+
+
+def test_a_run_that_no_cell_asks_for_is_refused(runs, tmp_path):
+    with pytest.raises(InputError, match=r"without stage 2, task task, preset tiny\) fits no cell of table 3"):
+        keep([runs.metrics["tiny-task-bm25-stage-1"]], table="3", results=str(tmp_path))
+    with pytest.raises(InputError, match=r"row 'BM25, C_BERT', but has train\.rho1=inf instead of 3"):
+        keep([runs.metrics["tiny-task-bm25-rho1-inf"]], table="3", results=str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_has_a_result_is_not_asked_for_again(kept):
+    results = by_key(read_results(kept))
+    assert [seeds for _, seeds in missing(wanted("7", "tiny", "task"), results, [0, 1])] == [[1], [1]]
+    assert missing(wanted("3", "tiny", "task"), results, [0]) == []
+
+
+def test_results_that_are_as_they_were_written_have_no_fault(runs, kept):
+    assert {fault(one, runs.root) for one in read_results(kept)} == {""}
+    paper(check=True, results=str(kept), root=runs.root)
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda path: change(path, sealed=False, scores={}), "was changed after it was written"),
+        (lambda path: change(path, seed=4), "holds the result tiny-task-bm25-seed-4.json"),
+        (lambda path: change(path, settings={"train.rho1": 17}), "was made with train.rho1=17 instead of 3"),
+        (lambda path: change(path, cell={"table": "9", "scale": "tiny", "column": "x"}), "belongs to no cell"),
+        (lambda path: change(path, made_from=dict.fromkeys(made_from(path), "0" * 64)), "was made from other metrics"),
+    ],
+)
+def test_a_result_that_is_not_its_run_s_is_found_and_fails_the_check(runs, kept, damage, sentence):
+    path = kept / "table-3" / "tiny-task-bm25-seed-0.json"
+    damage(path)
+    faults = [told for one in read_results(kept) if (told := fault(one, runs.root))]
+    assert len(faults) == 1
+    assert sentence in faults[0]
+    with pytest.raises(TlmError, match="do not match their runs: 1, such as") as caught:
+        paper(check=True, results=str(kept), root=runs.root)
+    assert caught.value.exit_code == 1
+
+
+def test_a_file_that_is_no_result_is_named(kept):
+    (kept / "table-3" / "broken.json").write_text("{}")
+    with pytest.raises(InputError, match=r"broken\.json is no result"):
+        read_results(kept)
+
+
+def fabricate(kept: Path, score: float) -> None:
+    """A result of SciERC at the paper's small scale, sealed."""
+    cell = next(cell for cell in wanted("3", "small", "scierc") if cell.arm == "bm25")
+    path = kept / "table-3" / f"{cell.key}-seed-0.json"
+    shutil.copyfile(kept / "table-3" / "tiny-task-bm25-seed-0.json", path)
+    place = {"table": "3", "scale": "small", "column": "scierc", "row": cell.row}
+    scores = {"dev": {"macro_f1": score}}
+    change(path, key=cell.key, cell=place, settings=cell.settings(), scores=scores, metric="macro_f1")
+
+
+def test_a_miss_fails_the_check_only_at_the_paper_s_scale(kept, capsys):
+    """The tiny runs are far from 86 and nobody minds."""
+    fabricate(kept, 0.861)
+    paper(check=True, results=str(kept), markdown=True)
+    out = capsys.readouterr().out
+    assert "| BM25, C_BERT | 94.40 ± 0.09 | 86.07 ± 0.48 → 86.1 (1) OK | 83.64 ± 0.26 |" in out
+    assert out.count("| 1 OK, 11 not run |") == 3  # tables 3, 4 and 6 share the run
+    fabricate(kept, 0.80)
+    with pytest.raises(TlmError, match=r"missed .*: 1, such as small-scierc-bm25 \(table 3, 4, 5, 6\)"):
+        paper(check=True, results=str(kept), markdown=True)
+    paper(check=True, results=str(kept), markdown=True, tolerance=7.0)
+    paper("3", scale="small", results=str(kept))
+
+
+def test_the_check_prints_every_table(tmp_path, capsys):
+    paper(check=True, results=str(tmp_path))
+    out = capsys.readouterr().out
+    for row in ("│ 2 ", "│ 3 ", "│ 4 ", "│ 5 ", "│ 6 ", "│ 7 ", "│ 8 ", "│ 10 "):
+        assert row in out
+    assert "56 not run" in out
+    assert "0 results are kept, 0 do not match" in out
+
+
+def test_a_table_lists_what_is_missing_with_commands(kept, capsys):
+    paper("7", scale="tiny", task="task", results=str(kept))
+    out = capsys.readouterr().out
+    assert "Still to be run for table 7 at scale tiny: 8 runs" in out
+    assert "paper_table=7" in out
+    paper("2", scale="pocket", results=str(kept))
+    assert "Table 2 cannot be had at scale pocket" in capsys.readouterr().out
+    with pytest.raises(InputError, match="table 2 has no task 'scirc'; did you mean 'scierc'"):
+        paper("2", scale="small", task="scirc", results=str(kept))
+
+
+def test_the_random_subset_is_as_large_as_its_twin(runs):
+    assert list(runs.subsets) == subsets_for(wanted("3", "tiny", "task")) == ["5", "random"]
+    sizes = [Artifact.open(uri).details["passages"] for uri in runs.subsets.values()]
+    assert sizes[0] == sizes[1] > 0

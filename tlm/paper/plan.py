@@ -1,0 +1,113 @@
+"""What is still to be run for a table: as flat strings, because that is what travels in a pipeline."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from tlm import presets
+from tlm.errors import InputError
+from tlm.paper.results import Result
+from tlm.paper.tables import RETRIEVING, Cell, cells, is_of
+
+ByKey = Mapping[str, Mapping[int, Result]]
+RANDOM = "random"
+
+
+class Trial(NamedTuple):
+    """One run for a table: all that training needs to know; written as one flat string, like a URL's query.
+
+    It has every field of `tlm.plan.Run`, whose ``parse`` reads it too. `subset` is "" where nothing is retrieved.
+    """
+
+    key: str
+    arm: str
+    seed: int
+    task: str
+    tokenizer: str
+    subset: str
+    preset: str
+    overrides: str
+    stages: int
+    start: str
+
+    def __str__(self) -> str:
+        return urlencode(self._asdict())
+
+    @classmethod
+    def parse(cls, text: str) -> "Trial":
+        """The trial written as `text`."""
+        values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
+        return cls(**{**values, "seed": int(values["seed"]), "stages": int(values["stages"])})  # type: ignore[arg-type]
+
+
+def wanted(table: str, scale: str, task: str, corpus: str = "") -> list[Cell]:
+    """The cells to run for a task and a corpus (see `is_of`), those that are the same run once.
+
+    Raises:
+        InputError: the table cannot be had at this scale.
+    """
+    found = {cell.key: cell for cell in cells(table, scale, [task]) if is_of(cell, corpus)}
+    if not found:
+        raise InputError(f"{_why_not(table, scale, task)}; `tlm paper` lists what there is")
+    return list(found.values())
+
+
+def missing(found: Sequence[Cell], results: ByKey, seeds: Sequence[int] = ()) -> list[tuple[Cell, list[int]]]:
+    """The cells with seeds that no result has; without `seeds` as many as each cell plans."""
+    todo = []
+    for cell in found:
+        left = [seed for seed in seeds or range(cell.seeds) if seed not in results.get(cell.key, {})]
+        if left:
+            todo.append((cell, left))
+    return todo
+
+
+def top_k(cell: Cell) -> int:
+    """K of a cell."""
+    return presets.resolve(cell.preset, cell.overrides).retrieve.top_k
+
+
+def subsets_for(found: Sequence[Cell]) -> list[str]:
+    """What has to be retrieved: each K as text, ascending, then ``random``, as large as the subset of its cell's K."""
+    sizes = {top_k(cell) for cell in found if cell.arm in RETRIEVING}  # of the random arm's K it takes the size
+    return [*map(str, sorted(sizes)), *([RANDOM] if any(cell.arm == RANDOM for cell in found) else [])]
+
+
+def trials(
+    todo: Sequence[tuple[Cell, Sequence[int]]], *, task: str, tokenizer: str, subsets: Mapping[str, str]
+) -> list[str]:
+    """What `missing` found, as the strings of `Trial`, seed by seed.
+
+    Args:
+        todo: Cells, each with its seeds.
+        task: URI of the task.
+        tokenizer: URI of the tokenizer; the same for all, so that losses compare.
+        subsets: URIs by what `subsets_for` names.
+    """
+    order = sorted((seed, place) for place, (_, seeds) in enumerate(todo) for seed in seeds)
+    return [str(_trial(todo[place][0], seed, task, tokenizer, subsets)) for seed, place in order]
+
+
+def _trial(cell: Cell, seed: int, task: str, tokenizer: str, subsets: Mapping[str, str]) -> Trial:
+    subset = ""
+    if cell.arm in RETRIEVING:
+        subset = subsets[RANDOM if cell.arm == RANDOM else str(top_k(cell))]
+    overrides = " ".join(cell.overrides)
+    return Trial(
+        cell.key, cell.arm, seed, task, tokenizer, subset, cell.preset, overrides, cell.stages, cell.start
+    )  # fmt: skip
+
+
+def command_for(table: str, scale: str, task: str, seeds: Sequence[int], corpus: str = "") -> str:
+    """The command that runs a table's cells for a task; finished steps are found and not repeated."""
+    values = {"paper_table": table, "paper_scale": scale, "run_seeds": ",".join(map(str, seeds))}
+    if corpus:
+        values["paper_corpus"] = corpus
+    told = " ".join(f"--set {name}={value}" for name, value in values.items())
+    return f"python -m pipelines.run local --pipeline ablation {told} --set task_path=…/{task} --set corpus_paths=…"
+
+
+def _why_not(table: str, scale: str, task: str) -> str:
+    if not cells(table, scale):
+        return f"table {table} cannot be had at scale {scale}"
+    return f"table {table} has no task '{task}' at scale {scale}"

@@ -21,9 +21,9 @@ OURS = ("tlm", "components", "pipelines")
 CODE = [path for part in OURS for path in sorted((HOME / part).rglob("*.py"))]
 # Each may import those before it and none behind it.
 FLOORS = (
-    *("errors", "progress", "settings", "presets", "artifacts"),
+    *("errors", "progress", "energy", "settings", "presets", "artifacts"),
     *("data", "retrieval", "training", "evaluation", "analysis", "cluster"),
-    *("plan", "show", "upkeep", "demo", "command", "cli"),
+    *("plan", "paper", "show", "upkeep", "demo", "command", "cli"),
 )
 HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "kfp")
 

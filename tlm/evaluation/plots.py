@@ -153,17 +153,22 @@ def _short(name: str) -> str:
 
 
 def _uri(figure: Figure) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg(figure).encode()).decode()
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an SVG file whose colours follow the reader's light or dark mode."""
     figure.patch.set_visible(False)
     for axes in figure.axes:
         axes.patch.set_visible(False)
     buffer = io.BytesIO()
     with mpl.rc_context(STYLE):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    svg = buffer.getvalue().decode()
+    drawn = buffer.getvalue().decode()
     for role, (marker, _, _) in COLOURS.items():
-        svg = svg.replace(marker, f"var(--{role})")
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", re.sub(r"font-family: [^;]*;", "", svg), flags=re.DOTALL)
+        drawn = drawn.replace(marker, f"var(--{role})")
+    drawn = re.sub(r"<metadata>.*?</metadata>\s*", "", re.sub(r"font-family: [^;]*;", "", drawn), flags=re.DOTALL)
     dark = f"@media(prefers-color-scheme:dark){{:root{{{css_colours(2)}}}}}"
     style = f"<style>:root{{{css_colours(1)}}}{dark}text{{font-family:{FONT}}}</style>"
-    head, _, rest = svg.partition("<defs>")
-    return "data:image/svg+xml;base64," + base64.b64encode(f"{head}{style}<defs>{rest}".encode()).decode()
+    head, _, rest = drawn.partition("<defs>")
+    return f"{head}{style}<defs>{rest}"

@@ -1,0 +1,197 @@
+"""Energy from counters that wrap around, money from prices, and the picture of score against compute."""
+
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tlm.energy import Counter, Energy, nvml, rapl
+from tlm.errors import InputError
+from tlm.evaluation.compute import Point, score_against_compute
+from tlm.evaluation.cost import Cost, Prices, total
+
+SPAN = 262_143_328_850  # microjoules, as processors have it
+
+
+def zone(powercap: Path, name: str, label: str, microjoules: int, span: int = SPAN) -> Path:
+    folder = powercap / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "name").write_text(f"{label}\n")
+    (folder / "max_energy_range_uj").write_text(f"{span}\n")
+    (folder / "energy_uj").write_text(f"{microjoules}\n")
+    return folder / "energy_uj"
+
+
+def test_packages_and_their_memory_count_but_their_parts_do_not(tmp_path):
+    files = [
+        zone(tmp_path, name, label, 10_000_000)
+        for name, label in [
+            ("intel-rapl:0", "package-0"), ("intel-rapl:0:0", "core"), ("intel-rapl:0:1", "dram"),
+            ("intel-rapl:1", "package-1"), ("intel-rapl:2", "psys"),
+        ]
+    ]  # fmt: skip
+    (tmp_path / "intel-rapl").mkdir()
+    with Energy(rapl(tmp_path)) as energy:
+        for file, joules in zip(files, (5, 4, 2, 3, 100), strict=True):
+            file.write_text(str((10 + joules) * 1_000_000))
+    assert energy.cpu_joules == pytest.approx(5 + 2 + 3)
+    assert energy.gpu_joules is None
+    assert energy.joules == pytest.approx(10)
+    assert energy.facts() == {"cpu_joules": 10.0}
+
+
+@given(st.integers(1, 10**6), st.lists(st.floats(0, 0.999), min_size=1, max_size=20), st.floats(0, 0.999))
+def test_a_counter_that_wraps_around_loses_nothing(span, steps, start):
+    """Whatever is used between two looks, as long as it is less than a whole round."""
+    value = start * span
+    counter = Counter("cpu", lambda: value, float(span))
+    counter.start()
+    for step in steps:
+        value = (value + step * span) % span
+        counter.sample()
+    assert counter.total == pytest.approx(sum(steps) * span, rel=1e-6, abs=1e-6 * span)
+
+
+def test_long_work_is_looked_at_in_between():
+    """Two rounds of the counter within one block: only samples on the way can tell."""
+    values, looks = iter([0.0, 0.6, 0.2, 0.8, 0.4]), []
+
+    def read() -> float:
+        looks.append(next(values, 0.4))
+        return looks[-1]
+
+    with Energy([Counter("cpu", read, 1.0)], every=0.001) as energy:
+        while len(looks) < 5:
+            time.sleep(0.001)
+    assert energy.joules == pytest.approx(2.4)
+
+
+def test_a_machine_that_does_not_tell(tmp_path):
+    assert rapl(tmp_path / "absent") == []
+    with Energy([]) as energy:
+        pass
+    assert energy.joules is None
+    assert energy.facts() == {}
+
+
+def test_a_counter_that_vanishes_is_unknown_not_zero(tmp_path):
+    file = zone(tmp_path, "intel-rapl:0", "package-0", 5)
+    with Energy(rapl(tmp_path)) as energy:
+        file.unlink()
+    assert energy.joules is None
+
+
+def test_an_unreadable_zone_is_left_out(tmp_path):
+    zone(tmp_path, "intel-rapl:0", "package-0", 5)
+    (tmp_path / "intel-rapl:0" / "energy_uj").write_text("")
+    with Energy(rapl(tmp_path)) as energy:
+        pass
+    assert energy.joules is None
+
+
+def test_an_error_in_the_work_is_not_swallowed(tmp_path):
+    energy = Energy(rapl(tmp_path))
+    with pytest.raises(ZeroDivisionError), energy:
+        _ = 1 / 0
+    assert energy.joules is None
+
+
+class StandInForNvml(ModuleType):
+    """A stand-in for the package nvidia-ml-py: two GPUs that count, and one too old to."""
+
+    class NVMLError(Exception):
+        """As the library's."""
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        self.millijoules = {0: 1_000, 1: 50_000}
+
+    def nvmlInit(self) -> None:
+        """Nothing to do."""
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 3
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index > 2:
+            raise self.NVMLError("invalid argument")
+        return index
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:
+        return {"GPU-b": 1}[uuid]
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> int:
+        if handle not in self.millijoules:
+            raise self.NVMLError("not supported")
+        return self.millijoules[handle]
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [(None, 10.0), ("0", 7.0), ("GPU-b", 3.0), ("1,0", 10.0), ("", None), ("2", None), ("7,1", 3.0)],
+)
+def test_gpus_that_may_be_used_are_counted(visible, expected, monkeypatch):
+    standin = StandInForNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", standin)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with Energy(nvml()) as energy:
+        standin.millijoules = {0: 8_000, 1: 53_000}
+    assert energy.gpu_joules == (None if expected is None else pytest.approx(expected))
+    assert energy.cpu_joules is None
+
+
+def test_no_driver_is_no_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # importing it fails
+    assert nvml() == []
+
+
+# ---- cost
+
+
+COUNTED = {"tokens": 10, "padded_tokens": 20, "flops": 100, "paper_flops": 120, "steps": 3}
+
+
+def test_cost_of_a_stage_on_cpu_and_gpu():
+    cpu = Cost.told(COUNTED, {"seconds": 7200.0, "device": "cpu", "threads": 2, "cpu_joules": 3.6e6})
+    assert (cpu.seconds, cpu.cpu_seconds, cpu.gpu_seconds, cpu.joules) == (7200, 14400, None, 3.6e6)
+    assert cpu.money(Prices(gpu_hour=9, cpu_hour=0.05, kilowatt_hour=0.3)) == pytest.approx(4 * 0.05 + 0.3)
+    gpu = Cost.told(COUNTED, {"seconds": 1800.0, "device": "NVIDIA A100", "threads": 8, "processes": 4})
+    assert (gpu.gpu_seconds, gpu.cpu_seconds, gpu.joules) == (7200, None, None)
+    assert gpu.money(Prices(gpu_hour=2.5)) == pytest.approx(5)
+    assert gpu.money(Prices(gpu_hour=2.5, kilowatt_hour=0.3)) is None  # energy has a price and nobody measured it
+    both = total([cpu, gpu])
+    assert (both.flops, both.tokens, both.seconds) == (200, 20, 9000)
+    assert (both.gpu_seconds, both.cpu_seconds, both.joules) == (7200, 14400, None)
+
+
+def test_what_was_not_measured_stays_unknown():
+    nothing = Cost.told(COUNTED, {})
+    assert nothing.flops == 100
+    assert nothing.seconds is nothing.gpu_seconds is nothing.cpu_seconds is None
+    assert nothing.money(Prices(gpu_hour=1)) is None
+    known = Cost.told(COUNTED, {"seconds": 10.0, "device": "cpu", "threads": 1})
+    assert total([known, nothing]).cpu_seconds is None
+    assert total([]) == Cost()
+
+
+@pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
+def test_a_price_that_is_none(price):
+    with pytest.raises(InputError, match="gpu_hour is"):
+        Prices(gpu_hour=price)
+
+
+def test_score_against_compute_names_every_point():
+    published = [Point("BERT-Base", 2.79e19, [83.46]), Point("TLM small", 2.74e18, [83.78], "paper")]
+    ours = [Point("bm25 $x$", 1e13, [60.0, 62.0], "bm25")]
+    drawn = score_against_compute(ours, published, "macro-F1")
+    for name in ("BERT-Base", "TLM small", "bm25 $x$", "10¹⁹", "macro-F1"):
+        assert name in drawn
+    assert drawn == score_against_compute(ours, published, "macro-F1")
+    assert "var(--bm25)" in drawn
+    assert ours[0].score == 61

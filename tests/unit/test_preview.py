@@ -1,0 +1,92 @@
+"""The preview: the best passages of examples of each label, as the hits have them."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.toy_reports import HOSTILE, LABELS, toy_world
+from tlm.analysis.preview import preview
+from tlm.analysis.samples import sampled
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return toy_world(tmp_path_factory.mktemp("preview"))
+
+
+def rows_of(artifact: Artifact, name: str) -> list[dict]:
+    return pq.ParquetFile(artifact.path(name)).read().to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["hits", "subset"])
+def test_passages_are_the_best_ranked_ones(world, kind):
+    subset = Artifact.open(world.subsets["bm25"])
+    hits = subset.input("hits")
+    source = hits if kind == "hits" else subset
+    told = sampled(source, 2, 2, "", 300)
+    assert [group["label"] for group in told["groups"]] == LABELS
+    examples = rows_of(hits.input("task"), "examples.parquet")
+    queries = {row["examples"][0]: row["query"] for row in rows_of(hits, "queries.parquet")}
+    found = rows_of(hits, "hits.parquet")
+    kept = {row["doc"] for row in rows_of(subset, "passages-00000.parquet")}
+    for group in told["groups"]:
+        assert len(group["examples"]) == 2
+        for example in group["examples"]:
+            row = int(example["id"][1:])
+            assert examples[row]["label"] == group["label"]
+            assert examples[row]["split"] == "train"
+            mine = sorted((hit["rank"], hit["doc"]) for hit in found if hit["query"] == queries[row])
+            expected = [(rank, doc) for rank, doc in mine if kind == "hits" or doc in kept][:2]
+            assert [(one["rank"], one["doc"]) for one in example["passages"]] == expected
+            assert [one["text"] for one in example["passages"]] == [world.passages[doc] for _, doc in expected]
+
+
+def test_markdown_and_terminal(world):
+    uri = world.subsets["bm25"]
+    text = preview(uri, label="green")
+    assert text.count("**Example**") == 1
+    assert text.count("- rank") == 3
+    assert "`green`" in text
+    assert "`red`" not in text
+    shown = preview(uri, form="terminal")
+    assert "\x1b[1mgreen" in shown
+    assert "\x1b[4m" in shown  # words that example and passage share
+
+
+def test_random_passages_have_no_askers(world):
+    for uri in (world.subsets["random"], Artifact.open(world.subsets["random"]).input("hits").uri):
+        text = preview(uri, passages=4)
+        assert "**Example**" not in text
+        assert text.count("\n- ") == 4
+
+
+def test_hostile_text_is_inert(tmp_path):
+    world = toy_world(tmp_path, texts=HOSTILE * 2)
+    for form in ("markdown", "terminal"):
+        text = preview(world.subsets["bm25"], examples=3, form=form)
+        assert "\u202e" not in text
+        assert "\x1b[31m" not in text
+        assert "\x00" not in text
+
+
+def test_regression_is_shown_by_ranges(tmp_path):
+    world = toy_world(tmp_path, labels=None)
+    told = sampled(Artifact.open(world.subsets["bm25"]), 1, 1, "", 300)
+    assert len(told["groups"]) == 5
+    assert told["groups"][0]["label"].startswith("0 to ")
+    with pytest.raises(InputError, match="has numbers, no labels"):
+        preview(world.subsets["bm25"], label="1")
+
+
+def test_wrong_settings_in_a_sentence(world):
+    uri = world.subsets["bm25"]
+    for options, expected in [
+        ({"label": "gren"}, "did you mean 'green'"),
+        ({"examples": 0}, "examples is 0"),
+        ({"form": "html"}, "form 'html' is unknown"),
+    ]:
+        with pytest.raises(InputError, match=expected):
+            preview(uri, **options)
+    with pytest.raises(InputError, match="expected a hits or subset"):
+        preview(world.task)

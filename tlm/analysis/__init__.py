@@ -1,0 +1,1 @@
+"""Looking into what was trained and what was retrieved: attention heads, subsets, samples."""

@@ -122,11 +122,21 @@ def tokenize(task: str, subset: str, random_subset: str, tokenizer: str, root: s
 
 
 @component(DATA_IMAGE)
-def plan(arms: str, seeds: str, task: str, tokenizer: str, subset: str, random_subset: str) -> list[str]:
+def plan(
+    arms: str,
+    seeds: str,
+    task: str,
+    tokenizer: str,
+    subset: str,
+    random_subset: str,
+    preset: str,
+    overrides: str,
+) -> list[str]:
     """List the runs (arms × seeds), each with all that it needs: that is how it reaches the inside of the loop."""
     from tlm.plan import plan
 
-    return plan(arms, seeds, task=task, tokenizer=tokenizer, bm25=subset, random=random_subset)
+    sources = {"task": task, "tokenizer": tokenizer, "bm25": subset, "random": random_subset}
+    return plan(arms, seeds, **sources, preset=preset, overrides=overrides)
 
 
 @component(DATA_IMAGE)

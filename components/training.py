@@ -6,36 +6,29 @@ from components.base import TRAIN_IMAGE, component
 
 
 @component(TRAIN_IMAGE)
-def train(run: str, preset: str, overrides: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics]) -> str:
+def train(run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics]) -> str:
     """Stage 1: train an encoder from scratch on the task and the arm's subset at once."""
     from tlm.evaluation.ui import log_counts
     from tlm.plan import Run
     from tlm.training.joint import train
 
-    arm, how = Run.parse(run), {"preset": preset, "overrides": overrides.split(), "gpus": int(gpus), "root": root}
-    inputs = {"tokenizer": arm.tokenizer, "subset": arm.subset, "seed": arm.seed}
-    return log_counts(train(arm.task, **inputs, **how), cost)
+    arm = Run.parse(run)
+    uri = train(arm.task, **arm.inputs(), **arm.settings(), gpus=int(gpus), root=root)
+    return log_counts(uri, cost)
 
 
 @component(TRAIN_IMAGE)
 def finetune(
-    checkpoint: str,
-    run: str,
-    preset: str,
-    overrides: str,
-    gpus: str,
-    root: str,
-    cost: dsl.Output[dsl.Metrics],
-    model: dsl.Output[dsl.Model],
+    checkpoint: str, run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics], model: dsl.Output[dsl.Model]
 ) -> str:
-    """Stage 2: fine-tune on the task alone, head reset, best on dev."""
+    """Stage 2: fine-tune on the task alone, head reset, best on dev; a run of one stage stays as it is."""
     from tlm.evaluation.ui import log_counts
     from tlm.plan import Run
     from tlm.training.finetune import finetune
 
-    how = {"preset": preset, "overrides": overrides.split(), "gpus": int(gpus), "root": root}
-    model.metadata["uri"] = finetune(checkpoint, Run.parse(run).task, **how)
-    return log_counts(model.metadata["uri"], cost)
+    arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
+    uri = finetune(checkpoint, arm.task, **arm.settings(), **how) if arm.stages == 2 else checkpoint
+    return log_counts(uri, cost, model)
 
 
 @component(TRAIN_IMAGE)

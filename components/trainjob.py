@@ -6,8 +6,6 @@ from components.base import TRAIN_IMAGE, component
 @component(TRAIN_IMAGE)
 def train_on_nodes(
     run: str,
-    preset: str,
-    overrides: str,
     nodes: int,
     gpus: str,
     gpu_type: str,
@@ -21,7 +19,7 @@ def train_on_nodes(
     from tlm.cluster.trainjob import train_on_nodes
     from tlm.plan import Run
 
-    arm, how = Run.parse(run), {"preset": preset, "overrides": overrides.split(), "root": root}
+    arm = Run.parse(run)
     pods = {"nodes": nodes, "gpus": int(gpus), "gpu_type": gpu_type, "cpu": cpu, "memory": memory}
     place = {"node_selector": node_selector, "tolerations": tolerations}
-    return train_on_nodes(arm.task, tokenizer=arm.tokenizer, subset=arm.subset, seed=arm.seed, **how, **pods, **place)
+    return train_on_nodes(arm.task, **arm.inputs(), **arm.settings(), **pods, **place, root=root)

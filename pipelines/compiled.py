@@ -59,21 +59,24 @@ def manifest_names(version: str, namespace: str) -> dict[str, str]:
     return names | ({"namespace": namespace} if namespace else {})
 
 
-def compile_text(images: Path | None = None, manifests: Mapping[str, str] | None = None, nodes: int = 1) -> str:
+def compile_text(
+    images: Path | None = None, manifests: Mapping[str, str] | None = None, name: str = "tlm", nodes: int = 1
+) -> str:
     """The pipeline as YAML, the same bytes each time.
 
     Args:
         images: File with references of the images; without it the components' own.
-        nodes: Machines that each run's stage 1 trains on.
         manifests: Names of the Kubernetes resources (as kfp's `KubernetesManifestOptions` has them), to write these.
+        name: Which pipeline.
+        nodes: Machines that each run's stage 1 trains on.
     """
     from kfp.compiler import Compiler
     from kfp.compiler.compiler_utils import KubernetesManifestOptions
 
     from pipelines.images import load_images, with_images
-    from pipelines.tlm import build
+    from pipelines.named import build
 
-    pipeline = build(nodes)
+    pipeline = build(name, nodes)
     if images:
         pipeline = with_images(pipeline, load_images(images))
     options = KubernetesManifestOptions(**manifests, include_pipeline_manifest=True) if manifests else None

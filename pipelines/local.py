@@ -13,7 +13,7 @@ from kfp import local as kfp_local
 from kfp.dsl.base_component import BaseComponent
 
 from pipelines.images import load_images, with_images
-from pipelines.tlm import tlm
+from pipelines.named import build
 from pipelines.transcript import Transcript, open_log
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import TlmError
@@ -31,17 +31,18 @@ class StepFailed(TlmError):
         self.exit_code = 3 if resumable else 2
 
 
-def run(parameters: dict[str, Any], images: Path | None = None, network: str = "bridge") -> None:
+def run(parameters: dict[str, Any], images: Path | None = None, network: str = "bridge", name: str = "tlm") -> None:
     """Run to the report, print its table and where it is. Raises StepFailed; a repetition goes on where this ended.
 
     Args:
         parameters: Values of pipeline parameters; those that are missing have defaults for one machine.
         images: File with the images' references: the steps run in containers, and corpus, task and store are on S3.
         network: The containers' Docker network.
+        name: Which pipeline.
     """
     values = {"index_engine": "embedded", "store_root": "artifacts"} | parameters
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
-    with _steps(values, images, network) as pipeline:
+    with _steps(build(name), values, images, network) as pipeline:
         report = _run_pipeline(pipeline, values)
     artifact = Artifact.open(report, "report")
     headline, results, *_ = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
@@ -49,16 +50,18 @@ def run(parameters: dict[str, Any], images: Path | None = None, network: str = "
 
 
 @contextlib.contextmanager
-def _steps(values: dict[str, Any], images: Path | None, network: str) -> Iterator[BaseComponent]:
+def _steps(
+    pipeline: BaseComponent, values: dict[str, Any], images: Path | None, network: str
+) -> Iterator[BaseComponent]:
     """The pipeline, and kfp.local told how to run its steps."""
     outputs = OUTPUTS.absolute()
     if images is None:
         kfp_local.init(runner=kfp_local.SubprocessRunner(use_venv=False), pipeline_root=str(outputs))
-        yield tlm
+        yield pipeline
         return
     from pipelines import containers
 
-    pipeline = with_images(tlm, load_images(images))
+    pipeline = with_images(pipeline, load_images(images))
     containers.check(values)
     with containers.hardened_runner(outputs / "containers", network) as runner:
         kfp_local.init(runner=runner, pipeline_root=str(outputs / "containers"))

@@ -43,12 +43,12 @@ def read_parameters(
     Args:
         file: YAML file with lines ``name: value``.
         changes: Single parameters; what is no text is read as YAML.
-        known: What the pipeline declares; without it, the pipeline of this code.
+        known: What the pipeline declares; without it, this code's pipeline `tlm`.
 
     Raises:
         InputError: no such file, not a YAML mapping, an unknown or missing parameter or a value of the wrong type.
     """
-    known = _of_this_code() if known is None else known
+    known = of_this_code("tlm") if known is None else known
     values = _from_file(file) if file else {}
     for change in changes:
         name, separator, value = change.partition("=")
@@ -61,12 +61,13 @@ def read_parameters(
     return {name: _checked(name, value, known) for name, value in values.items()}
 
 
-def _of_this_code() -> dict[str, Parameter]:
+def of_this_code(name: str) -> dict[str, Parameter]:
+    """The parameters of this code's pipeline called `name`. Raises InputError for an unknown one."""
     from google.protobuf import json_format
 
-    from pipelines.tlm import tlm
+    from pipelines.named import build
 
-    return declared(json_format.MessageToDict(tlm.pipeline_spec))
+    return declared(json_format.MessageToDict(build(name).pipeline_spec))
 
 
 def _from_file(file: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ ELASTICSEARCH_SECRETS = {  # only who fills an index has the key to
     "index": "tlm-elasticsearch-writer",
     "retrieve": "tlm-elasticsearch-reader",
     "random-subset": "tlm-elasticsearch-reader",
+    "subsets": "tlm-elasticsearch-reader",
 }
 
 
@@ -47,6 +48,8 @@ NEEDS = {
     "tokenizer": LARGE,
     "tokenize": LARGE,
     "plan": SMALL,
+    "subsets": LARGE,
+    "trials": LARGE,
     "train-on-nodes": SMALL,  # it starts the pods that train, and waits
     "baseline": MEDIUM,
     "report": MEDIUM,

@@ -16,6 +16,7 @@ from pipelines.options import (
     Images,
     Namespace,
     Params,
+    Pipeline,
     PipelineRoot,
     PollSeconds,
     ServiceAccount,
@@ -45,13 +46,14 @@ def local(
     docker: Annotated[bool, typer.Option("--docker", help="Run each step in a container; all data are on S3.")] = False,
     images: Images = None,
     network: Annotated[str, typer.Option(metavar="NAME", help="Docker network of the containers.")] = "bridge",
+    pipeline: Pipeline = "tlm",
 ) -> None:
     """Run the pipeline on this machine. Finished steps of an earlier run are found and not repeated."""
     from pipelines import local as local_run
-    from pipelines.parameters import read_parameters
+    from pipelines.parameters import of_this_code, read_parameters
 
     built = images or (Path("build/images.json") if docker else None)
-    local_run.run(read_parameters(params, changes), built, network)
+    local_run.run(read_parameters(params, changes, of_this_code(pipeline)), built, network, pipeline)
 
 
 @app.command()
@@ -66,6 +68,7 @@ def compile(
     nodes: Annotated[
         int, typer.Option(min=1, help="Machines for each stage 1; more than one needs Kubeflow Trainer.")
     ] = 1,
+    pipeline: Pipeline = "tlm",
 ) -> None:
     """Compile the pipeline into a file for Kubeflow. The UI and the API take it; the same code gives the same bytes."""
     from pipelines import compiled
@@ -73,7 +76,7 @@ def compile(
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"--output {output}: must end in .yaml")
     names = compiled.manifest_names(version, namespace) if kubernetes_manifests else None
-    text = compiled.compile_text(images, names, nodes)
+    text = compiled.compile_text(images, names, pipeline, nodes)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")

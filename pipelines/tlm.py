@@ -3,11 +3,11 @@
 from typing import Any
 
 from kfp import dsl
-from kfp.dsl.pipeline_context import Pipeline
 
-from components import data, training, trainjob
+from components import data
+from pipelines import stages
 from pipelines.describe import description
-from pipelines.resources import TrainingPods, equip, lifetime
+from pipelines.resources import TrainingPods, lifetime
 
 
 def build(nodes: int = 1) -> Any:
@@ -73,62 +73,32 @@ def build(nodes: int = 1) -> Any:
             URI of the report.
         """
         pods = TrainingPods(train_cpu, train_memory, train_gpus, train_gpu_type, train_node_selector, train_tolerations)
-        root = store_root
-        preflight = data.preflight(
-            preset=run_preset, overrides=run_overrides, arms=run_arms, seeds=run_seeds, engine=index_engine, root=root
+        root, method = store_root, {"preset": run_preset, "overrides": run_overrides}
+        preflight = data.preflight(**method, arms=run_arms, seeds=run_seeds, engine=index_engine, root=root)
+        corpus_fields = {"id_field": corpus_id_field, "text_field": corpus_text_field, "words": corpus_words}
+        task_fields = {"text_field": task_text_field, "pair_field": task_pair_field, "label_field": task_label_field}
+        corpus, task = stages.load(
+            preflight,
+            {"paths": corpus_paths, "source_field": corpus_source_field, **corpus_fields},
+            {"path": task_path, "metric": task_metric, **task_fields},
+            root,
         )
-        settings = preflight.outputs
-        corpus = data.load_corpus(
-            paths=corpus_paths,
-            text_field=corpus_text_field,
-            id_field=corpus_id_field,
-            source_field=corpus_source_field,
-            words=corpus_words,
-            root=root,
-        ).after(preflight)
-        task = data.load_task(
-            path=task_path,
-            text_field=task_text_field,
-            pair_field=task_pair_field,
-            label_field=task_label_field,
-            metric=task_metric,
-            root=root,
-        ).after(preflight)
-        corpus, task = corpus.outputs["Output"], task.outputs["Output"]
         index = data.index(corpus=corpus, engine=index_engine, name=index_name, root=root).outputs["Output"]
-        hits = data.retrieve(index=index, task=task, query=settings["query"], top_k=settings["top_k"], root=root)
+        query = {name: preflight.outputs[name] for name in ("query", "top_k")}
+        hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
         filters = {"near_duplicates": export_near_duplicates, "overlap": export_overlap, "root": root}
-        bm25 = data.export(hits=hits.outputs["Output"], **filters).outputs["Output"]
+        bm25 = data.export(hits=hits, **filters).outputs["Output"]
         random = data.random_subset(index=index, task=task, like=bm25, arms=run_arms, **filters).output
-        vocabulary = {"kind": settings["tokenizer_kind"], "vocab_size": settings["vocab_size"]}
-        trained = data.tokenizer(corpus=corpus, task=task, **vocabulary, root=root).output
-        tokenizer = data.tokenize(task=task, subset=bm25, random_subset=random, tokenizer=trained, root=root).output
-        baseline = training.baseline(task=task, root=root).outputs["Output"]
-        plan = data.plan(
-            arms=run_arms, seeds=run_seeds, task=task, tokenizer=tokenizer, subset=bm25, random_subset=random
-        )
-        method = {"preset": run_preset, "overrides": run_overrides, "root": root}
-        # inside the loop only the run and parameters are used: kfp.local mistakes other steps' outputs for the item
-        with dsl.ParallelFor(plan.output, name="arms-and-seeds") as run:
-            checkpoint = _stage1(nodes, pods, run=run, **method)
-            model = training.finetune(checkpoint=checkpoint, run=run, gpus=train_gpus, **method).outputs["Output"]
-            metrics = training.evaluate(model=model, run=run, root=root).outputs["Output"]
-        report = data.report(baseline=baseline, metrics=dsl.Collected(metrics), root=root).outputs["Output"]
-        for step in Pipeline.get_default_pipeline().tasks.values():
-            equip(step, step.component_spec.name, pods)
-        return report
+        subsets = {"subset": bm25, "random_subset": random}
+        trained = stages.vocabulary(preflight, corpus, task, root)
+        tokenizer = data.tokenize(task=task, **subsets, tokenizer=trained, root=root).output
+        plan = data.plan(arms=run_arms, seeds=run_seeds, task=task, tokenizer=tokenizer, **subsets, **method)
+        return stages.runs(plan.output, task, pods, nodes, root)
 
     about = {"name": "tlm", "display_name": "TLM"}
     if nodes > 1:
         about = {"name": f"tlm-{nodes}-nodes", "display_name": f"TLM on {nodes} nodes"}
     return dsl.pipeline(**about, description=description(tlm), pipeline_config=lifetime())(tlm)
-
-
-def _stage1(nodes: int, pods: TrainingPods, **settings: Any) -> Any:
-    """URI of the checkpoint."""
-    if nodes == 1:
-        return training.train(gpus=pods.gpus, **settings).outputs["Output"]
-    return trainjob.train_on_nodes(nodes=nodes, **pods._asdict(), **settings).output
 
 
 tlm = build()

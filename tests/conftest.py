@@ -1,6 +1,7 @@
 """Fixtures for all tests: real servers, each started once a session and only if a test asks for it."""
 
 import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -67,6 +68,11 @@ def started(server: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
         if why:
             missing(why)
         yield value
+
+
+def heed_interrupts() -> None:
+    """For a child process: SIGINT as at a terminal, also where the tests run in the background and it is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def missing(why: str) -> NoReturn:

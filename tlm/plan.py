@@ -1,7 +1,7 @@
 """The plan of a pipeline run: settings resolved and checked before any work, arms × seeds as flat strings."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tlm import presets
@@ -21,22 +21,45 @@ class Settings(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One training run: an arm, a seed and what it trains on; written as one flat string, like a URL's query."""
+    """One training run: all that its steps need to know, written as one flat string, like a URL's query.
+
+    Attributes:
+        arm: One of `ARMS`.
+        seed: Its seed.
+        task: URI of the task.
+        tokenizer: URI of the tokenizer.
+        subset: URI of the subset; "" for the task-only arm.
+        preset: Named settings.
+        overrides: Settings that replace the preset's, separated by spaces.
+        stages: 1 leaves stage 2 out: what stage 1 made is evaluated.
+    """
 
     arm: str
     seed: int
     task: str
     tokenizer: str
     subset: str
+    preset: str
+    overrides: str
+    stages: int = 2
 
     def __str__(self) -> str:
         return urlencode(self._asdict())
 
     @classmethod
     def parse(cls, text: str) -> "Run":
-        """The run written as `text`."""
+        """The run written as `text`; what else stands there is left out."""
         values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
-        return cls(values["arm"], int(values["seed"]), values["task"], values["tokenizer"], values["subset"])
+        flat = {name: values[name] for name in cls._fields}
+        return cls(**{**flat, "seed": int(flat["seed"]), "stages": int(flat["stages"])})  # type: ignore[arg-type]
+
+    def inputs(self) -> dict[str, Any]:
+        """What stage 1 takes beside the task."""
+        return {"tokenizer": self.tokenizer, "subset": self.subset, "seed": self.seed}
+
+    def settings(self) -> dict[str, Any]:
+        """Preset and overrides, as both stages take them."""
+        return {"preset": self.preset, "overrides": self.overrides.split()}
 
 
 def settings(preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", seeds: str = "0") -> Settings:
@@ -46,7 +69,7 @@ def settings(preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", 
         InputError: an unknown preset, setting or arm, a seed that is no number, one named twice.
     """
     resolved = presets.resolve(preset, overrides)
-    runs = len(_arms(arms)) * len(_seeds(seeds))
+    runs = len(_arms(arms)) * len(parse_seeds(seeds))
     say(f"settings: preset {preset}, K={resolved.retrieve.top_k}, {runs} runs (arms {arms}, seeds {seeds})")
     return Settings(
         resolved.retrieve.top_k,
@@ -56,10 +79,16 @@ def settings(preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", 
     )
 
 
-def plan(arms: str, seeds: str, *, task: str, tokenizer: str, bm25: str, random: str) -> list[str]:
+def plan(
+    arms: str, seeds: str, *, task: str, tokenizer: str, bm25: str, random: str, preset: str, overrides: str
+) -> list[str]:
     """Arms × seeds (both comma-separated) as the strings of `Run`; `bm25` and `random` are the arms' subsets."""
     subsets = {"bm25": bm25, "random": random, "task-only": ""}
-    return [str(Run(arm, seed, task, tokenizer, subsets[arm])) for seed in _seeds(seeds) for arm in _arms(arms)]
+    return [
+        str(Run(arm, seed, task, tokenizer, subsets[arm], preset, overrides))
+        for seed in parse_seeds(seeds)
+        for arm in _arms(arms)
+    ]
 
 
 def _arms(text: str) -> list[str]:
@@ -70,7 +99,8 @@ def _arms(text: str) -> list[str]:
     return arms
 
 
-def _seeds(text: str) -> list[int]:
+def parse_seeds(text: str) -> list[int]:
+    """Seeds written as '0,1,2'. Raises InputError for what is no number, or there twice."""
     seeds = _items(text, "seeds")
     for seed in seeds:
         if not seed.isdecimal():

@@ -18,6 +18,7 @@ import pytest
 from docker.errors import NotFound
 from elasticsearch import Elasticsearch
 
+from tests.conftest import heed_interrupts
 from tests.containers.conftest import BUILT, ROOT
 from tests.servers.servers import S3Server
 from tests.tiny import write_tiny
@@ -223,7 +224,9 @@ def test_an_interrupted_run_leaves_no_container_behind(
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     with watched(daemon, network) as seen:
         whole = command(f"s3://{BUCKET}/interrupted", *in_containers(network))
-        running = subprocess.Popen(whole, cwd=tmp_path, env=variables, stderr=subprocess.DEVNULL)
+        running = subprocess.Popen(
+            whole, cwd=tmp_path, env=variables, stderr=subprocess.DEVNULL, preexec_fn=heed_interrupts
+        )
         while not seen and running.poll() is None:
             time.sleep(0.1)
         running.send_signal(signal.SIGINT)

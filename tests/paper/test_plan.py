@@ -30,7 +30,9 @@ def test_all_that_training_needs_is_in_the_string():
 def test_a_trial_is_read_by_the_components_of_the_pipeline_too():
     text = trials(missing(wanted("3", "pocket", "scierc"), {}), **URIS)[0]
     trial = Trial.parse(text)
-    assert plan.Run.parse(text) == plan.Run(trial.arm, trial.seed, trial.task, trial.tokenizer, trial.subset)
+    run = plan.Run.parse(text)
+    assert run == plan.Run(*(getattr(trial, name) for name in plan.Run._fields))
+    assert run.settings() == {"preset": trial.preset, "overrides": trial.overrides.split()}
     assert (trial.arm, trial.subset) == ("random", SUBSETS["random"])
 
 

@@ -39,7 +39,7 @@ class Runs:
         self.task = load_task(str(folder / "data" / "task"), root=self.root)
         self.index = build_index(corpus, root=self.root)
         self.tokenizer = build_tokenizer(corpus, self.task, vocab_size=400, root=self.root)
-        self.subsets = make_subsets(self.index, self.task, table="3", scale="tiny", name="task", root=self.root)
+        self.subsets = make_subsets(self.index, self.task, table="3", scale="tiny", root=self.root)
         self.metrics = {}
         uris = {"task": self.task, "tokenizer": self.tokenizer, "subsets": self.subsets}
         for table, rows in {"3": {RANDOM, BM25}, "7": {"without stage 2"}, "5": {"external only"}}.items():

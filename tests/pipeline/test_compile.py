@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipelines.compiled import compile_text, parse
 from pipelines.describe import replaced
-from pipelines.parameters import read_parameters
+from pipelines.lint import lint
+from pipelines.parameters import of_this_code, read_parameters
 from pipelines.tlm import tlm
 from tlm.errors import InputError
 
@@ -109,3 +111,14 @@ def test_a_wrong_parameter_is_one_sentence(change: str, sentence: str) -> None:
 def test_the_sample_parameter_files_are_valid() -> None:
     for path in sorted((ROOT / "pipelines" / "params").glob("*.yaml")):
         assert read_parameters(path)
+
+
+def test_both_pipelines_have_the_same_parameters_where_they_mean_the_same() -> None:
+    """And the second one compiles, with what KFP asks of it."""
+    theirs, ours = of_this_code("ablation"), of_this_code("tlm")
+    assert {name for name in theirs if not name.startswith("paper_")} == {
+        name for name in ours if name not in ("run_arms", "run_overrides", "run_preset")
+    }
+    assert all(theirs[name] == ours[name] for name in theirs.keys() & ours.keys())
+    text = compile_text(name="ablation")
+    assert lint(parse(text, "ablation")) == []

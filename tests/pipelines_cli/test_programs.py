@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.conftest import heed_interrupts
 from tests.pipelines_cli.standin import StandIn
 
 ROOT = Path(__file__).parents[2]
@@ -13,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 def program(*arguments: object) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "pipelines.run", *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=ROOT, preexec_fn=heed_interrupts, **pipes)
 
 
 def test_help_names_the_commands_and_imports_no_kfp() -> None:

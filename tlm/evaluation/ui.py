@@ -80,8 +80,13 @@ def dataset_card(subset: str) -> str:
     )
 
 
-def log_counts(uri: str, metrics: Any) -> str:
-    """Log what an artifact's manifest counts into the pipeline's Metrics output (duck-typed); returns `uri`."""
+def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
+    """Log what an artifact's manifest counts into the pipeline's Metrics output (duck-typed); returns `uri`.
+
+    The pipeline's Model output, where there is one, gets the URI among its metadata.
+    """
+    if model is not None:
+        model.metadata["uri"] = uri
     for name, value in Artifact.open(uri).counts.items():
         parts = value if isinstance(value, dict) else {"": value}
         for part, count in parts.items():

@@ -1,9 +1,15 @@
-"""The subsets that a table's cells train on, each retrieved and exported once."""
+"""The subsets that a table's cells train on, each retrieved and exported once, and the runs on them."""
 
-from tlm.paper.plan import RANDOM, subsets_for, top_k, wanted
+from collections.abc import Mapping
+
+from tlm.artifacts.artifact import Artifact
+from tlm.paper.plan import RANDOM, missing, subsets_for, top_k, trials, wanted
+from tlm.paper.tables import our_name
+from tlm.plan import parse_seeds
 from tlm.presets import resolve
 from tlm.retrieval.export import export
 from tlm.retrieval.retrieve import retrieve
+from tlm.training.tokens import tokenize
 
 
 def make_subsets(
@@ -12,7 +18,6 @@ def make_subsets(
     *,
     table: str,
     scale: str,
-    name: str,
     corpus: str = "",
     near_duplicates: bool = True,
     overlap: bool = True,
@@ -22,17 +27,16 @@ def make_subsets(
 
     Args:
         index: URI of the index.
-        task: URI of the task.
+        task: URI of the task; its name is that of a column, where the paper has it.
         table: Number of the table.
         scale: Name of the scale.
-        name: The task's name in the tables.
         corpus: C_BERT or C_RoBERTa, whichever was indexed, where the table has both.
         near_duplicates: See `export`.
         overlap: See `export`.
         root: Where artifacts are kept.
     """
     filters = {"near_duplicates": near_duplicates, "overlap": overlap}
-    found = wanted(table, scale, name, corpus)
+    found = wanted(table, scale, _name(task), corpus)
     made: dict[str, str] = {}
     for subset in subsets_for(found):
         if subset == RANDOM:
@@ -44,3 +48,36 @@ def make_subsets(
             hits = retrieve(index, task, query=query, top_k=int(subset), root=root)
         made[subset] = export(hits, **filters, root=root)
     return made
+
+
+def plan_trials(
+    task: str,
+    tokenizer: str,
+    subsets: Mapping[str, str],
+    *,
+    table: str,
+    scale: str,
+    corpus: str = "",
+    seeds: str = "",
+    root: str | None = None,
+) -> list[str]:
+    """All runs of a table for a task as strings of `Trial`; what they train on is tokenized.
+
+    Args:
+        task: URI of the task.
+        tokenizer: URI of the tokenizer.
+        subsets: As `make_subsets` gives them.
+        table: Number of the table.
+        scale: Name of the scale.
+        corpus: C_BERT or C_RoBERTa, where the table has both.
+        seeds: Separated by commas; empty: as many as the table plans.
+        root: Where artifacts are kept.
+    """
+    for data in (task, *subsets.values()):
+        tokenize(data, tokenizer, root=root)
+    todo = missing(wanted(table, scale, _name(task), corpus), {}, parse_seeds(seeds) if seeds else ())
+    return trials(todo, task=task, tokenizer=tokenizer, subsets=subsets)
+
+
+def _name(task: str) -> str:
+    return our_name(Artifact.open(task, "task").details["name"])

@@ -1,0 +1,25 @@
+"""Components of the paper's tables: what their cells train on, and their runs."""
+
+from components.base import DATA_IMAGE, component
+
+
+@component(DATA_IMAGE)
+def subsets(
+    index: str, task: str, table: str, scale: str, corpus: str, near_duplicates: bool, overlap: bool, root: str
+) -> dict[str, str]:
+    """Retrieve and export what the cells of one of the paper's tables train on, each subset once."""
+    from tlm.paper.subsets import make_subsets
+
+    filters = {"near_duplicates": near_duplicates, "overlap": overlap}
+    return make_subsets(index, task, table=table, scale=scale, corpus=corpus, **filters, root=root)
+
+
+@component(DATA_IMAGE)
+def trials(
+    task: str, tokenizer: str, subsets: dict[str, str], table: str, scale: str, corpus: str, seeds: str, root: str
+) -> list[str]:
+    """List the runs of one of the paper's tables (settings × arms × seeds), their texts tokenized once."""
+    from tlm.paper.subsets import plan_trials
+
+    sources = {"task": task, "tokenizer": tokenizer, "subsets": subsets}
+    return plan_trials(**sources, table=table, scale=scale, corpus=corpus, seeds=seeds, root=root)

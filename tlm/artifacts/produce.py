@@ -14,6 +14,7 @@ from tlm.artifacts.manifest import MANIFEST, RUN, InputRef, Manifest, content_di
 from tlm.artifacts.roots import open_store, resolve_root
 from tlm.artifacts.scratch import scratch_folder
 from tlm.artifacts.store import Store
+from tlm.energy import Energy
 from tlm.errors import InputError
 from tlm.progress import say
 
@@ -62,7 +63,9 @@ def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) ->
     started = time.time()
     with scratch_folder(store.scratch(), f"{recipe.kind}-{recipe.key}") as folder:
         draft = Draft(folder)
-        write(draft)
+        with Energy() as energy:
+            write(draft)
+        draft.run |= energy.facts()
         manifest = _publish(store, recipe, draft, started)
     return Artifact(store, manifest).uri
 

@@ -1,13 +1,8 @@
-"""The pipeline's parameters in words: for its own description in the Kubeflow UI, and as the table in the docs.
-
-``python -m pipelines.describe docs/kubeflow.md`` writes the table anew, between its two marks.
-"""
+"""The pipeline's parameters in words: for its own description in the Kubeflow UI, and as the table in the docs."""
 
 import inspect
 import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from docstring_parser import parse
@@ -37,10 +32,3 @@ def replaced(text: str, function: Callable[..., Any]) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{table(function)}{END}{after}"
-
-
-if __name__ == "__main__":
-    from pipelines.tlm import tlm
-
-    for page in map(Path, sys.argv[1:]):
-        page.write_text(replaced(page.read_text(encoding="utf-8"), tlm.pipeline_func), encoding="utf-8")

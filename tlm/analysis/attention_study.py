@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.analysis.attention import Subject
 from tlm.analysis.encode import AttentionReader, Seen
 from tlm.analysis.heads import KINDS, SHARES, kind_of, looks, tally
 from tlm.analysis.page import write_pages
+from tlm.analysis.subjects import Subject
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.evaluation.runs import ARMS

@@ -10,6 +10,7 @@ import yaml
 
 from pipelines.version import version_name
 from tlm.errors import InputError
+from tlm.progress import say
 
 
 class Compiled(NamedTuple):
@@ -37,9 +38,18 @@ def _component(task: Mapping[str, Any]) -> str:
     return str(task.get("componentRef", {}).get("name", ""))
 
 
+def warn_of_images(images: Path | None) -> None:
+    """Say what an own pipeline without `images` relies on."""
+    from components.base import DATA_IMAGE
+
+    if images is None:
+        say(f"without --images the pipeline names {DATA_IMAGE} and its like, which have to be there")
+
+
 def text_of(file: Path | None, images: Path | None) -> str:
     """The text of a compiled pipeline: that of `file`, or made from this code with `images`."""
     if not file:
+        warn_of_images(images)
         return compile_text(images)
     if images:
         raise InputError(

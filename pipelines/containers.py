@@ -12,6 +12,7 @@ from docker.errors import APIError, DockerException
 from docker.types import Mount
 from kfp.local import DockerRunner
 
+from pipelines.parameters import OUTSIDE
 from tlm.errors import InputError
 
 USER = 65532  # as in the images
@@ -22,7 +23,6 @@ PASSED_ON = (
 SECRETS = "/etc/tlm/elasticsearch"  # where the images look for them
 FILES = {"TLM_ELASTICSEARCH_API_KEY_FILE": "api-key", "TLM_ELASTICSEARCH_CA_FILE": "ca.crt"}
 LABEL = "tlm.run"
-OUTSIDE = ("store_root", "corpus_paths", "task_path")
 
 
 def check(parameters: Mapping[str, Any]) -> None:

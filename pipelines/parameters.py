@@ -1,6 +1,7 @@
 """Pipeline parameters from a YAML file and the command line, checked against the pipeline before anything starts."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ import yaml
 
 from tlm.errors import InputError, nearest
 
+OUTSIDE = ("store_root", "corpus_paths", "task_path")  # places outside of the steps themselves
 _TYPES: dict[str, type] = {
     "STRING": str,
     "NUMBER_INTEGER": int,
@@ -59,6 +61,14 @@ def read_parameters(
         if parameter.required and name not in values:
             raise InputError(f"parameter '{name}' is missing and has no default; give it with --set {name}=…")
     return {name: _checked(name, value, known) for name, value in values.items()}
+
+
+def check_reachable(values: Mapping[str, Any]) -> None:
+    """Raises InputError for a parameter that names a file of this machine, which no pod sees."""
+    for name in OUTSIDE:
+        for place in str(values.get(name, "")).split(","):
+            if place.strip() and not re.match(r"[a-z0-9]+:", place.strip()):
+                raise InputError(f"parameter '{name}': pods do not see '{place.strip()}' of this machine; give s3://…")
 
 
 def of_this_code(name: str) -> dict[str, Parameter]:

@@ -82,6 +82,7 @@ def compile(
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"--output {output}: cannot be written ({error}); name another file") from None
+    compiled.warn_of_images(images)
 
 
 @app.command()
@@ -130,6 +131,7 @@ def submit(
 
     pipeline = compiled.parse(compiled.text_of(file, images), str(file or "pipeline"))
     values = parameters.read_parameters(params, changes, parameters.declared(pipeline.spec))
+    parameters.check_reachable(values)
     api = _connect(host, ui_host, namespace, token_file, ca_file, call_timeout)
     order = client.Order(values, experiment, run_name, pipeline_root, service_account)
     run_id = client.submit(api, client.without_cache(pipeline) if no_cache else pipeline, order)

@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import boto3
+from botocore.exceptions import ClientError
 
 from tests.tiny import write_tiny
 
@@ -12,7 +13,11 @@ from tests.tiny import write_tiny
 def main(bucket: str) -> None:
     """Make the bucket unless it is there, and upload the files under their own names."""
     store = boto3.client("s3")
-    if bucket not in {found["Name"] for found in store.list_buckets()["Buckets"]}:
+    try:
+        store.head_bucket(Bucket=bucket)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "404":
+            raise
         store.create_bucket(Bucket=bucket)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "data")

@@ -12,7 +12,7 @@ from pipelines.client.faults import Unreachable
 from pipelines.client.submit import Order, experiment
 from pipelines.client.upload import Version, find_pipeline, find_version
 from pipelines.compiled import from_api
-from pipelines.parameters import declared, read_parameters
+from pipelines.parameters import check_reachable, declared, read_parameters
 from tlm.errors import InputError, Interrupted
 
 
@@ -26,7 +26,9 @@ def prepare(
         missing = f"version {version} of the pipeline '{pipeline}'" if pipeline_id else f"a pipeline '{pipeline}'"
         raise InputError(f"{api.where.api}: has not {missing}; `upload` it first, or give --pipeline and --version")
     known = declared(from_api(found.pipeline_spec).spec) if found.pipeline_spec else None
-    return Version(pipeline_id, str(found.pipeline_version_id)), read_parameters(params, changes, known)
+    values = read_parameters(params, changes, known)
+    check_reachable(values)
+    return Version(pipeline_id, str(found.pipeline_version_id)), values
 
 
 def schedule(api: Api, version: Version, order: Order, cron: str, *, at_once: int = 1) -> str:

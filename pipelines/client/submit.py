@@ -17,7 +17,7 @@ class Order(NamedTuple):
     """How a pipeline is to run."""
 
     parameters: Mapping[str, Any]
-    experiment: str = "TLM"
+    experiment: str = "tlm"
     name: str = ""
     pipeline_root: str = ""
     service_account: str = ""

@@ -214,3 +214,11 @@ def test_kfp_s_own_client_takes_the_stand_in_for_kubeflow(ask, api: StandIn, com
     pipeline = client.pipelines.pipeline_service_create_pipeline({"display_name": "tlm", "name": "tlm"})
     version = client.upload_pipeline_version(str(compiled), "v1", pipeline_id=pipeline.pipeline_id, description="d")
     assert version.pipeline_version_id in api.versions
+
+
+def test_files_of_this_machine_are_refused_before_any_call(ask, api: StandIn) -> None:
+    done = ask("submit", "--set", "corpus_paths=s3://b/corpus/,my/corpus.jsonl")
+    assert done.code == 2
+    assert "parameter 'corpus_paths': pods do not see 'my/corpus.jsonl' of this machine; give s3://…" in done.err
+    assert api.runs == {}
+    assert ask("submit", "--set", "corpus_paths=paper:bert", "--set", "task_path=glue:mnli").code == 0

@@ -1,11 +1,13 @@
 """All that the report says, as one plain dictionary: the templates and report.json show nothing else."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.evaluation.cost import Prices
 from tlm.evaluation.curves import curves
 from tlm.evaluation.dropped import dropped, numbers
 from tlm.evaluation.evidence import evidence
@@ -18,20 +20,22 @@ from tlm.evaluation.text import visible
 MOST_CLASSES = 15  # of a confusion matrix; above that the most frequent confusions are listed
 MOST_CONFUSIONS = 20
 MOST_POINTS = 1000
+FREE = Prices()
 
 Contents = dict[str, Any]
 
 
-def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage) -> Contents:
+def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, prices: Prices = FREE) -> Contents:
     """Everything about these runs of one task.
 
     Args:
         metrics: ``metrics`` artifacts of the same task.
         task: That task, None where it is gone.
         lineage: To reach their ancestors with; its notes go into the result.
+        prices: What the training's time and energy are paid by.
     """
     groups = grouped([Run.read(artifact, lineage) for artifact in metrics])
-    summaries = _with_roles([group.summary() for group in groups])
+    summaries = _with_roles([group.summary(prices) for group in groups])
     whole = finished(summaries)
     best = best_on_dev([one for one in whole if one["arm"] != "baseline"] or whole)
     chosen = groups[summaries.index(best)]
@@ -49,6 +53,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage) -
             "test": first["splits"]["test"]["n"],
         },
         "groups": summaries,
+        "prices": asdict(prices),
         "findings": findings(summaries, first["metric"]),
         "metric_names": METRIC_NAMES,
         "curves": curves(compared, regression),

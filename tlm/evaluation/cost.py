@@ -30,6 +30,7 @@ class Cost:
     """Cost of a stage or of several; None is what nobody counted.
 
     Attributes:
+        steps: Of the optimizer.
         tokens: Real ones.
         padded_tokens: Up to the full length, as the paper counts.
         flops: Of our step on real tokens.
@@ -40,6 +41,7 @@ class Cost:
         joules: CPU and GPU together, as far as the machine tells.
     """
 
+    steps: float | None = None
     tokens: float | None = None
     padded_tokens: float | None = None
     flops: float | None = None
@@ -62,7 +64,7 @@ class Cost:
         workers = int(run.get("processes", 1)) * (1 if on_gpu else int(run.get("threads", 1)))
         used = None if seconds is None or device is None else float(seconds) * workers
         energy = [run[name] for name in ("cpu_joules", "gpu_joules") if run.get(name) is not None]
-        names = ("tokens", "padded_tokens", "flops", "paper_flops")
+        names = ("steps", "tokens", "padded_tokens", "flops", "paper_flops")
         return cls(
             **{name: counted.get(name) for name in names},
             seconds=seconds,
@@ -72,13 +74,13 @@ class Cost:
         )
 
     def money(self, prices: Prices) -> float | None:
-        """By `prices`; None where no time was measured, or energy has a price and was not measured."""
+        """By `prices`; None where what has a price was not measured, or nothing that was used has a price."""
         if self.gpu_seconds is None and self.cpu_seconds is None:
             return None
         if prices.kilowatt_hour and self.joules is None:
             return None
         hours = prices.gpu_hour * (self.gpu_seconds or 0) + prices.cpu_hour * (self.cpu_seconds or 0)
-        return hours / HOUR + prices.kilowatt_hour * (self.joules or 0) / KILOWATT_HOUR
+        return hours / HOUR + prices.kilowatt_hour * (self.joules or 0) / KILOWATT_HOUR or None
 
 
 def total(costs: Iterable[Cost]) -> Cost:

@@ -13,9 +13,6 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-from tlm.evaluation.text import power
 
 INK, MUTED, RULE = "#010203", "#040506", "#070809"
 COLOURS = {  # role: (marker, light, dark)
@@ -78,7 +75,7 @@ def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float 
         )
         values = [factor * value for value in spread["values"]]
         axes.plot(values, [row] * len(values), "o", color=tone, markersize=5, alpha=0.75, markeredgewidth=0)
-    axes.set_yticks(range(len(shown)), [_short(group["name"]) for group in reversed(shown)], color=INK)
+    axes.set_yticks(range(len(shown)), [short(group["name"]) for group in reversed(shown)], color=INK)
     axes.set_ylim(-0.6, len(shown) - 0.4)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
@@ -97,28 +94,6 @@ def lines(panel: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str:
         axes.plot(steps, losses, color=tones[line["group"]], linewidth=1.6, solid_joinstyle="round")
     axes.set_xlabel("step")
     axes.tick_params(length=0)
-    return _uri(figure)
-
-
-def compute(groups: Sequence[dict[str, Any]], label: str) -> str:
-    """Test score against FLOPs of both stages (logarithmic), a dot for each seed; the baseline as a line."""
-    figure, axes = _axes(4.0, 2.4)
-    for group in groups:
-        scores, flops = group["test"]["values"], group["cost"]["flops"]["values"]
-        if group["arm"] == "baseline":
-            axes.axhline(100 * group["test"]["mean"], color=_tone(group), linewidth=1.2, linestyle=(0, (4, 3)))
-        elif len(scores) == len(flops):
-            values = [100 * score for score in scores]
-            axes.plot(flops, values, "o", color=_tone(group), markersize=6, alpha=0.8, markeredgewidth=0)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=7))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.grid(axis="x", visible=False)
-    axes.margins(x=0.15, y=0.1)
-    axes.set_xlabel("FLOPs, both stages")
-    axes.set_ylabel(label)
-    axes.tick_params(length=0, which="both")
     return _uri(figure)
 
 
@@ -148,12 +123,18 @@ def _tone(group: dict[str, Any]) -> str:
     return COLOURS[group["role"]][0]
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
+    """A group's name, cut to what a picture has room for."""
     return name if len(name) <= 34 else f"{name[:33]}…"
 
 
 def _uri(figure: Figure) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg(figure).encode()).decode()
+    return data_uri(svg(figure))
+
+
+def data_uri(drawn: str) -> str:
+    """An SVG as the address of an image in a page."""
+    return "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
 
 
 def svg(figure: Figure) -> str:

@@ -1,15 +1,24 @@
 """The step `report`: what a set of runs on one task shows, as a page for people and as data."""
 
+from dataclasses import asdict
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
+from tlm.evaluation.cost import Prices
 
-VERSION = 1
+VERSION = 2
 
 
-def report(metrics: list[str], *, root: str | None = None) -> str:
+def report(
+    metrics: list[str],
+    *,
+    gpu_hour: float = 0.0,
+    cpu_hour: float = 0.0,
+    kilowatt_hour: float = 0.0,
+    root: str | None = None,
+) -> str:
     """Put runs of one task side by side: arms and seeds beside the baseline, cost, losses, retrieved passages.
 
     Writes report.html (self-contained, without any script), report.md and report.json. What is told of the runs'
@@ -17,13 +26,18 @@ def report(metrics: list[str], *, root: str | None = None) -> str:
 
     Args:
         metrics: URIs of the metrics, in any order.
+        gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
+        cpu_hour: Price of an hour of a CPU core, for what no GPU did.
+        kilowatt_hour: Price of a kilowatt-hour, where the machine measured the energy.
         root: Where artifacts are kept.
     """
+    prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour))
     opened = {artifact.manifest.key: artifact for artifact in (Artifact.open(uri, "metrics") for uri in metrics)}
     runs = [opened[key] for key in sorted(opened)]
     _check(runs)
     inputs = {f"metrics-{number:03d}": run for number, run in enumerate(sorted(runs, key=lambda run: run.content))}
-    return produce(Recipe("report", "report", VERSION, {}, inputs), root, lambda draft: _write(draft, runs))
+    recipe = Recipe("report", "report", VERSION, asdict(prices), inputs)
+    return produce(recipe, root, lambda draft: _write(draft, runs, prices))
 
 
 def _check(runs: list[Artifact]) -> None:
@@ -37,13 +51,13 @@ def _check(runs: list[Artifact]) -> None:
         raise InputError(f"{first.uri} and {second.uri} are of different tasks; make one report for each task")
 
 
-def _write(draft: Draft, runs: list[Artifact]) -> None:
+def _write(draft: Draft, runs: list[Artifact], prices: Prices) -> None:
     from tlm.evaluation.contents import contents
     from tlm.evaluation.lineage import Lineage
     from tlm.evaluation.page import as_html, as_json, as_markdown
 
     lineage = Lineage()
-    told = contents(runs, lineage.follow(runs[0], "task"), lineage)
+    told = contents(runs, lineage.follow(runs[0], "task"), lineage, prices)
     for name, render in {"report.html": as_html, "report.md": as_markdown, "report.json": as_json}.items():
         (draft.folder / name).write_text(render(told), encoding="utf-8", newline="\n")
     draft.counts["runs"] = len(runs)

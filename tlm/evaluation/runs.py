@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from tlm.artifacts.artifact import Artifact
+from tlm.evaluation.cost import Cost, Prices, total
 from tlm.evaluation.lineage import Lineage, flat, plain
 from tlm.evaluation.metrics import METRIC_NAMES
 from tlm.evaluation.student import t_quantile
@@ -15,7 +16,6 @@ from tlm.evaluation.student import t_quantile
 ARMS = ("baseline", "task-only", "random", "bm25")
 LEAST_SEEDS = 3  # for an interval
 CONFIDENCE = 0.95
-COSTS = ("steps", "tokens", "padded_tokens", "flops", "paper_flops")
 BASELINE = "tf-idf + linear"
 
 
@@ -37,10 +37,14 @@ class Run:
         checkpoint = lineage.follow(model, "checkpoint") or lineage.follow(artifact, "checkpoint")
         return cls(artifact, values, model, checkpoint, lineage.follow(checkpoint, "subset_tokens", "data"))
 
-    def cost(self, name: str) -> float | None:
-        """One kind of cost over both stages; None where nothing was counted."""
-        found = [stage[name] for stage in self.values["cost"].values() if name in stage]
-        return float(sum(found)) if found else None
+    def costs(self) -> dict[str, Cost]:
+        """What each stage of training cost."""
+        return {stage: Cost.told(counted, self.told(stage)) for stage, counted in self.values["cost"].items()}
+
+    def told(self, stage: str) -> dict[str, Any]:
+        """The facts of the stage's own run: device, threads, seconds, joules, as far as they are known."""
+        found: dict[str, Any] = self.artifact.run().get("stages", {}).get(stage, {})
+        return found
 
     def variant(self) -> dict[str, str]:
         """The settings behind this run that tell it from others of its arm; seeds are not among them."""
@@ -66,8 +70,9 @@ class Group:
         """Of the runs, in their order."""
         return [run.values["seed"] for run in self.runs]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self, prices: Prices) -> dict[str, Any]:
         """Everything that the report says about the group, as plain values."""
+        costs = [run.costs() for run in self.runs]
         first = self.runs[0].values
         names = [name for name in METRIC_NAMES if name in first["splits"]["test"]]
         return {
@@ -81,21 +86,24 @@ class Group:
             "tried": first.get("tried"),
             **{part: spread(run.values[part] for run in self.runs) for part in ("dev", "test", "mlm_loss")},
             "scores": {name: spread(run.values["splits"]["test"][name] for run in self.runs) for name in names},
-            "cost": {name: spread(run.cost(name) for run in self.runs) for name in COSTS},
-            "stages": {stage: self._stage_cost(stage) for stage in first["cost"]},
+            "cost": _spreads([total(stages.values()) for stages in costs], prices),
+            "stages": {
+                stage: _spreads([stages[stage] for stages in costs], prices) | self._facts(stage)
+                for stage in first["cost"]
+            },
         }
 
-    def _stage_cost(self, stage: str) -> dict[str, Any]:
-        costs = [run.values["cost"][stage] for run in self.runs]
-        told = [run.artifact.run().get("stages", {}).get(stage, {}) for run in self.runs]
-        facts = {
-            name: sorted({str(one[name]) for one in told if name in one}) for name in ("device", "threads", "precision")
-        }
+    def _facts(self, stage: str) -> dict[str, str]:
+        told = [run.told(stage) for run in self.runs]
         return {
-            **{name: spread(cost.get(name) for cost in costs) for name in COSTS},
-            "seconds": spread(one.get("seconds") for one in told),
-            **{name: ", ".join(values) for name, values in facts.items()},
+            name: ", ".join(sorted({str(one[name]) for one in told if name in one}))
+            for name in ("device", "processes", "threads", "precision")
         }
+
+
+def _spreads(costs: list[Cost], prices: Prices) -> dict[str, Any]:
+    found = {part.name: spread(getattr(cost, part.name) for cost in costs) for part in fields(Cost)}
+    return found | {"money": spread(cost.money(prices) for cost in costs)}
 
 
 def spread(values: Iterable[float | None]) -> dict[str, Any]:

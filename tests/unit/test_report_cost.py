@@ -1,0 +1,148 @@
+"""What the report says of cost: what a machine told, money by a price alone, the paper apart from our runs."""
+
+import base64
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.toy_reports import Page, is_safe, toy_world
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation import ui
+from tlm.evaluation.baseline import baseline
+from tlm.evaluation.compute import Point, published, score_against_compute
+from tlm.evaluation.report import report
+
+EXPECTED = Path(__file__).parents[2] / "tlm/paper/expected.toml"
+
+
+def runs(root: Path, **facts: Any) -> list[str]:
+    """Two seeds; `facts` stand in the run.json of both stages, a number twice as large for the second seed."""
+    world = toy_world(root)
+    uris = [world.metrics("bm25", seed, 0.6) for seed in (0, 1)]
+    for times, uri in enumerate(uris, 1):
+        path = next(root.glob(f"metrics/{Artifact.open(uri).manifest.key}/run.json"))
+        told = json.loads(path.read_text())
+        for stage in told["stages"].values():
+            stage |= {name: value * times if isinstance(value, float) else value for name, value in facts.items()}
+        path.write_text(json.dumps(told))
+    return uris
+
+
+def made(root: Path, uris: list[str], **prices: float) -> dict[str, str]:
+    files = ui.report_files(report(uris, root=str(root), **prices))
+    return {form: path.read_text(encoding="utf-8") for form, path in files.items()}
+
+
+def table(markdown: str) -> list[dict[str, str]]:
+    """The rows below "Cost"."""
+    lines = [line for line in markdown.partition("## Cost")[2].partition("## ")[0].splitlines() if line[:1] == "|"]
+    head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def test_each_stage_and_both_on_gpus_with_energy_and_prices(tmp_path: Path) -> None:
+    uris = runs(tmp_path, seconds=3600.0, device="NVIDIA H200", processes=4, gpu_joules=3.6e6, cpu_joules=1.8e6)
+    files = made(tmp_path, uris, gpu_hour=2.5, kilowatt_hour=0.4)
+    first, second, both = table(files["md"])
+    assert [row["stage"] for row in (first, second, both)] == ["stage 1", "stage 2", "both"]
+    # seeds took 1 h and 2 h on 4 GPUs and 1.5 and 3 kWh: 1.5 h, 6 GPU hours, 2.25 kWh, 6 · 2.5 + 2.25 · 0.4
+    assert (first["time"], first["GPU time"], first["energy"], first["money"]) == ("90 min", "6 h", "2.2 kWh", "15.90")
+    assert (both["time"], both["GPU time"], both["energy"], both["money"]) == ("3 h", "12 h", "4.5 kWh", "31.80")
+    assert both["FLOPs"] == "8·10¹³"
+    assert second == {**first, "stage": "stage 2"}
+    told = json.loads(files["json"])["groups"][0]
+    assert told["stages"]["stage 1"]["joules"]["values"] == [5.4e6, 1.08e7]
+    assert told["cost"]["money"]["values"] == pytest.approx([2 * (4 * 2.5 + 1.5 * 0.4), 2 * (8 * 2.5 + 3 * 0.4)])
+    is_safe(files["html"])
+    text = Page(files["html"]).text
+    for words in (
+        "GPU time",
+        "31.80",
+        "2.5 for an hour of a GPU, 0.4 for a kilowatt-hour",
+        "Energy is that of",
+        "NVIDIA H200 × 4, fp32",
+    ):
+        assert words in text
+    assert "2.5 for an hour of a GPU" in files["md"]
+
+
+def test_only_columns_of_which_somebody_told_something(tmp_path: Path) -> None:
+    files = made(tmp_path, [*runs(tmp_path), baseline(toy_world(tmp_path).task, root=str(tmp_path))])
+    assert list(table(files["md"])[0]) == ["Arm", "stage", "steps", "tokens", "FLOPs", "by the paper’s rule", "time"]
+    heads = re.findall(r"<th(?!ead)[^>]*>([^<]*)", files["html"].partition("<h2>Cost</h2>")[2].partition("</thead>")[0])
+    assert heads == list(table(files["md"])[0])
+    assert "Money" not in files["html"] + files["md"]
+    assert "Energy" not in files["html"]
+
+
+def test_a_price_of_what_was_not_used_gives_no_money(tmp_path: Path) -> None:
+    uris = runs(tmp_path)  # on a CPU
+    assert "money" not in table(made(tmp_path, uris, gpu_hour=3)["md"])[0]
+    assert table(made(tmp_path, uris, gpu_hour=3, cpu_hour=36)["md"])[-1]["money"] == "4.01"  # 401 s
+    assert "money" not in table(made(tmp_path, uris, cpu_hour=36, kilowatt_hour=1)["md"])[0]  # energy: unknown
+    with pytest.raises(InputError, match="cpu_hour is -1"):
+        report(uris, cpu_hour=-1, root=str(tmp_path))
+
+
+def test_prices_name_the_report_and_time_does_not(tmp_path: Path) -> None:
+    uris = runs(tmp_path)
+    free, paid = report(uris, root=str(tmp_path)), report(uris, cpu_hour=2, root=str(tmp_path))
+    assert free != paid
+    assert report(uris[::-1], cpu_hour=2.0, root=str(tmp_path)) == paid
+    slower = runs(tmp_path / "slower", seconds=9000.0, cpu_joules=5.0)
+    again = Artifact.open(report(slower, cpu_hour=2, root=str(tmp_path / "slower")))
+    assert again.manifest.key == Artifact.open(paid).manifest.key
+    assert again.details == Artifact.open(paid).details
+
+
+def test_the_papers_points_are_those_of_table_2() -> None:
+    rows = {row["name"]: row for row in tomllib.loads(EXPECTED.read_text(encoding="utf-8"))["2"]["row"]}
+    points = {point.name: point for point in published()}
+    assert points.keys() == rows.keys()
+    for name, row in rows.items():
+        assert points[name].score == row["average"]
+        assert points[name].flops == row.get("flops", points[name].flops)
+        assert points[name].role == ("paper" if row["arm"] == "bm25" else "pretrained")
+
+
+def picture(html: str) -> str:
+    """The SVG of score against compute."""
+    found = re.search(r'<figcaption>Score against compute</figcaption><img src="data:[^,]*,([^"]*)"', html)
+    return base64.b64decode(found[1]).decode() if found else ""
+
+
+def test_the_picture_keeps_the_paper_apart(tmp_path: Path) -> None:
+    html = made(tmp_path, runs(tmp_path))["html"]
+    drawn = picture(html)
+    for name in ("Our runs", "The paper’s models", "bm25", "TLM (small)", "RoBERTa-Large", "average test score"):
+        assert name in drawn
+    assert "average of eight tasks" in Page(html).text
+    only = toy_world(tmp_path / "only")
+    root = tmp_path / "only"
+    assert not picture(made(root, [baseline(only.task, root=str(root))])["html"])  # there is no compute to show
+
+
+@pytest.mark.parametrize(
+    ("flops", "words"), [(8.5e13, ": 30,000 times our compute"), (2.7e18, "models<"), (0.0, "models<")]
+)
+def test_how_far_the_paper_is(flops: float, words: str) -> None:
+    assert words in score_against_compute([Point("x", flops, [50.0], "bm25")], published(), "accuracy")
+
+
+def test_no_seed_falls_out_of_the_picture() -> None:
+    """Arms of equal compute are moved aside; each of their dots lies between the ends of the score axis."""
+    arms = [Point(f"arm {n}", 1e13, [10.0 * n, 10.0 * n + 40], "bm25") for n in range(4)]
+    drawn = score_against_compute(arms, [Point("far", 1e18, [80.0], "paper")], "accuracy")
+    x, y, width, height = (
+        float(value) for value in re.findall(r'<rect x="(.*?)" y="(.*?)" width="(.*?)" height="(.*?)"/>', drawn)[0]
+    )
+    clipped = re.findall(r"<g clip-path[^>]*>\s*((?:<use [^>]*var\(--bm25\)[^>]*>\s*)+)", drawn)
+    marks = [(float(a), float(b)) for group in clipped for a, b in re.findall(r'x="(.*?)" y="(.*?)"', group)]
+    assert len(marks) == 4 * (2 + 1)  # with the stroke
+    assert len({a for a, _ in marks}) == 4
+    assert all(x <= a <= x + width and y <= b <= y + height for a, b in marks)

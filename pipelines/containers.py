@@ -64,7 +64,8 @@ def hardened_runner(outputs: Path, network: str) -> Iterator[DockerRunner]:
                 user=f"{uid}:{gid}",
             )
         finally:
-            for container in daemon.containers.list(all=True, filters={"label": f"{LABEL}={name}"}):
+            ours = {"label": f"{LABEL}={name}"}
+            for container in daemon.containers.list(all=True, filters=ours, ignore_removed=True):
                 with suppress(APIError):  # Docker is just doing it
                     container.remove(force=True)
 

@@ -77,7 +77,7 @@ def test_a_restart_of_the_api_is_waited_for(ask, api: StandIn) -> None:
 def test_an_api_that_stays_away_ends_with_3(ask, api: StandIn) -> None:
     api.states = ["RUNNING"]
     api.at_look = lambda number: threading.Thread(target=api.down).start() if number == 2 else None
-    done = ask("submit", *QUICK, "--timeout", "0.6")
+    done = ask("submit", *QUICK, "--timeout", "4")
     assert done.code == 3
     assert "cannot be reached (Connection refused)" in done.err.splitlines()[-1]
     assert f"run {next(iter(api.runs))} goes on" in done.err

@@ -51,7 +51,7 @@ make_base() {
     local folder
     folder="$(mktemp -d)"
     as_root debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv "$BASE_SUITE" "$folder/root" \
-        "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" &&
+        ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} &&
         as_root rm -rf "$folder"/root/var/cache/apt/archives "$folder"/root/var/lib/apt/lists &&
         as_root tar --create --directory "$folder/root" . | docker import - "$1"
     local status=$?

@@ -1,5 +1,6 @@
 """The runs of one of the paper's tables on a corpus and a task: settings × arms × seeds, with the same steps."""
 
+from functools import cache
 from typing import Any
 
 from kfp import dsl
@@ -10,7 +11,8 @@ from pipelines.describe import description
 from pipelines.resources import TrainingPods, lifetime
 
 
-def build(nodes: int = 1) -> Any:
+@cache
+def build(nodes: int) -> Any:
     """The pipeline; `nodes`: see `pipelines.tlm.build`."""
 
     def ablation(
@@ -95,4 +97,4 @@ def build(nodes: int = 1) -> Any:
     return dsl.pipeline(**about, description=description(ablation), pipeline_config=lifetime())(ablation)
 
 
-ablation = build()
+ablation = build(1)

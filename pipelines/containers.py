@@ -13,14 +13,11 @@ from docker.types import Mount
 from kfp.local import DockerRunner
 
 from pipelines.parameters import OUTSIDE
+from pipelines.resources import ADDRESSES, ELASTICSEARCH_FOLDER
+from tlm.cluster.job import S3_KEYS, USER
 from tlm.errors import InputError
 
-USER = 65532  # as in the images
-PASSED_ON = (
-    *("TLM_THREADS", "TLM_ELASTICSEARCH_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"),
-    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
-)
-SECRETS = "/etc/tlm/elasticsearch"  # where the images look for them
+PASSED_ON = ("TLM_THREADS", *ADDRESSES, *S3_KEYS)
 FILES = {"TLM_ELASTICSEARCH_API_KEY_FILE": "api-key", "TLM_ELASTICSEARCH_CA_FILE": "ca.crt"}
 LABEL = "tlm.run"
 
@@ -87,4 +84,4 @@ def _secret(variable: str) -> Mount:
     path = Path(os.environ[variable])
     if not path.is_file():
         raise InputError(f"{variable} is '{path}', which is no file")
-    return Mount(f"{SECRETS}/{FILES[variable]}", str(path.absolute()), type="bind", read_only=True)
+    return Mount(f"{ELASTICSEARCH_FOLDER}/{FILES[variable]}", str(path.absolute()), type="bind", read_only=True)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from pipelines.mapping import read_mapping
 from tlm.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -27,14 +26,8 @@ def load_images(file: Path) -> dict[str, str]:
     Raises:
         InputError: no such file, another key, one of the two is missing, or a reference is not exact.
     """
-    try:
-        images = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read ({error}); `make images` writes build/images.json") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{file}: not valid JSON or YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(images, dict):
-        raise InputError(f"{file}: expected a mapping with 'data' and 'train', found a {type(images).__name__}")
+    expected, advice = "a mapping with 'data' and 'train'", "`make images` writes build/images.json"
+    images = read_mapping(file, language="JSON or YAML", expected=expected, advice=advice)
     for kind in images:
         if kind not in KINDS:
             raise InputError(f"{file}: '{kind}' is no image of ours{nearest(str(kind), KINDS)}")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from pipelines.mapping import read_mapping
 from tlm.errors import InputError, nearest
 
 OUTSIDE = ("store_root", "corpus_paths", "task_path")  # places outside of the steps themselves
@@ -81,14 +82,8 @@ def of_this_code(name: str) -> dict[str, Parameter]:
 
 
 def _from_file(file: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read ({error}); samples are in pipelines/params") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise InputError(f"{file}: expected lines of the form 'parameter: value', found a {type(values).__name__}")
+    expected, advice = "lines of the form 'parameter: value'", "samples are in pipelines/params"
+    values = read_mapping(file, language="YAML", expected=expected, advice=advice)
     return {str(name): value for name, value in values.items()}
 
 

@@ -6,14 +6,12 @@ from kfp import dsl, kubernetes
 from kfp.dsl import PipelineTask
 from kfp.dsl.pipeline_channel import PipelineParameterChannel
 
-USER = 65532
+from tlm.cluster.job import CONFIG_MAP, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
+
 DAY = 86_400  # seconds
 WEEK = 7 * DAY
 
-CONFIG_MAP = "tlm"
-ADDRESSES = ("TLM_ELASTICSEARCH_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
-S3_SECRET = "tlm-s3"
-S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+ADDRESSES = ("TLM_ELASTICSEARCH_URL", *S3_ADDRESSES)
 ELASTICSEARCH_FOLDER = "/etc/tlm/elasticsearch"  # the images' TLM_ELASTICSEARCH_SECRET
 ELASTICSEARCH_SECRETS = {  # only who fills an index has the key to
     "preflight": "tlm-elasticsearch-writer",
@@ -101,8 +99,8 @@ def _equip_training(step: PipelineTask, pods: TrainingPods) -> None:
     step.set_accelerator_type(pods.gpu_type).set_accelerator_limit(pods.gpus)
     kubernetes.add_node_selector_json(step, pods.node_selector)
     kubernetes.add_toleration_json(step, pods.tolerations)
-    kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit="100Gi")
-    kubernetes.empty_dir_mount(step, "shared-memory", "/dev/shm", medium="Memory", size_limit="2Gi")
+    kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit=SCRATCH)
+    kubernetes.empty_dir_mount(step, "shared-memory", "/dev/shm", medium="Memory", size_limit=SHARED_MEMORY)
 
 
 def _connect(step: PipelineTask, name: str) -> None:

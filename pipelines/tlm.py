@@ -1,5 +1,6 @@
 """The TLM pipeline: corpus and task in, models and a report out; arms × seeds side by side."""
 
+from functools import cache
 from typing import Any
 
 from kfp import dsl
@@ -10,7 +11,8 @@ from pipelines.describe import description
 from pipelines.resources import TrainingPods, lifetime
 
 
-def build(nodes: int = 1) -> Any:
+@cache
+def build(nodes: int) -> Any:
     """The pipeline; with more than one node, stage 1 of each run is a TrainJob of Kubeflow Trainer on so many."""
 
     def tlm(
@@ -101,4 +103,4 @@ def build(nodes: int = 1) -> Any:
     return dsl.pipeline(**about, description=description(tlm), pipeline_config=lifetime())(tlm)
 
 
-tlm = build()
+tlm = build(1)

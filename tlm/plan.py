@@ -48,10 +48,9 @@ class Run(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Run":
-        """The run written as `text`; what else stands there is left out."""
+        """The run written as `text`."""
         values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
-        flat = {name: values[name] for name in cls._fields}
-        return cls(**{**flat, "seed": int(flat["seed"]), "stages": int(flat["stages"])})  # type: ignore[arg-type]
+        return cls(**{**values, "seed": int(values["seed"]), "stages": int(values["stages"])})  # type: ignore[arg-type]
 
     def inputs(self) -> dict[str, Any]:
         """What stage 1 takes beside the task."""

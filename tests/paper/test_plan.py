@@ -2,10 +2,11 @@
 
 import pytest
 
-from tlm import plan, presets
+from tlm import presets
 from tlm.errors import InputError
-from tlm.paper.plan import Trial, command_for, missing, subsets_for, top_k, trials, wanted
+from tlm.paper.plan import command_for, missing, subsets_for, top_k, trials, wanted
 from tlm.paper.results import Result
+from tlm.plan import Run
 
 SUBSETS = {"1": "s3://b/subset/1", "5": "s3://b/subset/5", "50": "s3://b/subset/50", "random": "s3://b/subset/r"}
 URIS = {"task": "/a b/task/1", "tokenizer": "s3://b/tokenizer/2", "subsets": SUBSETS}
@@ -17,29 +18,30 @@ def done(*seeds: int) -> dict[int, Result]:
 
 def test_all_that_training_needs_is_in_the_string():
     todo = missing(wanted("4", "pocket", "scierc"), {})
-    found = [Trial.parse(text) for text in trials(todo, **URIS)]
+    found = [Run.parse(text) for text in trials(todo, **URIS)]
     assert [trial.seed for trial in found] == [0] * 4 + [1] * 4 + [2] * 4
     assert [trial.subset for trial in found[:4]] == ["", SUBSETS["1"], SUBSETS["5"], SUBSETS["50"]]
     assert [trial.arm for trial in found[:4]] == ["task-only", "bm25", "bm25", "bm25"]
     for trial in found:
         settings = presets.resolve(trial.preset, trial.overrides.split())
         assert trial.subset in ("", SUBSETS[str(settings.retrieve.top_k)])
-        assert Trial.parse(str(trial)) == trial
+        assert Run.parse(str(trial)) == trial
 
 
 def test_a_trial_is_read_by_the_components_of_the_pipeline_too():
     text = trials(missing(wanted("3", "pocket", "scierc"), {}), **URIS)[0]
-    trial = Trial.parse(text)
-    run = plan.Run.parse(text)
-    assert run == plan.Run(*(getattr(trial, name) for name in plan.Run._fields))
-    assert run.settings() == {"preset": trial.preset, "overrides": trial.overrides.split()}
-    assert (trial.arm, trial.subset) == ("random", SUBSETS["random"])
+    run, cell = Run.parse(text), wanted("3", "pocket", "scierc")[0]
+    assert run.settings() == {"preset": cell.preset, "overrides": list(cell.overrides)}
+    assert run.inputs() == {"tokenizer": URIS["tokenizer"], "subset": SUBSETS["random"], "seed": 0}
+    assert (run.arm, run.subset) == ("random", SUBSETS["random"])
 
 
 def test_without_stage_2_and_with_overrides():
-    by_key = {trial.key: trial for trial in map(Trial.parse, trials(missing(wanted("7", "pocket", "x"), {}), **URIS))}
+    cells = wanted("7", "pocket", "x")
+    runs = map(Run.parse, trials(missing(cells, {}, [0]), **URIS))
+    by_key = {cell.key: run for cell, run in zip(cells, runs, strict=True)}
     assert {key: trial.stages for key, trial in by_key.items()} == {"pocket-x-bm25": 2, "pocket-x-bm25-stage-1": 1}
-    found = [Trial.parse(text) for text in trials(missing(wanted("5", "pocket", "x"), {}, [7]), **URIS)]
+    found = [Run.parse(text) for text in trials(missing(wanted("5", "pocket", "x"), {}, [7]), **URIS)]
     assert [trial.overrides for trial in found] == [
         "train.rho1=1", "", "train.rho1=7", "train.rho1=19", "train.rho1=inf",
     ]  # fmt: skip

@@ -17,9 +17,10 @@ from tlm.evaluation.report import report
 from tlm.paper import page
 from tlm.paper.command import paper
 from tlm.paper.keep import keep
-from tlm.paper.plan import Trial, missing, subsets_for, trials, wanted
+from tlm.paper.plan import missing, subsets_for, trials, wanted
 from tlm.paper.results import by_key, digest, fault, read_results
 from tlm.paper.subsets import make_subsets
+from tlm.plan import Run
 from tlm.retrieval.index import build_index
 from tlm.training.finetune import finetune
 from tlm.training.joint import train
@@ -44,17 +45,16 @@ class Runs:
         uris = {"task": self.task, "tokenizer": self.tokenizer, "subsets": self.subsets}
         for table, rows in {"3": {RANDOM, BM25}, "7": {"without stage 2"}, "5": {"external only"}}.items():
             todo = [cell for cell in wanted(table, "tiny", "task") if cell.row in rows]
-            for trial in map(Trial.parse, trials(missing(todo, {}, [0]), **uris)):
-                self.metrics[trial.key] = self._run(trial)
+            for cell, text in zip(todo, trials(missing(todo, {}, [0]), **uris), strict=True):
+                self.metrics[cell.key] = self._run(Run.parse(text))
         self.metrics["baseline"] = baseline(self.task, root=self.root)
 
-    def _run(self, trial: Trial) -> str:
-        settings = {"preset": trial.preset, "overrides": trial.overrides.split(), "root": self.root, **QUICK}
-        inputs = {"tokenizer": trial.tokenizer, "subset": trial.subset, "seed": trial.seed}
-        trained = train(trial.task, **inputs, **settings)
-        if trial.stages == 2:
-            trained = finetune(trained, trial.task, **settings)
-        return evaluate(trained, trial.task, root=self.root)
+    def _run(self, run: Run) -> str:
+        settings = {**run.settings(), "root": self.root, **QUICK}
+        trained = train(run.task, **run.inputs(), **settings)
+        if run.stages == 2:
+            trained = finetune(trained, run.task, **settings)
+        return evaluate(trained, run.task, root=self.root)
 
 
 @pytest.fixture(scope="module")

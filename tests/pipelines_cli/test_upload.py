@@ -7,7 +7,7 @@ import pytest
 
 from pipelines import version
 from tests.pipelines_cli.standin import Answer, StandIn, refusal
-from tlm import __version__
+from tlm import __version__, revision
 from tlm.errors import InputError
 
 
@@ -76,7 +76,7 @@ def test_an_upload_that_is_refused(ask, api: StandIn) -> None:
 
 
 def test_a_version_is_called_by_version_and_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(version, "__file__", str(tmp_path / "version.py"))
+    monkeypatch.setattr(revision, "__file__", str(tmp_path / "revision.py"))
     with pytest.raises(InputError, match="name the version with --version"):
         version.version_name()
     git = ("git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x")

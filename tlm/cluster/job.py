@@ -7,8 +7,8 @@ API_VERSION = "trainer.kubeflow.org/v1alpha1"
 MANAGER = "tlm/trainjob"  # whose patches of the runtime these are
 USER = 65532
 NODE = "node"  # the replicated job and the container of the runtime torch-distributed
-CONFIG_MAP, CONFIG = "tlm", ("AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
-SECRET, KEYS = "tlm-s3", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+CONFIG_MAP, S3_ADDRESSES = "tlm", ("AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
+S3_SECRET, S3_KEYS = "tlm-s3", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 SCRATCH, SHARED_MEMORY = "100Gi", "2Gi"
 GRACE_SECONDS = 300  # to save a large model's state; Trainer 2.2 does not know the field and leaves it at 30
 
@@ -70,8 +70,8 @@ def _resources(pods: Pods) -> dict[str, Any]:
 
 def _environment() -> list[dict[str, Any]]:
     """Addresses and keys, each of which may be missing (workload identity)."""
-    addresses = [_from("configMapKeyRef", CONFIG_MAP, key) for key in CONFIG]
-    return addresses + [_from("secretKeyRef", SECRET, key) for key in KEYS]
+    addresses = [_from("configMapKeyRef", CONFIG_MAP, key) for key in S3_ADDRESSES]
+    return addresses + [_from("secretKeyRef", S3_SECRET, key) for key in S3_KEYS]
 
 
 def _from(source: str, name: str, key: str) -> dict[str, Any]:

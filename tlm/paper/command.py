@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tlm.errors import InputError, TlmError, nearest
 from tlm.paper import page
-from tlm.paper.plan import ByKey, command_for, missing
+from tlm.paper.plan import ByKey, command_for, missing, once
 from tlm.paper.results import FOLDER, by_key, fault, read_results
 from tlm.paper.tables import PAPER, Cell, cells, check_names, expected, is_of, ladders, our_name, title
 
@@ -71,7 +71,7 @@ def _to_run(table: str, scales: list[str], task: str, results: ByKey) -> list[pa
     for scale in scales:
         found = cells(table, scale, [our_name(task)] if task else [])
         if found:
-            blocks.append(_block(table, scale, missing(_once(found), results)))
+            blocks.append(_block(table, scale, missing(once(found), results)))
         elif scale not in PAPER:
             why = "it compares with published models, which have no counterpart there"
             blocks.append(page.Block(f"Table {table} cannot be had at scale {scale}", [], [why]))
@@ -96,7 +96,3 @@ def _block(table: str, scale: str, todo: list[tuple[Cell, list[int]]]) -> page.B
         seeds = sorted({seed for part in parts for seed in part})
         lines.append(f"{title(name)}, {sum(map(len, parts))} runs: {command_for(table, scale, name, seeds, corpus)}")
     return page.Block(heading, [], lines)
-
-
-def _once(found: list[Cell]) -> list[Cell]:
-    return list({cell.key: cell for cell in found}.values())

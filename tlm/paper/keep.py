@@ -1,7 +1,6 @@
 """Keeping results: from the metrics of finished runs to the small files that are committed."""
 
 import platform
-import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from tlm.evaluation.runs import Run
 from tlm.paper.plan import command_for
 from tlm.paper.results import BASELINE, FOLDER, differences, write_result
 from tlm.paper.tables import NEUTRAL, Cell, cells, is_of, our_name
+from tlm.revision import revision as revision_of_code
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow")
 SECTIONS = {"checkpoint": ("model", "train"), "model": ("finetune",)}
@@ -37,7 +37,7 @@ def keep(
     """
     lineage = Lineage()
     runs = [Run.read(artifact, lineage) for uri in metrics for artifact in _metrics_of(uri)]
-    made = [_result(run, lineage, table, corpus, command, revision or _revision()) for run in runs]
+    made = [_result(run, lineage, table, corpus, command, revision or revision_of_code("--abbrev=40")) for run in runs]
     return "\n".join(str(write_result(Path(results), values)) for values in made)
 
 
@@ -139,22 +139,3 @@ def _versions(run: Run) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return {name: str(value) for name, value in found.items()} | {"device": str(told.get("device", ""))}
-
-
-def _revision() -> str:
-    """The checkout's commit, with ``-dirty`` where files differ from it; "" where there is none."""
-    command = [
-        "git",
-        "-C",
-        str(Path(__file__).parent),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude",
-        "*",
-    ]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""

@@ -1,43 +1,15 @@
 """What is still to be run for a table: as flat strings, because that is what travels in a pipeline."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from collections.abc import Iterable, Mapping, Sequence
 
 from tlm import presets
 from tlm.errors import InputError
 from tlm.paper.results import Result
 from tlm.paper.tables import RETRIEVING, Cell, cells, is_of
+from tlm.plan import Run
 
 ByKey = Mapping[str, Mapping[int, Result]]
 RANDOM = "random"
-
-
-class Trial(NamedTuple):
-    """One run for a table: all that training needs to know; written as one flat string, like a URL's query.
-
-    It has every field of `tlm.plan.Run`, whose ``parse`` reads it too. `subset` is "" where nothing is retrieved.
-    """
-
-    key: str
-    arm: str
-    seed: int
-    task: str
-    tokenizer: str
-    subset: str
-    preset: str
-    overrides: str
-    stages: int
-    start: str
-
-    def __str__(self) -> str:
-        return urlencode(self._asdict())
-
-    @classmethod
-    def parse(cls, text: str) -> "Trial":
-        """The trial written as `text`."""
-        values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
-        return cls(**{**values, "seed": int(values["seed"]), "stages": int(values["stages"])})  # type: ignore[arg-type]
 
 
 def wanted(table: str, scale: str, task: str, corpus: str = "") -> list[Cell]:
@@ -46,10 +18,15 @@ def wanted(table: str, scale: str, task: str, corpus: str = "") -> list[Cell]:
     Raises:
         InputError: the table cannot be had at this scale.
     """
-    found = {cell.key: cell for cell in cells(table, scale, [task]) if is_of(cell, corpus)}
+    found = once(cell for cell in cells(table, scale, [task]) if is_of(cell, corpus))
     if not found:
         raise InputError(f"{_why_not(table, scale, task)}; `tlm paper` lists what there is")
-    return list(found.values())
+    return found
+
+
+def once(found: Iterable[Cell]) -> list[Cell]:
+    """The cells without those that are the same run as one before."""
+    return list({cell.key: cell for cell in found}.values())
 
 
 def missing(found: Sequence[Cell], results: ByKey, seeds: Sequence[int] = ()) -> list[tuple[Cell, list[int]]]:
@@ -76,7 +53,7 @@ def subsets_for(found: Sequence[Cell]) -> list[str]:
 def trials(
     todo: Sequence[tuple[Cell, Sequence[int]]], *, task: str, tokenizer: str, subsets: Mapping[str, str]
 ) -> list[str]:
-    """What `missing` found, as the strings of `Trial`, seed by seed.
+    """What `missing` found, as the strings of `tlm.plan.Run`, seed by seed.
 
     Args:
         todo: Cells, each with its seeds.
@@ -85,17 +62,14 @@ def trials(
         subsets: URIs by what `subsets_for` names.
     """
     order = sorted((seed, place) for place, (_, seeds) in enumerate(todo) for seed in seeds)
-    return [str(_trial(todo[place][0], seed, task, tokenizer, subsets)) for seed, place in order]
+    return [str(_run(todo[place][0], seed, task, tokenizer, subsets)) for seed, place in order]
 
 
-def _trial(cell: Cell, seed: int, task: str, tokenizer: str, subsets: Mapping[str, str]) -> Trial:
+def _run(cell: Cell, seed: int, task: str, tokenizer: str, subsets: Mapping[str, str]) -> Run:
     subset = ""
     if cell.arm in RETRIEVING:
         subset = subsets[RANDOM if cell.arm == RANDOM else str(top_k(cell))]
-    overrides = " ".join(cell.overrides)
-    return Trial(
-        cell.key, cell.arm, seed, task, tokenizer, subset, cell.preset, overrides, cell.stages, cell.start
-    )  # fmt: skip
+    return Run(cell.arm, seed, task, tokenizer, subset, cell.preset, " ".join(cell.overrides), cell.stages)
 
 
 def command_for(table: str, scale: str, task: str, seeds: Sequence[int], corpus: str = "") -> str:

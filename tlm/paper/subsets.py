@@ -61,7 +61,7 @@ def plan_trials(
     seeds: str = "",
     root: str | None = None,
 ) -> list[str]:
-    """All runs of a table for a task as strings of `Trial`; what they train on is tokenized.
+    """All runs of a table for a task as strings of `tlm.plan.Run`; what they train on is tokenized.
 
     Args:
         task: URI of the task.

@@ -7,13 +7,13 @@ from components.base import TRAIN_IMAGE, component
 
 @component(TRAIN_IMAGE)
 def train(run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics]) -> str:
-    """Stage 1: train an encoder from scratch on the task and the arm's subset at once."""
+    """Stage 1: train an encoder on the task and the arm's subset at once; a run of stage 2 alone has its start."""
     from tlm.evaluation.ui import log_counts
     from tlm.plan import Run
     from tlm.training.joint import train
 
-    arm = Run.parse(run)
-    uri = train(arm.task, **arm.inputs(), **arm.settings(), gpus=int(gpus), root=root)
+    arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
+    uri = train(arm.task, **arm.inputs(), **arm.settings(), **how) if "1" in arm.stages else arm.start
     return log_counts(uri, cost)
 
 
@@ -27,7 +27,7 @@ def finetune(
     from tlm.training.finetune import finetune
 
     arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
-    uri = finetune(checkpoint, arm.task, **arm.settings(), **how) if arm.stages == 2 else checkpoint
+    uri = finetune(checkpoint, arm.task, **arm.settings(), **how) if "2" in arm.stages else checkpoint
     return log_counts(uri, cost, model)
 
 

@@ -31,7 +31,8 @@ class Run(NamedTuple):
         subset: URI of the subset; "" for the task-only arm.
         preset: Named settings.
         overrides: Settings that replace the preset's, separated by spaces.
-        stages: 1 leaves stage 2 out: what stage 1 made is evaluated.
+        stages: 12; 1 leaves stage 2 out: what stage 1 made is evaluated; 2 leaves stage 1 out: `start` is fine-tuned.
+        start: URI of the checkpoint that its first stage begins with; "": fresh weights.
     """
 
     arm: str
@@ -41,7 +42,8 @@ class Run(NamedTuple):
     subset: str
     preset: str
     overrides: str
-    stages: int = 2
+    stages: str = "12"
+    start: str = ""
 
     def __str__(self) -> str:
         return urlencode(self._asdict())
@@ -50,7 +52,7 @@ class Run(NamedTuple):
     def parse(cls, text: str) -> "Run":
         """The run written as `text`."""
         values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
-        return cls(**{**values, "seed": int(values["seed"]), "stages": int(values["stages"])})  # type: ignore[arg-type]
+        return cls(**{**values, "seed": int(values["seed"])})  # type: ignore[arg-type]
 
     def inputs(self) -> dict[str, Any]:
         """What stage 1 takes beside the task."""

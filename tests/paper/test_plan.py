@@ -40,7 +40,7 @@ def test_without_stage_2_and_with_overrides():
     cells = wanted("7", "pocket", "x")
     runs = map(Run.parse, trials(missing(cells, {}, [0]), **URIS))
     by_key = {cell.key: run for cell, run in zip(cells, runs, strict=True)}
-    assert {key: trial.stages for key, trial in by_key.items()} == {"pocket-x-bm25": 2, "pocket-x-bm25-stage-1": 1}
+    assert {key: trial.stages for key, trial in by_key.items()} == {"pocket-x-bm25": "12", "pocket-x-bm25-stage-1": "1"}
     found = [Run.parse(text) for text in trials(missing(wanted("5", "pocket", "x"), {}, [7]), **URIS)]
     assert [trial.overrides for trial in found] == [
         "train.rho1=1", "", "train.rho1=7", "train.rho1=19", "train.rho1=inf",

@@ -52,7 +52,7 @@ class Runs:
     def _run(self, run: Run) -> str:
         settings = {**run.settings(), "root": self.root, **QUICK}
         trained = train(run.task, **run.inputs(), **settings)
-        if run.stages == 2:
+        if "2" in run.stages:
             trained = finetune(trained, run.task, **settings)
         return evaluate(trained, run.task, root=self.root)
 

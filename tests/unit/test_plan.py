@@ -21,7 +21,7 @@ def test_arms_times_seeds_each_with_its_subset() -> None:
         (arm, seed) for seed in (0, 7) for arm in ("random", "bm25", "task-only")
     ]
     assert [run.subset for run in runs[:3]] == ["s3://b/subset/4", "s3://b/subset/3", ""]
-    assert {(run.task, run.tokenizer, run.stages) for run in runs} == {("/a b/task/1", "s3://b/tokenizer/2", 2)}
+    assert {(run.task, run.tokenizer, run.stages) for run in runs} == {("/a b/task/1", "s3://b/tokenizer/2", "12")}
     assert runs[0].settings() == {"preset": "pocket", "overrides": ["train.rho1=4", "train.steps=9"]}
 
 

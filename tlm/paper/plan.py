@@ -10,6 +10,7 @@ from tlm.plan import Run
 
 ByKey = Mapping[str, Mapping[int, Result]]
 RANDOM = "random"
+STAGES = {1: "1", 2: "12"}
 
 
 def wanted(table: str, scale: str, task: str, corpus: str = "") -> list[Cell]:
@@ -69,7 +70,7 @@ def _run(cell: Cell, seed: int, task: str, tokenizer: str, subsets: Mapping[str,
     subset = ""
     if cell.arm in RETRIEVING:
         subset = subsets[RANDOM if cell.arm == RANDOM else str(top_k(cell))]
-    return Run(cell.arm, seed, task, tokenizer, subset, cell.preset, " ".join(cell.overrides), cell.stages)
+    return Run(cell.arm, seed, task, tokenizer, subset, cell.preset, " ".join(cell.overrides), STAGES[cell.stages])
 
 
 def command_for(table: str, scale: str, task: str, seeds: Sequence[int], corpus: str = "") -> str:

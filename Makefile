@@ -39,7 +39,7 @@ DIGEST = $(DOCKER) image inspect --format '{{range .RepoDigests}}{{println .}}{{
 NAME_IMAGES = mkdir -p build && printf '{"data": "%s", "train": "%s"}\n' "$$data" "$$train" | tee build/images.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint install lock images push sbom kind-up kind-run kind-down clean
+.PHONY: help demo test lint chaos install lock images push sbom kind-up kind-run kind-down clean
 .DELETE_ON_ERROR:
 
 help:  ## Show this
@@ -65,6 +65,13 @@ lint: $(VENV)/ready  ## Check style, format and types
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+
+chaos: $(VENV)/ready $(if $(filter input,$(PART)),build/fuzz)  ## Try at length to break it, PART=input (more will come)
+	@PYTHONPATH=build/fuzz $(RUN) -m tests.faults.chaos '$(PART)' $(ARGS)
+
+# The fuzzer is no part of the product's locks; where there is no wheel of it, the rest is tried without it.
+build/fuzz:
+	$(PIP) install --quiet --no-deps --only-binary :all: --target $@ atheris==3.0.0 || mkdir -p $@
 
 install: $(VENV)/ready  ## Make .venv with the locked packages and tlm in it (the other targets do this when needed)
 

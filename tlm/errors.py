@@ -28,6 +28,14 @@ class Terminated(TlmError):
     exit_code = 143
 
 
+def printable(text: str) -> str:
+    """`text` as one line that no terminal takes for a command: line ends, escapes and bidi marks stand as \\n, \\x1b …
+
+    What strangers wrote (names of files and fields, labels) comes into sentences for people.
+    """
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint for a misspelt name: ``; did you mean 'x'?`` or the list of what there is."""
     names = sorted(known)

@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from tlm.errors import printable
+
 LOG_EVERY_SECONDS = 15.0
 
 T = TypeVar("T")
@@ -12,7 +14,7 @@ T = TypeVar("T")
 
 def say(message: str) -> None:
     """One line for the person watching, on stderr (stdout carries only a step's result)."""
-    print(message, file=sys.stderr, flush=True)
+    print("\n".join(map(printable, message.split("\n"))), file=sys.stderr, flush=True)
 
 
 def track(items: Iterable[T], label: str, total: float | None = None, unit: str = "") -> Iterator[T]:
@@ -61,11 +63,11 @@ def _bar(label: str, total: float | None):  # type: ignore[no-untyped-def]  # ri
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # names of files may have brackets
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
     progress.start()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tlm.retrieval import analyzer
+from tlm.retrieval import analyzer, bulk_analyzer
 from tlm.retrieval.analyzer import terms
 
 # every class of the grammar, so that random text of these runs through all of its rules
@@ -52,9 +52,12 @@ def test_tokens_are_cut_at_255_units(text, lengths):
     assert [len(term) for term in terms(text)] == lengths
 
 
-@given(st.text(st.sampled_from(CLASSES), max_size=40) | st.text(max_size=40))
+TEXT = st.text(st.sampled_from(CLASSES), max_size=40) | st.text(max_size=40)
+
+
+@given(TEXT)
 def test_the_fast_ways_find_what_the_whole_grammar_finds(text):
-    lower = analyzer._lower(text)
+    lower = analyzer.lower_case(text)
     assert terms(text) == [lower[start:end] for start, end in analyzer._spans(text)]
 
 
@@ -74,3 +77,13 @@ def test_ascii_words_hold_only_letters_digits_and_what_joins_them(text):
 def test_long_runs_of_underscores_are_passed_over():
     assert terms("_" * 1_000_000) == []
     assert terms("_" * 100_000 + "é") == ["_" * 254 + "é"]
+
+
+@given(st.lists(TEXT | st.text(st.sampled_from("aB9_.':,; é٠"), max_size=40) | st.just("é" + "x" * 300), max_size=9))
+def test_many_texts_at_once_have_the_terms_that_each_has_alone(texts):
+    found = bulk_analyzer.terms(texts)
+    alone = [terms(text) for text in texts]
+    assert found.lengths.tolist() == [len(one) for one in alone]
+    in_turn = [term for one in alone for term in one]
+    assert [found.distinct[token] for token in found.tokens] == in_turn
+    assert found.distinct == list(dict.fromkeys(in_turn))

@@ -166,19 +166,9 @@ def test_nothing_of_the_staging_is_published(tmp_path):
 
 
 BAD = {
-    "too many bad rows": (
-        [{"text": "x"}] * 20 + [{"text": 1}] * 11,
-        {},
-        "11 of 31 rows cannot be used (11 not a string)",
-    ),
-    "only empty texts": ([{"text": " "}] * 5, {}, "no passage in 5 rows"),
-    "no such field": ([{"txt": "x"}], {}, "no field 'text'; it has 'txt'; did you mean 'txt'?"),
     "no such id field": ([{"text": "x", "ident": 1}], {"id_field": "idnt"}, "no field 'idnt'"),
-    "words": ([{"text": "x"}], {"words": 0}, "words is 0"),
-    "overlap": ([{"text": "x"}], {"words": 5, "overlap": 5}, "overlap is 5; expected 0 to 4"),
     "negative overlap": ([{"text": "x"}], {"overlap": -1}, "overlap is -1"),
     "text field": ([{"text": "x"}], {"text_field": ""}, "text_field is empty"),
-    "max_rejected": ([{"text": "x"}], {"max_rejected": -1}, "max_rejected is -1"),
 }
 
 

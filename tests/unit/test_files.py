@@ -1,7 +1,5 @@
 """Paths: which files they mean, in which order, and what is said where they mean none."""
 
-import os
-
 import pytest
 
 from tlm.data.files import raw_files
@@ -17,20 +15,10 @@ def refused(path):
     return str(caught.value)
 
 
-def test_what_is_no_file_is_refused(tmp_path):
-    (tmp_path / "x.jsonl").symlink_to(tmp_path / "gone.jsonl")
-    assert "x.jsonl does not exist; check the path" in refused(tmp_path)
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    assert "pipe.jsonl is no regular file" in refused(tmp_path / "pipe.jsonl")
-
-
 def test_paths_that_mean_nothing_are_refused_in_one_sentence(tmp_path):
-    (tmp_path / "corpus.jsonl").write_bytes(LINES)
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / ".x.jsonl").write_bytes(LINES)
-    assert "does not exist; did you mean 'corpus.jsonl'?" in refused(tmp_path / "corpsu.jsonl")
     assert "does not exist; check the path" in refused(tmp_path / "other" / "corpus.jsonl")
-    assert "matches no file" in refused(tmp_path / "*.csv")
     assert "hidden has no file that can be read; expected .jsonl" in refused(tmp_path / "hidden")
     assert "scheme 'gs' is not known" in refused("gs://bucket/x.jsonl")
     with pytest.raises(InputError, match="no path was given"), raw_files([]):
@@ -66,14 +54,3 @@ def test_a_path_may_be_written_in_any_way(tmp_path, monkeypatch):
             assert [file.name for file in files] == ["z.jsonl" if "_under" in path else "x.jsonl"]
     with raw_files(["./x.jsonl", "x.jsonl"]) as files:
         assert len(files) == 1
-
-
-def test_a_file_that_changes_meanwhile_is_noticed(tmp_path):
-    path = tmp_path / "x.jsonl"
-    path.write_bytes(LINES)
-    with raw_files([str(path)]) as (file,):
-        file.digest()
-        file.check_unchanged()
-        path.write_bytes(LINES + LINES)
-        with pytest.raises(InputError, match="was changed while it was read"):
-            file.check_unchanged()

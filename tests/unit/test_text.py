@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tlm.data.passages import _PERHAPS_UNSPACED, _UNSPACED, split
-from tlm.data.text import fold, fold_clean, normalise, tokens
+from tlm.data.text import MANY_MARKS, fold, fold_clean, normalise, tokens
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 WORDS = st.text(st.sampled_from("ab我のกé́- 1"), min_size=1)
@@ -45,6 +45,17 @@ def test_normalising_changes_nothing_but_form_controls_and_white_space(text):
 )
 def test_normalise_by_example(raw, clean):
     assert normalise(raw) == clean
+
+
+@given(
+    st.lists(st.sampled_from("aé가ᄀ\u1161क\u0301\u0327\u0344\u05b0\u0e48\u0f71\u0f73\u20dd\U0001d165"), min_size=1),
+    st.data(),
+)
+def test_long_runs_of_marks_are_in_the_order_that_unicode_gives_them(letters, data):
+    marks = st.sampled_from([letter for letter in letters if unicodedata.category(letter)[0] == "M"] or ["\u0301"])
+    run = "".join(data.draw(st.lists(marks, min_size=1, max_size=8))) * MANY_MARKS
+    text = "".join(letters) + run + "".join(letters) + run[: MANY_MARKS - 1]
+    assert normalise(text) == unicodedata.normalize("NFC", text)
 
 
 def test_fold_equals_texts_by_case_form_and_white_space():

@@ -2,9 +2,9 @@
 
 import re
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from tlm import __version__
 from tlm.artifacts.digest import canonical_json, file_sha256, value_sha256
@@ -25,14 +25,20 @@ def _inside(name: str) -> str:
     return name
 
 
+# Snapshots of unfinished work are artifacts too: kind progress/<key>, key step-<number>.
+Kind: TypeAlias = Annotated[str, Field(pattern=r"^[a-z-]{1,32}(/[0-9a-f]{24})?$")]
+Key: TypeAlias = Annotated[str, Field(pattern=r"^([0-9a-f]{24}|step-[0-9]{9})$")]
+Digest: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 class FileEntry(BaseModel):
     """One data file: its published name (with 16 digits of its sha256), bytes, digest, rows where it has rows."""
 
     model_config = _CHECKED
     name: Annotated[str, AfterValidator(_inside)]
-    size: int
-    sha256: str
-    rows: int | None = None
+    size: Annotated[int, Field(ge=0)]
+    sha256: Digest
+    rows: Annotated[int, Field(ge=0)] | None = None
 
     @property
     def logical(self) -> str:
@@ -45,9 +51,9 @@ class InputRef(BaseModel):
     """An input of a step: the artifact's kind, key and content; never its address."""
 
     model_config = _CHECKED
-    kind: str
-    key: str
-    content: str
+    kind: Kind
+    key: Key
+    content: Digest
 
 
 class Manifest(BaseModel):
@@ -56,9 +62,9 @@ class Manifest(BaseModel):
     model_config = _CHECKED
     schema_name: Literal["tlm.manifest"] = "tlm.manifest"
     schema_version: Literal[1] = 1
-    kind: str
-    key: str
-    content: str
+    kind: Kind
+    key: Key
+    content: Digest
     step: str
     version: int
     settings: dict[str, Any]
@@ -77,11 +83,14 @@ class Manifest(BaseModel):
         """Parse and check. Raises InputError naming `where` if this is no manifest that we can read."""
         try:
             manifest = cls.model_validate_json(data)
+            content = content_digest(manifest.files, manifest.details)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the file"
             raise InputError(f"{where}: {field}: {first['msg']}; {_DAMAGED}") from None
-        if manifest.content != content_digest(manifest.files, manifest.details):
+        except ValueError as error:  # NaN, a lone surrogate: what our JSON never has
+            raise InputError(f"{where}: details: {error}; {_DAMAGED}") from None
+        if manifest.content != content:
             raise InputError(f"{where}: content: is not that of the files and details; {_DAMAGED}")
         return manifest
 

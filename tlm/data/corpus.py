@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.files import RawFile, raw_files
+from tlm.data.files import RawFile, check_room, raw_files
 from tlm.data.passages import split
 from tlm.data.readers import check, read
 from tlm.data.records import BadRow, Reject, Rejects, Row, name_of, text_of
@@ -106,6 +106,7 @@ def _check(layout: Layout) -> None:
 
 
 def _write(draft: Draft, files: list[RawFile], layout: Layout, rejects: Rejects) -> None:
+    check_room(files, draft.folder)
     staging = draft.folder / "staging"
     staging.mkdir()
     stage = Stage(staging)
@@ -132,9 +133,6 @@ def _stage(stage: Stage, files: list[RawFile], layout: Layout, rejects: Rejects)
             rejects.check_hopeless(rows)
     rejects.check(rows)
     compare_corpus({file.where: of[file.name] for file in files})
-    if not stage.total:
-        names = ", ".join(file.where for file in files[:3])
-        raise InputError(f"no passage in {rows} rows of {names}; give files with text")
     return {"read": rows, "documents": documents}
 
 

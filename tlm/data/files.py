@@ -1,10 +1,12 @@
 """Where raw data come from: files, folders, globs, S3 and Hub addresses, expanded to files in a fixed order."""
 
+import fnmatch
 import glob
 import os
 import re
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -89,13 +91,31 @@ def raw_files(paths: list[str]) -> Iterator[list[RawFile]]:
     a glob, ``s3://bucket/key`` (or a prefix, or a glob), or ``hf://name[:split]``.
 
     Raises:
-        InputError: missing file, unknown extension, a glob or folder without a file that can be read.
+        InputError: missing file, unknown extension, a glob or folder without a file that can be read, more to download
+            than the disk has room for.
     """
-    if not paths:
-        raise InputError("no path was given; give files, folders, globs or s3:// addresses")
+    if not all(paths) or not paths:
+        raise InputError("no path was given, or an empty one; give files, folders, globs or s3:// addresses")
     with ExitStack() as stack:
         found = {file.where: file for path in paths for file in _expand(path, stack)}
         yield [found[where] for where in sorted(found)]
+
+
+def check_room(files: Sequence[RawFile], folder: Path) -> None:
+    """Raise InputError if the disk of `folder` has less room than the raw files take: what is made of them takes more.
+
+    To be called before the work; a disk that fills up later interrupts it.
+    """
+    _check_room(sum(file.size for file in files), f"the {len(files)} raw files", folder)
+
+
+def _check_room(size: int, what: str, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise InputError(
+            f"{what} have {size / 1e9:,.3f} GB, the disk of {folder.parent} has {free / 1e9:,.3f} GB free; free some, "
+            "take another disk, or give fewer files"
+        )
 
 
 def _expand(path: str, stack: ExitStack) -> list[RawFile]:
@@ -111,22 +131,54 @@ def _expand(path: str, stack: ExitStack) -> list[RawFile]:
 
 def _from_disk(path: str) -> list[RawFile]:
     if Path(path).is_dir():
-        found = [(Path(folder) / name).relative_to(path) for folder, _, names in os.walk(path) for name in names]
-        chosen = _readable(path, [name.as_posix() for name in found])
-        return [file for name in chosen for file in _from_disk(str(Path(path) / name))]
+        return [file for name in _readable(path, _walk(path)) for file in _from_disk(str(Path(path) / name))]
     if Path(path).is_file():
         return [_raw_file(path, lambda: Path(path))]
     if Path(path).exists():
         raise InputError(f"{path} is no regular file; expected a file or a folder")
+    if Path(path).is_symlink():
+        raise InputError(f"{path} is a link that leads nowhere or in a circle; mend it, or remove it")
     if not _MAGIC.search(path):
         parent = Path(path).parent
         siblings = [file.name for file in parent.iterdir() if file.exists()] if parent.is_dir() else []
         hint = nearest(Path(path).name, siblings)
         raise InputError(f"{path} does not exist{hint if 'did you mean' in hint else '; check the path'}")
-    matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207  # pathlib has no absolute patterns
+    matches = _below(path) if "**" in Path(path).parts else glob.glob(path)  # noqa: PTH207  # absolute patterns
     if not matches:
         raise InputError(f"{path} matches no file; check the pattern")
-    return [file for match in matches for file in _from_disk(match)]
+    return [file for match in sorted(matches) for file in _from_disk(match)]
+
+
+def _walk(folder: str) -> list[str]:
+    """The files in a folder and its sub-folders, relative to it; links to folders, which may be circles, are not."""
+    found, links = list[str](), list[str]()
+    for place, folders, names in os.walk(folder, onerror=_cannot_look):
+        found += [os.path.relpath(Path(place) / name, folder) for name in names]
+        links += [name for name in folders if (Path(place) / name).is_symlink() and name[0] not in "._"]
+    if links:
+        say(f"{folder}: passed over, links to folders are not followed: {_some(links)}")
+    return found
+
+
+def _cannot_look(error: OSError) -> None:
+    raise InputError(f"{error.filename} cannot be looked into: {error.strerror}; check its permissions") from None
+
+
+def _below(pattern: str) -> list[str]:
+    """The files that a pattern with ** matches; as in a shell, * and ** match no name with a dot in front."""
+    parts = Path(pattern).parts
+    start = next(number for number, part in enumerate(parts) if _MAGIC.search(part))
+    base = Path(*parts[:start])
+    return [str(base / name) for name in _walk(str(base)) if _fits(Path(name).parts, parts[start:])]
+
+
+def _fits(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern or not names:
+        return not names and all(part == "**" for part in pattern)
+    shown = names[0][0] != "." or pattern[0][0] == "."
+    if pattern[0] == "**":
+        return _fits(names, pattern[1:]) or (shown and _fits(names[1:], pattern))
+    return shown and fnmatch.fnmatchcase(names[0], pattern[0]) and _fits(names[1:], pattern[1:])
 
 
 def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
@@ -135,7 +187,8 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
     bucket, _, key = address.removeprefix("s3://").partition("/")
     store = S3Store(f"s3://{bucket}")
     store.cache = _download_folder(stack)
-    names = [stored.name for stored in store.list(_MAGIC.split(key)[0]) if not stored.name.endswith("/")]
+    sizes = {stored.name: stored.size for stored in store.list(_MAGIC.split(key)[0]) if not stored.name.endswith("/")}
+    names = list(sizes)
     if _MAGIC.search(key):
         chosen = [name for name in names if name.count("/") == key.count("/") and PurePosixPath(name).match(key)]
     elif key in names:
@@ -148,6 +201,7 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
         raise InputError(f"{address}: there is nothing here; check the bucket and the key")
     if any({"", ".", ".."} & set(name.split("/")) for name in chosen):
         raise InputError(f"{address}: a key has empty, '.' or '..' parts, which no path on a disk can have; rename it")
+    _check_room(sum(sizes[name] for name in chosen), f"the {len(chosen)} files of {address}", store.cache)
     return [_raw_file(f"s3://{bucket}/{name}", partial(store.local, name)) for name in chosen]
 
 
@@ -164,11 +218,17 @@ def _readable(folder: str, names: list[str]) -> list[str]:
     if not known:
         raise InputError(f"{folder} has no file that can be read; expected {EXPECTED}")
     if other:
-        say(f"{folder}: passed over, their extension is not known: {', '.join(other[:5])}{' …' * (len(other) > 5)}")
+        say(f"{folder}: passed over, their extension is not known: {_some(other)}")
     return known
 
 
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + " …" * (len(names) > 5)
+
+
 def _raw_file(where: str, locate: Callable[[], Path]) -> RawFile:
+    if not _is_unicode(where):
+        raise InputError(f"{where}: this name is not in UTF-8; rename the file, or its folder")
     kind = _kind(where)
     if kind is None:
         raise InputError(f"{where}: this extension is not known; expected {EXPECTED}")
@@ -181,3 +241,12 @@ def _kind(name: str) -> tuple[str, str] | None:
     compression = COMPRESSIONS.get(path.suffix, "")
     format_ = FORMATS.get(PurePosixPath(path.stem).suffix if compression else path.suffix)
     return None if format_ is None or (format_ == "parquet" and compression) else (format_, compression)
+
+
+def _is_unicode(name: str) -> bool:
+    """Whether a name from the disk was UTF-8; other bytes are lone surrogates in it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -21,23 +21,23 @@ def label_of(values: Mapping[str, Any], field: str) -> str:
     """The label in `field` as a string: 3 is '3', 0.5 is '0.5', true is 'true'.
 
     Raises:
-        BadRow: missing field, null, empty, NaN (also as text), or a value that is no label.
+        BadRow: missing field, null, empty, NaN (also as text), a number beyond all floats, or a value that is no label.
         SeveralLabels: a list.
     """
     value = value_of(values, field)
     if isinstance(value, list | tuple):
         raise SeveralLabels
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float) and math.isnan(value):
         raise BadRow("NaN", f"field '{field}' is {value}")
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int | float):
-        return str(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str | int | float):
         raise BadRow("not a label", f"field '{field}' is of type {type(value).__name__}; expected a string or number")
-    label = checked_text(value, field)
+    label = checked_text(str(value), field)
     if label.lower() == "nan":
         raise BadRow("NaN", f"field '{field}' is {label}")
+    if value in (math.inf, -math.inf) or (_NUMBER.fullmatch(label) and math.isinf(float(label))):
+        raise BadRow("infinite", f"field '{field}' is {label[:20]}")
     return label
 
 

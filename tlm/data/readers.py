@@ -9,6 +9,8 @@ A row that cannot be read comes as a `Reject`; a file that cannot, as an InputEr
 - Plain text (.txt): paragraphs, separated by empty lines, are the documents; one above a million characters is
   given in parts, cut at a line end. A paragraph's text stands under whichever name the first wanted field has.
 - Parquet: the wanted columns only.
+
+No reader holds more than a line, a row or a small part of a row group at once; one of more than 64 MiB is refused.
 """
 
 import csv
@@ -18,29 +20,29 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import zstandard
 
-from tlm.data import hub
+from tlm.data import hub, parquet
 from tlm.data.files import RawFile
-from tlm.data.records import Reject, Row, unknown_field
+from tlm.data.records import Reject, Row, check_columns, not_utf8, unknown_field
 from tlm.data.streams import LONGEST_LINE, lines, opened
 from tlm.errors import InputError
 
 PEEK_ROWS = 20
 LONGEST_PARAGRAPH = 1_000_000  # characters
-_BATCH_ROWS = 1000
-_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
-_DAMAGED = (EOFError, OSError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError, pa.ArrowException)
+_QUOTED = re.compile(r'"((?:[^"]++|"")*+)"')  # possessive: otherwise it remembers every character
+_DAMAGED = (EOFError, OSError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError, pa.ArrowException, UnicodeDecodeError)
 
 
 def read(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
     """All rows of `file` in order; `fields` are those wanted (columns of CSV, TSV and parquet must be there).
 
     Raises:
-        InputError: the file is damaged or cut off, has no such column, or a line above 64 MiB.
+        InputError: the file is damaged or cut off, of another kind than its name says, has no such column, or a
+            line, row or value above 64 MiB, or grows as only a decompression bomb does.
     """
     file.tally.bytes = 0
     try:
@@ -52,29 +54,37 @@ def read(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
 
 def check(file: RawFile, fields: Sequence[str]) -> None:
     """Look at the first rows. Raises InputError: no rows, none of them readable, a field that none of them has."""
-    first = list(itertools.islice(read(file, fields), PEEK_ROWS))
-    rows = [row for row in first if isinstance(row, Row)]
-    if not first:
+    rejects, names, rows = list[Reject](), dict[str, None](), 0
+    for row in itertools.islice(read(file, fields), PEEK_ROWS):
+        rows += 1
+        if isinstance(row, Reject):
+            rejects.append(row)
+        else:
+            names |= dict.fromkeys(row.values)
+    if not rows:
         raise InputError(f"{file.where} is empty; expected rows with the fields {', '.join(fields)}")
-    if isinstance(first[0], Reject) and not rows:
-        line, reason, detail = first[0]
+    if len(rejects) == rows:
+        line, reason, detail = rejects[0]
         raise InputError(
             f"{file.where}:{line}: {reason}, {detail}; not one of the first rows is readable {file.format}"
         )
     for field in fields:
-        if not any(field in row.values for row in rows):
-            raise unknown_field(file.where, field, dict.fromkeys(name for row in rows for name in row.values))
+        if field not in names:
+            raise unknown_field(file.where, field, names)
 
 
 def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
     with opened(file.path, file.compression, file.tally) as stream:
-        for number, line in lines(stream, file.where):
-            if line.isspace():
-                continue
+        rows = ((number, line) for number, line in lines(stream, file.where, file.tally) if not line.isspace())
+        for index, (number, line) in enumerate(rows):
+            if index == 0 and line.lstrip().startswith(b"["):
+                raise InputError(f"{file.where} begins with a JSON array; expected one object a line (jq -c '.[]')")
             try:
-                values = json.loads(line.decode())
+                values = _JSON.decode(line.decode())
             except UnicodeDecodeError as error:
-                yield _not_utf8(number, error)
+                yield not_utf8(number, error)
+            except _TwiceNamed as error:
+                yield Reject(number, "duplicate key", f"an object has two values for {str(error)!r}")
             except (ValueError, RecursionError) as error:
                 yield Reject(number, "invalid JSON", str(error))
             else:
@@ -84,16 +94,31 @@ def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
                     yield Reject(number, "not an object", f"a JSON {type(values).__name__}: {line[:40]!r}")
 
 
+class _TwiceNamed(Exception):
+    """A JSON object with a key twice: one of the two values would be lost."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise _TwiceNamed(next(name for index, (name, _) in enumerate(pairs) if name in dict(pairs[:index])))
+    return values
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_object)
+
+
 def _csv(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
     csv.field_size_limit(LONGEST_LINE)
     with opened(file.path, file.compression, file.tally) as stream:
-        yield from _table(file, fields, _csv_rows(file, _Decoded(lines(stream, file.where))))
+        yield from _table(file, fields, _csv_rows(file, _Decoded(lines(stream, file.where, file.tally), file.where)))
 
 
 def _csv_rows(file: RawFile, source: "_Decoded") -> Iterator[tuple[int, list[str]] | Reject]:
     rows = csv.reader(source, strict=True)
     while True:
-        start, source.invalid = rows.line_num + 1, None
+        start = rows.line_num + 1
+        source.begin_row(start)
         try:
             row = next(rows, None)
         except csv.Error as error:
@@ -105,14 +130,14 @@ def _csv_rows(file: RawFile, source: "_Decoded") -> Iterator[tuple[int, list[str
         if row is None:
             return
         if source.invalid is not None:
-            yield _not_utf8(start, source.invalid)
+            yield not_utf8(start, source.invalid)
         elif row:
             yield start, row
 
 
 def _tsv(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
     with opened(file.path, file.compression, file.tally) as stream:
-        yield from _table(file, fields, _tsv_rows(lines(stream, file.where)))
+        yield from _table(file, fields, _tsv_rows(lines(stream, file.where, file.tally)))
 
 
 def _tsv_rows(numbered: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, list[str]] | Reject]:
@@ -122,7 +147,7 @@ def _tsv_rows(numbered: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, list
         try:
             yield number, [_unquoted(value) for value in line.decode().rstrip("\r\n").split("\t")]
         except UnicodeDecodeError as error:
-            yield _not_utf8(number, error)
+            yield not_utf8(number, error)
 
 
 def _table(
@@ -138,7 +163,7 @@ def _table(
                 )
             given = len(file.header) == len(row[1]) and not set(fields) <= set(row[1])
             header = list(file.header) if given else row[1]
-            _check_columns(file, header, fields)
+            check_columns(file.where, header, fields)
             if not given:
                 continue
         if isinstance(row, Reject):
@@ -152,41 +177,20 @@ def _table(
 def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
     start, length, paragraph = 0, 0, list[bytes]()
     with opened(file.path, file.compression, file.tally) as stream:
-        for number, line in itertools.chain(lines(stream, file.where), [(0, b"\n")]):
+        for number, line in itertools.chain(lines(stream, file.where, file.tally), [(0, b"\n")]):
             blank = line.isspace()
+            if number == 1 and line.startswith(b'{"') and line.rstrip().endswith(b"}"):
+                raise InputError(f"{file.where} looks like JSON lines, not plain text; give it the extension .jsonl")
             if paragraph and (blank or length > LONGEST_PARAGRAPH):
                 try:
                     yield Row(start, {fields[0]: b"".join(paragraph).decode()})
                 except UnicodeDecodeError as error:
-                    yield _not_utf8(start, error)
+                    yield not_utf8(start, error)
                 length, paragraph = 0, []
             if not blank:
                 start = start if paragraph else number
                 length += len(line)
                 paragraph.append(line)
-
-
-def _parquet(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
-    with pq.ParquetFile(file.path) as parquet:
-        names = parquet.schema_arrow.names
-        _check_columns(file, names, fields)
-        number = 0
-        for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=list(dict.fromkeys(fields))):
-            for row in _batch_rows(batch):
-                number += 1
-                yield row._replace(line=number)
-            file.tally.bytes = file.size * number // parquet.metadata.num_rows
-
-
-def _batch_rows(batch: pa.RecordBatch) -> Iterator[Row | Reject]:
-    try:
-        yield from [Row(0, values) for values in batch.to_pylist()]
-    except UnicodeDecodeError:  # somewhere in the batch: go through it row by row
-        for index in range(batch.num_rows):
-            try:
-                yield Row(0, batch.slice(index, 1).to_pylist()[0])
-            except UnicodeDecodeError as error:
-                yield _not_utf8(0, error)
 
 
 def _hub(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
@@ -195,17 +199,22 @@ def _hub(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
 
 
 _READERS: dict[str, Callable[[RawFile, Sequence[str]], Iterator[Row | Reject]]] = {
-    "jsonl": _jsonl, "csv": _csv, "tsv": _tsv, "txt": _txt, "parquet": _parquet, "hub": _hub,
+    "jsonl": _jsonl, "csv": _csv, "tsv": _tsv, "txt": _txt, "parquet": parquet.rows, "hub": _hub,
 }  # fmt: skip
 
 
 class _Decoded:
     """Lines as text; remembers whether one was not UTF-8 (it is given all the same: csv must see its quotes)."""
 
-    def __init__(self, numbered: Iterator[tuple[int, bytes]]) -> None:
-        self._lines = numbered
-        self.invalid: UnicodeDecodeError | None = None
+    def __init__(self, numbered: Iterator[tuple[int, bytes]], where: str) -> None:
+        self._lines, self._where = numbered, where
         self.ended = False
+        self.begin_row(1)
+
+    def begin_row(self, line: int) -> None:
+        """From here on it is the row that starts in `line`."""
+        self.invalid: UnicodeDecodeError | None = None
+        self._start, self._size = line, 0
 
     def __iter__(self) -> "_Decoded":
         return self
@@ -216,6 +225,12 @@ class _Decoded:
         except StopIteration:
             self.ended = True
             raise
+        self._size += len(line)
+        if self._size > LONGEST_LINE:
+            raise InputError(
+                f"{self._where}:{self._start}: the row that begins here is longer than {LONGEST_LINE >> 20} MiB; "
+                "is one of its quotes never closed?"
+            )
         try:
             return line.decode()
         except UnicodeDecodeError as error:
@@ -223,20 +238,6 @@ class _Decoded:
             return line.decode(errors="replace")
 
 
-def _check_columns(file: RawFile, names: list[str], fields: Sequence[str]) -> None:
-    for field in fields:
-        if field not in names:
-            raise unknown_field(file.where, field, names)
-        if names.count(field) > 1:
-            raise InputError(
-                f"{file.where} has {names.count(field)} columns named '{field}'; expected one, rename the others"
-            )
-
-
 def _unquoted(value: str) -> str:
     quoted = _QUOTED.fullmatch(value) if value.startswith('"') else None
     return quoted[1].replace('""', '"') if quoted else value
-
-
-def _not_utf8(line: int, error: UnicodeDecodeError) -> Reject:
-    return Reject(line, "invalid UTF-8", f"byte 0x{error.object[error.start]:02x} at {error.start}")

@@ -1,8 +1,9 @@
 """Rows as readers give them, values taken out of them with care, and the rows that had to be set aside."""
 
 import difflib
+import reprlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ SHARE_REJECTED = 0.001  # rows that may be bad even where `max_rejected` is smal
 SHARE_HOPELESS = 0.1  # so many of the first HOPELESS_ROWS rows: no need to read on
 HOPELESS_ROWS = 10_000
 LONGEST_DETAIL = 200
+LONGEST_CACHED = 200  # characters of an id or a source
 
 
 class Row(NamedTuple):
@@ -46,7 +48,7 @@ def text_of(values: Mapping[str, Any], field: str) -> str:
     """The text in `field`, normalised. Raises BadRow: missing field, null, not a string, lone surrogate, empty."""
     value = value_of(values, field)
     if not isinstance(value, str):
-        raise BadRow("not a string", f"field '{field}' is {_kind(value)}: {value!r}")
+        raise BadRow("not a string", f"field '{field}' is {_kind(value)}: {reprlib.repr(value)}")
     return checked_text(value, field)
 
 
@@ -55,7 +57,8 @@ def name_of(values: Mapping[str, Any], field: str) -> str:
     value = value_of(values, field)
     if type(value) is int:
         return str(value)
-    return _checked_name(value, field) if isinstance(value, str) else text_of(values, field)
+    short = isinstance(value, str) and len(value) < LONGEST_CACHED
+    return _checked_name(value, field) if short else text_of(values, field)
 
 
 def value_of(values: Mapping[str, Any], field: str) -> Any:
@@ -92,6 +95,22 @@ def unknown_field(where: str, field: str, known: Iterable[str]) -> InputError:
     return InputError(f"{where} has no field '{field}'; it has {', '.join(map(repr, names)) or 'none'}{hint}")
 
 
+def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> None:
+    """Raise InputError if a table with columns of these names lacks one of `fields`, or has it twice."""
+    for field in fields:
+        if field not in names:
+            raise unknown_field(where, field, names)
+        if names.count(field) > 1:
+            raise InputError(
+                f"{where} has {names.count(field)} columns named '{field}'; expected one, rename the others"
+            )
+
+
+def not_utf8(line: int, error: UnicodeDecodeError) -> Reject:
+    """The reject for a row with bytes that are no UTF-8."""
+    return Reject(line, "invalid UTF-8", f"byte 0x{error.object[error.start]:02x} at {error.start}")
+
+
 class Rejects:
     """The rows set aside, and the limit above which a step stops: max(`most` rows, 0.1 % of the rows read)."""
 
@@ -107,13 +126,15 @@ class Rejects:
         self._rows.append((file, line, reason, normalise(printable)))
 
     def check(self, read: int) -> None:
-        """Raise InputError if too many of the `read` rows were set aside."""
-        if len(self._rows) > max(self.most, SHARE_REJECTED * read):
+        """Raise InputError if too many of the `read` rows, or all of them, were set aside."""
+        all_of_them = len(self._rows) == read > 0
+        if all_of_them or len(self._rows) > max(self.most, SHARE_REJECTED * read):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.by_reason().items())
             file, line, reason, detail = self._rows[0]
+            limit = "" if all_of_them else f", more than {self.most} and than 0.1 %"
             raise InputError(
-                f"{len(self._rows)} of {read} rows cannot be used ({reasons}), more than {self.most} and than 0.1 %, "
-                f"the first at {file}:{line}: {reason}, {detail}; mend them or raise max_rejected"
+                f"{len(self._rows)} of {read} rows cannot be used ({reasons}){limit}, "
+                f"the first at {file}:{line}: {reason}, {detail}; mend them{' or raise max_rejected' * bool(limit)}"
             )
 
     def check_hopeless(self, read: int) -> None:

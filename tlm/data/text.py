@@ -1,5 +1,6 @@
 """What counts as the same text: one clean form, one folded form for equality, one list of tokens for overlap."""
 
+import itertools
 import re
 import unicodedata
 
@@ -10,6 +11,8 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # Scripts written without spaces between words: there, each character is a token
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _TOKEN = regex.compile(rf"[{UNSPACED}--\p{{M}}]\p{{M}}*|[\p{{L}}\p{{N}}\p{{M}}--[{UNSPACED}]]+", regex.V1)
+MANY_MARKS = 500
+_MANY_MARKS = regex.compile(rf"\p{{M}}{{{MANY_MARKS},}}")
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+")
 
 
@@ -36,7 +39,17 @@ def fold_clean(text: str) -> str:
 
 
 def _nfc(text: str) -> str:
+    # Putting n marks of one letter in order takes `unicodedata` n² steps, hours for a file of nothing else
+    if any(unicodedata.category(letter)[0] == "M" for letter in text[::MANY_MARKS]):
+        text = _MANY_MARKS.sub(_in_order, text)
     return text if unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
+
+
+def _in_order(marks: re.Match[str]) -> str:
+    """The same marks decomposed and in canonical order: a stable sort, by class, of what stands between starters."""
+    decomposed = "".join(unicodedata.normalize("NFD", mark) for mark in marks[0])
+    runs = itertools.groupby(decomposed, key=lambda mark: unicodedata.combining(mark) > 0)
+    return "".join(itertools.chain.from_iterable(sorted(run, key=unicodedata.combining) for _, run in runs))
 
 
 def tokens(text: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Components of the paper's tables: what their cells train on, and their runs."""
 
-from components.base import DATA_IMAGE, component
+from components.base import DATA_IMAGE, TRAIN_IMAGE, component
 
 
 @component(DATA_IMAGE)
@@ -14,12 +14,28 @@ def subsets(
     return make_subsets(index, task, table=table, scale=scale, corpus=corpus, **filters, root=root)
 
 
+@component(TRAIN_IMAGE)
+def models(task: str, table: str, scale: str, corpus: str, folder: str, root: str) -> dict[str, str]:
+    """Take over the published models that one of the paper's tables compares with; most compare with none."""
+    from tlm.paper.models import make_models
+
+    return make_models(task, table=table, scale=scale, corpus=corpus, folder=folder, root=root)
+
+
 @component(DATA_IMAGE)
 def trials(
-    task: str, tokenizer: str, subsets: dict[str, str], table: str, scale: str, corpus: str, seeds: str, root: str
+    task: str,
+    tokenizer: str,
+    subsets: dict[str, str],
+    models: dict[str, str],
+    table: str,
+    scale: str,
+    corpus: str,
+    seeds: str,
+    root: str,
 ) -> list[str]:
     """List the runs of one of the paper's tables (settings × arms × seeds), their texts tokenized once."""
     from tlm.paper.subsets import plan_trials
 
-    sources = {"task": task, "tokenizer": tokenizer, "subsets": subsets}
+    sources = {"task": task, "tokenizer": tokenizer, "subsets": subsets, "models": models}
     return plan_trials(**sources, table=table, scale=scale, corpus=corpus, seeds=seeds, root=root)

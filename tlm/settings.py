@@ -39,8 +39,8 @@ class Tokenizer(Section):
 class Model(Section):
     """The encoder, built from a config and trained from scratch."""
 
-    architecture: Literal["bert", "modernbert"]
-    """bert: post-norm, learned positions, CLS pooling. modernbert: pre-norm, rotary positions, mean pooling."""
+    architecture: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]
+    """bert (post-norm, CLS pooling), modernbert (pre-norm, rotary, mean pooling), or a transformers type: roberta …"""
     hidden: Count
     """Width."""
     layers: Count
@@ -82,8 +82,8 @@ class Train(Section):
 
     rho1: Annotated[int, Field(ge=0)] | Literal["inf"]
     """External batches for each internal one; inf trains on external data only."""
-    rho2: Amount
-    """Weight of the masked-language-model loss on internal data beside the classification loss."""
+    rho2: Amount | Literal["inf"]
+    """Weight of the masked-language-model loss on internal data beside the classification loss; inf: it alone."""
     steps: Count
     """Optimizer steps."""
     external_batch: Count

@@ -107,6 +107,9 @@ def _settings(run: Run, lineage: Lineage) -> dict[str, Any]:
         hits = lineage.follow(hits, "like", "hits")
     if hits is not None:
         found |= {f"retrieve.{name}": hits.manifest.settings[name] for name in ("top_k", "query")}
+    start = lineage.follow(run.checkpoint, "start") or run.checkpoint
+    if start is not None and "name" in start.details:
+        found["start"] = start.details["name"]
     tokenizer = lineage.follow(run.checkpoint, "task_tokens", "tokenizer")
     if tokenizer is not None:
         found |= {f"tokenizer.{name}": value for name, value in flat(tokenizer.manifest.settings)}

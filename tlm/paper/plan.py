@@ -1,16 +1,24 @@
 """What is still to be run for a table: as flat strings, because that is what travels in a pipeline."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from tlm import presets
 from tlm.errors import InputError
-from tlm.paper.results import Result
-from tlm.paper.tables import RETRIEVING, Cell, cells, is_of
+from tlm.paper.results import BASELINE, Result
+from tlm.paper.tables import PLM, RETRIEVING, Cell, cells, is_of
 from tlm.plan import Run
 
 ByKey = Mapping[str, Mapping[int, Result]]
 RANDOM = "random"
 STAGES = {1: "1", 2: "12"}
+
+
+class Start(NamedTuple):
+    """URIs of a published model's checkpoint and of its own tokenizer."""
+
+    checkpoint: str
+    tokenizer: str
 
 
 def wanted(table: str, scale: str, task: str, corpus: str = "") -> list[Cell]:
@@ -52,25 +60,34 @@ def subsets_for(found: Sequence[Cell]) -> list[str]:
 
 
 def trials(
-    todo: Sequence[tuple[Cell, Sequence[int]]], *, task: str, tokenizer: str, subsets: Mapping[str, str]
+    todo: Sequence[tuple[Cell, Sequence[int]]],
+    *,
+    task: str,
+    tokenizer: str,
+    subsets: Mapping[str, str],
+    models: Mapping[str, Start] | None = None,
 ) -> list[str]:
     """What `missing` found, as the strings of `tlm.plan.Run`, seed by seed.
 
     Args:
         todo: Cells, each with its seeds.
         task: URI of the task.
-        tokenizer: URI of the tokenizer; the same for all, so that losses compare.
+        tokenizer: URI of the tokenizer; the same for all but published models, so that losses compare.
         subsets: URIs by what `subsets_for` names.
+        models: Published models by their names.
     """
     order = sorted((seed, place) for place, (_, seeds) in enumerate(todo) for seed in seeds)
-    return [str(_run(todo[place][0], seed, task, tokenizer, subsets)) for seed, place in order]
+    known = {"": Start("", tokenizer), **(models or {})}
+    return [str(_run(todo[place][0], seed, task, subsets, known)) for seed, place in order]
 
 
-def _run(cell: Cell, seed: int, task: str, tokenizer: str, subsets: Mapping[str, str]) -> Run:
-    subset = ""
+def _run(cell: Cell, seed: int, task: str, subsets: Mapping[str, str], models: Mapping[str, Start]) -> Run:
+    subset, start = "", models[cell.start]
     if cell.arm in RETRIEVING:
         subset = subsets[RANDOM if cell.arm == RANDOM else str(top_k(cell))]
-    return Run(cell.arm, seed, task, tokenizer, subset, cell.preset, " ".join(cell.overrides), STAGES[cell.stages])
+    stages = "2" if cell.arm == PLM else STAGES[cell.stages]
+    overrides = " ".join(cell.overrides)
+    return Run(cell.arm, seed, task, start.tokenizer, subset, cell.preset, overrides, stages, start.checkpoint)
 
 
 def command_for(table: str, scale: str, task: str, seeds: Sequence[int], corpus: str = "") -> str:
@@ -78,6 +95,8 @@ def command_for(table: str, scale: str, task: str, seeds: Sequence[int], corpus:
     values = {"paper_table": table, "paper_scale": scale, "run_seeds": ",".join(map(str, seeds))}
     if corpus:
         values["paper_corpus"] = corpus
+    if scale != BASELINE and any(cell.start for cell in cells(table, scale, [task])):
+        values["paper_models"] = "…"
     told = " ".join(f"--set {name}={value}" for name, value in values.items())
     return f"python -m pipelines.run local --pipeline ablation {told} --set task_path=…/{task} --set corpus_paths=…"
 

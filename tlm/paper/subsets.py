@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tlm.artifacts.artifact import Artifact
-from tlm.paper.plan import RANDOM, missing, subsets_for, top_k, trials, wanted
+from tlm.paper.plan import RANDOM, Start, missing, subsets_for, top_k, trials, wanted
 from tlm.paper.tables import our_name
 from tlm.plan import parse_seeds
 from tlm.presets import resolve
@@ -54,6 +54,7 @@ def plan_trials(
     task: str,
     tokenizer: str,
     subsets: Mapping[str, str],
+    models: Mapping[str, str] | None = None,
     *,
     table: str,
     scale: str,
@@ -67,6 +68,7 @@ def plan_trials(
         task: URI of the task.
         tokenizer: URI of the tokenizer.
         subsets: As `make_subsets` gives them.
+        models: As `tlm.paper.models.make_models` gives them.
         table: Number of the table.
         scale: Name of the scale.
         corpus: C_BERT or C_RoBERTa, where the table has both.
@@ -76,7 +78,12 @@ def plan_trials(
     for data in (task, *subsets.values()):
         tokenize(data, tokenizer, root=root)
     todo = missing(wanted(table, scale, _name(task), corpus), {}, parse_seeds(seeds) if seeds else ())
-    return trials(todo, task=task, tokenizer=tokenizer, subsets=subsets)
+    starts = {name: _start(uri) for name, uri in (models or {}).items()}
+    return trials(todo, task=task, tokenizer=tokenizer, subsets=subsets, models=starts)
+
+
+def _start(checkpoint: str) -> Start:
+    return Start(checkpoint, Artifact.open(checkpoint, "checkpoint").input("task_tokens").input("tokenizer").uri)
 
 
 def _name(task: str) -> str:

@@ -1,6 +1,7 @@
 """Every cell of the paper's tables as settings to run: at the paper's own scales, and mapped to ours.
 
-The numbers are data: ``expected.toml`` has what the paper prints, ``scales.toml`` how smaller scales stand for it.
+The numbers are data: ``expected.toml`` has what the paper prints, ``scales.toml`` how smaller scales stand for it;
+``own.toml`` has tables in the same form that the paper does not have.
 """
 
 import tomllib
@@ -19,6 +20,7 @@ PAPER = ("small", "medium", "large")
 PAPER_SEEDS = 3
 CORPUS = "C_BERT"  # what the small and medium scales retrieve from
 RETRIEVING = ("bm25", "random")
+PLM = "plm"  # a published model fine-tuned, without a stage 1
 NEUTRAL = ("train.accumulation", "train.precision", "finetune.accumulation", "finetune.precision")
 
 
@@ -35,6 +37,7 @@ class Cell:
         preset: Name of the settings, and `overrides` what differs in them.
         stages: 1 where stage 2 is left out.
         corpus: The paper's name of the corpus; "" at our scales, which have one.
+        start: Name of the published model on the Hugging Face Hub; at our scales of the one that stands for it.
         split: Where the paper scores, dev or test.
         metric: Named where it is not the task's own.
         seeds: How many are planned.
@@ -77,20 +80,33 @@ class Cell:
     def settings(self) -> dict[str, Any]:
         """The settings that decide the result, by ``section.name``."""
         resolved = presets.resolve(self.preset, self.overrides)
-        own = () if self.start else ("tokenizer", "model", "train")
+        own = ("tokenizer", "model", "train") if not self.start else () if self.arm == PLM else ("train",)
         sections = ("retrieve", *own) if self.arm in RETRIEVING else own
         flat: dict[str, Any] = {
             f"{section}.{name}": value
             for section in (*sections, *(("finetune",) if self.stages == 2 else ()))
             for name, value in getattr(resolved, section).model_dump(mode="json").items()
         }
-        return {name: value for name, value in flat.items() if name not in NEUTRAL}
+        start = {"start": self.start.rpartition("/")[2]} if self.start else {}
+        return {name: value for name, value in flat.items() if name not in NEUTRAL} | start
 
 
 @lru_cache(1)
 def expected() -> dict[str, Any]:
     """The tables by number, as ``expected.toml`` has them."""
     return _data("expected.toml")
+
+
+@lru_cache(1)
+def all_tables() -> dict[str, Any]:
+    """The paper's tables and our own, by number or name."""
+    return expected() | own_tables()
+
+
+@lru_cache(1)
+def own_tables() -> dict[str, Any]:
+    """Those of our own by name, as ``own.toml`` has them."""
+    return _data("own.toml")
 
 
 @lru_cache(1)
@@ -101,8 +117,8 @@ def ladders() -> dict[str, Any]:
 
 def check_names(table: str, scale: str) -> None:
     """Raises InputError: there is no such table or scale."""
-    if table not in expected():
-        raise InputError(f"the paper's table '{table}' is not among those with numbers: {', '.join(expected())}")
+    if table not in all_tables():
+        raise InputError(f"the paper's table '{table}' is not among those with numbers: {', '.join(all_tables())}")
     if scale not in (*PAPER, *ladders()):
         raise InputError(f"scale '{scale}' is unknown{nearest(scale, (*PAPER, *ladders()))}")
 
@@ -112,17 +128,18 @@ def cells(table: str, scale: str, tasks: Sequence[str] = ()) -> list[Cell]:
 
     Args:
         table: Its number.
-        scale: small, medium or large give the paper's own rows of that scale; tiny, pocket and mini stand for small:
-            published models, a second corpus and the larger scales have no counterpart there. Empty if nothing is left
-            to compare.
+        scale: small, medium or large give the paper's own rows of that scale; tiny, pocket and mini stand for small
+            (for medium in Table 8, which has no other): a second corpus and the other scales have no counterpart there,
+            nor have published models but those that ``scales.toml`` names. Empty if nothing is left to compare.
         tasks: Only these; also others than the paper's, which then have no published value. None: the paper's.
 
     Raises:
         InputError: there is no such table or scale.
     """
     check_names(table, scale)
-    facts = expected()[table]
-    rows = [row for row in facts["row"] if _is_at(row, scale)]
+    facts = all_tables()[table]
+    stands_for = facts["row"][0].get("scale", "small")
+    rows = [row for row in facts["row"] if _is_at(row, scale, stands_for)]
     columns = [column for column in facts["row"][0]["values"] if not tasks or column.partition("/")[0] in tasks]
     columns += [task for task in tasks if task not in columns and scale not in PAPER]
     if len(rows) < 2:
@@ -152,26 +169,30 @@ def _data(name: str) -> dict[str, Any]:
     return tomllib.loads(files("tlm.paper").joinpath(name).read_text(encoding="utf-8"))
 
 
-def _is_at(row: dict[str, Any], scale: str) -> bool:
+def _is_at(row: dict[str, Any], scale: str, stands_for: str) -> bool:
     if scale in PAPER:
         return bool(row.get("scale", "small") == scale)
-    own = row["arm"] in (*RETRIEVING, "task-only") and row.get("corpus", CORPUS) == CORPUS
-    return own and row.get("scale", "small") == "small"
+    known = row.get("start", "") in ("", *ladders()[scale]["published"]["models"])
+    return known and row.get("corpus", CORPUS) == CORPUS and row.get("scale", "small") == stands_for
 
 
 def _cell(table: str, facts: dict[str, Any], row: dict[str, Any], column: str, scale: str) -> Cell:
     task = column.partition("/")[0]
     preset, changes = _mapped(facts, row, task, scale)
-    values = row["values"].get(column)
+    values, start = row["values"].get(column), row.get("start", "")
     return Cell(
         table=table, row=row["name"], column=column, scale=scale, arm=row["arm"], preset=preset,
         overrides=_that_change(preset, changes), stages=row.get("stages", 2),
-        corpus=row.get("corpus", default_corpus(scale)), start=row.get("start", ""), split=facts["split"],
+        corpus=row.get("corpus", default_corpus(scale)), start=_published(start, scale), split=facts["split"],
         metric=facts.get("metrics", {}).get(column, ""),
         seeds=PAPER_SEEDS if scale in PAPER else facts.get("seeds", PAPER_SEEDS),
         published=(values[0], values[1] if len(values) > 1 else None) if values else None,
         tolerance=facts["tolerance"], chosen=_is_chosen(row, _column(facts, task, scale)),
     )  # fmt: skip
+
+
+def _published(start: str, scale: str) -> str:
+    return start if scale in PAPER or not start else str(ladders()[scale]["published"]["models"][start])
 
 
 def _column(facts: dict[str, Any], task: str, scale: str) -> str:
@@ -186,11 +207,17 @@ def _mapped(facts: dict[str, Any], row: dict[str, Any], task: str, scale: str) -
     if row["arm"] in RETRIEVING and "train" in facts:  # GLUE: one preset, and the rule for K
         changes["retrieve.top_k"] = paper_top_k(facts["train"][task])
     if scale in PAPER:
-        return column, changes
+        return column, {**changes, **row.get("more", {})}
     ladder = ladders()[scale]
     if row["arm"] in RETRIEVING and task in table_b1()["tasks"]:
         changes.setdefault("retrieve.top_k", presets.resolve(column).retrieve.top_k)
-    return scale, {name: ladder[name][str(value)] for name, value in changes.items()}
+    mapped = {name: ladder[name][str(value)] if name in ladder else value for name, value in changes.items()}
+    return scale, {**mapped, **(_of_published(row["arm"], ladder["published"]["set"]) if "start" in row else {})}
+
+
+def _of_published(arm: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Those of a scale's settings for published models that the arm has a stage for."""
+    return {name: value for name, value in settings.items() if arm != PLM or not name.startswith("train.")}
 
 
 def _that_change(preset: str, changes: dict[str, Any]) -> tuple[str, ...]:

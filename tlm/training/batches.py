@@ -53,7 +53,10 @@ class Batch:
 
 
 def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Batch:
-    """The texts `rows` as a batch, ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, cut to `texts.max_length`."""
+    """The texts `rows` as a batch, cut to `texts.max_length`: ``[CLS] a [SEP]``, or a pair ``[CLS] a [SEP] b [SEP]``.
+
+    Between the texts of a pair stand as many separators as ``texts.special.between`` says.
+    """
     first, second = texts.kept(rows)
     lengths = texts.lengths[rows].astype(np.int64)
     ids = np.full((len(rows), int(lengths.max())), texts.special.pad, dtype=np.int64)
@@ -63,10 +66,12 @@ def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Bat
     texts.first.copy_to(ids, rows, first, np.ones_like(first))
     types = None
     if texts.second is not None:
-        ids[every, first + 1] = texts.special.sep
-        texts.second.copy_to(ids, rows, second, first + 2)
+        between = texts.special.between
+        for place in range(1, between + 1):
+            ids[every, first + place] = texts.special.sep
+        texts.second.copy_to(ids, rows, second, first + 1 + between)
         column = np.arange(ids.shape[1])
-        types = ((column > first[:, None] + 1) & (column < lengths[:, None])).astype(np.int64)
+        types = ((column > first[:, None] + between) & (column < lengths[:, None])).astype(np.int64)
     chosen = None if labels is None else labels[rows]
     return Batch(ids, lengths, types, chosen, of_rows=len(rows))
 

@@ -7,10 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tlm.settings import Model
-from tlm.training.encoder import Body, Inputs, Layer, attention
+from tlm.training.encoder import Inputs, Layer, LayeredBody, attention
 
 EPSILON = 1e-12
 INITIAL = 0.02
+FIXED = {"hidden_act": "gelu", "layer_norm_eps": EPSILON}  # in config.json: what is written out below
 
 
 def bert_config(model: Model, vocab_size: int) -> dict[str, Any]:
@@ -25,9 +26,8 @@ def bert_config(model: Model, vocab_size: int) -> dict[str, Any]:
         "intermediate_size": model.intermediate,
         "max_position_embeddings": model.reach,
         "type_vocab_size": model.token_types,
-        "hidden_act": "gelu",
-        "layer_norm_eps": EPSILON,
         "initializer_range": INITIAL,
+        **FIXED,
     }
 
 
@@ -81,7 +81,7 @@ class BertLayer(Layer):
         return part["LayerNorm"](hidden + change)  # type: ignore[no-any-return]
 
 
-class BertBody(Body):
+class BertBody(LayeredBody):
     """Its parameters are those of `transformers.BertForSequenceClassification`."""
 
     pooled_stride = None
@@ -105,7 +105,7 @@ class BertBody(Body):
         self.classifier = _linear(width, len(config["id2label"]))
 
     def embed(self, ids: Tensor, types: Tensor | None) -> Tensor:
-        """See `Body.embed`."""
+        """See `LayeredBody.embed`."""
         tables = self.bert["embeddings"]
         position = tables["position_embeddings"].weight[: ids.shape[1]]
         type_table = tables["token_type_embeddings"]
@@ -114,15 +114,15 @@ class BertBody(Body):
         return F.dropout(hidden, self.config["hidden_dropout_prob"], self.training).flatten(0, 1)
 
     def layers(self) -> list[Layer]:
-        """See `Body.layers`."""
+        """See `LayeredBody.layers`."""
         return list(self.bert["encoder"]["layer"])
 
     def final(self, hidden: Tensor) -> Tensor:
-        """See `Body.final`."""
+        """See `LayeredBody.final`."""
         return hidden
 
     def classify(self, states: Tensor, inputs: Inputs) -> Tensor:
-        """See `Body.classify`."""
+        """See `LayeredBody.classify`."""
         pooled = self.bert["pooler"]["dense"](states).tanh()
         return self.classifier(F.dropout(pooled, self.config["classifier_dropout"], self.training))  # type: ignore[no-any-return]
 
@@ -131,7 +131,7 @@ class BertBody(Body):
         return self.bert["embeddings"]["word_embeddings"].weight  # type: ignore[no-any-return]
 
     def token_transform(self) -> nn.Module:
-        """See `Body.token_transform`."""
+        """See `LayeredBody.token_transform`."""
         width = self.config["hidden_size"]
         return BertTransform(_residual(width, width))
 

@@ -2,24 +2,28 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tlm.errors import InputError, nearest
 from tlm.settings import Model
+from tlm.training import bert, modernbert
+from tlm.training.architectures import OWN
 from tlm.training.bert import BertBody, bert_config, bert_dropout
-from tlm.training.encoder import Encoder
+from tlm.training.encoder import Body, Encoder
 from tlm.training.modernbert import ModernBertBody, modernbert_config, modernbert_dropout
 from tlm.training.tensors import read_tensors, write_tensors
 from tlm.training.texts import Special
 
 MLM_HEAD = "mlm_head.safetensors"
+HEADS = "heads.safetensors"  # where stage 1 was for several tasks
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 TEXT_LENGTH = "tlm_text_length"  # in config.json: where task texts are cut; the model may have more positions
 
 _BODIES: dict[str, Any] = {"bert": BertBody, "modernbert": ModernBertBody}
+_FIXED: dict[str, dict[str, Any]] = {"bert": bert.FIXED, "modernbert": modernbert.FIXED}
 _CONFIGS = {"bert": bert_config, "modernbert": modernbert_config}
 _DROPOUTS = {"bert": bert_dropout, "modernbert": modernbert_dropout}
 
@@ -27,7 +31,7 @@ _DROPOUTS = {"bert": bert_dropout, "modernbert": modernbert_dropout}
 def make_config(model: Model, vocab_size: int, special: Special, labels: list[str] | None, name: str) -> dict[str, Any]:
     """The config.json of a model for a task (`labels`, `name`: see `with_task`)."""
     config = {
-        **_CONFIGS[model.architecture](model, vocab_size),
+        **_shape(model, vocab_size, special),
         TEXT_LENGTH: model.max_length,
         "pad_token_id": special.pad,
         "cls_token_id": special.cls,
@@ -37,6 +41,21 @@ def make_config(model: Model, vocab_size: int, special: Special, labels: list[st
         "dtype": "float32",
     }
     return with_task(with_dropout(config, model.dropout), labels, name)
+
+
+def _shape(model: Model, vocab_size: int, special: Special) -> dict[str, Any]:
+    if model.architecture in OWN:
+        return _CONFIGS[model.architecture](model, vocab_size)
+    from tlm.training.foreign import foreign_config
+
+    return foreign_config(model, vocab_size, special.pad)
+
+
+def is_ours(config: dict[str, Any]) -> bool:
+    """Whether a config.json is of an encoder that is written out here; the others need `transformers`' modules."""
+    fixed = _FIXED.get(config["model_type"])
+    plain = fixed is not None and all(config.get(name, value) == value for name, value in fixed.items())
+    return plain and "sliding_attention" not in config.get("layer_types", ())
 
 
 def with_task(config: dict[str, Any], labels: list[str] | None, name: str) -> dict[str, Any]:
@@ -53,7 +72,11 @@ def with_task(config: dict[str, Any], labels: list[str] | None, name: str) -> di
 
 def with_dropout(config: dict[str, Any], share: float) -> dict[str, Any]:
     """`config` with all its dropouts set."""
-    return {**config, **_DROPOUTS[config["model_type"]](share)}
+    if is_ours(config):
+        return {**config, **_DROPOUTS[config["model_type"]](share)}
+    from tlm.training.foreign import foreign_dropout
+
+    return {**config, **foreign_dropout(config, share)}
 
 
 def text_length(config: dict[str, Any]) -> int:
@@ -63,13 +86,17 @@ def text_length(config: dict[str, Any]) -> int:
 
 def build(config: dict[str, Any], seed: int) -> Encoder:
     """A model with fresh weights, the same for the same seed; torch's global generator is left as it is."""
-    if config["model_type"] not in _BODIES:
-        raise InputError(
-            f"model type '{config['model_type']}' is not one of ours{nearest(config['model_type'], _BODIES)}"
-        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Encoder(_BODIES[config["model_type"]](config))
+        return Encoder(_body(config))
+
+
+def _body(config: dict[str, Any]) -> Body:
+    if is_ours(config):
+        return _BODIES[config["model_type"]](config)  # type: ignore[no-any-return]
+    from tlm.training.foreign import ForeignBody
+
+    return ForeignBody(config)
 
 
 def load_config(folder: Path) -> dict[str, Any]:
@@ -83,8 +110,13 @@ def load(folder: Path, mlm_head: Path | None = None) -> Encoder:
     model = build(load_config(folder), seed=0)
     load_weights(model, folder)
     if mlm_head is not None:
-        model.mlm.load_state_dict(read_tensors(mlm_head))
+        load_mlm_head(model, mlm_head)
     return model
+
+
+def load_mlm_head(model: Encoder, file: Path) -> None:
+    """Give `model` the head that predicts tokens in `file`."""
+    model.mlm.load_state_dict(read_tensors(file))
 
 
 def load_weights(model: Encoder, folder: Path) -> None:
@@ -126,3 +158,21 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
 def save_mlm_head(model: Encoder, path: Path) -> None:
     """Write the head that predicts tokens; the embedding matrix it shares is in the model folder."""
     write_tensors(model.mlm.state_dict(), path)
+
+
+def save_heads(models: Sequence[Encoder], path: Path) -> None:
+    """Write the classification heads of several tasks' models, as ``<place>.<name>``."""
+    heads = {
+        f"{place}.{name}": value
+        for place, model in enumerate(models)
+        for name, value in model.body.state_dict().items()
+        if name.startswith(model.body.head_names)
+    }
+    write_tensors(heads, path)
+
+
+def load_head(model: Encoder, path: Path, place: int) -> None:
+    """Give `model` the head that `save_heads` wrote for the model at `place`."""
+    stored = read_tensors(path)
+    names = [name for name in model.body.state_dict() if name.startswith(model.body.head_names)]
+    model.body.load_state_dict({name: stored[f"{place}.{name}"] for name in names}, strict=False)

@@ -9,9 +9,7 @@ tags: [tlm, text-classification]
 ---
 # {name}
 
-A text {kind}, trained from scratch by task-driven language modeling (TLM, Yao et al., arXiv 2111.04130): the
-passages of a general corpus that matter to the task were retrieved, and a {architecture} model of {parameters:,}
-parameters learned from them and from the task's own texts together (stage 1), then from the task alone (stage 2).
+A text {kind}, {origin}
 
 ## Use
 ```python
@@ -33,15 +31,27 @@ Texts longer than {max_length} tokens are cut.
 too high; the scores on test are in the `metrics` artifact of the run that made this model.
 
 ## Limits
-It knows the language and the labels of the task's training texts, with their errors and biases, and nothing
+It knows {knows}
 else; on other kinds of text its probabilities mean little.
 """
 
 _ARMS = {
     "bm25": "retrieved by BM25 with the training texts as queries",
     "random": "drawn at random from the corpus",
+    "multi-task": "retrieved by BM25 with the training texts of several tasks, which shared stage 1, as queries",
     "task-only": "none; stage 1 had the task's own texts alone",
+    "plm": "none beside those of the published model",
+    "plm-mlm": "none beside those of the published model and, in stage 1, the task's own",
+    "plm-bm25": "those of the published model, and those retrieved by BM25 with the training texts as queries",
+    "plm-random": "those of the published model, and some drawn at random from the corpus",
 }
+_TASK_S_TEXTS = "the language and the labels of the task's training texts, with their errors and biases, and nothing"
+_ITS_TEXTS = "the labels of the task's training texts, and the language that the published model learned, and nothing"
+_TLM = """trained from scratch by task-driven language modeling (TLM, Yao et al., arXiv 2111.04130): the
+passages of a general corpus that matter to the task were retrieved, and a {architecture} model of {parameters:,}
+parameters learned from them and from the task's own texts together (stage 1), then from the task alone (stage 2)."""
+_PUBLISHED = """made of a published {architecture} model of {parameters:,} parameters, fine-tuned for the task
+(stage 2){before}. What its pre-training cost is not counted here."""
 
 
 def model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
@@ -54,7 +64,11 @@ def model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
     """
     classes = task["labels"]
     single = task["problem"] == "classification"
+    published = facts["arm"].startswith("plm")
+    before = "" if facts["arm"] == "plm" else " after it was trained on with more text (stage 1)"
     return _CARD.format(
+        knows=_ITS_TEXTS if published else _TASK_S_TEXTS,
+        origin=(_PUBLISHED if published else _TLM).format(before=before, **facts),
         name=task["name"],
         train=task["train"],
         metric=task["metric"],
@@ -62,5 +76,5 @@ def model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
         output=f"{len(classes)} classes: {', '.join(classes)}" if single else "the output is a number",
         example='{"text": "…", "text_pair": "…"}' if task["pair"] else '"…"',
         passages=_ARMS.get(facts["arm"], facts["arm"]),
-        **{name: value for name, value in facts.items() if name != "arm"},
+        **{name: value for name, value in facts.items() if name not in ("arm", "architecture", "parameters")},
     )

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-ORDER, MASK, DROPOUT, HELD_OUT = range(4)
-EXTERNAL, INTERNAL, STAGE2 = range(3)
+ORDER, MASK, DROPOUT, HELD_OUT, HEADS = range(5)
+EXTERNAL, INTERNAL, STAGE2 = range(3)  # from 3 on: internal data of a second task, a third …
 
 
 def generator(seed: int, purpose: int, *place: int) -> np.random.Generator:

@@ -2,7 +2,8 @@
 
 Left out are logits of tokens that are not predicted, and everything after the last layer's attention at positions that
 neither head reads. That is exact. Parameters are named as in `transformers`, so that its classes load what we save;
-its own modules are not used, because importing them takes longer than a small training.
+its own modules are not used where we have the architecture, because importing them takes longer than a small training
+(foreign.py has those that we have not).
 """
 
 from abc import abstractmethod
@@ -62,11 +63,28 @@ class Layer(nn.Module):
 
 
 class Body(nn.Module):
-    """The classifier that is exported: embeddings, layers, classification head."""
+    """The classifier that is exported, and what it lets a head that predicts tokens read."""
 
-    pooled_stride: int | None  # the classifier reads every so many-th flat position: 1 is all, None is [CLS]
     head_names: tuple[str, ...]  # how the parameters of the classification head begin
     config: dict[str, Any]  # as in config.json
+
+    @abstractmethod
+    def read(self, inputs: Inputs, ids: Tensor, tokens: bool, classes: bool) -> tuple[Tensor | None, Tensor | None]:
+        """Final states of the tokens to predict [M, hidden] and class logits [B, labels], each if asked for."""
+
+    @abstractmethod
+    def embedding(self) -> Tensor:
+        """The matrix of token embeddings, [vocabulary, its width]."""
+
+    @abstractmethod
+    def token_head(self) -> nn.Module:
+        """A fresh head that predicts tokens: (states [M, hidden], `embedding`) to logits [M, vocabulary]."""
+
+
+class LayeredBody(Body):
+    """Embeddings, layers and a classification head of our own: each position is computed only as far as it is read."""
+
+    pooled_stride: int | None  # the classifier reads every so many-th flat position: 1 is all, None is [CLS]
 
     @abstractmethod
     def embed(self, ids: Tensor, types: Tensor | None) -> Tensor:
@@ -85,12 +103,33 @@ class Body(nn.Module):
         """Class logits [B, labels] from the final states that `pooled_stride` chose."""
 
     @abstractmethod
-    def embedding(self) -> Tensor:
-        """The matrix of token embeddings, [vocabulary, hidden]."""
-
-    @abstractmethod
     def token_transform(self) -> nn.Module:
         """A fresh transform for the head that predicts tokens."""
+
+    def token_head(self) -> nn.Module:
+        """See `Body.token_head`."""
+        return MlmHead(self.token_transform(), len(self.embedding()))
+
+    def read(self, inputs: Inputs, ids: Tensor, tokens: bool, classes: bool) -> tuple[Tensor | None, Tensor | None]:
+        """See `Body.read`."""
+        *before, last = self.layers()
+        hidden = self.embed(ids, inputs.types)
+        for layer in before:
+            hidden = layer.finish(hidden, layer.attend(hidden, ids.shape, inputs.mask))
+        context = last.attend(hidden, ids.shape, inputs.mask)
+        states = token_states = class_logits = None
+        if classes:
+            pooled = slice(None, None, self.pooled_stride or ids.shape[1])
+            states = self.final(last.finish(hidden[pooled], context[pooled]))
+            class_logits = self.classify(states, inputs)
+        if tokens:
+            assert inputs.positions is not None
+            if states is None or self.pooled_stride != 1:
+                rows = (part.index_select(0, inputs.positions) for part in (hidden, context))
+                token_states = self.final(last.finish(*rows))
+            else:
+                token_states = states.index_select(0, inputs.positions)
+        return token_states, class_logits
 
 
 class MlmHead(nn.Module):
@@ -112,7 +151,7 @@ class Encoder(nn.Module):
     def __init__(self, body: Body) -> None:
         super().__init__()
         self.body = body
-        self.mlm = MlmHead(body.token_transform(), len(body.embedding()))
+        self.mlm = body.token_head()
 
     def forward(self, inputs: Inputs, ids: Tensor, tokens: bool, classes: bool) -> tuple[Tensor | None, Tensor | None]:
         """Logits of the tokens to predict [M, vocabulary] and of the classes [B, labels], each if asked for.
@@ -123,26 +162,8 @@ class Encoder(nn.Module):
             tokens: Predict the tokens at ``inputs.positions``.
             classes: Classify.
         """
-        body = self.body
-        *before, last = body.layers()
-        hidden = body.embed(ids, inputs.types)
-        for layer in before:
-            hidden = layer.finish(hidden, layer.attend(hidden, ids.shape, inputs.mask))
-        context = last.attend(hidden, ids.shape, inputs.mask)
-        states = token_logits = class_logits = None
-        if classes:
-            pooled = slice(None, None, body.pooled_stride or ids.shape[1])
-            states = body.final(last.finish(hidden[pooled], context[pooled]))
-            class_logits = body.classify(states, inputs)
-        if tokens:
-            assert inputs.positions is not None
-            if states is None or body.pooled_stride != 1:
-                rows = (part.index_select(0, inputs.positions) for part in (hidden, context))
-                token_states = body.final(last.finish(*rows))
-            else:
-                token_states = states.index_select(0, inputs.positions)
-            token_logits = self.mlm(token_states, body.embedding())
-        return token_logits, class_logits
+        states, class_logits = self.body.read(inputs, ids, tokens, classes)
+        return None if states is None else self.mlm(states, self.body.embedding()), class_logits
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:

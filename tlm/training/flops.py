@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tlm.settings import Model
+from tlm.training.architectures import OWN
 from tlm.training.batches import Batch
 
 BACKWARD = 3  # forward and backward pass together, in forward passes
@@ -10,7 +11,10 @@ BACKWARD = 3  # forward and backward pass together, in forward passes
 
 @dataclass(frozen=True)
 class Cost:
-    """Operations of one model's matrix products (a multiplication and an addition are two); the rest is left out."""
+    """Operations of one model's matrix products (a multiplication and an addition are two); the rest is left out.
+
+    Exact for our own encoders. For others it is an estimate: that of a BERT of their shape that finishes all positions.
+    """
 
     model: Model
     vocab_size: int
@@ -22,12 +26,17 @@ class Cost:
         read, pairs = batch.tokens, int((batch.lengths**2).sum())
         rows, masked = len(batch.lengths) * classes, batch.masked * tokens
         mean_pooling = classes and model.architecture == "modernbert"
-        finished = read if mean_pooling else rows + masked
+        finished = read if mean_pooling or self.estimated else rows + masked
         projections = 2 * 3 * width * width * read * model.layers
         attention = 2 * 2 * width * pairs * model.layers
         after = 2 * width * (width + self._feed_forward) * (read * (model.layers - 1) + finished)
         heads = 2 * width * ((width + self.vocab_size) * masked + (width + self.labels) * rows)
         return BACKWARD * (projections + attention + after + heads)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the architecture is none that is written out here."""
+        return self.model.architecture not in OWN
 
     @property
     def _feed_forward(self) -> int:

@@ -19,8 +19,8 @@ SHARE = 0.15
 
 
 @torch.no_grad()
-def masked_lm_loss(checkpoint: Artifact, task: Artifact, split: str, device: str) -> float:
-    """Mean cross entropy, in nats, of masked tokens in the texts of a split.
+def masked_lm_loss(checkpoint: Artifact, task: Artifact, split: str, device: str) -> float | None:
+    """Mean cross entropy, in nats, of masked tokens in the texts of a split; None for a model that predicts no tokens.
 
     The masks (15 %, 80/10/10) are the same for all models with one vocabulary, so that arms and seeds compare.
 
@@ -28,6 +28,8 @@ def masked_lm_loss(checkpoint: Artifact, task: Artifact, split: str, device: str
         InputError: the task has no such examples or no words in them, or the device is not here.
     """
     place = torch.device(resolve_device(device))
+    if not checkpoint.entries(build.MLM_HEAD):
+        return None
     tokenizer = checkpoint.input("task_tokens").input("tokenizer")
     tokens = Artifact.open(tokenize(task.uri, tokenizer.uri, root=task.store.root))
     model = build.load(checkpoint.path("model"), checkpoint.path(build.MLM_HEAD)).to(place).eval()

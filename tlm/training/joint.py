@@ -6,6 +6,8 @@ from tlm import presets
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
+from tlm.settings import Model
+from tlm.training.architectures import check_architecture
 from tlm.training.launch import Command, train_together
 from tlm.training.tokens import tokenize
 
@@ -16,8 +18,9 @@ TASK_ONLY = "task-only"
 def train(
     task: str,
     *,
-    tokenizer: str,
+    tokenizer: str = "",
     subset: str = "",
+    start: str = "",
     preset: str = "pocket",
     overrides: list[str] = (),  # type: ignore[assignment]
     seed: int = 0,
@@ -27,14 +30,17 @@ def train(
     gpus: int = 0,
     root: str | None = None,
 ) -> str:
-    """Train a model from scratch on the retrieved passages and the task together (stage 1).
+    """Train a model on the retrieved passages and the task together, from scratch or on from a checkpoint (stage 1).
 
     Saves its state while it works, also on SIGTERM, and goes on from there when it is repeated.
 
     Args:
         task: URI of the task.
-        tokenizer: URI of the tokenizer; the same one for all arms, so that their losses compare.
+        tokenizer: URI of the tokenizer; the same one for all arms, so that their losses compare. Empty: that of
+            `start`.
         subset: URI of the subset; without one the task's own texts are all there is (the task-only arm, as many steps).
+        start: URI of the checkpoint whose weights it begins with, such as a published model that `tlm load-model` made;
+            the model's shape is then its own. Empty: fresh weights.
         preset: Named settings; `tlm show` lists them.
         overrides: Settings to change, such as train.rho1=4 or train.rho1=inf.
         seed: For weights, order, masks and dropout.
@@ -45,8 +51,8 @@ def train(
         root: Where artifacts are kept.
     """
     given = dict(locals())
-    _check_numbers(seed=seed, save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
-    recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root)
+    check_numbers(seed=seed, save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
+    recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
 
     def write(draft: Draft) -> None:
         from tlm.training import stage1
@@ -54,25 +60,69 @@ def train(
 
         snapshots = Snapshots(recipe.key, root, save_steps, save_minutes)
         facts = {name: recipe.settings[name] for name in ("arm", "seed", "preset")}
-        stage1.write(draft, recipe.inputs, presets.resolve(preset, overrides), facts, device, snapshots)
+        shape = {"model": Model.model_validate(recipe.settings["model"])}
+        settings = presets.resolve(preset, overrides).model_copy(update=shape)
+        stage1.write(draft, recipe.inputs, settings, facts, device, snapshots)
 
     return train_together(recipe, root, write, Command("tlm.training.joint:train", given))
 
 
 def checkpoint_recipe(
-    task: str, tokenizer: str, subset: str, preset: str, overrides: Sequence[str], seed: int, root: str | None
+    task: str,
+    tokenizer: str,
+    subset: str,
+    preset: str,
+    overrides: Sequence[str],
+    seed: int,
+    root: str | None,
+    *,
+    start: str = "",
 ) -> Recipe:
     """What decides the result of `train`, with everything checked and the texts tokenized."""
     settings = presets.resolve(preset, overrides)
-    examples, vocabulary = Artifact.open(task, "task"), Artifact.open(tokenizer, "tokenizer")
+    examples, begin = Artifact.open(task, "task"), Artifact.open(start, "checkpoint") if start else None
+    vocabulary = _tokenizer(tokenizer, begin)
     passages = Artifact.open(subset, "subset") if subset else None
     _check(settings, passages)
+    model = settings.model if begin is None else _shape(begin, settings)
+    check_architecture(model)
     inputs = {"task": examples, "task_tokens": Artifact.open(tokenize(examples.uri, vocabulary.uri, root=root))}
     if passages is not None:
         inputs["subset_tokens"] = Artifact.open(tokenize(passages.uri, vocabulary.uri, root=root))
-    facts = {"arm": passages.details["arm"] if passages is not None else TASK_ONLY, "seed": seed, "preset": preset}
-    resolved = {"model": settings.model.model_dump(mode="json"), "train": settings.train.model_dump(mode="json")}
+    if begin is not None:
+        inputs["start"] = begin
+    facts = {"arm": _arm(begin, passages), "seed": seed, "preset": preset}
+    resolved = {"model": model.model_dump(mode="json"), "train": settings.train.model_dump(mode="json")}
     return Recipe("checkpoint", "train", VERSION, settings={**facts, **resolved}, inputs=inputs)
+
+
+def _tokenizer(given: str, start: Artifact | None) -> Artifact:
+    """The tokenizer that was given; with a checkpoint to go on from it has to be that one's own."""
+    if start is None:
+        if not given:
+            raise InputError("no tokenizer is given; expected the URI that `tlm tokenizer` prints, or a start")
+        return Artifact.open(given, "tokenizer")
+    its = start.input("task_tokens").input("tokenizer")
+    if given and Artifact.open(given, "tokenizer").content != its.content:
+        raise InputError(f"{start.uri} was made with another tokenizer than {given}; leave it out, or give {its.uri}")
+    return its
+
+
+def _shape(start: Artifact, settings: presets.Preset) -> Model:
+    """The model section of a checkpoint that stage 1 goes on from; the dropout is that of `settings`."""
+    shape = Model.model_validate({**start.manifest.settings["model"], "dropout": settings.model.dropout})
+    if settings.train.external_length > shape.reach:
+        raise InputError(
+            f"train.external_length is {settings.train.external_length} and {start.uri} has {shape.reach} positions; "
+            "expected no longer passages"
+        )
+    return shape
+
+
+def _arm(start: Artifact | None, passages: Artifact | None) -> str:
+    """bm25, random or task-only; behind the arm of the checkpoint that is trained on, if there is one: plm-mlm."""
+    own = TASK_ONLY if passages is None else str(passages.details["arm"])
+    return own if start is None else f"{start.details['arm']}-{'mlm' if passages is None else own}"
 
 
 def _check(settings: presets.Preset, passages: Artifact | None) -> None:
@@ -84,7 +134,8 @@ def _check(settings: presets.Preset, passages: Artifact | None) -> None:
         raise InputError(f"{passages.uri} has no passages; retrieve with a larger K, or train without a subset")
 
 
-def _check_numbers(**numbers: float) -> None:
+def check_numbers(**numbers: float) -> None:
+    """Raise InputError for one that is negative."""
     for name, value in numbers.items():
         if value < 0:
             raise InputError(f"{name} is {value}; expected 0 or more")

@@ -11,12 +11,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tlm.settings import Model
-from tlm.training.encoder import Body, Inputs, Layer, attention
+from tlm.training.encoder import Inputs, Layer, LayeredBody, attention
 
 EPSILON = 1e-5
 INITIAL = 0.02
 CUT = 2.0  # initial weights are drawn from a normal distribution cut at so many standard deviations
 ROTARY_BASE = 10_000.0  # ModernBERT's own, 160,000, is made for texts of thousands of tokens
+FIXED: dict[str, Any] = {  # in config.json: what is written out below
+    "classifier_pooling": "mean",
+    "classifier_activation": "gelu",
+    "hidden_activation": "gelu",
+    "norm_eps": EPSILON,
+    **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
+}
 
 
 def modernbert_config(model: Model, vocab_size: int) -> dict[str, Any]:
@@ -33,13 +40,9 @@ def modernbert_config(model: Model, vocab_size: int) -> dict[str, Any]:
         "max_position_embeddings": model.reach,
         "layer_types": ["full_attention"] * model.layers,
         "rope_parameters": {"full_attention": rotary, "sliding_attention": rotary},
-        "classifier_pooling": "mean",
-        "classifier_activation": "gelu",
-        "hidden_activation": "gelu",
-        "norm_eps": EPSILON,
         "initializer_range": INITIAL,
         "initializer_cutoff_factor": CUT,
-        **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
+        **FIXED,
     }
 
 
@@ -115,7 +118,7 @@ class Rotary(nn.Module):
         return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1).to(states.dtype)
 
 
-class ModernBertBody(Body):
+class ModernBertBody(LayeredBody):
     """Its parameters are those of `transformers.ModernBertForSequenceClassification`."""
 
     pooled_stride = 1
@@ -139,21 +142,21 @@ class ModernBertBody(Body):
         self.classifier = _linear(width, len(config["id2label"]), width**-0.5, bias=True)
 
     def embed(self, ids: Tensor, types: Tensor | None) -> Tensor:
-        """See `Body.embed`. ModernBERT does not tell the two texts of a pair apart but by [SEP]."""
+        """See `LayeredBody.embed`. ModernBERT does not tell the two texts of a pair apart but by [SEP]."""
         part = self.model["embeddings"]
         hidden = part["norm"](part["tok_embeddings"](ids))
         return F.dropout(hidden, self.config["embedding_dropout"], self.training).flatten(0, 1)
 
     def layers(self) -> list[Layer]:
-        """See `Body.layers`."""
+        """See `LayeredBody.layers`."""
         return list(self.model["layers"])
 
     def final(self, hidden: Tensor) -> Tensor:
-        """See `Body.final`."""
+        """See `LayeredBody.final`."""
         return self.model["final_norm"](hidden)  # type: ignore[no-any-return]
 
     def classify(self, states: Tensor, inputs: Inputs) -> Tensor:
-        """See `Body.classify`."""
+        """See `LayeredBody.classify`."""
         grid = states.view(*inputs.ids.shape, -1)
         if inputs.mask is not None:
             grid = grid * inputs.mask[:, 0, 0, :, None]
@@ -165,7 +168,7 @@ class ModernBertBody(Body):
         return self.model["embeddings"]["tok_embeddings"].weight  # type: ignore[no-any-return]
 
     def token_transform(self) -> nn.Module:
-        """See `Body.token_transform`."""
+        """See `LayeredBody.token_transform`."""
         return ModernBertTransform(self.config["hidden_size"], _outward(self.config))
 
 

@@ -1,5 +1,6 @@
 """Stage 1 at work: joint training on external and internal data (paper, section 3.2; the step is in joint.py)."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def write(
 
     Args:
         draft: Where to.
-        inputs: The artifacts ``task``, ``task_tokens`` and, but for the task-only arm, ``subset_tokens``.
+        inputs: The artifacts ``task``, ``task_tokens``, but for the task-only arm ``subset_tokens``, perhaps ``start``.
         preset: All settings.
         facts: Arm, seed, preset: for the details.
         device: As the step was given it.
@@ -45,25 +46,43 @@ def write(
         examples = Examples.open(inputs["task"], inputs["task_tokens"], preset.model.max_length)
         if "subset_tokens" in inputs:
             passages = Texts.open(inputs["subset_tokens"], preset.train.external_length)
-    vocab_size, name = inputs["task_tokens"].details["vocab_size"], inputs["task"].details["name"]
-    config = build.make_config(preset.model, vocab_size, examples.texts.special, examples.classes, name)
-    model = build.build(config, seed).to(place)
+        model = _begin(inputs, preset, examples, seed).to(place)
     work = Joint(model, examples, passages, preset, seed)
     work.label = f"stage 1, {facts['arm']}, seed {seed}"
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
     optimizer = AdamW(model, preset.train.weight_decay, preset.train.betas)
     state = State(model, optimizer, Curve(plan.steps, place))
     fit(state, work, plan, snapshots, place)
-    if not world.first:
-        return
-    build.save(model, draft.folder / "model", inputs["task_tokens"].input("tokenizer").path("tokenizer"))
-    build.save_mlm_head(model, draft.folder / build.MLM_HEAD)
+    if world.first:
+        publish(draft, work, state, plan, facts, inputs["task_tokens"].input("tokenizer").path("tokenizer"))
+        draft.run |= run_facts(place, preset.train.precision)
+
+
+def _begin(inputs: dict[str, Artifact], preset: Preset, examples: Examples, seed: int) -> Encoder:
+    """A fresh model; or the encoder of the checkpoint ``start`` and its head for tokens, with a fresh classifier."""
+    name = inputs["task"].details["name"]
+    if "start" not in inputs:
+        vocab_size = inputs["task_tokens"].details["vocab_size"]
+        config = build.make_config(preset.model, vocab_size, examples.texts.special, examples.classes, name)
+        return build.build(config, seed)
+    start = inputs["start"]
+    config = build.with_dropout(build.load_config(start.path("model")), preset.model.dropout)
+    model = build.build(build.with_task(config, examples.classes, name), seed)
+    build.load_encoder(model, start.path("model"))
+    if start.entries(build.MLM_HEAD):
+        build.load_mlm_head(model, start.path(build.MLM_HEAD))
+    return model
+
+
+def publish(draft: Draft, work: "Joint", state: State, plan: Plan, facts: dict[str, Any], tokenizer: Path) -> None:
+    """Write what stage 1 made: the model folder with `tokenizer`, the head that predicts tokens, curve and cost."""
+    build.save(work.model, draft.folder / "model", tokenizer)
+    build.save_mlm_head(work.model, draft.folder / build.MLM_HEAD)
     work.write_curve(state.curve, plan, draft)
-    parameters, cost = build.parameter_count(model), {**work.counts(), **state.curve.totals()}
+    parameters, cost = work.parameters(), {**work.counts(), **state.curve.totals()}
     cost["paper_flops"] = paper_flops(parameters, cost["padded_tokens"])
     draft.details = {**facts, "parameters": parameters, "cost": cost}
     draft.counts = dict(cost)
-    draft.run |= run_facts(place, preset.train.precision)
 
 
 class Joint:
@@ -86,6 +105,11 @@ class Joint:
         lengths = passages.lengths if passages is not None else np.zeros(0, dtype=np.int32)
         self.external = Order(lengths, preset.train.external_batch, seed, EXTERNAL)
 
+    @property
+    def words_alone(self) -> bool:
+        """Whether internal batches have no loss but that of the language model."""
+        return self.settings.rho2 == "inf"
+
     def batch(self, step: int) -> Batch:
         """See `loop.Work`."""
         place = self.mixture.place(step)
@@ -98,10 +122,10 @@ class Joint:
 
     def losses(self, step: int, inputs: Inputs) -> Losses:
         """See `loop.Work`."""
-        if not self.mixture.is_internal(step):
+        if self.words_alone or not self.mixture.is_internal(step):
             return external_loss(self.model, inputs)
         normalised = self.settings.internal_loss == "normalised"
-        return internal_loss(self.model, inputs, self.settings.rho2, normalised, self.settings.mask_internal)
+        return internal_loss(self.model, inputs, float(self.settings.rho2), normalised, self.settings.mask_internal)
 
     def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
         """See `loop.Work`."""
@@ -109,8 +133,8 @@ class Joint:
         if not internal:
             return batch.tokens, rows * self.settings.external_length, self.cost.of(batch, tokens=True, classes=False)
         full = rows * self.examples.texts.max_length
-        if self.settings.mask_internal:
-            return batch.tokens, full, self.cost.of(batch, tokens=True, classes=True)
+        if self.settings.mask_internal or self.words_alone:
+            return batch.tokens, full, self.cost.of(batch, tokens=True, classes=not self.words_alone)
         passes = (self.cost.of(batch, tokens=kind, classes=not kind) for kind in (True, False))
         return 2 * batch.tokens, 2 * full, sum(passes)
 
@@ -123,19 +147,26 @@ class Joint:
         steps = self.settings.steps
         return {"steps": steps, "external_steps": steps - internal, "internal_steps": internal}
 
+    def parameters(self) -> int:
+        """Of the encoder with its classification head."""
+        return build.parameter_count(self.model)
+
     def write_curve(self, curve: Curve, plan: Plan, draft: Draft) -> None:
-        """Write curve.parquet; `ce` is null at external steps."""
+        """Write curve.parquet."""
+        curve.write(draft.folder / "curve.parquet", self.columns(curve, plan))
+        draft.rows["curve.parquet"] = plan.steps
+
+    def columns(self, curve: Curve, plan: Plan) -> dict[str, pa.Array]:
+        """Of curve.parquet, a row for each step; `ce` is null where nothing was classified."""
         steps = range(self.settings.steps)
         internal = np.array([self.mixture.is_internal(step) for step in steps], dtype=bool)
         losses = curve.losses.cpu().numpy()
-        columns = {
+        return {
             "step": pa.array(steps, pa.int64()),
             "kind": pa.array(np.where(internal, "internal", "external").tolist(), pa.string()),
             "mlm": pa.array(losses[:, 1]),
-            "ce": pa.array(losses[:, 2], mask=~internal),
+            "ce": pa.array(losses[:, 2], mask=~internal | self.words_alone),
             "lr": pa.array([plan.lr(step) for step in steps], pa.float64()),
             "tokens": pa.array(curve.costs[:, 0]),
             "flops": pa.array(curve.costs[:, 2]),
         }
-        curve.write(draft.folder / "curve.parquet", columns)
-        draft.rows["curve.parquet"] = len(steps)

@@ -90,12 +90,26 @@ def _begin(checkpoint: Artifact, classes: list[str] | None, name: str, settings:
         model = build.build(build.with_task(config, classes, name), seed)
         build.load_encoder(model, folder)
         return model
+    if checkpoint.details.get("tasks"):
+        return _begin_with_head(checkpoint, build.with_task(config, classes, name), name, seed)
     if build.with_task(config, classes, name)["id2label"] != config["id2label"]:
         raise InputError(
             f"{checkpoint.uri} was trained for other classes than this task's; set finetune.reset_head=true"
         )
     model = build.build(config, seed)
     build.load_weights(model, folder)
+    return model
+
+
+def _begin_with_head(checkpoint: Artifact, config: dict[str, Any], name: str, seed: int) -> Encoder:
+    """The encoder of several tasks' checkpoint, with the head that it has for the task called `name`."""
+    labels = [task["labels"] for task in checkpoint.details["tasks"] if task["name"] == name]
+    if not labels or build.with_task(config, labels[0], name)["id2label"] != config["id2label"]:
+        raise InputError(f"{checkpoint.uri} has no head for '{name}' with these classes; set finetune.reset_head=true")
+    model = build.build(config, seed)
+    build.load_encoder(model, checkpoint.path("model"))
+    place = [task["name"] for task in checkpoint.details["tasks"]].index(name)
+    build.load_head(model, checkpoint.path(build.HEADS), place)
     return model
 
 

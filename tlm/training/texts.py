@@ -14,22 +14,24 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Special:
-    """Ids of the special tokens."""
+    """Ids of the special tokens, and how many of the separators stand between the two texts of a pair (RoBERTa: 2)."""
 
     pad: int
     unk: int
     cls: int
     sep: int
     mask: int
+    between: int = 1
 
     @classmethod
     def of(cls, tokenizer: Artifact) -> "Special":
         """Those of a `tokenizer` artifact."""
-        return cls(*(int(tokenizer.details[f"{role}_id"]) for role in ("pad", "unk", "cls", "sep", "mask")))
+        ids = {role: int(tokenizer.details[f"{role}_id"]) for role in ("pad", "unk", "cls", "sep", "mask")}
+        return cls(**ids, between=int(tokenizer.details.get("between", 1)))
 
     @property
     def ids(self) -> list[int]:
-        """All of them."""
+        """Of all of them."""
         return [self.pad, self.unk, self.cls, self.sep, self.mask]
 
 
@@ -84,7 +86,7 @@ class Texts:
     def __init__(self, first: Ragged, second: Ragged | None, max_length: int, special: Special) -> None:
         self.first, self.second, self.max_length, self.special = first, second, max_length, special
         a, b = self._kept(first.lengths, None if second is None else second.lengths)
-        self.lengths: NDArray[np.int32] = (a + b + (2 if second is None else 3)).astype(np.int32)
+        self.lengths: NDArray[np.int32] = (a + b + self._added).astype(np.int32)
 
     @classmethod
     def open(cls, tokens: Artifact, max_length: int) -> "Texts":
@@ -101,9 +103,15 @@ class Texts:
         return self._kept(self.first.lengths_of(rows), second)
 
     def _kept(self, first: Ints, second: Ints | None) -> tuple[Ints, Ints]:
+        room = self.max_length - self._added
         if second is None:
-            return np.minimum(first, self.max_length - 2), np.zeros_like(first)
-        room, first_is_short = self.max_length - 3, first <= second
+            return np.minimum(first, room), np.zeros_like(first)
+        first_is_short = first <= second
         short = np.minimum(np.minimum(first, second), room // 2)
         long = np.minimum(np.maximum(first, second), room - short)
         return np.where(first_is_short, short, long), np.where(first_is_short, long, short)
+
+    @property
+    def _added(self) -> int:
+        """Special tokens of each text or pair."""
+        return 2 if self.second is None else 2 + self.special.between

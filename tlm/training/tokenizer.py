@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
@@ -15,6 +17,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.data.task import examples
 from tlm.errors import InputError, nearest
+from tlm.training.located import model_folder
 from tlm.training.vocabulary import SPECIAL, adopt_vocabulary, save_vocabulary, tokenizer_file, train_vocabulary
 
 VERSION = 1
@@ -31,6 +34,7 @@ def build_tokenizer(
     sample: int = 50_000,
     lower_case: bool = True,
     existing: str = "",
+    more_tasks: list[str] = (),  # type: ignore[assignment]
     root: str | None = None,
 ) -> str:
     """Make a vocabulary from a sample of the corpus and the training split of the task, or adopt an existing one.
@@ -38,20 +42,23 @@ def build_tokenizer(
     Dev and test texts are never looked at.
 
     Args:
-        corpus: URI of the corpus.
+        corpus: URI of the corpus; or of a subset, such as an imported one that came without a corpus.
         task: URI of the task.
         kind: wordpiece (as BERT) or bpe (byte-level, as RoBERTa).
         vocab_size: Entries, special tokens included; small texts may give fewer.
         sample: Passages of the corpus to learn from.
         lower_case: Fold case.
-        existing: A tokenizer.json, or a folder that has one, to use instead; the settings above then do nothing.
+        existing: A tokenizer.json, a folder that has one, or a model of the Hugging Face Hub (bert-base-uncased),
+            to take instead; the settings above then do nothing.
+        more_tasks: URIs of further tasks whose training splits it is to learn from too, where tasks train together.
         root: Where artifacts are kept.
     """
-    sources = {"corpus": Artifact.open(corpus, "corpus"), "task": Artifact.open(task, "task")}
+    general = Artifact.open(corpus, "corpus", "subset")
+    sources = {general.manifest.kind: general, "task": Artifact.open(task, "task")}
+    sources |= {f"task-{number}": Artifact.open(uri, "task") for number, uri in enumerate(more_tasks, start=1)}
     if existing:
-        file = tokenizer_file(Path(existing))
-        adopted = Recipe("tokenizer", "tokenizer", VERSION, settings={"existing": file_sha256(file)})
-        return produce(adopted, root, lambda draft: _adopt(draft, file))
+        with model_folder(existing, of_tokenizers=True) as folder:
+            return adopt_tokenizer(folder, root)
     if kind not in KINDS:
         raise InputError(f"kind '{kind}' is unknown{nearest(kind, KINDS)}")
     if vocab_size < SMALLEST[kind]:
@@ -66,17 +73,48 @@ def build_tokenizer(
 def _train(
     draft: Draft, sources: dict[str, Artifact], kind: str, vocab_size: int, sample: int, lower_case: bool
 ) -> None:
-    texts = [*_corpus_sample(sources["corpus"], sample), *_train_split(sources["task"])]
+    corpus, *tasks = sources.values()
+    texts = [*_corpus_sample(corpus, sample), *chain.from_iterable(map(_train_split, tasks))]
     tokenizer = train_vocabulary(kind, texts, vocab_size, lower_case)
     _write(draft, tokenizer, SPECIAL, kind, lower_case)
     draft.counts["texts"] = len(texts)
 
 
-def _adopt(draft: Draft, file: Path) -> None:
-    tokenizer, special = adopt_vocabulary(file)
-    kind = json.loads(tokenizer.to_str())["model"]["type"].lower()
-    lower_case = tokenizer.normalizer is not None and tokenizer.normalizer.normalize_str("A") == "a"
-    _write(draft, tokenizer, special, kind, lower_case)
+def adopt_tokenizer(place: Path, root: str | None) -> str:
+    """The URI of the tokenizer in a ``tokenizer.json`` or in the folder of a model, as a `tokenizer` artifact."""
+    with TemporaryDirectory(prefix="tlm-tokenizer-") as scratch:
+        file = place if _has_tokenizer(place) else _converted(place, Path(scratch))
+        tokenizer, special, between = adopt_vocabulary(file)
+        more = {"between": between} if between > 1 else {}
+        settings = {"existing": file_sha256(tokenizer_file(file)), **more}
+        recipe = Recipe("tokenizer", "tokenizer", VERSION, settings=settings)
+
+        def write(draft: Draft) -> None:
+            kind = json.loads(tokenizer.to_str())["model"]["type"].lower()
+            lower_case = tokenizer.normalizer is not None and tokenizer.normalizer.normalize_str("A") == "a"
+            _write(draft, tokenizer, special, kind, lower_case)
+            draft.details |= more
+
+        return produce(recipe, root, write)
+
+
+def _has_tokenizer(place: Path) -> bool:
+    return not place.is_dir() or (place / "tokenizer.json").exists() or not (place / "config.json").exists()
+
+
+def _converted(folder: Path, scratch: Path) -> Path:
+    """A ``tokenizer.json`` made of what an older model's folder has: vocab.txt, or vocab.json and merges.txt."""
+    from transformers import AutoTokenizer
+
+    try:
+        found = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        text = found.backend_tokenizer.to_str()
+    except Exception as error:  # the library raises many kinds, all of which mean the same to a person
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise InputError(f"{folder} has no tokenizer that can be read ({reason}); give it a tokenizer.json") from None
+    file = scratch / "tokenizer.json"
+    file.write_text(text, encoding="utf-8")
+    return file
 
 
 def _write(draft: Draft, tokenizer: Tokenizer, special: dict[str, str], kind: str, lower_case: bool) -> None:

@@ -85,8 +85,12 @@ def _is_punctuation(letter: str) -> bool:
     return (letter.isascii() and not letter.isalnum()) or unicodedata.category(letter).startswith("P")
 
 
-def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str]]:
-    """An existing ``tokenizer.json`` (or the folder that has it) and its special tokens by role, in our layout.
+def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str], int]:
+    """An existing ``tokenizer.json`` (or the folder that has it) in our layout.
+
+    Returns:
+        It, its special tokens by role, and how many separators it has between the two texts of a pair: 2 where it
+        adds four special tokens to a pair, as RoBERTa's does, else 1.
 
     Raises:
         InputError: there is no such file, it is no tokenizer, or a special token is missing.
@@ -108,7 +112,8 @@ def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str]]:
         special[role] = found
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    return with_layout(tokenizer, special), special
+    between = 2 if tokenizer.num_special_tokens_to_add(is_pair=True) == 4 else 1
+    return with_layout(tokenizer, special, between), special, between
 
 
 def tokenizer_file(path: Path) -> Path:
@@ -119,13 +124,13 @@ def tokenizer_file(path: Path) -> Path:
     return file
 
 
-def with_layout(tokenizer: Tokenizer, special: dict[str, str]) -> Tokenizer:
+def with_layout(tokenizer: Tokenizer, special: dict[str, str], between: int = 1) -> Tokenizer:
     """`tokenizer` with its special tokens declared, and [CLS] and [SEP] set as we do in training."""
     tokenizer.add_special_tokens(list(special.values()))
     cls, sep = special["cls"], special["sep"]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
-        pair=f"{cls} $A {sep} $B:1 {sep}:1",
+        pair=f"{cls} $A{f' {sep}' * between} $B:1 {sep}:1",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in (cls, sep)],
     )
     return tokenizer

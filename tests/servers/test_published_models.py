@@ -1,0 +1,25 @@
+"""A published model on a real S3 server is the one on the disk."""
+
+import boto3
+import pytest
+
+from tests.published import write_bert
+from tests.toys_training import GLUE, TOPICS, task
+from tlm.errors import InputError
+from tlm.training.pretrained import load_model
+
+
+def test_a_model_on_s3_is_that_on_the_disk(s3_root, tmp_path, monkeypatch):
+    monkeypatch.setenv("TLM_CACHE", str(tmp_path / "cache"))
+    folder, bucket, client = tmp_path / "tiny-bert", s3_root.split("/")[2], boto3.client("s3")
+    write_bert(folder, [*GLUE, *(word for words in TOPICS.values() for word in words)])
+    for path in folder.iterdir():
+        client.put_object(Bucket=bucket, Key=f"models/tiny-bert/{path.name}", Body=path.read_bytes())
+    client.put_object(Bucket=bucket, Key="models/tiny-bert/onnx/model.onnx", Body=b"not for us")
+    examples = task(tmp_path)
+    there = load_model(f"s3://{bucket}/models/tiny-bert", examples, preset="tiny", root=str(tmp_path / "one"))
+    here = load_model(str(folder), examples, preset="tiny", root=str(tmp_path / "two"))
+    assert there.rpartition("/")[2] == here.rpartition("/")[2]
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))  # downloads are gone afterwards
+    with pytest.raises(InputError, match="nothing: there is no model here"):
+        load_model(f"s3://{bucket}/models/nothing", examples, preset="tiny", root=str(tmp_path))

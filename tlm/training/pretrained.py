@@ -1,0 +1,63 @@
+"""The step `load-model`: a published model as the `checkpoint` that fine-tuning, or stage 1, begins with."""
+
+from pathlib import Path
+
+from tlm import presets
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.digest import file_sha256
+from tlm.artifacts.produce import Recipe, produce
+from tlm.errors import InputError
+from tlm.training.located import EXPECTED, WEIGHTS, files_of, model_folder
+from tlm.training.tokenizer import adopt_tokenizer
+from tlm.training.tokens import tokenize
+
+VERSION = 1
+ARM = "plm"
+
+
+def load_model(
+    model: str,
+    task: str,
+    *,
+    preset: str = "pocket",
+    overrides: list[str] = (),  # type: ignore[assignment]
+    root: str | None = None,
+) -> str:
+    """Take a published model, with its own tokenizer, in place of what stage 1 makes: for fine-tuning, or to train on.
+
+    What its pre-training cost is not counted.
+
+    Args:
+        model: A folder as transformers writes it, on this machine or on S3, or a name on the Hugging Face Hub, such as
+            bert-base-uncased.
+        task: URI of the task.
+        preset: Named settings; of them the length of texts counts here (model.max_length), and the dropout of stage 1.
+        overrides: Settings to change, such as model.max_length=256.
+        root: Where artifacts are kept.
+    """
+    examples, settings = Artifact.open(task, "task"), presets.resolve(preset, overrides)
+    with model_folder(model) as folder:
+        digests = _digests(folder)
+        from tlm.training import takeover
+
+        shape = takeover.shape_of(folder, settings.model)
+        tokenizer = Artifact.open(adopt_tokenizer(folder, root))
+        tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, root=root))
+        facts = {"arm": ARM, "seed": 0, "preset": preset, "name": published_name(model)}
+        resolved = {**facts, "model": shape.model_dump(mode="json"), "files": digests}
+        recipe = Recipe("checkpoint", "load-model", VERSION, resolved, {"task": examples, "task_tokens": tokens})
+        return produce(recipe, root, lambda draft: takeover.write(draft, folder, recipe.inputs, shape, facts))
+
+
+def published_name(place: str) -> str:
+    """What the model is called, wherever it lies: the last part of its place or of its name on the Hub."""
+    return place.rstrip("/").rpartition("/")[2]
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """sha256 of each file that makes the model. Raises InputError: it has no config, or no weights."""
+    names = files_of([path.name for path in folder.iterdir() if path.is_file()])
+    if "config.json" not in names or names == files_of(names, weights=False):
+        kinds = " or ".join(patterns[0] for patterns in WEIGHTS)
+        raise InputError(f"{folder} has no config.json, or no weights ({kinds}); {EXPECTED}")
+    return {name: file_sha256(folder / name) for name in names}

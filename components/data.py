@@ -8,13 +8,25 @@ from components.base import DATA_IMAGE, component
 
 
 @component(DATA_IMAGE)
-def preflight(preset: str, overrides: str, arms: str, seeds: str, engine: str, root: str) -> NamedTuple(  # type: ignore[valid-type]
+def preflight(
+    preset: str,
+    overrides: str,
+    arms: str,
+    seeds: str,
+    engine: str,
+    root: str,
+    gpu_hour: float = 0.0,
+    cpu_hour: float = 0.0,
+    kilowatt_hour: float = 0.0,
+) -> NamedTuple(  # type: ignore[valid-type]
     "Settings", [("top_k", int), ("query", str), ("tokenizer_kind", str), ("vocab_size", int)]
 ):
-    """Check settings, store, disk and Elasticsearch before any work."""
+    """Check settings, prices, store, disk and Elasticsearch before any work."""
     from tlm.cluster.preflight import preflight
+    from tlm.evaluation.cost import Prices
     from tlm.plan import settings
 
+    Prices(gpu_hour, cpu_hour, kilowatt_hour)
     preflight(engine=engine, root=root)
     return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds)
 
@@ -44,6 +56,7 @@ def load_task(
     pair_field: str,
     label_field: str,
     metric: str,
+    files: str,
     root: str,
     counts: dsl.Output[dsl.Metrics],
 ) -> str:
@@ -52,7 +65,17 @@ def load_task(
     from tlm.evaluation.ui import log_counts
 
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
-    return log_counts(load_task(path, **fields, metric=metric, root=root), counts)
+    return log_counts(load_task(path, **fields, metric=metric, files=files, root=root), counts)
+
+
+@component(DATA_IMAGE)
+def advise(task: str, preset: str, overrides: str) -> NamedTuple(  # type: ignore[valid-type]
+    "Advised", [("top_k", int), ("query", str), ("overrides", str), ("reasons", str)]
+):
+    """Settle what overrides leave to the task (auto): K, query and rho1 by the paper's rules, with the reasons."""
+    from tlm.plan import advised
+
+    return advised(task, preset, overrides.split())
 
 
 @component(DATA_IMAGE)
@@ -141,12 +164,21 @@ def plan(
 
 @component(DATA_IMAGE)
 def report(
-    baseline: str, metrics: list[str], root: str, report: dsl.Output[dsl.HTML], summary: dsl.Output[dsl.Markdown]
+    baseline: str,
+    metrics: list[str],
+    root: str,
+    report: dsl.Output[dsl.HTML],
+    summary: dsl.Output[dsl.Markdown],
+    gpu_hour: float = 0.0,
+    cpu_hour: float = 0.0,
+    kilowatt_hour: float = 0.0,
+    notes: str = "",
 ) -> str:
     """Lay the arms beside the baseline, with costs, curves and retrieved text."""
     from tlm.evaluation.report import report as make_report
     from tlm.evaluation.ui import write_report
 
-    uri = make_report([baseline, *metrics], root=root)
+    prices = {"gpu_hour": gpu_hour, "cpu_hour": cpu_hour, "kilowatt_hour": kilowatt_hour}
+    uri = make_report([baseline, *metrics], **prices, notes=notes.splitlines(), root=root)
     write_report(uri, report.path, summary.path)
     return uri

@@ -27,7 +27,7 @@ def finetune(
     from tlm.training.finetune import finetune
 
     arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
-    uri = finetune(checkpoint, arm.task, **arm.settings(), **how) if "2" in arm.stages else checkpoint
+    uri = finetune(checkpoint, arm.task, seed=arm.seed, **arm.settings(), **how) if "2" in arm.stages else checkpoint
     return log_counts(uri, cost, model)
 
 

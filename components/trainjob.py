@@ -21,5 +21,5 @@ def train_on_nodes(
 
     arm = Run.parse(run)
     pods = {"nodes": nodes, "gpus": int(gpus), "gpu_type": gpu_type, "cpu": cpu, "memory": memory}
-    place = {"node_selector": node_selector, "tolerations": tolerations}
-    return train_on_nodes(arm.task, **arm.inputs(), **arm.settings(), **pods, **place, root=root)
+    how = {**pods, "node_selector": node_selector, "tolerations": tolerations, "root": root}
+    return train_on_nodes(arm.task, **arm.inputs(), **arm.settings(), **how) if "1" in arm.stages else arm.start

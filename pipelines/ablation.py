@@ -26,10 +26,15 @@ def build(nodes: int) -> Any:
         index_engine: str = "elasticsearch",
         index_name: str = "corpus",
         paper_corpus: str = "",
+        paper_models: str = "",
         paper_scale: str = "pocket",
         paper_table: str = "4",
+        report_cpu_hour: float = 0.0,
+        report_gpu_hour: float = 0.0,
+        report_kilowatt_hour: float = 0.0,
         run_seeds: str = "0,1,2",
         store_root: str = "s3://tlm/artifacts",
+        task_files: str = "",
         task_label_field: str = "label",
         task_metric: str = "auto",
         task_pair_field: str = "",
@@ -55,14 +60,19 @@ def build(nodes: int) -> Any:
             index_engine: elasticsearch, or embedded (a file in the store, no server).
             index_name: Name of the Elasticsearch index.
             paper_corpus: C_BERT or C_RoBERTa, whichever the corpus is, where the table has both.
+            paper_models: Folder with the published models that a table compares with, by name; empty for the Hub.
             paper_scale: tiny, pocket, mini (one GPU), small, medium or large (the paper's).
             paper_table: Number of the table, such as 4; `tlm paper` lists what there is.
+            report_cpu_hour: Price of an hour of a CPU core, for what no GPU did; with a price the report tells money.
+            report_gpu_hour: Price of an hour of a GPU, in any currency.
+            report_kilowatt_hour: Price of a kilowatt-hour, where the machines measure energy.
             run_seeds: Seeds, separated by commas.
             store_root: Where artifacts are kept: s3://bucket/prefix or a folder.
+            task_files: Folder with the files of a task given by its name, where they should not come from the Hub.
             task_label_field: Field that holds the label, or the number for regression.
             task_metric: auto, macro_f1, micro_f1, accuracy, matthews, pearson or spearman.
             task_pair_field: Field that holds the second text of a pair; empty for single texts.
-            task_path: Folder with train, dev and test files, or one file to be split.
+            task_path: Folder with train, dev and test files, one file to be split, or a name such as paper:scierc.
             task_text_field: Field that holds the text.
             train_cpu: Most CPUs a training pod may use, 1 or more.
             train_gpu_type: Resource name of the accelerator.
@@ -77,21 +87,24 @@ def build(nodes: int) -> Any:
         pods = TrainingPods(train_cpu, train_memory, train_gpus, train_gpu_type, train_node_selector, train_tolerations)
         root, cells = store_root, {"table": paper_table, "scale": paper_scale, "corpus": paper_corpus}
         settings = {"preset": paper_scale, "overrides": "", "arms": "bm25", "seeds": run_seeds}
-        preflight = data.preflight(**settings, engine=index_engine, root=root)
+        prices = {"gpu_hour": report_gpu_hour, "cpu_hour": report_cpu_hour, "kilowatt_hour": report_kilowatt_hour}
+        preflight = data.preflight(**settings, engine=index_engine, root=root, **prices)
         corpus_fields = {"id_field": corpus_id_field, "text_field": corpus_text_field, "words": corpus_words}
         task_fields = {"text_field": task_text_field, "pair_field": task_pair_field, "label_field": task_label_field}
         corpus, task = stages.load(
             preflight,
             {"paths": corpus_paths, "source_field": corpus_source_field, **corpus_fields},
-            {"path": task_path, "metric": task_metric, **task_fields},
+            {"path": task_path, "metric": task_metric, "files": task_files, **task_fields},
             root,
         )
         index = data.index(corpus=corpus, engine=index_engine, name=index_name, root=root).outputs["Output"]
         filters = {"near_duplicates": export_near_duplicates, "overlap": export_overlap}
         subsets = paper.subsets(index=index, task=task, **cells, **filters, root=root).output
         tokenizer = stages.vocabulary(preflight, corpus, task, root)
-        plan = paper.trials(task=task, tokenizer=tokenizer, subsets=subsets, **cells, seeds=run_seeds, root=root)
-        return stages.runs(plan.output, task, pods, nodes, root)
+        models = paper.models(task=task, **cells, folder=paper_models, root=root).output
+        made = {"tokenizer": tokenizer, "subsets": subsets, "models": models}
+        plan = paper.trials(task=task, **made, **cells, seeds=run_seeds, root=root)
+        return stages.runs(plan.output, task, pods, nodes, root, **prices)
 
     about = {"name": "tlm-paper", "display_name": "TLM, a table of the paper"}
     return dsl.pipeline(**about, description=description(ablation), pipeline_config=lifetime())(ablation)

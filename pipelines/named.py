@@ -5,7 +5,7 @@ from typing import Any
 
 from tlm.errors import InputError, nearest
 
-MODULES = {"tlm": "pipelines.tlm", "ablation": "pipelines.ablation"}
+MODULES = {"tlm": "pipelines.tlm", "ablation": "pipelines.ablation", "multitask": "pipelines.multitask"}
 
 
 def build(name: str, nodes: int = 1) -> Any:

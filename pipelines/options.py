@@ -56,4 +56,7 @@ PipelineRoot = Annotated[
 ServiceAccount = Annotated[str, typer.Option(metavar="NAME", help="Kubernetes service account of the pods.")]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Seconds to wait for the run's end.")]
 PollSeconds = Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="Seconds between two looks at the run.")]
-Pipeline = Annotated[str, typer.Option(metavar="NAME", help="tlm, or ablation: the runs of one of the paper's tables.")]
+Pipeline = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="tlm; ablation: a table of the paper; multitask: one encoder for several tasks."),
+]

@@ -11,7 +11,8 @@ import yaml
 from pipelines.mapping import read_mapping
 from tlm.errors import InputError, nearest
 
-OUTSIDE = ("store_root", "corpus_paths", "task_path")  # places outside of the steps themselves
+# Places outside of the steps.
+OUTSIDE = ("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "paper_models")
 _TYPES: dict[str, type] = {
     "STRING": str,
     "NUMBER_INTEGER": int,

@@ -19,6 +19,7 @@ ELASTICSEARCH_SECRETS = {  # only who fills an index has the key to
     "retrieve": "tlm-elasticsearch-reader",
     "random-subset": "tlm-elasticsearch-reader",
     "subsets": "tlm-elasticsearch-reader",
+    "task-subsets": "tlm-elasticsearch-reader",
 }
 
 
@@ -39,6 +40,7 @@ NEEDS = {
     "preflight": SMALL,
     "load-corpus": LARGE,
     "load-task": MEDIUM,
+    "advise": MEDIUM,
     "index": LARGE,
     "retrieve": LARGE,
     "random-subset": LARGE,
@@ -47,12 +49,19 @@ NEEDS = {
     "tokenize": LARGE,
     "plan": SMALL,
     "subsets": LARGE,
+    "models": LARGE,
     "trials": LARGE,
+    "load-tasks": MEDIUM,
+    "task-subsets": LARGE,
+    "shared-tokenizer": LARGE,
+    "plan-together": LARGE,
+    "plan-apart": SMALL,
+    "report-tasks": MEDIUM,
     "train-on-nodes": SMALL,  # it starts the pods that train, and waits
     "baseline": MEDIUM,
     "report": MEDIUM,
 }
-TRAINING = ("train", "finetune", "evaluate")
+TRAINING = ("train", "train-multitask", "finetune", "evaluate")
 LONG = (*TRAINING, "train-on-nodes")
 
 

@@ -1,4 +1,4 @@
-"""What both pipelines begin and end with: from files to an index; arms × seeds to metrics and a report."""
+"""What the pipelines begin and end with: from files to an index; arms × seeds to metrics and a report."""
 
 from typing import Any
 
@@ -23,18 +23,28 @@ def vocabulary(preflight: Any, corpus: Any, task: Any, root: Any) -> Any:
     return data.tokenizer(corpus=corpus, task=task, kind=kind, vocab_size=size, root=root).output
 
 
-def runs(plan: Any, task: Any, pods: TrainingPods, nodes: int, root: Any) -> Any:
-    """URI of the report over all runs of `plan`, beside the baseline."""
+def runs(plan: Any, task: Any, pods: TrainingPods, nodes: int, root: Any, **shown: Any) -> Any:
+    """URI of the report over all runs of `plan`, beside the baseline; `shown` are prices and notes for it."""
     baseline = training.baseline(task=task, root=root).outputs["Output"]
+    metrics = dsl.Collected(scored(plan, pods, nodes, root))
+    report = data.report(baseline=baseline, metrics=metrics, root=root, **shown).outputs["Output"]
+    equip_all(pods)
+    return report
+
+
+def scored(plan: Any, pods: TrainingPods, nodes: int, root: Any) -> Any:
+    """URI of the metrics of each run of `plan`, inside the loop over them."""
     # inside the loop only the run and parameters are used: kfp.local mistakes other steps' outputs for the item
     with dsl.ParallelFor(plan, name="arms-and-seeds") as run:
         checkpoint = _stage1(nodes, pods, run=run, root=root)
         stage2 = training.finetune(checkpoint=checkpoint, run=run, gpus=pods.gpus, root=root)
-        metrics = training.evaluate(model=stage2.outputs["Output"], run=run, root=root).outputs["Output"]
-    report = data.report(baseline=baseline, metrics=dsl.Collected(metrics), root=root).outputs["Output"]
+        return training.evaluate(model=stage2.outputs["Output"], run=run, root=root).outputs["Output"]
+
+
+def equip_all(pods: TrainingPods) -> None:
+    """Give every step of the pipeline what it needs on a cluster."""
     for step in Pipeline.get_default_pipeline().tasks.values():
         equip(step, step.component_spec.name, pods)
-    return report
 
 
 def _stage1(nodes: int, pods: TrainingPods, **settings: Any) -> Any:

@@ -25,11 +25,15 @@ def build(nodes: int) -> Any:
         export_overlap: bool = True,
         index_engine: str = "elasticsearch",
         index_name: str = "corpus",
+        report_cpu_hour: float = 0.0,
+        report_gpu_hour: float = 0.0,
+        report_kilowatt_hour: float = 0.0,
         run_arms: str = "bm25",
         run_overrides: str = "",
         run_preset: str = "pocket",
         run_seeds: str = "0",
         store_root: str = "s3://tlm/artifacts",
+        task_files: str = "",
         task_label_field: str = "label",
         task_metric: str = "auto",
         task_pair_field: str = "",
@@ -54,15 +58,19 @@ def build(nodes: int) -> Any:
             export_overlap: Remove passages that overlap dev or test text.
             index_engine: elasticsearch, or embedded (a file in the store, no server).
             index_name: Name of the Elasticsearch index.
+            report_cpu_hour: Price of an hour of a CPU core, for what no GPU did; with a price the report tells money.
+            report_gpu_hour: Price of an hour of a GPU, in any currency.
+            report_kilowatt_hour: Price of a kilowatt-hour, where the machines measure energy.
             run_arms: Arms to train, separated by commas: bm25, random, task-only.
-            run_overrides: Settings that replace the preset's, separated by spaces, such as train.rho1=4.
+            run_overrides: Settings to change, such as train.rho1=4; auto: K, query and rho1 by the paper's rules.
             run_preset: Named settings of model and training; see `tlm show`.
             run_seeds: Seeds, separated by commas.
             store_root: Where artifacts are kept: s3://bucket/prefix or a folder.
+            task_files: Folder with the files of a task given by its name, where they should not come from the Hub.
             task_label_field: Field that holds the label, or the number for regression.
             task_metric: auto, macro_f1, micro_f1, accuracy, matthews, pearson or spearman.
             task_pair_field: Field that holds the second text of a pair; empty for single texts.
-            task_path: Folder with train, dev and test files, or one file to be split.
+            task_path: Folder with train, dev and test files, one file to be split, or a name such as paper:scierc.
             task_text_field: Field that holds the text.
             train_cpu: Most CPUs a training pod may use, 1 or more.
             train_gpu_type: Resource name of the accelerator.
@@ -76,17 +84,20 @@ def build(nodes: int) -> Any:
         """
         pods = TrainingPods(train_cpu, train_memory, train_gpus, train_gpu_type, train_node_selector, train_tolerations)
         root, method = store_root, {"preset": run_preset, "overrides": run_overrides}
-        preflight = data.preflight(**method, arms=run_arms, seeds=run_seeds, engine=index_engine, root=root)
+        prices = {"gpu_hour": report_gpu_hour, "cpu_hour": report_cpu_hour, "kilowatt_hour": report_kilowatt_hour}
+        arms = {"arms": run_arms, "seeds": run_seeds}
+        preflight = data.preflight(**method, **arms, engine=index_engine, root=root, **prices)
         corpus_fields = {"id_field": corpus_id_field, "text_field": corpus_text_field, "words": corpus_words}
         task_fields = {"text_field": task_text_field, "pair_field": task_pair_field, "label_field": task_label_field}
         corpus, task = stages.load(
             preflight,
             {"paths": corpus_paths, "source_field": corpus_source_field, **corpus_fields},
-            {"path": task_path, "metric": task_metric, **task_fields},
+            {"path": task_path, "metric": task_metric, "files": task_files, **task_fields},
             root,
         )
         index = data.index(corpus=corpus, engine=index_engine, name=index_name, root=root).outputs["Output"]
-        query = {name: preflight.outputs[name] for name in ("query", "top_k")}
+        advised = data.advise(task=task, **method).outputs
+        query = {name: advised[name] for name in ("query", "top_k")}
         hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
         filters = {"near_duplicates": export_near_duplicates, "overlap": export_overlap, "root": root}
         bm25 = data.export(hits=hits, **filters).outputs["Output"]
@@ -94,8 +105,9 @@ def build(nodes: int) -> Any:
         subsets = {"subset": bm25, "random_subset": random}
         trained = stages.vocabulary(preflight, corpus, task, root)
         tokenizer = data.tokenize(task=task, **subsets, tokenizer=trained, root=root).output
-        plan = data.plan(arms=run_arms, seeds=run_seeds, task=task, tokenizer=tokenizer, **subsets, **method)
-        return stages.runs(plan.output, task, pods, nodes, root)
+        method["overrides"] = advised["overrides"]
+        plan = data.plan(**arms, task=task, tokenizer=tokenizer, **subsets, **method)
+        return stages.runs(plan.output, task, pods, nodes, root, notes=advised["reasons"], **prices)
 
     about = {"name": "tlm", "display_name": "TLM"}
     if nodes > 1:

@@ -93,9 +93,9 @@ def both_stages(root: Path, *overrides: str, save_steps: int) -> list[str]:
 
 def die_in(stage: str, step: int, by: signal.Signals) -> None:
     """Have this process send itself a signal when it makes the batch of `step`."""
-    from tlm.training import stage1, stage2
+    from tlm.training import multitask_stage1, stage1, stage2
 
-    work = stage1.Joint if stage == "train" else stage2.Classification
+    work = {"train": stage1.Joint, "finetune": stage2.Classification, "multitask": multitask_stage1.InTurn}[stage]
     batch = work.batch
 
     def batch_or_signal(self: Any, at: int) -> Any:

@@ -13,7 +13,7 @@ import typer
 
 from tlm import __version__
 from tlm.command import command
-from tlm.errors import InputError, Interrupted, Terminated, TlmError
+from tlm.errors import InputError, Interrupted, Terminated, TlmError, printable
 
 COMMANDS = {  # name: (module:function, what stands in the list of commands)
     "preflight": ("tlm.cluster.preflight:preflight", "Check the store, the disk and Elasticsearch before a run"),
@@ -22,14 +22,21 @@ COMMANDS = {  # name: (module:function, what stands in the list of commands)
     "index": ("tlm.retrieval.index:build_index", "Index a corpus for BM25"),
     "retrieve": ("tlm.retrieval.retrieve:retrieve", "Fetch passages for every training example"),
     "export": ("tlm.retrieval.export:export", "Export what was fetched, filtered, as a subset"),
+    "merge-subsets": ("tlm.retrieval.merge:merge_subsets", "Make one subset of those of several tasks"),
     "import-subset": ("tlm.retrieval.import_subset:import_subset", "Take a subset that others selected"),
     "tokenizer": ("tlm.training.tokenizer:build_tokenizer", "Make the vocabulary that all arms share"),
     "tokenize": ("tlm.training.tokens:tokenize", "Turn a task's or subset's texts into token ids"),
+    "load-model": ("tlm.training.pretrained:load_model", "Take a published model instead of training one"),
     "train": ("tlm.training.joint:train", "Stage 1: train from scratch on both at once"),
+    "train-multitask": (
+        "tlm.training.multitask:train_multitask",
+        "Stage 1 for several tasks: one encoder, a head for each",
+    ),
     "finetune": ("tlm.training.finetune:finetune", "Stage 2: fine-tune on the task alone"),
     "evaluate": ("tlm.evaluation.evaluate:evaluate", "Score a model on dev and test"),
     "baseline": ("tlm.evaluation.baseline:baseline", "Score tf-idf and logistic regression"),
     "report": ("tlm.evaluation.report:report", "Put the runs of a task side by side"),
+    "report-multitask": ("tlm.evaluation.multitask:report_multitask", "Put tasks side by side, alone and together"),
     "preview": ("tlm.analysis.preview:preview", "Show examples with what was retrieved for them"),
     "retrieval-study": ("tlm.analysis.retrieval:retrieval_study", "Lay subsets side by side: overlap, sources, words"),
     "attention": ("tlm.analysis.attention:attention", "Compare what models' attention heads look at"),
@@ -40,7 +47,7 @@ COMMANDS = {  # name: (module:function, what stands in the list of commands)
     "paper": ("tlm.paper.command:paper", "Lay what was run beside the paper's tables"),
     "keep": ("tlm.paper.keep:keep", "Keep finished runs as result files of the paper's tables"),
     "ls": ("tlm.upkeep:ls", "List finished artifacts"),
-    "gc": ("tlm.upkeep:gc", "Remove what no kept report needs"),
+    "gc": ("tlm.upkeep:gc", "Remove what no kept report or study needs"),
 }
 
 
@@ -74,7 +81,7 @@ def main() -> None:
 
 
 def _fail(error: TlmError) -> None:
-    print(f"tlm: {error}", file=sys.stderr)
+    print(f"tlm: {printable(str(error))}", file=sys.stderr)
     sys.exit(error.exit_code)
 
 

@@ -1,14 +1,19 @@
 """The plan of a pipeline run: settings resolved and checked before any work, arms × seeds as flat strings."""
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tlm import presets
+from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
+from tlm.presets.advice import Advice, advise
 from tlm.progress import say
 
 ARMS = ("task-only", "random", "bm25")
+TOGETHER = "multi-task"
+AUTO = "auto"  # among overrides: what the paper's rules say of the task
 
 
 class Settings(NamedTuple):
@@ -20,13 +25,22 @@ class Settings(NamedTuple):
     vocab_size: int
 
 
+class Advised(NamedTuple):
+    """Settings that are known once the task is, as flat values; `reasons` are sentences, one a line."""
+
+    top_k: int
+    query: str
+    overrides: str
+    reasons: str
+
+
 class Run(NamedTuple):
     """One training run: all that its steps need to know, written as one flat string, like a URL's query.
 
     Attributes:
-        arm: One of `ARMS`.
+        arm: One of `ARMS`, or `TOGETHER`.
         seed: Its seed.
-        task: URI of the task.
+        task: URI of the task; for stage 1 of several tasks together those of all, one a line.
         tokenizer: URI of the tokenizer.
         subset: URI of the subset; "" for the task-only arm.
         preset: Named settings.
@@ -54,9 +68,14 @@ class Run(NamedTuple):
         values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
         return cls(**{**values, "seed": int(values["seed"])})  # type: ignore[arg-type]
 
+    def tasks(self) -> list[str]:
+        """The URIs of all its tasks."""
+        return self.task.split("\n")
+
     def inputs(self) -> dict[str, Any]:
         """What stage 1 takes beside the task."""
-        return {"tokenizer": self.tokenizer, "subset": self.subset, "seed": self.seed}
+        begin = {"start": self.start} if self.start else {}
+        return {"tokenizer": self.tokenizer, "subset": self.subset, "seed": self.seed, **begin}
 
     def settings(self) -> dict[str, Any]:
         """Preset and overrides, as both stages take them."""
@@ -69,7 +88,7 @@ def settings(preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", 
     Raises:
         InputError: an unknown preset, setting or arm, a seed that is no number, one named twice.
     """
-    resolved = presets.resolve(preset, overrides)
+    resolved = presets.resolve(preset, _given(overrides))
     runs = len(_arms(arms)) * len(parse_seeds(seeds))
     say(f"settings: preset {preset}, K={resolved.retrieve.top_k}, {runs} runs (arms {arms}, seeds {seeds})")
     return Settings(
@@ -78,6 +97,42 @@ def settings(preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", 
         resolved.tokenizer.kind,
         resolved.tokenizer.vocab_size,
     )
+
+
+def advised(task: str, preset: str, overrides: Sequence[str] = ()) -> Advised:
+    """Settle `overrides`: ``auto`` among them stands for what `advice_for` says; what is given beside it holds.
+
+    Args:
+        task: URI of the task.
+        preset: Named settings.
+        overrides: As in `settings`.
+    """
+    given = _given(overrides)
+    found = Advice([], []) if len(given) == len(overrides) else advice_for(task, presets.resolve(preset, given))
+    settled = [*found.overrides, *given]
+    retrieve = presets.resolve(preset, settled).retrieve
+    if found.reasons:
+        found.reasons.insert(0, f"Settings by the paper's rules: {' '.join(found.overrides)}.")
+        say("\n".join(found.reasons))
+    return Advised(retrieve.top_k, retrieve.query, " ".join(settled), "\n".join(found.reasons))
+
+
+def advice_for(task: str, preset: presets.Preset) -> Advice:
+    """What the paper would choose for the task with this URI, see `tlm.presets.advice`.
+
+    Raises InputError: it has no training examples.
+    """
+    from tlm.data.task import examples
+
+    labelled = Artifact.open(task, "task")
+    rows = [row for row in examples(labelled).to_pylist() if row["split"] == "train"]
+    if not rows:
+        raise InputError(f"{labelled.uri} has no training examples; expected at least one")
+    return advise(len(rows), median(len(f"{row['text']} {row['text_pair'] or ''}".split()) for row in rows), preset)
+
+
+def _given(overrides: Sequence[str]) -> list[str]:
+    return [override for override in overrides if override != AUTO]
 
 
 def plan(
@@ -90,6 +145,49 @@ def plan(
         for seed in parse_seeds(seeds)
         for arm in _arms(arms)
     ]
+
+
+def check_together(overrides: Sequence[str]) -> None:
+    """Raise InputError for what cannot be set for tasks that train together."""
+    if AUTO in overrides:
+        raise InputError(f"overrides: '{AUTO}' chooses for one task, but tasks together share settings; name them")
+
+
+def plan_together(
+    seeds: str, *, tasks: Sequence[str], tokenizer: str, subset: str, preset: str, overrides: str
+) -> list[str]:
+    """Stage 1 of several tasks together, once for each seed, as strings of `Run`.
+
+    It has as many steps as the tasks' own runs have together, and as large a share of them is warm-up.
+    """
+    train, count = presets.resolve(preset, overrides.split()).train, len(tasks)
+    more = f"train.steps={train.steps * count} train.warmup_steps={train.warmup_steps * count}"
+    own = f"{overrides} {more}".strip()
+    return [
+        str(Run(TOGETHER, seed, "\n".join(tasks), tokenizer, subset, preset, own, stages="1"))
+        for seed in parse_seeds(seeds)
+    ]
+
+
+def plan_apart(
+    together: Sequence[str], checkpoints: Sequence[str], *, subsets: Sequence[str], overrides: str
+) -> list[str]:
+    """For each task and seed two runs: alone with its own subset, and stage 2 of the checkpoint of all together.
+
+    Args:
+        together: The runs that `plan_together` gave.
+        checkpoints: URIs of what they made, in any order.
+        subsets: URIs of the tasks' own subsets, in the order of the tasks.
+        overrides: Those of the tasks' own runs.
+    """
+    starts = {Artifact.open(uri, "checkpoint").details["seed"]: uri for uri in checkpoints}
+    found = []
+    for text in together:
+        run = Run.parse(text)._replace(overrides=overrides)
+        for task, subset in zip(run.tasks(), subsets, strict=True):
+            found.append(run._replace(arm="bm25", task=task, subset=subset, stages="12"))
+            found.append(run._replace(task=task, stages="2", start=starts[run.seed]))
+    return [str(run) for run in found]
 
 
 def _arms(text: str) -> list[str]:

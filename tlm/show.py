@@ -1,11 +1,9 @@
 """Showing settings: the presets there are, one of them with its sources, what the paper's rules say of one's task."""
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 
 from tlm import presets
-from tlm.errors import InputError
-from tlm.presets.advice import advise
+from tlm.plan import advice_for
 from tlm.presets.cost import stage1_cost
 from tlm.presets.published import Published, published, table_b1
 from tlm.presets.scales import SCALES
@@ -30,21 +28,14 @@ def show(preset: str = "", *, overrides: Sequence[str] = ()) -> str:
 def advise_command(task: str, *, preset: str = "pocket") -> str:
     """Say what the paper would choose for a task: K, query, rho1, rho2, with the reasons.
 
-    The reasons go to stderr; the last line on stdout is made to be the pipeline's run_overrides.
+    The reasons go to stderr; the last line on stdout is made to be the pipeline's run_overrides, which
+    ``auto`` among them does by itself.
 
     Args:
         task: URI of the task.
         preset: Named settings to start from; `tlm show` lists them.
     """
-    from tlm.artifacts.artifact import Artifact
-    from tlm.data.task import examples
-
-    start, labelled = presets.resolve(preset), Artifact.open(task, "task")
-    rows = [row for row in examples(labelled).to_pylist() if row["split"] == "train"]
-    if not rows:
-        raise InputError(f"{labelled.uri} has no training examples; expected at least one")
-    words = median(len(f"{row['text']} {row['text_pair'] or ''}".split()) for row in rows)
-    advice = advise(len(rows), words, start)
+    advice = advice_for(task, presets.resolve(preset))
     for reason in advice.reasons:
         say(f"- {reason}")
     return " ".join(advice.overrides)
@@ -68,7 +59,7 @@ def _cells(preset: Preset) -> tuple[str, ...]:
     length = f"{train.external_length}/{model.max_length}" if train.external_length != model.max_length else ""
     batch = f"{train.external_batch}/{train.internal_batch}" if train.external_batch != train.internal_batch else ""
     return (
-        f"  {preset.name}", str(preset.retrieve.top_k), str(train.rho1), f"{train.rho2:g}", f"{train.steps:,}",
+        f"  {preset.name}", str(preset.retrieve.top_k), str(train.rho1), f"{float(train.rho2):g}", f"{train.steps:,}",
         batch or str(train.external_batch), length or str(model.max_length),
         f"{model.layers} layers of {model.hidden}",
     )  # fmt: skip

@@ -13,6 +13,7 @@ from tlm.errors import InputError
 from tlm.progress import say
 
 HOUR = 3600.0
+RESULTS = ("report", "study")  # what people read: with what it was made from, it is kept
 
 
 def fetch(uri: str, folder: str, *, force: bool = False) -> str:
@@ -56,13 +57,13 @@ def ls(*, kind: str = "", root: str | None = None) -> str:
 
 
 def gc(*, keep_runs: int = 3, older_than_hours: float = 24.0, delete: bool = False, root: str | None = None) -> str:
-    """Remove what the newest runs (reports) do not need: artifacts, unfinished work, Elasticsearch indices.
+    """Remove what the newest reports and studies do not need: artifacts, unfinished work, Elasticsearch indices.
 
     A dry run unless ``--delete`` is given. What is younger than ``--older-than-hours`` stays: it may belong to a
     run under way.
 
     Args:
-        keep_runs: How many of the newest reports are kept, with everything that they were made from.
+        keep_runs: How many of the newest reports, and of the newest studies, are kept, with all they were made from.
         older_than_hours: Spare what is younger than this.
         delete: Really remove.
         root: Where artifacts are kept.
@@ -98,10 +99,11 @@ def _finished(store: Store) -> list[tuple[float, Artifact]]:
 
 
 def _needed(store: Store, keep_runs: int) -> set[str]:
-    reports = [artifact for _, artifact in _finished(store) if artifact.manifest.kind == "report"]
+    newest = [artifact for _, artifact in reversed(_finished(store))]
     needed: set[str] = set()
-    for report in reports[len(reports) - keep_runs :] if keep_runs else []:
-        needed.update(_with_inputs(report, needed))
+    for kind in RESULTS:
+        for result in [artifact for artifact in newest if artifact.manifest.kind == kind][:keep_runs]:
+            needed.update(_with_inputs(result, needed))
     return needed
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tlm import presets
 from tlm.errors import InputError
-from tlm.paper.plan import command_for, missing, subsets_for, top_k, trials, wanted
+from tlm.paper.plan import Start, command_for, missing, subsets_for, top_k, trials, wanted
 from tlm.paper.results import Result
 from tlm.plan import Run
 
@@ -76,13 +76,33 @@ def test_a_table_with_two_corpora_is_run_one_corpus_at_a_time():
 @pytest.mark.parametrize(
     ("table", "scale", "task", "sentence"),
     [
-        ("2", "pocket", "scierc", "table 2 cannot be had at scale pocket"),
+        ("4", "medium", "scierc", "table 4 cannot be had at scale medium"),
         ("4", "small", "imdb", "table 4 has no task 'imdb' at scale small"),
     ],
 )
 def test_what_cannot_be_run_is_said(table, scale, task, sentence):
     with pytest.raises(InputError, match=sentence):
         wanted(table, scale, task)
+
+
+def test_published_models_bring_their_tokenizer_and_their_weights():
+    """Fine-tuned they have no stage 1; trained on with the task's text they begin it."""
+    cells = wanted("8", "pocket", "scierc")
+    model = cells[0].start
+    texts = trials(missing(cells, {}, [4]), **URIS, models={model: Start("s3://b/checkpoint/9", "s3://b/tokenizer/9")})
+    plm, mlm, tlm = map(Run.parse, texts)
+    assert [(run.arm, run.stages, run.seed) for run in (plm, mlm, tlm)] == [
+        ("plm", "2", 4), ("plm-mlm", "12", 4), ("bm25", "12", 4),
+    ]  # fmt: skip
+    assert {(run.start, run.tokenizer, run.subset) for run in (plm, mlm)} == {
+        ("s3://b/checkpoint/9", "s3://b/tokenizer/9", "")
+    }
+    assert (tlm.start, tlm.tokenizer, tlm.subset) == ("", URIS["tokenizer"], SUBSETS["50"])
+    assert mlm.inputs()["start"] == plm.start
+    assert "start" not in tlm.inputs()
+    assert subsets_for(cells) == ["50"]
+    assert "paper_models=" in command_for("8", "pocket", "scierc", [0])
+    assert "paper_models=" not in command_for("7", "pocket", "scierc", [0])
 
 
 def test_the_command_names_table_scale_task_and_seeds():

@@ -15,6 +15,7 @@ from tlm.evaluation.baseline import baseline
 from tlm.evaluation.evaluate import evaluate
 from tlm.evaluation.report import report
 from tlm.paper import page
+from tlm.paper.blocks import markdown
 from tlm.paper.command import paper
 from tlm.paper.keep import keep
 from tlm.paper.plan import missing, subsets_for, trials, wanted
@@ -117,7 +118,7 @@ def test_a_report_stands_for_all_its_runs_and_the_baseline_is_kept_beside_them(r
     results = read_results(tmp_path)
     assert {one.key for one in results} == {"tiny-task-bm25", "tiny-task-random", "baseline-task"}
     assert [fault(one, runs.root) for one in results] == [""] * 3
-    text = page.markdown(page.report(by_key(results), ["3"], ["tiny"]).blocks)
+    text = markdown(page.report(by_key(results), ["3"], ["tiny"]).blocks)
     score = next(one.score("dev") for one in results if one.key == "baseline-task")
     assert f"| tf-idf + linear | {score:.1f} |" in text
 
@@ -207,7 +208,7 @@ def test_a_table_lists_what_is_missing_with_commands(kept, capsys):
     assert "Still to be run for table 7 at scale tiny: 8 runs" in out
     assert "paper_table=7" in out
     paper("2", scale="pocket", results=str(kept))
-    assert "Table 2 cannot be had at scale pocket" in capsys.readouterr().out
+    assert "paper_table=2 --set paper_scale=pocket --set run_seeds=0,1,2 --set paper_models=" in capsys.readouterr().out
     with pytest.raises(InputError, match="table 2 has no task 'scirc'; did you mean 'scierc'"):
         paper("2", scale="small", task="scirc", results=str(kept))
 

@@ -110,7 +110,11 @@ def test_a_cell_has_the_settings_of_its_row():
     assert "finetune.lr" in by_row["two stages"]
     assert "finetune.lr" not in by_row["without stage 2"]
     plm = next(cell for cell in cells("2", "large", ["imdb"]) if cell.arm == "plm")
-    assert {name.partition(".")[0] for name in plm.settings()} == {"finetune"}
+    assert {name.partition(".")[0] for name in plm.settings()} == {"finetune", "start"}
+    assert plm.settings()["start"] == "roberta-large"
+    mlm = next(cell for cell in cells("8", "medium", ["imdb"]) if cell.arm == "plm-mlm")
+    assert {name.partition(".")[0] for name in mlm.settings()} == {"train", "finetune", "start"}
+    assert mlm.settings()["train.rho2"] == "inf"
 
 
 def test_glue_takes_its_k_from_the_rule():
@@ -128,7 +132,7 @@ def test_small_scales_keep_the_order_of_the_settings(scale):
     """And tell them apart; what the scale's own preset has is among the values."""
     own = presets.resolve(scale)
     for name, ladder in ladders()[scale].items():
-        if name == "note":
+        if name in ("note", "published"):
             continue
         section, _, field = name.partition(".")
         values = [ladder[step] for step in sorted(ladder, key=float)]
@@ -143,9 +147,27 @@ def test_small_scales_keep_the_order_of_the_settings(scale):
 
 
 @pytest.mark.parametrize("scale", SMALL_SCALES)
+def test_published_models_of_its_own_size_stand_for_the_paper_s_at_a_small_scale(scale):
+    """Depth and width are in their names; the number of heads is the width by 64, as in all of that family."""
+    own = presets.resolve(scale).model
+    width = max(own.hidden, 128)  # the narrowest there is
+    rows = {table: [row["name"] for row in expected()[table]["row"]] for table in ("8", "10")}
+    for table, names in {"2": ["BERT-Base", "TLM (small)"], **rows}.items():
+        found = cells(table, scale)
+        assert list(dict.fromkeys(cell.row for cell in found)) == names
+        for cell in found:
+            assert bool(cell.start) == cell.arm.startswith("plm")
+            if cell.start:
+                assert cell.start == f"google/bert_uncased_L-{own.layers}_H-{width}_A-{width // 64}"
+                assert ("train.rho2=inf" in cell.overrides) == (cell.arm == "plm-mlm")
+                presets.resolve(cell.preset, cell.overrides)
+    keys = {cell.key for table in ("2", "8") for cell in cells(table, scale, ["scierc"]) if cell.arm == "plm"}
+    assert len(keys) == 1  # both rows are one run
+
+
+@pytest.mark.parametrize("scale", SMALL_SCALES)
 def test_what_small_scales_cannot_have(scale):
-    for table in ("2", "8", "10"):
-        assert cells(table, scale) == []
+    assert "BERT-Large" not in {cell.row for cell in cells("2", scale)}
     for table in "34567":
         assert {cell.arm for cell in cells(table, scale)} <= {*RETRIEVING, "task-only"}
     assert {row.get("corpus", CORPUS) for row in expected()["3"]["row"]} == {CORPUS, "C_RoBERTa"}

@@ -3,20 +3,28 @@
 import json
 from pathlib import Path
 
-from tests.tiny import write_tiny
+import pytest
+
+from tests.published import write_bert
+from tests.tiny import GLUE, TOPICS, write_tiny
+
+BERT = "bert_uncased_L-2_H-128_A-2"
+
+
+def run_table(run_module, tmp_path: Path, number: str, code: int = 0, **more: object):  # type: ignore[no-untyped-def]
+    """One of the paper's tables at scale tiny."""
+    write_tiny(tmp_path / "data", documents=200, train=30, held_out=12)
+    values = {
+        "corpus_paths": "data/corpus.jsonl", "task_path": "data/task", "paper_table": number, "paper_scale": "tiny",
+        "run_seeds": "3", **more,
+    }  # fmt: skip
+    changes = [item for name, value in values.items() for item in ("--set", f"{name}={value}")]
+    return run_module("pipelines.run", "local", "--pipeline", "ablation", *changes, code=code)
 
 
 def test_a_table_runs_and_its_results_are_kept(run_module, tmp_path: Path) -> None:
-    write_tiny(tmp_path / "data", documents=200, train=30, held_out=12)
-    values = {
-        "corpus_paths": "data/corpus.jsonl",
-        "task_path": "data/task",
-        "paper_table": "7",
-        "paper_scale": "tiny",
-        "run_seeds": "3",
-    }
-    changes = [item for name, value in values.items() for item in ("--set", f"{name}={value}")]
-    done = run_module("pipelines.run", "local", "--pipeline", "ablation", *changes)
+    """Without a network, and without published models: this table needs none."""
+    done = run_table(run_module, tmp_path, "7")
     report = done.stdout.strip().splitlines()[-1]
     assert "stage 1 only" in done.stdout
     run_module("tlm.cli", "keep", report, "--table", "7", "--results", "kept", "--revision", "abc")
@@ -24,3 +32,42 @@ def test_a_table_runs_and_its_results_are_kept(run_module, tmp_path: Path) -> No
     assert {one["key"] for one in kept} == {"tiny-task-bm25", "tiny-task-bm25-stage-1", "baseline-task"}
     shown = run_module("tlm.cli", "paper", "7", "--scale", "tiny", "--results", "kept", "--markdown").stdout
     assert "without stage 2" in shown
+
+
+@pytest.mark.parametrize(
+    ("number", "seeds", "arms"),
+    [
+        ("2", [3], {"plm": "BERT-Base"}),
+        ("8", [3, 4], {"plm": "PLM (RoBERTa-Base)", "plm-mlm": "PLM + MLM on task data"}),
+    ],
+)
+def test_published_models_stand_beside_tlm(
+    run_module, tmp_path: Path, number: str, seeds: list[int], arms: dict[str, str]
+) -> None:
+    write_bert(tmp_path / "models" / BERT, [*GLUE, *(word for words in TOPICS.values() for word in words)])
+    done = run_table(run_module, tmp_path, number, paper_models="models", run_seeds=",".join(map(str, seeds)))
+    report = done.stdout.strip().splitlines()[-1]
+    run_module("tlm.cli", "keep", report, "--table", number, "--results", "kept", "--revision", "abc")
+    kept = [json.loads(path.read_text()) for path in (tmp_path / "kept").rglob("*.json")]
+    by_arm = {arm: [one for one in kept if one["arm"] == arm] for arm in ("bm25", *arms)}
+    assert {arm: sorted(one["seed"] for one in found) for arm, found in by_arm.items()} == dict.fromkeys(by_arm, seeds)
+    for arm, row in arms.items():
+        assert {one["cell"]["row"] for one in by_arm[arm]} == {row}
+        assert {one["settings"]["start"] for one in by_arm[arm]} == {BERT}
+        contents = [next(item for item in one["made_from"].items() if "model/" in item[0]) for one in by_arm[arm]]
+        assert len(set(contents)) == len(seeds)  # each seed has a model of its own
+    before = {arm: {one["cost"]["stage 1"]["steps"] for one in found} for arm, found in by_arm.items()}
+    assert before == {arm: {0 if arm == "plm" else 24} for arm in before}
+    shown = run_module(
+        "tlm.cli", "paper", number, "--scale", "tiny", "--results", "kept", "--markdown", "--check"
+    ).stdout
+    assert f"over {arms['plm']}" in shown
+    assert f"google/{BERT}" in shown
+    assert ", 0 do not match" in shown
+
+
+def test_a_model_that_is_missing_is_said(run_module, tmp_path: Path) -> None:
+    done = run_table(run_module, tmp_path, "2", code=2, paper_models="models")
+    said = done.stdout + done.stderr
+    assert f"models/{BERT}: there is no such folder, and the table compares with google/{BERT}" in said
+    assert f"hf download google/{BERT}" in said

@@ -59,13 +59,18 @@ def hits(root: str) -> dict[int, list[int]]:
 
 
 def test_from_files_to_a_report_and_again(tiny: Path, run_module: Callable, tmp_path: Path) -> None:
-    command = ["local", *arguments(tiny, "store", "embedded", **RUNS)]
+    more = ["--set", "run_overrides=auto train.steps=20", "--set", "report_cpu_hour=0.05"]
+    command = ["local", *arguments(tiny, "store", "embedded", **RUNS), *more]
     done = run_module("pipelines.run", *command)
     uri = done.stdout.strip().splitlines()[-1]
     report = Artifact.open(uri, "report")
     facts = json.loads(report.path("report.json").read_text())
-    assert facts
+    assert "Settings by the paper's rules: retrieve.top_k=5 retrieve.query=full train.rho1=1." in facts["findings"]
+    assert any("60 training examples are fewer than 5,000" in sentence for sentence in facts["findings"])
+    assert facts["prices"] == {"cpu_hour": 0.05, "gpu_hour": 0.0, "kilowatt_hour": 0.0}
     root = str(tmp_path / "store")
+    trained = [one.manifest.settings["train"] for one in artifacts(root, "checkpoint")]
+    assert {(one["rho1"], one["steps"]) for one in trained} == {(1, 20)}
     metrics = artifacts(root, "metrics")
     arms = sorted((artifact.details["arm"], artifact.details["seed"]) for artifact in metrics)
     assert arms == [("baseline", 0), ("bm25", 3), ("random", 3), ("task-only", 3)]

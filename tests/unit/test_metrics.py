@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn import metrics as reference
 
-from tlm.evaluation.metrics import scores
+from tlm.evaluation.metrics import positive, scores
 
 LABELS = ["a", "b", "c"]
 
@@ -44,6 +45,34 @@ def test_matthews_by_its_formula_for_two_classes() -> None:
     )
     chances = np.eye(2)[predicted]
     assert scores(gold, predicted, chances, ["no", "yes"])["matthews"] == pytest.approx(expected)
+
+
+@given(st.integers(1, 40), st.integers(0, 1000))
+@settings(deadline=None, max_examples=30)
+def test_f1_of_two_classes_is_scikit_learn_s_of_label_1(size: int, seed: int) -> None:
+    """As GLUE scores MRPC and QQP: scikit-learn's default, the class 1 as the positive one."""
+    random = np.random.default_rng(seed)
+    gold, predicted = random.integers(0, 2, size), random.integers(0, 2, size)
+    found = scores(gold, predicted, np.eye(2)[predicted], ["no", "yes"])
+    assert found["f1"] == pytest.approx(reference.f1_score(gold, predicted, zero_division=0))
+    assert positive(["not_equivalent", "equivalent"]) == "equivalent"
+
+
+def test_only_two_classes_have_a_positive_one() -> None:
+    assert positive(LABELS) == positive([]) == ""
+    assert "f1" not in scores([0, 1, 2], [0, 1, 2], np.eye(3), LABELS)
+    assert "f1" not in scores([0.5], [0.5], None, None)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.floats(0, 5)), min_size=3, max_size=40))
+@settings(deadline=None, max_examples=30)
+def test_both_correlations_of_a_similarity_task_are_scipy_s(pairs: list[tuple[int, float]]) -> None:
+    """STS-B: targets with many ties, both scores published."""
+    gold, predicted = np.array([g / 4 for g, _ in pairs]), np.round([p for _, p in pairs], 1)
+    if np.ptp(gold) and np.ptp(predicted):
+        found = scores(gold, predicted, None, None)
+        assert found["pearson"] == pytest.approx(stats.pearsonr(gold, predicted).statistic, abs=1e-9)
+        assert found["spearman"] == pytest.approx(stats.spearmanr(gold, predicted).statistic, abs=1e-9)
 
 
 def test_calibration_error_by_its_definition() -> None:

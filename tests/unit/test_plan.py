@@ -1,9 +1,15 @@
 """The plan: everything checked before any work, arms × seeds as flat strings."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.toys import Row, make, make_task, words
+from tlm import presets
 from tlm.errors import InputError
-from tlm.plan import Run, plan, settings
+from tlm.plan import Run, advised, plan, plan_apart, plan_together, settings
+from tlm.presets import resolve
+from tlm.presets.advice import advise
 
 SOURCES = {
     "task": "/a b/task/1",
@@ -30,6 +36,31 @@ def test_overrides_reach_the_flat_values() -> None:
     assert (flat.top_k, flat.vocab_size) == (7, 123)
 
 
+@pytest.fixture
+def task(tmp_path: Path) -> str:
+    rows: list[Row] = [(text, None, "ab"[number % 2], "train") for number, text in enumerate(words(30, 1))]
+    rows += [("one two", None, "a", "dev"), ("three", None, "b", "test")]
+    return make_task(tmp_path, rows, "macro_f1", ["a", "b"])
+
+
+def test_auto_stands_for_the_paper_s_rules_and_what_is_given_beside_it_holds(task: str) -> None:
+    assert settings("pocket", overrides=["auto", "tokenizer.vocab_size=300"]).vocab_size == 300  # auto waits for it
+    told = advised(task, "pocket", ["train.steps=900", "auto", "retrieve.query=rake"])
+    start = presets.resolve("pocket", ["train.steps=900", "retrieve.query=rake"])
+    rule = advise(30, 7, start)
+    assert told.overrides.split() == [*rule.overrides, "train.steps=900", "retrieve.query=rake"]
+    assert "retrieve.query=full" in rule.overrides
+    assert (told.top_k, told.query) == (50, "rake")
+    assert len(told.reasons.splitlines()) == 1 + len(rule.reasons)
+    assert "30 training examples are fewer than 5,000" in told.reasons
+
+
+def test_without_auto_settings_stay_as_given(task: str) -> None:
+    assert advised(task, "pocket", ["retrieve.top_k=3"]) == (3, "full", "retrieve.top_k=3", "")
+    with pytest.raises(InputError, match="setting 'atuo' has no value"):
+        settings("pocket", overrides=["atuo"])
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -43,3 +74,27 @@ def test_what_is_wrong_is_one_sentence(wrong: dict[str, str], sentence: str) -> 
     with pytest.raises(InputError) as error:
         settings("pocket", **wrong)
     assert str(error.value).startswith(sentence)
+
+
+def test_several_tasks_together_have_the_steps_of_their_own_runs_and_each_run_its_parts(tmp_path):
+    tasks, own = ["root, with a comma/task/a", "root/task/b", "root/task/c"], "train.steps=40 train.rho1=4"
+    together = plan_together("5,6", tasks=tasks, tokenizer="v", subset="all", preset="tiny", overrides=own)
+    runs = [Run.parse(text) for text in together]
+    assert [(run.arm, run.seed, run.stages, run.tasks(), run.subset) for run in runs] == [
+        ("multi-task", seed, "1", tasks, "all") for seed in (5, 6)
+    ]
+    alone, shared = (resolve("tiny", overrides.split()).train for overrides in (own, runs[0].overrides))
+    assert (shared.steps, shared.warmup_steps) == (3 * alone.steps, 3 * alone.warmup_steps)
+    assert shared.model_copy(update={"steps": 40, "warmup_steps": alone.warmup_steps}) == alone
+
+    made = [make("checkpoint", tmp_path, lambda draft, seed=seed: draft.details.update(seed=seed), {"seed": seed})
+            for seed in (6, 5)]  # fmt: skip  # in another order
+    apart = [Run.parse(text) for text in plan_apart(together, made, subsets=["a", "b", "c"], overrides=own)]
+    assert [run for run in apart if run.stages == "12"] == [
+        Run("bm25", seed, task, "v", subset, "tiny", own)
+        for seed in (5, 6)
+        for task, subset in zip(tasks, ["a", "b", "c"], strict=True)
+    ]
+    assert [run for run in apart if run.stages == "2"] == [
+        Run("multi-task", seed, task, "v", "all", "tiny", own, "2", made[6 - seed]) for seed in (5, 6) for task in tasks
+    ]

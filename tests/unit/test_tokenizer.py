@@ -65,6 +65,18 @@ def test_the_same_texts_give_the_same_bytes_in_every_process(tmp_path, kind):
     assert contents == {built(tmp_path, examples, kind=kind).content}
 
 
+def test_the_training_splits_of_several_tasks_are_learned_from(tmp_path):
+    one, two = (
+        task(tmp_path),
+        task(tmp_path, [("zebra " * 9, None, "bio", "train"), ("okapi " * 9, None, "law", "dev")]),
+    )
+    made, alone = built(tmp_path, one, more_tasks=[two]), built(tmp_path, one)
+    assert "zebra" in read(made).get_vocab()
+    assert not any("okap" in word for word in read(made).get_vocab())
+    assert "zebra" not in read(alone).get_vocab()
+    assert built(tmp_path, one, more_tasks=[]).uri == alone.uri  # one task's key is what it was
+
+
 @KINDS
 def test_special_tokens_have_their_ids_and_details_say_so(tmp_path, kind):
     made = built(tmp_path, task(tmp_path), kind=kind)
@@ -135,7 +147,7 @@ def test_an_existing_tokenizer_is_adopted_with_its_own_special_tokens(tmp_path):
         ({"kind": "wordpice"}, "kind 'wordpice' is unknown; did you mean 'wordpiece'"),
         ({"vocab_size": 10}, "vocab_size is 10; expected at least 200 for wordpiece"),
         ({"sample": -1}, "sample is -1; expected 0"),
-        ({"existing": "nowhere"}, "nowhere: there is no such file"),
+        ({"existing": "./nowhere"}, "./nowhere: there is no such file or folder"),
     ],
 )
 def test_wrong_settings_end_in_a_sentence(tmp_path, settings, message):

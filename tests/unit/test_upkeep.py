@@ -68,6 +68,21 @@ def test_gc_keeps_the_newest_runs_and_what_they_were_made_from(tmp_path: Path) -
     assert not unfinished.exists()
 
 
+def test_gc_keeps_the_newest_studies_beside_the_reports(tmp_path: Path) -> None:
+    """A study of a model that no report has any more, and not the older study."""
+    old = make(tmp_path, "study", 1, model=make(tmp_path, "model", 1))
+    age(tmp_path, 72)
+    model = make(tmp_path, "model", 2)
+    study = make(tmp_path, "study", 2, model=model)
+    for uri in (model, study):
+        age(Path(uri), 48)
+    report = run(tmp_path, 3)["report"]
+    gc(keep_runs=1, older_than_hours=0, delete=True, root=str(tmp_path))
+    assert all(Artifact.open(uri) for uri in (model, study, report))
+    with pytest.raises(InputError, match="no finished"):
+        Artifact.open(old)
+
+
 def test_gc_spares_what_is_young(tmp_path: Path) -> None:
     made = run(tmp_path, 1)
     gc(keep_runs=0, delete=True, root=str(tmp_path))

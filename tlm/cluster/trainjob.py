@@ -21,6 +21,7 @@ def train_on_nodes(
     *,
     tokenizer: str,
     subset: str = "",
+    start: str = "",
     preset: str = "pocket",
     overrides: list[str] = (),  # type: ignore[assignment]
     seed: int = 0,
@@ -45,6 +46,7 @@ def train_on_nodes(
         task: URI of the task.
         tokenizer: URI of the tokenizer.
         subset: URI of the subset; empty: the task-only arm.
+        start: URI of the checkpoint that it begins with; empty: fresh weights.
         preset: Named settings.
         overrides: Settings to change.
         seed: For weights, order, masks and dropout.
@@ -68,7 +70,7 @@ def train_on_nodes(
     """
     if nodes < 1 or gpus < 0:
         raise InputError(f"nodes is {nodes} and gpus {gpus}; expected at least one node, and no fewer than 0 GPUs")
-    recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root)
+    recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
     uri = finished(recipe, root)
     if uri is not None:
         say("train: already there, nothing to do")
@@ -77,7 +79,7 @@ def train_on_nodes(
     if not place.startswith("s3://"):
         raise InputError(f"root '{place}' is a folder of one node; give one on S3 (s3://bucket/prefix)")
     command = ["tlm", "train", task, "--tokenizer", tokenizer, "--preset", preset, "--seed", str(seed)]
-    command += ["--subset", subset] if subset else []
+    command += [*(("--subset", subset) if subset else ()), *(("--start", start) if start else ())]
     command += [part for override in overrides for part in ("--set", override)]
     command += ["--gpus", str(gpus), "--root", place]
     api = Api.of_pod()

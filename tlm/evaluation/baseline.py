@@ -2,6 +2,7 @@
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.evaluation.record import scored
 
 VERSION = 1
 
@@ -18,7 +19,9 @@ def baseline(task: str, *, seed: int = 0, root: str | None = None) -> str:
         root: Where artifacts are kept.
     """
     examples = Artifact.open(task, "task")
-    recipe = Recipe("metrics", "baseline", VERSION, settings={"seed": seed}, inputs={"task": examples})
+    recipe = Recipe(
+        "metrics", "baseline", VERSION, settings={"seed": seed, **scored(examples)}, inputs={"task": examples}
+    )
     return produce(recipe, root, lambda draft: _write(draft, examples, seed))
 
 

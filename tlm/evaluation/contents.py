@@ -130,8 +130,8 @@ def _dropped(groups: list[Group], task: Artifact | None, lineage: Lineage) -> li
     subsets = {run.subset.manifest.key: run.subset for group in groups for run in group.runs if run.subset is not None}
     corpus, steps = None, []
     for subset in subsets.values():
-        hits = lineage.follow(subset, "hits")
-        found = lineage.follow(hits, "index", "corpus")
+        hits = lineage.follow(subset, "hits")  # a merged one has none
+        found = lineage.follow(hits, "index", "corpus") or lineage.follow(subset, "corpus")
         corpus = corpus or found
         steps += [dropped(hits)] if hits is not None else []
         steps.append(dropped(subset, found))

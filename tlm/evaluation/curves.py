@@ -32,7 +32,7 @@ def curves(groups: list[Group], regression: bool) -> list[dict[str, Any]]:
 
 def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[float]]:
     """Mean loss in `BINS` equal parts of the steps, over all seeds; [] where there is no curve."""
-    read = [_read(getattr(run, part), kind, column) for run in group.runs]
+    read = [_read(getattr(run, part), kind, column, run.values["task"]) for run in group.runs]
     steps, losses = (np.concatenate([one[index] for one in read]) for index in (0, 1))
     if not len(steps):
         return []
@@ -45,7 +45,8 @@ def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[f
     ]
 
 
-def _read(artifact: Artifact | None, kind: str | None, column: str) -> tuple[NDArray[Any], NDArray[Any]]:
+def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Steps and losses; of a stage 1 for several tasks, of `task`'s own batches and the external ones."""
     nothing = np.zeros(0), np.zeros(0)
     if artifact is None:
         return nothing
@@ -57,4 +58,6 @@ def _read(artifact: Artifact | None, kind: str | None, column: str) -> tuple[NDA
     keep = np.isfinite(values)
     if kind is not None:
         keep &= np.asarray(table["kind"].to_pylist(), dtype=object) == kind
+    if "task" in table.column_names:
+        keep &= np.asarray([name in (task, None) for name in table["task"].to_pylist()])
     return np.asarray(table["step"].to_pylist(), dtype=float)[keep], values[keep]

@@ -3,6 +3,7 @@
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
+from tlm.evaluation.record import scored
 
 VERSION = 1
 STAGES = {"checkpoint": "stage 1", "model": "stage 2"}
@@ -22,13 +23,17 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
     """
     trained, examples = Artifact.open(model, *STAGES), Artifact.open(task, "task")
     kind = trained.manifest.kind
-    recipe = Recipe("metrics", "evaluate", VERSION, settings={}, inputs={kind: trained, "task": examples})
+    recipe = Recipe("metrics", "evaluate", VERSION, scored(examples), inputs={kind: trained, "task": examples})
     return produce(recipe, root, lambda draft: _write(draft, trained, examples, device))
 
 
 def _write(draft: Draft, trained: Artifact, task: Artifact, device: str) -> None:
     from tlm.evaluation.classifier import model_labels
 
+    if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
+        raise InputError(
+            f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate its model"
+        )
     labels = model_labels(trained.path("model"))
     expected = task.details["labels"] if task.details["problem"] == "classification" else None
     if labels != expected:

@@ -55,9 +55,11 @@ def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any
 
 
 def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, dict[str, Any]]:
-    """By doc: text and label of the first example behind the query that ranked it best."""
+    """By doc: text and label of the first example behind the query that ranked it best, in a merged subset of any."""
     hits = lineage.follow(subset, "hits")
     task = lineage.follow(hits, "task")
+    if subset.has_input("subset-0"):
+        return _askers_of_any(docs, subset, lineage)
     if hits is None or task is None:
         return {}
     columns = ["query", "doc", "rank"]
@@ -70,6 +72,16 @@ def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, di
     first = {doc: queries[query][0] for doc, query in best.items() if queries.get(query)}
     examples = rows_at(task, "examples.parquet", first.values())
     return {doc: _example(examples[row]) for doc, row in first.items()}
+
+
+def _askers_of_any(docs: list[int], merged: Artifact, lineage: Lineage) -> dict[int, dict[str, Any]]:
+    """As `_askers`, of the first task that asked; its name stands with the example's label."""
+    found: dict[int, dict[str, Any]] = {}
+    for number, task in enumerate(merged.details["tasks"]):
+        part = lineage.follow(merged, f"subset-{number}")
+        for doc, asker in (_askers(docs, part, lineage) if part is not None else {}).items():
+            found.setdefault(doc, {**asker, "label": f"{visible(task['name'], 40)}: {asker['label']}"})
+    return found
 
 
 def _select(artifact: Artifact, name: str, **choice: Any) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ def findings(groups: list[Summary], metric: str) -> list[str]:
     if baseline is not None:
         sentences.append(_against(best, baseline))
     sentences += _order(trained)
+    sentences += _together(trained)
     sentences += _unseen_text(trained)
     sentences += _scale(trained)
     return sentences
@@ -90,6 +91,17 @@ def _order(trained: list[Summary]) -> Iterator[str]:
         yield f"{first} is ahead of {second}: their intervals do not overlap."
     if overlaps:
         yield f"The intervals of {_listed(overlaps)} overlap; no order between them is claimed."
+
+
+def _together(trained: list[Summary]) -> Iterator[str]:
+    for group in trained:
+        tasks, spent = group.get("together", []), group["stages"].get("stage 1", {}).get("flops", {}).get("mean")
+        if tasks:
+            share = f"; shared out evenly it would be {power(spent / len(tasks))} FLOPs a task" if spent else ""
+            yield (
+                f"Stage 1 of {group['name']} is one training for {len(tasks)} tasks ({', '.join(tasks)}); "
+                f"its cost counts whole here{share}."
+            )
 
 
 def _unseen_text(trained: list[Summary]) -> Iterator[str]:

@@ -3,6 +3,9 @@
 Degenerate cases are defined, not left to chance: no examples give 0 everywhere; a class that occurs neither among
 the gold labels nor among the predicted ones is left out of macro-F1 (scikit-learn's rule); a class without a
 prediction or without a gold example has F1 0; Matthews, Pearson and Spearman are 0 where one side is constant.
+
+Of two classes the last is the positive one, whose F1 is the score ``f1``: GLUE's label 1 (equivalent, duplicate) as
+its tasks are registered; elsewhere labels are sorted, so that yes, true, positive and 1 come last.
 """
 
 from collections.abc import Sequence
@@ -14,10 +17,12 @@ from numpy.typing import NDArray
 BINS = 10
 CLASSIFICATION = ("macro_f1", "micro_f1", "accuracy", "matthews")
 REGRESSION = ("pearson", "spearman")
+POSITIVE = "f1"
 METRIC_NAMES = {
     "macro_f1": "macro-F1",
     "micro_f1": "micro-F1",
     "accuracy": "accuracy",
+    "f1": "F1 of the positive class",
     "matthews": "Matthews correlation",
     "pearson": "Pearson correlation",
     "spearman": "Spearman correlation",
@@ -44,7 +49,8 @@ def scores(
         labels: The classes in order; None for regression.
 
     Returns:
-        For classes: the scores of `CLASSIFICATION`, ``ece`` (expected calibration error over 10 equally wide bins),
+        For classes: the scores of `CLASSIFICATION`, of two classes also ``f1``, ``ece`` (expected calibration error
+        over 10 equally wide bins),
         ``confusion`` (rows gold, columns predicted), ``classes`` (precision, recall, f1, support by label) and
         ``reliability`` (bins). For regression: the scores of `REGRESSION`, ``mse`` and ``mae``. Always ``n``.
 
@@ -59,6 +65,11 @@ def scores(
     if not np.isfinite(chances).all():
         raise ValueError("a probability is not finite")
     return _classification(np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64), chances, labels)
+
+
+def positive(labels: Sequence[str]) -> str:
+    """The class whose F1 is reported; "" unless there are two."""
+    return labels[1] if len(labels) == 2 else ""
 
 
 def score(name: str, gold: Array, predicted: Array) -> float:
@@ -88,12 +99,15 @@ def _classification(gold: Array, predicted: Array, chances: Array, labels: Seque
     confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
     np.add.at(confusion, (gold, predicted), 1)
     bins = _reliability(gold == predicted, chances.max(axis=1, initial=0.0))
+    classes = {label: _class(confusion, index) for index, label in enumerate(labels)}
+    binary = {POSITIVE: classes[positive(labels)]["f1"]} if positive(labels) else {}
     gaps = [bin["n"] * abs(bin["accuracy"] - bin["confidence"]) for bin in bins]
     return {
         "n": len(gold),
         **{name: score(name, gold, predicted) for name in CLASSIFICATION},
+        **binary,
         "ece": sum(gaps) / max(1, len(gold)),
-        "classes": {label: _class(confusion, index) for index, label in enumerate(labels)},
+        "classes": classes,
         "confusion": confusion.tolist(),
         "reliability": bins,
     }

@@ -18,14 +18,14 @@ Contents = dict[str, Any]
 
 def as_html(told: Contents) -> str:
     """One self-contained page: no script, no address outside, every text escaped."""
-    page = _environment(autoescape=True).get_template("report.html.j2")
+    page = environment(autoescape=True).get_template("report.html.j2")
     colours = {"light": plots.css_colours(1), "dark": plots.css_colours(2)}
     return page.render(**told, colours=colours, pictures=_pictures(told), costs=cost_columns(told))
 
 
 def as_markdown(told: Contents) -> str:
     """The same numbers for places that show Markdown; texts that others wrote stand in code spans."""
-    return _environment(autoescape=False).get_template("report.md.j2").render(**told, costs=cost_columns(told))
+    return environment(autoescape=False).get_template("report.md.j2").render(**told, costs=cost_columns(told))
 
 
 def as_json(told: Contents) -> str:
@@ -33,7 +33,8 @@ def as_json(told: Contents) -> str:
     return json.dumps(told, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _environment(*, autoescape: bool) -> Environment:
+def environment(*, autoescape: bool) -> Environment:
+    """Where templates are read, with the filters that they use; what is missing is an error."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=autoescape,  # off for Markdown only, where HTML's escapes would be shown as text

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.evaluation.examples import Split
-from tlm.evaluation.metrics import scores
+from tlm.evaluation.metrics import positive, scores
 
 ROW_GROUP = 65536
 
@@ -24,6 +24,12 @@ class Prediction:
     split: Split
     predicted: NDArray[Any]
     probabilities: NDArray[np.float64] | None
+
+
+def scored(task: Artifact) -> dict[str, str]:
+    """The setting that decides the scores of a task with two classes: which of them is the positive one."""
+    found = positive(task.details["labels"])
+    return {"positive": found} if found else {}
 
 
 def write_metrics(
@@ -44,7 +50,7 @@ def write_metrics(
     summary = {"task": details["name"], "metric": details["metric"], **identity}
     for name, values in splits.items():
         summary[name] = values[details["metric"]]
-    whole = {**summary, **facts, "problem": details["problem"], "labels": labels, "splits": splits}
+    whole = {**summary, **facts, **scored(task), "problem": details["problem"], "labels": labels, "splits": splits}
     text = json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     (draft.folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
     table = pa.concat_tables(_table(prediction, labels) for prediction in predictions)

@@ -1,5 +1,6 @@
 """The step `report`: what a set of runs on one task shows, as a page for people and as data."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +18,7 @@ def report(
     gpu_hour: float = 0.0,
     cpu_hour: float = 0.0,
     kilowatt_hour: float = 0.0,
+    notes: Sequence[str] = (),
     root: str | None = None,
 ) -> str:
     """Put runs of one task side by side: arms and seeds beside the baseline, cost, losses, retrieved passages.
@@ -29,6 +31,7 @@ def report(
         gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
         cpu_hour: Price of an hour of a CPU core, for what no GPU did.
         kilowatt_hour: Price of a kilowatt-hour, where the machine measured the energy.
+        notes: Sentences that the report is to tell as well, such as why its settings were chosen.
         root: Where artifacts are kept.
     """
     prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour))
@@ -36,8 +39,9 @@ def report(
     runs = [opened[key] for key in sorted(opened)]
     _check(runs)
     inputs = {f"metrics-{number:03d}": run for number, run in enumerate(sorted(runs, key=lambda run: run.content))}
-    recipe = Recipe("report", "report", VERSION, asdict(prices), inputs)
-    return produce(recipe, root, lambda draft: _write(draft, runs, prices))
+    settings = asdict(prices) | ({"notes": list(notes)} if notes else {})
+    recipe = Recipe("report", "report", VERSION, settings, inputs)
+    return produce(recipe, root, lambda draft: _write(draft, runs, prices, notes))
 
 
 def _check(runs: list[Artifact]) -> None:
@@ -51,13 +55,14 @@ def _check(runs: list[Artifact]) -> None:
         raise InputError(f"{first.uri} and {second.uri} are of different tasks; make one report for each task")
 
 
-def _write(draft: Draft, runs: list[Artifact], prices: Prices) -> None:
+def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[str]) -> None:
     from tlm.evaluation.contents import contents
     from tlm.evaluation.lineage import Lineage
     from tlm.evaluation.page import as_html, as_json, as_markdown
 
     lineage = Lineage()
     told = contents(runs, lineage.follow(runs[0], "task"), lineage, prices)
+    told["findings"] += notes
     for name, render in {"report.html": as_html, "report.md": as_markdown, "report.json": as_json}.items():
         (draft.folder / name).write_text(render(told), encoding="utf-8", newline="\n")
     draft.counts["runs"] = len(runs)

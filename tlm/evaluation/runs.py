@@ -12,6 +12,7 @@ from tlm.evaluation.cost import Cost, Prices, total
 from tlm.evaluation.lineage import Lineage, flat, plain
 from tlm.evaluation.metrics import METRIC_NAMES
 from tlm.evaluation.student import t_quantile
+from tlm.evaluation.text import visible
 
 ARMS = ("baseline", "task-only", "random", "bm25")
 LEAST_SEEDS = 3  # for an interval
@@ -48,12 +49,13 @@ class Run:
 
     def variant(self) -> dict[str, str]:
         """The settings behind this run that tell it from others of its arm; seeds are not among them."""
-        hits = Lineage().follow(self.subset, "hits")
+        hits, start = Lineage().follow(self.subset, "hits"), Lineage().follow(self.checkpoint, "start")
         ancestors = [
-            artifact for artifact in (hits, self.subset, self.checkpoint, self.model, self.artifact) if artifact
+            artifact for artifact in (hits, self.subset, start, self.checkpoint, self.model, self.artifact) if artifact
         ]
         settings = [pair for artifact in ancestors for pair in flat(artifact.manifest.settings)]
-        return {name: plain(value) for name, value in settings if name.split(".")[-1] != "seed"}
+        told = ((name, value) for name, value in settings if not name.startswith("files."))  # a model's name tells more
+        return {name: plain(value) for name, value in told if name.split(".")[-1] != "seed"}
 
 
 @dataclass
@@ -84,14 +86,21 @@ class Group:
             "parameters": first.get("parameters"),
             "chosen": first.get("chosen"),
             "tried": first.get("tried"),
+            **self._together(),
             **{part: spread(run.values[part] for run in self.runs) for part in ("dev", "test", "mlm_loss")},
             "scores": {name: spread(run.values["splits"]["test"][name] for run in self.runs) for name in names},
-            "cost": _spreads([total(stages.values()) for stages in costs], prices),
+            "cost": spreads([total(stages.values()) for stages in costs], prices),
             "stages": {
-                stage: _spreads([stages[stage] for stages in costs], prices) | self._facts(stage)
+                stage: spreads([stages[stage] for stages in costs], prices) | self._facts(stage)
                 for stage in first["cost"]
             },
         }
+
+    def _together(self) -> dict[str, list[str]]:
+        """Whose tasks stage 1 was for, where it was for several."""
+        checkpoint = self.runs[0].checkpoint
+        tasks = checkpoint.details.get("tasks", []) if checkpoint is not None else []
+        return {"together": [visible(task["name"], 80) for task in tasks]} if len(tasks) > 1 else {}
 
     def _facts(self, stage: str) -> dict[str, str]:
         told = [run.told(stage) for run in self.runs]
@@ -101,7 +110,8 @@ class Group:
         }
 
 
-def _spreads(costs: list[Cost], prices: Prices) -> dict[str, Any]:
+def spreads(costs: list[Cost], prices: Prices) -> dict[str, Any]:
+    """The `spread` of each part of some costs, and of the money that they are by `prices`."""
     found = {part.name: spread(getattr(cost, part.name) for cost in costs) for part in fields(Cost)}
     return found | {"money": spread(cost.money(prices) for cost in costs)}
 

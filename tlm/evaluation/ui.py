@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.dropped import dropped
-from tlm.evaluation.metrics import CLASSIFICATION, REGRESSION
+from tlm.evaluation.metrics import CLASSIFICATION, POSITIVE, REGRESSION, positive
 from tlm.evaluation.sampling import evenly, rows_at
 from tlm.evaluation.text import cell, code
 
@@ -24,7 +24,7 @@ def summary(metrics: str) -> dict[str, float]:
     scores = {
         f"{split}_{name}": float(values["splits"][split][name])
         for split in values["splits"]
-        for name in (*CLASSIFICATION, *REGRESSION)
+        for name in (*CLASSIFICATION, POSITIVE, *REGRESSION)
         if name in values["splits"][split]
     }
     return scores if values["mlm_loss"] is None else {**scores, "test_mlm_loss": float(values["mlm_loss"])}
@@ -43,10 +43,10 @@ def roc(metrics: str) -> tuple[list[float], list[float], list[float]]:
     """
     from sklearn.metrics import roc_curve
 
-    positive = _values(metrics)["labels"][1]
+    truly = positive(_values(metrics)["labels"])
     predictions = pq.read_table(Artifact.open(metrics, "metrics").path("predictions.parquet")).to_pylist()
     test = [row for row in predictions if row["split"] == "test"]
-    truth = [row["gold"] == positive for row in test]
+    truth = [row["gold"] == truly for row in test]
     curve = roc_curve(truth, [row["probabilities"][1] for row in test])
     shown = np.unique(np.linspace(0, len(curve[0]) - 1, ROC_POINTS).round().astype(int))  # both ends among them
     fpr, tpr, thresholds = ([min(float(value), 1.0) for value in part[shown]] for part in curve)

@@ -1,20 +1,13 @@
-"""The tables for people: as Markdown, or on a terminal."""
+"""The paper's tables for people: what it prints, what came out, and the verdicts."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from tlm.paper.blocks import Block, plus_minus
 from tlm.paper.plan import ByKey
 from tlm.paper.results import BASELINE
 from tlm.paper.tables import PAPER, cells, expected, ladders, our_name, title
 from tlm.paper.verdicts import MISS, NOT_RUN, Comparison, Outcome, comparisons, outcomes, tally
-
-
-class Block(NamedTuple):
-    """A heading, a table (its first row holds the names of the columns), and lines below it."""
-
-    heading: str
-    rows: list[tuple[str, ...]]
-    lines: list[str]
 
 
 class Report(NamedTuple):
@@ -36,7 +29,7 @@ def report(results: ByKey, tables: Sequence[str], scales: Sequence[str], toleran
     blocks, overview = [], []
     misses: dict[str, list[str]] = {}
     for table in tables:
-        found = [(scale, _told(table, scale, results, tolerance)) for scale in scales]
+        found = [(scale, outcomes_at(table, scale, results, tolerance)) for scale in scales]
         at_paper = [one for scale, told in found if scale in PAPER for one in told]
         overview.append((table, expected()[table]["title"], *_summary(at_paper, found)))
         for scale, told in found:
@@ -49,47 +42,8 @@ def report(results: ByKey, tables: Sequence[str], scales: Sequence[str], toleran
     return Report([Block("The paper's tables", [head, *overview], []), *blocks], misses)
 
 
-def markdown(blocks: Sequence[Block]) -> str:
-    """The blocks as GitHub shows them."""
-    return "\n".join(line for block in blocks for line in _markdown(block))
-
-
-def show(blocks: Sequence[Block]) -> None:
-    """The blocks on stdout, as wide as the terminal is."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    for block in blocks:
-        console.print(f"\n{block.heading}", style="bold", markup=False)
-        if block.rows:
-            table = Table(*block.rows[0], show_lines=False)
-            for row in block.rows[1:]:
-                table.add_row(*map(Text, row))
-            console.print(table)
-        for line in block.lines:
-            console.print(f"  {line}", markup=False, soft_wrap=True)
-
-
-def _markdown(block: Block) -> Iterator[str]:
-    yield f"### {block.heading}\n"
-    if block.rows:
-        head, *rows = block.rows
-        yield _line(head)
-        yield _line(["---"] * len(head))
-        yield from (_line(row) for row in rows)
-        yield ""
-    yield from (f"- {line}" for line in block.lines)
-    if block.lines:
-        yield ""
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _told(table: str, scale: str, results: ByKey, tolerance: float) -> list[Outcome]:
+def outcomes_at(table: str, scale: str, results: ByKey, tolerance: float = 0.0) -> list[Outcome]:
+    """The cells of a table at a scale with what came out, also for tasks that only we have results of."""
     tasks = _tasks(table, scale, results)
     return outcomes(cells(table, scale, tasks), results, judged=scale in PAPER, tolerance=tolerance)
 
@@ -131,6 +85,8 @@ def _block(table: str, scale: str, told: list[Outcome], results: ByKey) -> Block
     else:
         lines.append(f"{scale} stands for the small scale: {ladders()[scale]['note']}")
         lines.append("rows are the paper's; each cell: ours (seeds) and [what differs from the preset]")
+        models = {one.cell.row: one.cell.start for one in told if one.cell.start}
+        lines += [f"{row}: {model} stands for the paper's model" for row, model in models.items()]
     lines += [_compared(one) for one in comparisons(told) if one.verdict != NOT_RUN]
     return Block(heading, grid, lines)
 
@@ -145,20 +101,13 @@ def _column(column: str) -> str:
 
 
 def _cell(one: Outcome) -> str:
-    ours = _ours(one.scores)
+    ours = plus_minus(one.scores)
     if one.cell.scale not in PAPER:
         changed = " ".join(override.partition(".")[2] for override in one.cell.overrides)
         return f"{ours or NOT_RUN}{f' [{changed}]' if changed else ''}"
     mean, deviation = one.cell.published or (0.0, None)
     published = f"{mean:.2f}" + (f" ± {deviation:.2f}" if deviation is not None else "")
     return f"{published} → {ours} {one.verdict}" if ours else published
-
-
-def _ours(scores: dict[str, Any]) -> str:
-    if scores["mean"] is None:
-        return ""
-    deviation = f" ± {scores['std']:.1f}" if scores["std"] is not None else ""
-    return f"{scores['mean']:.1f}{deviation} ({len(scores['values'])})"
 
 
 def _baseline(columns: Sequence[str], results: ByKey, split: str) -> list[tuple[str, ...]]:

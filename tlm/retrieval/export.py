@@ -93,7 +93,7 @@ def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None
     if not len(union):
         raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
     like = hits.details.get("like")
-    texts = (text for table in _read(corpus, union.docs) for text in table["text"].to_pylist())
+    texts = (text for table in read_passages(corpus, union.docs) for text in table["text"].to_pylist())
     verdicts = judge(texts, union.best_first(), task, filters, like)
     _count(draft, hits, verdicts, like)
     _write_kept(draft, hits, corpus, union, verdicts.rows())
@@ -119,7 +119,7 @@ def _write_kept(draft: Draft, hits: Artifact, corpus: Artifact, union: Union, ro
     docs = union.docs[rows]
     queries, offsets = queries_of(hits.path("hits.parquet"), docs)
     shards = Shards(draft.folder, "passages")
-    for table in _read(corpus, docs):
+    for table in read_passages(corpus, docs):
         part = slice(shards.total, shards.total + table.num_rows)
         ends = offsets[part.start : part.stop + 1]
         asked = pa.ListArray.from_arrays(pa.array(ends - ends[0], pa.int32()), queries[ends[0] : ends[-1]])
@@ -149,7 +149,7 @@ def _detail(union: Union, verdicts: Verdicts, row: int) -> str:
     return f"{degree:.2f} of the n-grams of example {about}"
 
 
-def _read(corpus: Artifact, docs: Ints) -> Iterator[pa.Table]:
+def read_passages(corpus: Artifact, docs: Ints) -> Iterator[pa.Table]:
     """The passages `docs` (ascending) of the corpus, in portions; of most corpora only a small part."""
     for batch in track(passages(corpus, ["doc", "text"]), "reading the corpus", unit="portions"):
         here = batch.column("doc").to_numpy()

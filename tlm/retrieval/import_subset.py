@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.dedup import Seen, digest
-from tlm.data.files import RawFile, raw_files
+from tlm.data.files import RawFile, check_room, raw_files
 from tlm.data.readers import check, read
 from tlm.data.records import BadRow, Reject, Rejects, text_of
 from tlm.data.registry import subset_address
@@ -35,10 +35,10 @@ from tlm.retrieval.judge import (
     Filters,
     Protected,
     Verdicts,
+    remove_near_duplicates,
     remove_overlaps,
 )
-from tlm.retrieval.near_duplicates import find_near_duplicates
-from tlm.retrieval.ngrams import Ints, TokenLists, Vocabulary, offsets_of
+from tlm.retrieval.ngrams import TokenLists, Vocabulary, offsets_of
 from tlm.retrieval.union import Union
 
 VERSION = 1
@@ -111,11 +111,10 @@ def import_subset(
 def _write(
     draft: Draft, files: list[RawFile], field: str, task: Artifact | None, filters: Filters, rejects: Rejects
 ) -> None:
+    check_room(files, draft.folder)
     staging = draft.folder / "staging"
     staging.mkdir()
     staged, first, rows = _stage(staging, files, field, rejects)
-    if not len(first):
-        raise InputError(f"no passage in {rows} rows of {', '.join(file.where for file in files[:3])}; give texts")
     union, verdicts = _judge(staged, first, task, filters)
     _count(draft, files, verdicts, rows, rejects)
     _write_kept(draft, staged, verdicts)
@@ -159,6 +158,8 @@ def _passage(row: Any, field: str) -> tuple[str, int | None]:
     if isinstance(row, Reject):
         raise BadRow(row.reason, row.detail)
     rank = str(row.values.get("rank", ""))
+    if rank.isdecimal() and len(rank) > 9:
+        raise BadRow("rank too large", f"field 'rank' is {rank[:20]}")
     return text_of(row.values, field), int(rank) + 1 if rank.isdecimal() else None
 
 
@@ -187,15 +188,8 @@ def _judge(
         if filters.jaccard is not None:
             kept_words.append(words)
     if filters.jaccard is not None:
-        _remove_near_duplicates(verdicts, _joined(kept_words), union.best_first(), filters.jaccard)
+        remove_near_duplicates(verdicts, _joined(kept_words), union.best_first(), filters.jaccard)
     return union, verdicts
-
-
-def _remove_near_duplicates(verdicts: Verdicts, words: TokenLists, best_first: Ints, jaccard: float) -> None:
-    rows = best_first[verdicts.reason[best_first] == KEPT]
-    twins = find_near_duplicates(words.select(rows), jaccard)
-    found = twins.twin >= 0
-    verdicts.mark(rows[found], NEAR_DUPLICATE, rows[twins.twin[found]], twins.similarity[found])
 
 
 def _joined(parts: list[TokenLists]) -> TokenLists:

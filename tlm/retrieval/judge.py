@@ -80,10 +80,7 @@ def judge(
     if task is not None and filters.overlap_share is not None and filters.ngram is not None:
         remove_overlaps(verdicts, words, Protected.of(task, vocabulary), filters.ngram, filters.overlap_share)
     if filters.jaccard is not None:
-        rows = best_first[verdicts.reason[best_first] == KEPT]
-        twins = find_near_duplicates(words.select(rows), filters.jaccard)
-        found = twins.twin >= 0
-        verdicts.mark(rows[found], NEAR_DUPLICATE, rows[twins.twin[found]], twins.similarity[found])
+        remove_near_duplicates(verdicts, words, best_first, filters.jaccard)
     if like is not None:
         surplus = best_first[verdicts.reason[best_first] == KEPT][like:]
         verdicts.mark(surplus, SURPLUS, 0)
@@ -116,6 +113,14 @@ def remove_overlaps(verdicts: Verdicts, words: TokenLists, protected: Protected,
     overlapping = found.text >= 0
     text = found.text[overlapping]
     verdicts.mark(rows[overlapping], protected.reasons[text], protected.ordinals[text], found.share[overlapping])
+
+
+def remove_near_duplicates(verdicts: Verdicts, words: TokenLists, best_first: Ints, jaccard: float) -> None:
+    """Enter the verdict on every kept passage that nearly repeats one which is kept and stands before it."""
+    rows = best_first[verdicts.reason[best_first] == KEPT]
+    twins = find_near_duplicates(words.select(rows), jaccard)
+    found = twins.twin >= 0
+    verdicts.mark(rows[found], NEAR_DUPLICATE, rows[twins.twin[found]], twins.similarity[found])
 
 
 def _held_out(task: Artifact) -> tuple[Ints, npt.NDArray[np.int8], list[str]]:

@@ -73,6 +73,8 @@ def retrieve(
         raise InputError(f"top_k is {top_k}; expected 1 to {MOST_HITS} passages a query")
     if (arm == "random") != bool(like):
         raise InputError("arm 'random' needs --like with the URI of the BM25 subset, and no other arm takes it")
+    if seed < 0:
+        raise InputError(f"seed is {seed}; expected 0 or more")
     inputs = {"index": source, "task": labelled}
     if arm == "bm25":
         recipe = Recipe("hits", "retrieve", VERSION, {"arm": arm, "query": query, "top_k": top_k}, inputs)

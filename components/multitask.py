@@ -1,0 +1,95 @@
+"""Components of multi-task TLM: what several tasks share, what each has of its own, and their reports."""
+
+from kfp import dsl
+
+from components.base import DATA_IMAGE, TRAIN_IMAGE, component
+
+
+@component(DATA_IMAGE)
+def load_tasks(
+    paths: str, text_field: str, pair_field: str, label_field: str, metric: str, overrides: str, root: str
+) -> list[str]:
+    """Read several labelled tasks (train, dev, test); settings that tasks cannot share are refused before that."""
+    from tlm.data.task import load_task
+    from tlm.plan import check_together
+
+    check_together(overrides.split())
+    fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
+    return [load_task(path.strip(), **fields, metric=metric, root=root) for path in paths.split(",")]
+
+
+@component(DATA_IMAGE)
+def task_subsets(
+    index: str, tasks: list[str], query: str, top_k: int, near_duplicates: bool, overlap: bool, root: str
+) -> list[str]:
+    """Retrieve and export a subset for each task, and before them their union, clean for all of them."""
+    from tlm.retrieval.export import export
+    from tlm.retrieval.merge import merge_subsets
+    from tlm.retrieval.retrieve import retrieve
+
+    how = {"near_duplicates": near_duplicates, "overlap": overlap, "root": root}
+    own = [export(retrieve(index, task, query=query, top_k=top_k, root=root), **how) for task in tasks]
+    return [merge_subsets(own, **how), *own]
+
+
+@component(DATA_IMAGE)
+def shared_tokenizer(corpus: str, tasks: list[str], kind: str, vocab_size: int, root: str) -> str:
+    """Train one tokenizer on a sample of the corpus and the train splits of all tasks."""
+    from tlm.training.tokenizer import build_tokenizer
+
+    settings = {"kind": kind, "vocab_size": vocab_size, "more_tasks": tasks[1:]}
+    return build_tokenizer(corpus, tasks[0], **settings, root=root)
+
+
+@component(DATA_IMAGE)
+def plan_together(
+    seeds: str, tasks: list[str], tokenizer: str, subsets: list[str], preset: str, overrides: str, root: str
+) -> list[str]:
+    """List the runs of stage 1 for all tasks together, one for each seed; all texts are tokenized once."""
+    from tlm.plan import plan_together
+    from tlm.training.tokens import tokenize
+
+    for data in [*tasks, *subsets]:
+        tokenize(data, tokenizer, root=root)
+    sources = {"tasks": tasks, "tokenizer": tokenizer, "subset": subsets[0]}
+    return plan_together(seeds, **sources, preset=preset, overrides=overrides)
+
+
+@component(TRAIN_IMAGE)
+def train_multitask(run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics]) -> str:
+    """Stage 1: train one encoder for all tasks, with a classification head for each."""
+    from tlm.evaluation.ui import log_counts
+    from tlm.plan import Run
+    from tlm.training.multitask import train_multitask
+
+    arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
+    return log_counts(train_multitask(arm.tasks(), **arm.inputs(), **arm.settings(), **how), cost)
+
+
+@component(DATA_IMAGE)
+def plan_apart(together: list[str], checkpoints: list[str], subsets: list[str], overrides: str) -> list[str]:
+    """List for each task and seed: its own run, and stage 2 of what all tasks trained together."""
+    from tlm.plan import plan_apart
+
+    return plan_apart(together, checkpoints, subsets=subsets[1:], overrides=overrides)
+
+
+@component(DATA_IMAGE)
+def report_tasks(
+    baselines: list[str],
+    metrics: list[str],
+    gpu_hour: float,
+    cpu_hour: float,
+    kilowatt_hour: float,
+    root: str,
+    report: dsl.Output[dsl.HTML],
+    summary: dsl.Output[dsl.Markdown],
+) -> str:
+    """Make each task's report, and one in which the tasks stand side by side: alone against together."""
+    from tlm.evaluation.multitask import report_multitask
+    from tlm.evaluation.ui import write_report
+
+    prices = {"gpu_hour": gpu_hour, "cpu_hour": cpu_hour, "kilowatt_hour": kilowatt_hour}
+    uri = report_multitask([*baselines, *metrics], **prices, root=root)
+    write_report(uri, report.path, summary.path)
+    return uri

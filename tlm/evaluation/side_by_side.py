@@ -1,0 +1,142 @@
+"""All that the report on several tasks says: scores by task and arm, and what each arm's trainings cost together."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation.cost import Cost, Prices, total
+from tlm.evaluation.findings import hundred
+from tlm.evaluation.lineage import Lineage
+from tlm.evaluation.runs import Group, Run, grouped, spread, spreads
+from tlm.evaluation.text import power
+
+TOGETHER = "multi-task"
+Told = dict[str, Any]
+Groups = dict[str, Group]  # of one task, by arm
+Training = tuple[str, tuple[str, ...]]  # the stage, and the tasks that it was for
+
+
+def side_by_side(metrics: Sequence[Sequence[Artifact]], reports: Sequence[Artifact], prices: Prices) -> Told:
+    """Everything about several tasks that were trained in the same arms.
+
+    Args:
+        metrics: Of each task the ``metrics`` artifacts.
+        reports: Of each task the ``report``.
+        prices: What the trainings' time and energy are paid by.
+
+    Raises:
+        InputError: an arm of a task was run with several settings, or the tasks have no arm in common.
+    """
+    pages = [json.loads(report.path("report.json").read_text(encoding="utf-8")) for report in reports]
+    names = [page["task"]["name"] for page in pages]
+    runs = [[Run.read(one, Lineage()) for one in own] for own in metrics]
+    found = [_by_arm(name, grouped(own)) for name, own in zip(names, runs, strict=True)]
+    common = [arm for arm in found[0] if all(arm in groups for groups in found)]
+    if not common:
+        raise InputError(f"{', '.join(names)} have no arm in common; give metrics of the same arms for all tasks")
+    tasks = [_task(page, common, report) for page, report in zip(pages, reports, strict=True)]
+    arms = [
+        {name: shown[name] for name in ("arm", "name", "role")} | _arm(names, [groups[arm] for groups in found], prices)
+        for arm, shown in zip(common, tasks[0]["groups"], strict=True)
+    ]
+    return {"tasks": tasks, "arms": arms, "prices": asdict(prices), "findings": list(_findings(arms, tasks))}
+
+
+def _by_arm(name: str, groups: Sequence[Group]) -> Groups:
+    found: Groups = {}
+    for group in groups:
+        if group.stage == "stage 1":  # whole runs are compared with whole runs
+            continue
+        if group.arm in found:
+            raise InputError(
+                f"the runs of {group.arm} on {name} differ in their settings ({found[group.arm].name}; {group.name}); "
+                "give the metrics of one setting"
+            )
+        found[group.arm] = group
+    return found
+
+
+def _task(page: Told, common: Sequence[str], report: Artifact) -> Told:
+    scores = {group["arm"]: group for group in page["groups"] if group["arm"] in common and group["stage"] != "stage 1"}
+    return {
+        **{name: page["task"][name] for name in ("name", "metric", "metric_name", "counts")},
+        "report": f"report/{report.manifest.key}",
+        "groups": [scores[arm] for arm in common],
+    }
+
+
+def _arm(names: Sequence[str], groups: Sequence[Group], prices: Prices) -> Told:
+    """Mean score over the tasks for each seed that all have, and what all trainings cost."""
+    by_seed = [{run.values["seed"]: run for run in group.runs} for group in groups]
+    seeds = [seed for seed in by_seed[0] if all(seed in runs for runs in by_seed)]
+    runs = {seed: [one[seed] for one in by_seed] for seed in seeds}
+    trainings, totals = _trainings(names, runs)
+    return {
+        "seeds": seeds,
+        "mean": spread(sum(run.values["test"] for run in own) / len(own) for own in runs.values()),
+        "trainings": [
+            {"stage": stage, "tasks": list(tasks), **spreads(costs, prices)} for (stage, tasks), costs in trainings
+        ],
+        "total": spreads(totals, prices),
+    }
+
+
+def _trainings(
+    names: Sequence[str], runs: dict[int, list[Run]]
+) -> tuple[list[tuple[Training, list[Cost]]], list[Cost]]:
+    """The trainings by stage and tasks, each with its cost by seed, and the sum over all of them by seed."""
+    found: dict[Training, list[Cost]] = {}
+    totals = []
+    for own in runs.values():
+        once: dict[tuple[str, str], tuple[list[str], Cost]] = {}  # a stage 1 that several tasks share is one training
+        for name, run in zip(names, own, strict=True):
+            for stage, cost in run.costs().items():
+                shared = run.checkpoint.manifest.key if run.checkpoint is not None and stage == "stage 1" else name
+                once.setdefault((stage, shared), ([], cost))[0].append(name)
+        for (stage, _), (tasks, cost) in once.items():
+            found.setdefault((stage, tuple(tasks)), []).append(cost)
+        totals.append(total(cost for _, cost in once.values()))
+    return sorted(found.items(), key=lambda pair: pair[0][0]), totals
+
+
+def _findings(arms: Sequence[Told], tasks: Sequence[Told]) -> Iterator[str]:
+    """Sentences, the most important first; an order is claimed only where intervals carry it."""
+    together = next((arm for arm in arms if arm["arm"] == TOGETHER), None)
+    others = [arm for arm in arms if arm["arm"] not in (TOGETHER, "baseline")]
+    if together is None or not others:
+        yield f"{len(tasks)} tasks side by side; there is nothing to compare {TOGETHER} with."
+        return
+    place = arms.index(together)
+    for other in others:
+        yield (
+            f"On average over {len(tasks)} tasks, one encoder for all ({together['name']}) reaches "
+            f"{hundred(together['mean'])} on test, each task alone ({other['name']}) {hundred(other['mean'])}; "
+            f"{_claim(together, other, together['mean'], other['mean'])}."
+        )
+        for task in tasks:
+            scores = [task["groups"][at]["test"] for at in (place, arms.index(other))]
+            told = f"together {hundred(scores[0])}, alone {hundred(scores[1])}"
+            yield f"{task['name']}: {told}; {_claim(together, other, *scores)}."
+        yield from _spent(together, other)
+
+
+def _claim(together: Told, other: Told, first: Told, second: Told) -> str:
+    if first["low"] is None or second["low"] is None:
+        return "fewer than 3 seeds give no interval, so no order is claimed"
+    if first["low"] > second["high"]:
+        return f"{together['name']} is ahead, the intervals do not overlap"
+    if second["low"] > first["high"]:
+        return f"{other['name']} is ahead, the intervals do not overlap"
+    return "the intervals overlap, so no order is claimed"
+
+
+def _spent(together: Told, other: Told) -> Iterator[str]:
+    ours, theirs = (arm["total"]["flops"]["mean"] for arm in (together, other))
+    if ours and theirs:
+        yield (
+            f"All trainings of a seed together cost {power(ours)} FLOPs with {together['name']} and {power(theirs)} "
+            f"with {other['name']}: {ours / theirs:.2f} times as much."
+        )

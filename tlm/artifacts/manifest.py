@@ -26,7 +26,7 @@ def _inside(name: str) -> str:
 
 
 # Snapshots of unfinished work are artifacts too: kind progress/<key>, key step-<number>.
-Kind: TypeAlias = Annotated[str, Field(pattern=r"^[a-z-]{1,32}(/[0-9a-f]{24})?$")]
+Kind: TypeAlias = Annotated[str, Field(pattern=r"^[a-z-]{1,32}(/[0-9a-z-]{1,32})?$")]
 Key: TypeAlias = Annotated[str, Field(pattern=r"^([0-9a-f]{24}|step-[0-9]{9})$")]
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

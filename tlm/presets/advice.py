@@ -91,8 +91,8 @@ def _passes(preset: Preset, rho1: int, examples: int) -> float:
 def _rho2(preset: Preset) -> tuple[str, str]:
     if preset.name not in paper_presets():
         return "", (
-            f"rho2: left at {float(preset.train.rho2):g}, as preset {preset.name} has it; the paper's small scale takes "
-            "20 or 100 and finds little difference between them (Table 6), but trains for much longer."
+            f"rho2: left at {float(preset.train.rho2):g}, as preset {preset.name} has it; the paper's small scale "
+            "takes 20 or 100 and finds little difference between them (Table 6), but trains for much longer."
         )
     return "train.rho2=20", (
         "rho2: the paper takes 20 or 100 at its small scale; 20, 100 and 1000 differ by less than their spread on two "

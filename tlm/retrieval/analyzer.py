@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_TOKEN_LENGTH = 255  # UTF-16 units, as in Elasticsearch's default
+BEYOND = "HKISsxEeCZpP"  # classes that only the whole grammar can handle
 
 # Classes: see word_classes.txt. Quantifiers are possessive and choices exclude one another, so that the first match
 # is also the longest, which is what Lucene's scanner takes.
@@ -50,7 +51,7 @@ def terms(text: str) -> list[str]:
         lower = text.lower()
         found, joiners = _ASCII.findall(lower), "_"
     else:
-        lower = _lower(text)
+        lower = lower_case(text)
         plain, beyond, joiners = _plain()
         if beyond.search(text):
             return [lower[start:end] for start, end in _spans(text)]
@@ -62,7 +63,7 @@ def terms(text: str) -> list[str]:
     return found
 
 
-def _lower(text: str) -> str:
+def lower_case(text: str) -> str:
     """Lower case by code point: unlike with `str.lower`, the length stays and a final sigma is a sigma."""
     return text.replace("İ", "i").replace("Σ", "σ").lower()
 
@@ -81,11 +82,11 @@ _ASCII = re.compile(_words_without_marks("a-z", "0-9", "_", ".'", ":", ",;"))
 @lru_cache(maxsize=1)
 def _plain() -> tuple[re.Pattern[str], re.Pattern[str], str]:
     """For the Basic Multilingual Plane: the words, what `_words_without_marks` cannot handle, and what joins words."""
-    classes = _table()[:0x10000]
-    sets = {letter: _ranges(np.flatnonzero(classes == ord(letter))) for letter in map(chr, np.unique(classes))}
+    plane = class_table()[:0x10000]
+    sets = {letter: _ranges(np.flatnonzero(plane == ord(letter))) for letter in map(chr, np.unique(plane))}
     words = _words_without_marks(sets["L"], sets["N"] + sets["D"], sets["_"], sets["."] + "'", sets[":"], sets[","])
-    beyond = "".join(sets[letter] for letter in "HKISsxEeCZpP") + "\U00010000-\U0010ffff"
-    joiners = "".join(chr(code) for code in np.flatnonzero(classes == ord("_")))
+    beyond = "".join(sets[letter] for letter in BEYOND) + "\U00010000-\U0010ffff"
+    joiners = "".join(chr(code) for code in np.flatnonzero(plane == ord("_")))
     return re.compile(words), re.compile(f"[{beyond}]"), joiners
 
 
@@ -96,7 +97,7 @@ def _ranges(codes: npt.NDArray[np.int64]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _table() -> npt.NDArray[np.uint8]:
+def class_table() -> npt.NDArray[np.uint8]:
     """The class letter of each code point, uint8[0x110000]."""
     table = np.empty(0x110000, np.uint8)
     for line in files("tlm.retrieval").joinpath("word_classes.txt").read_text("ascii").splitlines():
@@ -108,7 +109,7 @@ def _table() -> npt.NDArray[np.uint8]:
 
 def _classes(text: str) -> str:
     code_points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    return _table()[code_points].tobytes().decode("ascii")
+    return class_table()[code_points].tobytes().decode("ascii")
 
 
 def _spans(text: str) -> list[tuple[int, int]]:

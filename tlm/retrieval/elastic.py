@@ -1,7 +1,8 @@
 """The Elasticsearch engine: searching an index that elastic_build.py has filled, and removing it."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tlm.retrieval.elastic_client import BUSY, TRIES, connect, patiently, pause,
 from tlm.retrieval.engine import Docs, Scores
 
 TOGETHER, HITS_TOGETHER = 50, 100_000  # queries, and hits, in a request at most
+UNDER_WAY = 2  # requests at once: the server works while an answer is read
 WANTED = (
     "responses.hits.hits.sort,responses.timed_out,responses._shards.failed,"
     "responses.status,responses.error.type,responses.error.reason,responses.error.root_cause"
@@ -30,10 +32,21 @@ class Elastic:
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
         """See `Engine.search`; the server gives 10,000 hits a query at most (index.max_result_window)."""
         together = max(1, min(TOGETHER, HITS_TOGETHER // top_k))
-        for start in range(0, len(queries), together):
-            for found in self._answers([_request(query, top_k) for query in queries[start : start + together]]):
-                hits = [hit["sort"] for hit in found.get("hits", {}).get("hits", ())]
-                yield np.array([doc for _, doc in hits], np.int64), np.array([score for score, _ in hits], np.float32)
+        waiting: deque[Future[list[tuple[Docs, Scores]]]] = deque()
+        with ThreadPoolExecutor(UNDER_WAY) as pool:
+            try:
+                for start in range(0, len(queries), together):
+                    waiting.append(pool.submit(self._found, queries[start : start + together], top_k))
+                    if len(waiting) > UNDER_WAY:
+                        yield from waiting.popleft().result()
+                for answers in waiting:
+                    yield from answers.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _found(self, queries: Sequence[str], top_k: int) -> list[tuple[Docs, Scores]]:
+        answers = self._answers([_request(query, top_k) for query in queries])
+        return [_hits(answer.get("hits", {}).get("hits", ())) for answer in answers]
 
     def _answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """One whole answer for each request; those that a busy server put off are asked again."""
@@ -128,6 +141,11 @@ def _clauses(query: str) -> list[dict[str, Any]]:
     repeated = [(term, count) for term, count in counts.items() if count > 1]
     parts = [(once, 1), *repeated] if once else repeated
     return [{"match": {"text": {"query": text, "boost": boost}}} for text, boost in parts] or [{"match_none": {}}]
+
+
+def _hits(hits: Sequence[Mapping[str, Any]]) -> tuple[Docs, Scores]:
+    scores, docs = zip(*(hit["sort"] for hit in hits), strict=True) if hits else ((), ())
+    return np.array(docs, np.int64), np.array(scores, np.float32)
 
 
 def _trouble(answer: Mapping[str, Any]) -> tuple[int, str] | None:

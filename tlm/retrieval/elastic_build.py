@@ -4,6 +4,7 @@ A document's ``_id`` is its ordinal, and documents are only ever created, so tha
 already (409). An index is finished when its ``_meta`` tells the number of its documents.
 """
 
+import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,8 +23,12 @@ CHUNK_CHARACTERS = 2_000_000  # well below http.max_content_length
 WORKERS = 2  # requests under way at once
 MOST_REJECTED = 10  # the server refuses none of our documents unless something is wrong with it
 
+WANTED = "items.create.status,items.create.error"
+
 Document = tuple[int, str]
 Rejected = tuple[int, str]
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def ensure(details: Mapping[str, Any], texts: Iterable[str], total: int) -> list[Rejected]:
@@ -109,6 +114,11 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[Document]]:
         yield chunk
 
 
+def _lines(doc: int, text: str) -> str:
+    """A document as the bulk API takes it: written here, which is several times as fast as the client's own way."""
+    return f'{{"create":{{"_id":"{doc}"}}}}\n{{"doc":{doc},"text":{_quoted(text)}}}'
+
+
 class _Filler:
     """Sends documents to an index; used by several threads at once."""
 
@@ -129,11 +139,9 @@ class _Filler:
 
     def _once(self, documents: list[Document], last: bool) -> list[Document]:
         """One request; the documents that must be sent again."""
-        operations = [
-            part for doc, text in documents for part in ({"create": {"_id": str(doc)}}, {"doc": doc, "text": text})
-        ]
+        operations = [_lines(doc, text) for doc, text in documents]
         try:
-            answer = self.client.bulk(index=self.index, operations=operations, filter_path="items.create")
+            answer = self.client.bulk(index=self.index, operations=operations, filter_path=WANTED)
         except ApiError as error:
             if error.status_code == 413:
                 return self._halves(documents)

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tlm.retrieval import bm25
-from tlm.retrieval.analyzer import terms
+from tlm.retrieval import bm25, bulk_analyzer
 
 DENSE_SHARE = 1 / 8  # from about here on, adding a whole row is faster than adding at postings, and smaller
-CHUNK = 8192  # passages in a run
+CHUNK, CHUNK_CHARACTERS = 1 << 13, 1 << 22  # passages, and letters, in a run at most
 SEGMENT = 1 << 24  # postings merged at a time
 
 PARTS = ("ids", "counts", "docs", "frequencies")
@@ -80,34 +78,49 @@ def _write_runs(texts: Iterator[str], vocabulary: _Vocabulary, folder: Path) -> 
     done = 0
     with ExitStack() as stack:
         files = [stack.enter_context((folder / name).open("wb")) for name in PARTS]
-        while chunk := list(islice(texts, CHUNK)):
-            ids: list[int] = []
-            ends = [0]
-            for text in chunk:
-                ids += map(vocabulary.__getitem__, terms(text))
-                ends.append(len(ids))
-            lengths.append(np.array(ends[1:], np.int64) - np.array(ends[:-1], np.int64))
-            docs = np.repeat(np.arange(done, done + len(chunk)), lengths[-1])
-            parts = _run(np.array(ids, np.int64), docs)
-            for file, part in zip(files, parts, strict=True):
-                file.write(part.tobytes())
-            sizes.append((len(parts[0]), len(parts[2])))
+        for chunk in _chunks(texts):
+            found = bulk_analyzer.terms(chunk)
+            run = _run(found, np.array([vocabulary[term] for term in found.distinct], np.int32), done)
+            for file, part in zip(files, (run.ids, run.counts, run.docs, run.frequencies), strict=True):
+                part.tofile(file)
+            lengths.append(found.lengths)
+            sizes.append((len(run.ids), len(run.docs)))
             done += len(chunk)
     np.save(folder / "sizes.npy", np.array(sizes, np.int64).reshape(-1, 2))
     return np.concatenate(lengths)
 
 
-def _run(ids: Lengths, docs: Lengths) -> tuple[Ids, Ids, Ids, Ids]:
-    """Group the tokens of a chunk: the arrays of a `_Run`."""
-    keys = ids << 32 | docs
+def _chunks(texts: Iterator[str]) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    size = 0
+    for text in texts:
+        chunk.append(text)
+        size += len(text)
+        if len(chunk) == CHUNK or size >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _run(found: bulk_analyzer.Terms, ids: Ids, first_doc: int) -> _Run:
+    """Group the tokens of a chunk whose terms have these ids in the whole vocabulary."""
+    order = np.argsort(ids)
+    rank = np.empty(len(ids), np.uint64)
+    rank[order] = np.arange(len(ids))
+    texts = len(found.lengths)
+    bits = texts.bit_length()
+    narrow = len(ids) << bits <= 1 << 32
+    keys = rank.astype(np.uint32 if narrow else np.uint64)[found.tokens]
+    keys <<= bits
+    keys |= np.repeat(np.arange(texts, dtype=keys.dtype), found.lengths)
     keys.sort()
-    first = np.flatnonzero(np.diff(keys, prepend=-1))
-    frequencies = np.diff(first, append=len(keys))
+    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    frequencies = np.diff(first, append=len(keys)).astype(np.int32)
     keys = keys[first]
-    starts = np.flatnonzero(np.diff(keys >> 32, prepend=-1))
-    counts = np.diff(starts, append=len(keys))
-    parts = (keys[starts] >> 32, counts, keys & 0xFFFFFFFF, frequencies)
-    return tuple(part.astype(np.int32) for part in parts)  # type: ignore[return-value]
+    docs = (keys & ((1 << bits) - 1)).astype(np.int32) + np.int32(first_doc)
+    counts = np.bincount((keys >> bits).astype(np.int64), minlength=len(ids)).astype(np.int32)
+    return _Run(ids[order], counts, docs, frequencies)
 
 
 def _read_runs(folder: Path) -> Iterator[_Run]:

@@ -7,11 +7,14 @@ import pytest
 
 from tests.published import write_bert
 from tests.tiny import GLUE, TOPICS, write_tiny
+from tlm.data.task import load_task
+from tlm.errors import InputError
+from tlm.paper.models import make_models
 
 BERT = "bert_uncased_L-2_H-128_A-2"
 
 
-def run_table(run_module, tmp_path: Path, number: str, code: int = 0, **more: object):  # type: ignore[no-untyped-def]
+def run_table(run_module, tmp_path: Path, number: str, **more: object):  # type: ignore[no-untyped-def]
     """One of the paper's tables at scale tiny."""
     write_tiny(tmp_path / "data", documents=200, train=30, held_out=12)
     values = {
@@ -19,7 +22,7 @@ def run_table(run_module, tmp_path: Path, number: str, code: int = 0, **more: ob
         "run_seeds": "3", **more,
     }  # fmt: skip
     changes = [item for name, value in values.items() for item in ("--set", f"{name}={value}")]
-    return run_module("pipelines.run", "local", "--pipeline", "ablation", *changes, code=code)
+    return run_module("pipelines.run", "local", "--pipeline", "ablation", *changes)
 
 
 def test_a_table_runs_and_its_results_are_kept(run_module, tmp_path: Path) -> None:
@@ -66,8 +69,11 @@ def test_published_models_stand_beside_tlm(
     assert ", 0 do not match" in shown
 
 
-def test_a_model_that_is_missing_is_said(run_module, tmp_path: Path) -> None:
-    done = run_table(run_module, tmp_path, "2", code=2, paper_models="models")
-    said = done.stdout + done.stderr
+def test_a_model_that_is_missing_is_said(tmp_path: Path) -> None:
+    write_tiny(tmp_path / "data", documents=200, train=30, held_out=12)
+    task = load_task(str(tmp_path / "data" / "task"), root=str(tmp_path / "root"))
+    with pytest.raises(InputError) as caught:
+        make_models(task, table="2", scale="tiny", folder=str(tmp_path / "models"), root=str(tmp_path / "root"))
+    said = str(caught.value)
     assert f"models/{BERT}: there is no such folder, and the table compares with google/{BERT}" in said
     assert f"hf download google/{BERT}" in said

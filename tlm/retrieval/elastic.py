@@ -144,8 +144,8 @@ def _clauses(query: str) -> list[dict[str, Any]]:
 
 
 def _hits(hits: Sequence[Mapping[str, Any]]) -> tuple[Docs, Scores]:
-    scores, docs = zip(*(hit["sort"] for hit in hits), strict=True) if hits else ((), ())
-    return np.array(docs, np.int64), np.array(scores, np.float32)
+    sorts = [hit["sort"] for hit in hits]  # lists of score and document
+    return np.array([sort[1] for sort in sorts], np.int64), np.array([sort[0] for sort in sorts], np.float32)
 
 
 def _trouble(answer: Mapping[str, Any]) -> tuple[int, str] | None:

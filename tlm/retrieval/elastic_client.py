@@ -5,6 +5,7 @@ Where the server is, is a setting at use, never part of an artifact: ``TLM_ELAST
 Files ``api-key`` and ``ca.crt`` in the folder ``TLM_ELASTICSEARCH_SECRET`` (a mounted secret) do the same.
 """
 
+import gc
 import logging
 import os
 import random
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 from elastic_transport import ConnectionError as NoConnection
 from elastic_transport import TlsError, TransportError
 from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
+from elasticsearch.serializer import JsonSerializer
 
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
@@ -45,7 +47,7 @@ def connect() -> Elasticsearch:
     url = os.environ.get(URL, "")
     if not url:
         raise InputError(f"{URL} is not set; set it to where Elasticsearch is, as in http://localhost:9200")
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"serializers": {_Reader.mimetype: _Reader()}}
     if key := _file(API_KEY_FILE, "api-key"):
         options["api_key"] = key.read_text().strip()
     if authority := _file(CA_FILE, "ca.crt"):
@@ -58,6 +60,20 @@ def connect() -> Elasticsearch:
     logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # it warns of what we handle
     patiently(lambda: _meet(client))
     return client
+
+
+class _Reader(JsonSerializer):
+    """Reads answers while Python's search for cycles rests: over 100,000 hits it takes most of the time, in vain."""
+
+    def json_loads(self, data: bytes) -> Any:
+        """The parsed answer."""
+        searching = gc.isenabled()
+        gc.disable()
+        try:
+            return super().json_loads(data)
+        finally:
+            if searching:
+                gc.enable()
 
 
 def _meet(client: Elasticsearch) -> None:

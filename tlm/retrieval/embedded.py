@@ -85,7 +85,8 @@ class _Best:
 
     def ordered(self) -> tuple[Docs, Scores]:
         """By score descending, then document ascending."""
-        keys = (~self.scores.view(np.uint32)).astype(np.uint64) << 32  # scores are positive: their bits order as they do
+        bits = self.scores.view(np.uint32)  # scores are positive: their bits order as they do
+        keys = (~bits).astype(np.uint64) << 32
         keys |= np.arange(len(keys), dtype=np.uint64)  # documents are in ascending order
         keys.sort()
         order = (keys & 0xFFFFFFFF).astype(np.intp)
@@ -162,9 +163,7 @@ def _reached(sums: Sums, top_k: int) -> float:
     return float(np.partition(maxima, groups - top_k)[groups - top_k]) / MARGIN
 
 
-def _block(
-    block: int, sums: Sums, frequent: list[_Frequent], rest: list[float], least: float
-) -> tuple[Docs, Scores]:
+def _block(block: int, sums: Sums, frequent: list[_Frequent], rest: list[float], least: float) -> tuple[Docs, Scores]:
     """The documents of a block that score above `least`, ascending, and their scores.
 
     `sums` has what the rare terms add, and is spoilt.

@@ -53,14 +53,15 @@ CASES = {
 
 
 CHILD = """
-import json, resource, sys
+import sys
 from tlm import cli
+from tlm.memory import peak_memory
 for name in sys.argv[1:]:
     sys.argv = ["tlm", "load-corpus", name, "--root", "root", *["--id-field", "id"] * ("id" in name)]
     try:
         cli.main()
     except SystemExit as end:
-        print(end.code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        print(end.code, peak_memory())
 """
 
 
@@ -77,7 +78,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, fl
     told = [line.split() for line in done.stdout.splitlines()]
     sentences = [line for line in done.stderr.splitlines() if line.startswith("tlm: ")]
     return {
-        name: (int(code), int(peak) / 1024, sentence)
+        name: (int(code), int(peak) / 2**20, sentence)
         for name, (code, peak), sentence in zip(CASES, told, sentences, strict=True)
     }
 

@@ -116,6 +116,16 @@ def test_equal_corpora_give_equal_bytes_however_they_are_portioned(texts, chunk,
             assert (Path(folder) / "one" / name).read_bytes() == (Path(folder) / "other" / name).read_bytes()
 
 
+def test_a_chunk_with_very_many_terms_keeps_them_apart(tmp_path):
+    """More terms times documents than 32 bits hold."""
+    documents, each = 8000, 80
+    texts = [" ".join(f"w{doc * each + place}" for place in range(each)) for doc in range(documents)]
+    build(texts, tmp_path, k1=1.2, b=0.75)
+    assert documents * each << documents.bit_length() > 1 << 32
+    assert np.load(tmp_path / "docs.npy").tolist() == [doc for doc in range(documents) for _ in range(each)]
+    assert np.diff(np.load(tmp_path / "offsets.npy")).tolist() == [1] * documents * each
+
+
 def test_real_text_with_real_queries(engine_of, monkeypatch):
     texts = docstrings()
     monkeypatch.setattr(embedded, "BLOCK", 512)

@@ -54,13 +54,19 @@ def terms(text: str) -> list[str]:
         lower = lower_case(text)
         plain, beyond, joiners = _plain()
         if beyond.search(text):
-            return [lower[start:end] for start, end in _spans(text)]
+            return terms_by_grammar(text)
         found = plain.findall(lower)
     if any(joiner in lower for joiner in joiners):
         found = [term for term in found if term.strip(joiners)]  # a letter or digit must be there
     if len(text) > MAX_TOKEN_LENGTH and max(map(len, found), default=0) > MAX_TOKEN_LENGTH:
-        return [lower[start:end] for start, end in _spans(text)]
+        return terms_by_grammar(text)
     return found
+
+
+def terms_by_grammar(text: str) -> list[str]:
+    """What `terms` finds, by the whole grammar: slower, for any text."""
+    lower = lower_case(text)
+    return [lower[start:end] for start, end in _spans(text)]
 
 
 def lower_case(text: str) -> str:

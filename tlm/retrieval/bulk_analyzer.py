@@ -2,7 +2,7 @@
 
 Texts are laid end to end, as bytes where they are ASCII, else as UTF-16 units; the class of each unit says where words
 begin and end. Texts with something beyond this (emoji, ideographs, marks, words of more than 255 units: one in a
-hundred) go through `analyzer.terms`.
+hundred) go through `analyzer.terms_by_grammar`.
 """
 
 from collections.abc import Sequence
@@ -48,13 +48,17 @@ def terms(texts: Sequence[str]) -> Terms:
     """The terms of all `texts`."""
     ascii_only = np.fromiter(map(str.isascii, texts), bool, len(texts))
     narrow, wide = np.flatnonzero(ascii_only), np.flatnonzero(~ascii_only)
-    found = [_find(*_bytes([texts[row] for row in narrow])), _find(*_utf16([texts[row] for row in wide]))]
+    found = [_find(*_bytes(_those(texts, narrow))), _find(*_utf16(_those(texts, wide)))]
     alone = np.concatenate([rows[left] for rows, (_, _, left) in zip((narrow, wide), found, strict=True)])
-    singly = [analyzer.terms(texts[row]) for row in alone]
+    singly = [analyzer.terms_by_grammar(text) for text in _those(texts, alone)]
     words = [words for words, _, _ in found] + [pa.array([term for one in singly for term in one], pa.string())]
     counts = np.concatenate([*(count for _, count, _ in found), np.array([len(one) for one in singly], np.int64)])
     encoded = pa.concat_arrays(words).dictionary_encode()
     return _in_order(encoded, np.concatenate([narrow, wide, alone]), counts, len(texts))
+
+
+def _those(texts: Sequence[str], rows: Lengths) -> list[str]:
+    return [texts[row] for row in rows.tolist()]
 
 
 def _in_order(encoded: pa.DictionaryArray, rows: Lengths, counts: Lengths, texts: int) -> Terms:
@@ -125,18 +129,19 @@ def _find(units: Units, kinds: Kinds, ends: Lengths) -> tuple[pa.Array, Lengths,
             inside[starts[row] : stops[row]] = False
         starts, stops = np.delete(starts, dropped), np.delete(stops, dropped)
     counts = np.diff(np.searchsorted(starts, ends), prepend=0)
-    return _strings(units, inside, stops - starts), counts, alone
+    return _strings(units, inside, starts, stops), counts, alone
 
 
-def _strings(units: Units, inside: npt.NDArray[np.bool_], lengths: Lengths) -> pa.Array:
-    """The units inside words as strings of these lengths, in UTF-8."""
-    if units.dtype == np.uint8:
-        letters = (units * inside).tobytes().translate(None, b"\0")  # several times as fast as units[inside]
-    else:
-        units = units[inside]
-        sizes = np.cumsum(1 + (units > 0x7F) + (units > 0x7FF), dtype=np.int64)
-        letters = units.tobytes().decode("utf-16-le").encode()
-        lengths = np.diff(np.append(0, sizes)[np.cumsum(lengths)], prepend=0)
+def _strings(units: Units, inside: npt.NDArray[np.bool_], starts: Lengths, stops: Lengths) -> pa.Array:
+    """The units inside words, which begin and end there, as strings in UTF-8."""
+    lengths = stops - starts
+    letters = (units * inside).tobytes()
+    if units.dtype == np.uint16:
+        letters = letters.decode("utf-16-le").encode()
+        large = np.flatnonzero((units > 0x7F) & inside)
+        more = np.bincount(np.searchsorted(starts, large, "right") - 1, 1 + (units[large] > 0x7FF), len(starts))
+        lengths = lengths + more.astype(np.int64)
+    letters = letters.translate(None, b"\0")  # several times as fast as units[inside]
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(letters))

@@ -141,7 +141,7 @@ class _Filler:
         """One request; the documents that must be sent again."""
         operations = [_lines(doc, text) for doc, text in documents]
         try:
-            answer = self.client.bulk(index=self.index, operations=operations, filter_path=WANTED)
+            answer = self.client.bulk(index=self.index, operations=operations, filter_path=WANTED)  # type: ignore[arg-type]
         except ApiError as error:
             if error.status_code == 413:
                 return self._halves(documents)

@@ -105,7 +105,7 @@ class Embedded:
         self.impacts: Floats = _mapped(path("impacts.npy"))
         self.rows: Floats = _mapped(path("dense.npy"))
         self.row_of = np.cumsum(self.offsets[:-1] == self.offsets[1:]) - 1  # every term has postings or a row
-        self.starts = np.arange(0, self.rows.shape[1] + BLOCK, BLOCK, np.int32)
+        self.starts = np.arange(0, self.rows.shape[1] + BLOCK, BLOCK, dtype=np.int32)
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
         """See `Engine.search`."""

@@ -25,7 +25,7 @@ from tlm.retrieval import bm25, bulk_analyzer
 
 DENSE_SHARE = 1 / 8  # from about here on, adding a whole row is faster than adding at postings, and smaller
 CHUNK, CHUNK_CHARACTERS = 1 << 13, 1 << 22  # passages, and letters, in a run at most
-SEGMENT = 1 << 24  # postings merged at a time
+SEGMENT = 1 << 22  # postings merged at a time
 
 PARTS = ("ids", "counts", "docs", "frequencies")
 
@@ -111,7 +111,7 @@ def _run(found: bulk_analyzer.Terms, ids: Ids, first_doc: int) -> _Run:
     texts = len(found.lengths)
     bits = texts.bit_length()
     narrow = len(ids) << bits <= 1 << 32
-    keys = rank.astype(np.uint32 if narrow else np.uint64)[found.tokens]
+    keys: npt.NDArray[Any] = rank.astype(np.uint32 if narrow else np.uint64)[found.tokens]
     keys <<= bits
     keys |= np.repeat(np.arange(texts, dtype=keys.dtype), found.lengths)
     keys.sort()

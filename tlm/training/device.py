@@ -1,8 +1,6 @@
 """Where training runs: the device, its threads, what it can do, and what is said when its memory ends."""
 
 import os
-import resource
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 import torch
 
 from tlm.errors import InputError
+from tlm.memory import peak_memory
 from tlm.progress import say
 from tlm.training.cores import cores
 from tlm.training.world import World, local_rank
@@ -79,17 +78,11 @@ def _is_memory(error: Exception) -> bool:
 def run_facts(device: torch.device, precision: str) -> dict[str, Any]:
     """What goes into run.json: none of it decides the result, but for the last bits of it."""
     on_gpu = device.type == "cuda"
-    scale = 1 if sys.platform == "darwin" else 1024
-    peak = (
-        torch.cuda.max_memory_allocated(device)
-        if on_gpu
-        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
-    )
     return {
         "device": torch.cuda.get_device_name(device) if on_gpu else device.type,
         "threads": torch.get_num_threads(),
         "processes": World.here().size,
         "precision": precision,
         "torch": torch.__version__,
-        "peak_memory_bytes": peak,
+        "peak_memory_bytes": torch.cuda.max_memory_allocated(device) if on_gpu else peak_memory(),
     }

@@ -118,7 +118,7 @@ def _find(units: Units, kinds: Kinds, ends: Lengths) -> tuple[pa.Array, Lengths,
     starts, stops = edges[::2], edges[1::2]
     bare = [row for row in np.flatnonzero(kinds[starts] == JOINER) if not (kinds[starts[row] : stops[row]] & 3).any()]
     strange = np.concatenate([np.flatnonzero(kinds == BEYOND), starts[stops - starts > analyzer.MAX_TOKEN_LENGTH]])
-    alone = np.unique(np.searchsorted(ends, strange))
+    alone = np.array(sorted(set(np.searchsorted(ends, strange).tolist())), np.int64)
     unwanted = [np.array(bare, np.int64)]
     for text in alone:
         start, end = ends[text - 1] if text else 0, ends[text]

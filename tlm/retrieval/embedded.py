@@ -9,9 +9,8 @@ document are always added in the same order, in double precision, so skipping ch
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,34 +30,32 @@ Floats = npt.NDArray[np.float32]
 Sums = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class _Rare:
+class _Rare(NamedTuple):
     """A query term with postings: documents ascending, impacts, where each block begins, its count in the query."""
 
     docs: npt.NDArray[np.int32]
     impacts: Floats
     cuts: list[int]
-    count: int
+    times: int
 
     def add(self, block: int, sums: Sums) -> None:
         """Add to the sums of a block's documents."""
         first, last = self.cuts[block], self.cuts[block + 1]
         if first < last:
             at = np.subtract(self.docs[first:last], block * BLOCK, dtype=np.intp)
-            np.add.at(sums, at, _times(self.impacts[first:last].astype(np.float64), self.count))
+            np.add.at(sums, at, _times(self.impacts[first:last].astype(np.float64), self.times))
 
 
-@dataclass(frozen=True)
-class _Frequent:
+class _Frequent(NamedTuple):
     """A query term with a dense row, its count in the query, and the most it can add to a score."""
 
     row: Floats
-    count: int
+    times: int
     bound: float
 
     def impacts(self, block: int, at: Docs | slice) -> Floats | Sums:
         """What it adds to a block's documents, or to those at the places `at`."""
-        return _times(self.row[block * BLOCK : (block + 1) * BLOCK][at], self.count)
+        return _times(self.row[block * BLOCK : (block + 1) * BLOCK][at], self.times)
 
 
 def _times(impacts: Floats | Sums, count: int) -> Floats | Sums:
@@ -124,7 +121,7 @@ class Embedded:
     def _search(self, query: Mapping[int, int], top_k: int, sums: Sums) -> tuple[Docs, Scores]:
         rare, frequent = self._plan(query)
         # what the frequent terms from each one on can add; 0 after the last
-        rest = np.cumsum([0.0] + [term.count * term.bound * MARGIN for term in reversed(frequent)])[::-1].tolist()
+        rest = np.cumsum([0.0] + [term.times * term.bound * MARGIN for term in reversed(frequent)])[::-1].tolist()
         best = _Best(top_k)
         for block in range(len(self.starts) - 1):
             sums.fill(0)
@@ -146,7 +143,7 @@ class Embedded:
                 rare.append(_Rare(docs, self.impacts[start:end], cuts, count))
             else:
                 frequent.append(_Frequent(self.rows[self.row_of[term]], count, float(self.bounds[term])))
-        frequent.sort(key=lambda term: -term.count * term.bound)  # stable: among equals by id
+        frequent.sort(key=lambda term: -term.times * term.bound)  # stable: among equals by id
         return rare, frequent
 
 

@@ -1,0 +1,100 @@
+"""Searching a real Elasticsearch with all queries of a task."""
+
+import os
+import tempfile
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from benchmarks.elastic import INDEX, Server, details, started
+from benchmarks.measure import Cost, Stopwatch, compare, per_cpu_second, per_second
+from benchmarks.passages import corpus, queries, texts, told
+from benchmarks.reference import elastic
+from benchmarks.reference.elastic import URL
+from benchmarks.row import Result, Row, against, need
+
+DOCUMENTS, QUICK = 100_000, 3000
+# K: queries for us, queries for the loop, times the loop, share of the limit
+SIZES = {50: (800, 80, 5, 0.9), 500: (800, 40, 7, 0.9), 5000: (200, 16, 15, 0.9)}
+FEW = 8  # queries in a quick run
+LOOP, LIMIT = "the authors' loop", "the server's limit"
+
+
+def run(quick: bool) -> list[Result]:
+    """Queries a second for each K."""
+    need("datasets", "elasticsearch")
+    documents = QUICK if quick else DOCUMENTS
+    path = corpus(documents, quick)
+    results = []
+    with ExitStack() as stack:
+        server = stack.enter_context(Server(started(stack)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        passages = elastic.dataset(path, folder, documents)
+        server.drop()
+        fill(server, path, documents, passages)
+        for top_k, (asked, looped, times, share) in SIZES.items():
+            many, few = (queries("full", quick, FEW if quick else number) for number in (asked, looped))
+            sides = {
+                "ours": partial(ours, server, documents, many, top_k),
+                LOOP: partial(loop, server, passages, few, top_k),
+                LIMIT: partial(limit_of, server, many, top_k),
+            }
+            measured = compare(sides, repeats=1 if quick else 5, warm_up=0 if quick else 1)
+            note = f"{told(quick)} {documents:,} documents, whole texts."
+            for other, target in ((LOOP, times), (LIMIT, share)):
+                wall, cpu = per_second("queries"), per_cpu_second("queries")
+                results.append(against(f"K = {top_k}, by the clock", measured, other, wall, at_least=target, note=note))
+                results.append(against(f"K = {top_k}, CPU of client and server", measured, other, cpu))
+    return results
+
+
+def fill(server: Server, path: Path, documents: int, passages: object) -> None:
+    """Our index, and the one that the loop searches; each in one segment, so that chance favours neither."""
+    from tlm.retrieval.elastic_build import ensure
+
+    ensure(details(documents), texts(path), documents)
+    elastic.add_index(server.client, passages, "benchmark-datasets")
+    server.client.indices.put_settings(index=INDEX, settings={"index.blocks.write": False})
+    for index in (INDEX, "benchmark-datasets"):
+        server.client.indices.forcemerge(index=index, max_num_segments=1)
+
+
+def ours(server: Server, documents: int, asked: list[str], top_k: int) -> Cost:
+    """As `tlm retrieve` does, opening and checking the index included."""
+    from tlm.retrieval.elastic import Elastic
+
+    before = server.cpu_seconds()
+    with Stopwatch() as watch:
+        found = sum(1 for _ in Elastic(details(documents)).search(asked, top_k))
+    return server.cost(watch, before, found)
+
+
+def loop(server: Server, passages: object, asked: list[str], top_k: int) -> Cost:
+    before = server.cpu_seconds()
+    with Stopwatch() as watch:
+        found = sum(1 for _ in elastic.Loop(passages, "benchmark-datasets").search(asked, top_k))
+    return server.cost(watch, before, found)
+
+
+def limit_of(server: Server, asked: list[str], top_k: int) -> Cost:
+    from tlm.retrieval.elastic import HITS_TOGETHER, TOGETHER
+
+    bodies = elastic.serialise(asked, INDEX, top_k, max(1, min(TOGETHER, HITS_TOGETHER // top_k)))
+    before = server.cpu_seconds()
+    with Stopwatch() as watch:
+        elastic.send(os.environ[URL], bodies)
+    return server.cost(watch, before, len(asked))
+
+
+ROW = Row(
+    name="elastic_retrieve",
+    stage="retrieve from Elasticsearch",
+    against=f"{LOOP}, {LIMIT}",
+    target="≥ 5× / 7× / 15× the loop at K = 50 / 500 / 5000, ≥ 0.9× the limit",
+    what="Whole training texts as queries against the same passages on the same server, each index in one segment. The "
+    "loop makes a pool of processes for every four queries, searches for one in each, and reads the rows of the hits. "
+    "It is given fewer queries and compared by its rate. The limit is the same queries in requests that were written "
+    "before the clock runs, over one connection, with answers that nobody parses.",
+    run=run,
+    packages=("elasticsearch", "datasets"),
+)

@@ -1,0 +1,252 @@
+"""A stage's optimizer steps on a CPU: ours, the authors' way, Hugging Face's `Trainer`."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.measure import Cost, Side, Stopwatch, compare, per_cpu_second
+from benchmarks.row import Result, Row, against, need
+from benchmarks.training_data import Material, prepare
+
+EXTERNAL, INTERNAL = "external", "internal"
+AUTHORS, TRAINER = "the authors' way", "Hugging Face Trainer"
+
+
+class Shape(NamedTuple):
+    """What one line measures.
+
+    Attributes:
+        name: For the label.
+        preset: Shape and settings of the model.
+        overrides: Batches that a CPU can do; the rest is the preset's.
+        steps: Steps of a repeat, by kind of batch.
+        targets: Ratio to reach against the authors' way, by kind of batch.
+    """
+
+    name: str
+    preset: str
+    overrides: tuple[str, ...]
+    steps: dict[str, int]
+    targets: dict[str, float]
+
+
+ENOUGH = 4096  # passages that the others' rows are made of: drawn evenly, more than a measurement sees
+FP32 = ("train.precision=fp32", "train.rho1=1", "model.dropout=0")
+SHAPES = (
+    Shape("pocket", "pocket", FP32, {EXTERNAL: 40, INTERNAL: 80}, {EXTERNAL: 5.0, INTERNAL: 8.0}),
+    Shape(
+        "mini", "mini", (*FP32, "train.external_batch=32", "train.internal_batch=32"),
+        {EXTERNAL: 4, INTERNAL: 6}, {EXTERNAL: 2.8, INTERNAL: 2.8},
+    ),
+    Shape(
+        "BERT-base", "small", (*FP32, "train.external_batch=16", "train.internal_batch=16"),
+        {EXTERNAL: 1, INTERNAL: 1}, {EXTERNAL: 1.8, INTERNAL: 1.8},
+    ),
+)  # fmt: skip
+
+
+def run(quick: bool) -> list[Result]:
+    """Tokens, padding left out, per CPU second."""
+    need("accelerate")
+    results = []
+    for shape in SHAPES[:1] if quick else SHAPES:
+        for kind in (EXTERNAL, INTERNAL):
+            results += measure(shape, kind, quick)
+    return results
+
+
+def measure(shape: Shape, kind: str, quick: bool) -> list[Result]:
+    """Ours beside both others, on one kind of batch."""
+    from tlm import presets
+
+    preset = presets.resolve(shape.preset, shape.overrides)
+    stand = Bench(prepare(quick, preset.tokenizer.vocab_size), preset, kind)
+    steps = max(1, shape.steps[kind] // (4 if quick else 1))
+    sides = {"ours": stand.ours(steps), AUTHORS: stand.authors(steps), TRAINER: stand.trainer(steps)}
+    measured = compare(sides, repeats=2 if quick else 5, warm_up=1)
+    tokens, note = per_cpu_second("tokens"), stand.told
+    label = f"{shape.name}, {kind} batches"
+    return [
+        against(label, measured, AUTHORS, tokens, at_least=shape.targets[kind], note=note),
+        against(label, measured, TRAINER, tokens, note=note),
+    ]
+
+
+class Bench:
+    """The three sides of one kind of batch, on one device."""
+
+    def __init__(self, material: Material, preset: Any, kind: str, device: str = "cpu") -> None:
+        import torch
+        from transformers import PreTrainedTokenizerFast
+
+        from tlm.artifacts.artifact import Artifact
+        from tlm.training import build
+        from tlm.training.examples import Examples
+        from tlm.training.texts import Texts
+
+        self.preset, self.kind, self.device = preset, kind, torch.device(device)
+        task = Artifact.open(material.task)
+        self.examples = Examples.open(task, material.task_tokens, preset.model.max_length)
+        self.passages = Texts.open(material.subset_tokens, preset.train.external_length)
+        tokenizer = Artifact.open(material.tokenizer)
+        self.tokenizer = PreTrainedTokenizerFast.from_pretrained(tokenizer.path("tokenizer"))
+        self.config = build.make_config(
+            preset.model,
+            material.task_tokens.details["vocab_size"],
+            self.examples.texts.special,
+            self.examples.classes,
+            "benchmark",
+        )
+        self.batch = preset.train.external_batch if kind == EXTERNAL else preset.train.internal_batch
+        texts = self.passages if kind == EXTERNAL else self.examples.texts
+        rows = range(len(texts)) if kind == EXTERNAL else self.examples.rows("train")
+        lengths = texts.lengths[list(rows)]
+        self.told = (
+            f"{material.told}: {lengths.mean():.0f} tokens a text on average, {lengths.mean() / texts.max_length:.0%} "
+            f"of the {texts.max_length} that are padded to; batches of {self.batch}, dropout {preset.model.dropout:g}."
+        )
+
+    def ours(self, steps: int) -> Side:
+        """The product's own loop, snapshots off."""
+        from tlm.training.checkpoint import State
+        from tlm.training.curve import Curve
+        from tlm.training.loop import Plan, fit
+        from tlm.training.optimizer import AdamW
+
+        settings, work = self.preset.train, self._work()
+        model = work.model
+        state = State(model, AdamW(model, settings.weight_decay, settings.betas), Curve(100_000, self.device))
+
+        def go() -> Cost:
+            before = state.step
+            plan = Plan(settings, before + steps, 0, self.preset.model.dropout, 0)
+            with Stopwatch() as watch:
+                fit(state, work, plan, Unsaved(), self.device)  # type: ignore[arg-type]
+                finish(self.device)
+            return watch.cost(float(state.curve.costs[before : state.step, 0].sum()))
+
+        return go
+
+    def flops_per_token(self, batches: int = 20) -> float:
+        """Operations that a step needs for each of its tokens, padding left out."""
+        work = self._work()
+        costs = [work.costs(step, work.batch(step)) for step in range(batches)]
+        return float(sum(flops for _, _, flops in costs) / sum(tokens for tokens, _, _ in costs))
+
+    def seconds_per_batch(self, batches: int = 20) -> float:
+        """How long making and masking a batch takes."""
+        work = self._work()
+        work.batch(0)
+        started = time.perf_counter()
+        for step in range(1, batches + 1):
+            work.batch(step)
+        return (time.perf_counter() - started) / batches
+
+    def _work(self) -> Any:
+        from tlm.training import build
+        from tlm.training.stage1 import Joint
+
+        only = {"rho1": "inf" if self.kind == EXTERNAL else 0}
+        preset = self.preset.model_copy(update={"train": self.preset.train.model_copy(update=only)})
+        model = build.build(self.config, seed=0).to(self.device)
+        return Joint(model, self.examples, self.passages, preset, 0)
+
+    def authors(self, steps: int) -> Side:
+        """The loop in `benchmarks.reference.joint`."""
+        from benchmarks.reference.joint import AuthorsLoop, loader
+
+        train, rows = self.preset.train, self._rows(padded=True)
+        batches = loader(rows, self.tokenizer, self.batch, train.mask_share)
+        external, internal = (batches, None) if self.kind == EXTERNAL else (None, batches)
+        loop = AuthorsLoop(self._library_model(), external, internal, train, self.device, self._precision())
+
+        def go() -> Cost:
+            before = rows.tokens
+            with Stopwatch() as watch:
+                loop.run(steps)
+                finish(self.device)
+            return watch.cost(rows.tokens - before)
+
+        return go
+
+    def trainer(self, steps: int) -> Side:
+        """`Trainer`, a fresh one each time; its first steps are not counted."""
+        from benchmarks.reference.trainer import AtSteps, trainer
+
+        model, rows = self._library_model(), self._rows(padded=False)
+
+        def go() -> Cost:
+            watch, tokens = Stopwatch(), [0]
+
+            def start() -> None:
+                finish(self.device)
+                tokens[0] = rows.tokens
+                watch.__enter__()
+
+            def stop() -> None:
+                finish(self.device)
+                watch.__exit__(None, None, None)
+
+            with tempfile.TemporaryDirectory() as folder:
+                made = trainer(
+                    model, rows, self.tokenizer, self.preset.train, self.batch, steps + 1, AtSteps(1, start, stop),
+                    Path(folder), self._precision() is not None, self.device.type == "cpu",
+                )  # fmt: skip
+                made.train()
+            return watch.cost(rows.tokens - tokens[0])
+
+        return go
+
+    def _rows(self, padded: bool) -> Any:
+        from benchmarks.reference.joint import external_rows, internal_rows
+
+        if self.kind == EXTERNAL:
+            return external_rows(self.passages, ENOUGH, padded)
+        return internal_rows(self.examples, padded)
+
+    def _library_model(self) -> Any:
+        from benchmarks.reference.joint import JointModel
+
+        return JointModel(self.config, float(self.preset.train.rho2)).to(self.device)
+
+    def _precision(self) -> Any:
+        import torch
+
+        return torch.bfloat16 if self.preset.train.precision == "bf16" else None
+
+
+class Unsaved:
+    """In the place of `tlm.training.checkpoint.Snapshots`: nothing is kept."""
+
+    def resume(self, state: Any) -> None:
+        """There is nothing to take up."""
+
+    def due(self, step: int) -> bool:
+        """Never."""
+        return False
+
+
+def finish(device: Any) -> None:
+    """Wait until the device has done what it was told."""
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize(device)
+
+
+ROW = Row(
+    name="training_cpu",
+    stage="stage 1 on a CPU",
+    against="the authors' way; Hugging Face Trainer",
+    target="pocket 5× (external) and 8× (task), mini 2.8×, BERT-base 1.8×",
+    what="Optimizer steps with all that belongs to them: batches made and masked, both passes, clipping where the side "
+    "clips, the optimizer. All three train the same model on the same texts with batches of the same size; what counts "
+    "is tokens per CPU second, padding not counted, in one thread. The authors' way "
+    "(`benchmarks/reference/joint.py`, written from the paper): texts padded to the full length, logits at every "
+    "position, the library's model and collator. `Trainer`: its defaults, texts padded to the longest of their batch. "
+    "The ratios grow with the share of padding, which depends on the texts: each line tells it. "
+    "Losses are equal on equal inputs (`tests/benchmarks/test_reference_training.py`).",
+    run=run,
+    packages=("torch", "transformers", "accelerate", "numpy"),
+)

@@ -1,0 +1,124 @@
+"""The engines that ours is measured against answer the same questions; corpora are grown as promised."""
+
+import importlib.util
+import json
+import re
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from elasticsearch import Elasticsearch
+
+from benchmarks import elastic as service
+from benchmarks import embedded, passages
+from benchmarks.reference import elastic, engines
+from benchmarks.row import PASS, SHORT
+from tests.searchable import docstrings
+from tlm.retrieval.elastic import Elastic
+from tlm.retrieval.elastic_build import ensure
+from tlm.retrieval.elastic_client import URL
+
+TEXTS = [" ".join(re.findall("[a-z]+", text.lower())) or "nothing" for text in docstrings(600)]  # words as all see them
+QUERIES = TEXTS[::60]
+
+
+def ours(folder, top_k):
+    engine = embedded.Ours(folder)
+    engine.fill(TEXTS)
+    return engine.search(QUERIES, top_k)
+
+
+def same_hits(found, expected, factor=1.0):
+    """Equal scores, and equal documents but for those that score the same."""
+    for (docs, scores), (our_docs, our_scores) in zip(found, expected, strict=True):
+        assert [factor * score for score in scores] == pytest.approx(our_scores.tolist(), rel=1e-5)
+        by_doc = dict(zip(our_docs.tolist(), our_scores.tolist(), strict=True))
+        last = our_scores[-1]
+        for doc, score in zip(docs, scores, strict=True):
+            assert by_doc.get(doc, last) == pytest.approx(factor * score, rel=1e-5)
+
+
+def engine(name, folder):
+    if not importlib.util.find_spec(embedded.OTHERS[name]):
+        pytest.skip(f"{embedded.OTHERS[name]} is not installed (benchmarks/requirements.txt)")
+    folder.mkdir()
+    return embedded.MAKERS[name](folder)
+
+
+def test_tantivy_finds_what_we_find(tmp_path):
+    tantivy = engine("tantivy", tmp_path / "tantivy")
+    tantivy.fill(TEXTS)
+    (tmp_path / "ours").mkdir()
+    same_hits(tantivy.search(QUERIES, 20), ours(tmp_path / "ours", 20))
+
+
+def test_bm25s_finds_nearly_what_we_find(tmp_path):
+    """Its document lengths are exact, ours are Lucene's, of four significant bits."""
+    bm25s = engine("bm25s", tmp_path / "bm25s")
+    bm25s.fill(TEXTS)
+    (tmp_path / "ours").mkdir()
+    for (docs, scores), (our_docs, our_scores) in zip(
+        bm25s.search(QUERIES, 20), ours(tmp_path / "ours", 20), strict=True
+    ):
+        assert len(set(docs.tolist()) & set(our_docs.tolist())) >= 16
+        assert ((engines.K1 + 1) * scores).tolist() == pytest.approx(our_scores.tolist(), rel=0.05)
+
+
+def test_every_query_is_charged_for():
+    cost = embedded.Cost(wall=2.0, cpu=1.0, work=10)
+    trial = embedded.Trial(embedded.Cost(7.0, 5.0), {("full", 50): cost}, 1)
+    assert trial.subset(("full", 50), 200).cpu == pytest.approx(5 + 200 / 10)
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("TLM_BENCHMARK_ROOT", str(tmp_path / "root"))
+    data = tmp_path / "data" / "scierc"
+    data.mkdir(parents=True)
+    (data / "train.jsonl").write_text("".join(f'{{"text": "{text}"}}\n' for text in QUERIES))
+    monkeypatch.setenv("TLM_DEV_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(passages, "_base", lambda _: pa.array(TEXTS))
+
+
+def test_a_grown_corpus_has_new_passages_of_the_same_lengths_and_frequencies(root):
+    grown = list(passages.texts(passages.corpus(1500, False)))
+    assert grown[:600] == TEXTS
+    assert len(grown) == 1500
+    copy = grown[600:1200]
+    assert [len(text.split()) for text in copy] == [len(text.split()) for text in TEXTS]
+    assert len(set(grown)) > 1450
+    first, second = (Counter(word for text in part for word in text.split()) for part in (TEXTS, copy))
+    assert all(second[word] == count for word, count in first.items() if count > passages.RARE)
+    assert all(second[f"{word}x1"] == count for word, count in first.items() if count <= passages.RARE)
+
+
+def test_the_row_of_a_small_corpus(root):
+    results = embedded.size(200, ["ours"], 1, 5, False)
+    assert [result.label for result in results] == ["200 documents: our peak memory"]
+    names = ["ours", *(name for name in ("tantivy",) if importlib.util.find_spec(name))]
+    results = embedded.size(200, names, 1, 5, False)
+    assert len(results) == 1 + 10 * (len(names) - 1)
+    assert {result.verdict for result in results} <= {PASS, SHORT, ""}
+
+
+def test_the_loop_and_the_limit_find_what_we_find(elasticsearch_url, monkeypatch):
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed (benchmarks/requirements.txt)")
+    client = Elasticsearch(elasticsearch_url, request_timeout=120)
+    monkeypatch.setenv(URL, elasticsearch_url)
+    rows = datasets.Dataset.from_dict({"text": TEXTS})
+    with service.Server(elasticsearch_url):
+        elastic.add_index(client, rows, "benchmark-datasets")
+        details = service.details(len(TEXTS))
+        ensure(details, iter(TEXTS), len(TEXTS))
+        expected = list(Elastic(details).search(QUERIES, 20))
+        found = list(elastic.Loop(rows, "benchmark-datasets").search(QUERIES, 20))
+        bodies = elastic.serialise(QUERIES, details["index"], 20, 4)
+        answers = [
+            answer["hits"]["hits"]
+            for body in elastic.send(elasticsearch_url, bodies)
+            for answer in json.loads(body)["responses"]
+        ]
+    same_hits([(docs, scores) for docs, scores, _ in found], expected)
+    assert all(texts == [TEXTS[doc] for doc in docs] for docs, _, texts in found)
+    for hits, (docs, _) in zip(answers, expected, strict=True):
+        assert [hit["sort"][1] for hit in hits] == docs.tolist()

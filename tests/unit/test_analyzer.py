@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.retrieval import analyzer, bulk_analyzer
@@ -78,6 +78,7 @@ def test_long_runs_of_underscores_are_passed_over():
     assert terms("_" * 100_000 + "é") == ["_" * 254 + "é"]
 
 
+@settings(deadline=None)
 @given(st.lists(TEXT | st.text(st.sampled_from("aB9_.':,; é٠"), max_size=40) | st.just("é" + "x" * 300), max_size=9))
 def test_many_texts_at_once_have_the_terms_that_each_has_alone(texts):
     found = bulk_analyzer.terms(texts)

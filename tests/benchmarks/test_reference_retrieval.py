@@ -1,5 +1,6 @@
 """The engines that ours is measured against answer the same questions; corpora are grown as promised."""
 
+import importlib
 import importlib.util
 import json
 import re
@@ -13,6 +14,7 @@ from benchmarks import elastic as service
 from benchmarks import embedded, passages
 from benchmarks.reference import elastic, engines
 from benchmarks.row import PASS, SHORT
+from tests.conftest import missing
 from tests.searchable import docstrings
 from tlm.retrieval.elastic import Elastic
 from tlm.retrieval.elastic_build import ensure
@@ -40,7 +42,7 @@ def same_hits(found, expected, factor=1.0):
 
 def engine(name, folder):
     if not importlib.util.find_spec(embedded.OTHERS[name]):
-        pytest.skip(f"{embedded.OTHERS[name]} is not installed (benchmarks/requirements.txt)")
+        missing(f"{embedded.OTHERS[name]} is not installed: pip install -r benchmarks/requirements.txt")
     folder.mkdir()
     return embedded.MAKERS[name](folder)
 
@@ -102,7 +104,9 @@ def test_the_row_of_a_small_corpus(root):
 
 
 def test_the_loop_and_the_limit_find_what_we_find(elasticsearch_url, monkeypatch):
-    datasets = pytest.importorskip("datasets", reason="datasets is not installed (benchmarks/requirements.txt)")
+    if not importlib.util.find_spec("datasets"):
+        missing("datasets is not installed: pip install -r benchmarks/requirements.txt")
+    datasets = importlib.import_module("datasets")
     client = Elasticsearch(elasticsearch_url, request_timeout=120)
     monkeypatch.setenv(URL, elasticsearch_url)
     rows = datasets.Dataset.from_dict({"text": TEXTS})

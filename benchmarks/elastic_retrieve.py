@@ -77,9 +77,9 @@ def loop(server: Server, passages: object, asked: list[str], top_k: int) -> Cost
 
 
 def limit_of(server: Server, asked: list[str], top_k: int) -> Cost:
-    from tlm.retrieval.elastic import HITS_TOGETHER, TOGETHER
+    from tlm.retrieval.elastic import queries_together
 
-    bodies = elastic.serialise(asked, INDEX, top_k, max(1, min(TOGETHER, HITS_TOGETHER // top_k)))
+    bodies = elastic.serialise(asked, INDEX, top_k, queries_together(top_k))
     before = server.cpu_seconds()
     with Stopwatch() as watch:
         elastic.send(os.environ[URL], bodies)

@@ -3,7 +3,6 @@
 import multiprocessing
 import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from tlm.memory import GETRUSAGE_UNIT
 from tlm.memory import peak_memory as own_peak
 
 REPEATS = 5
@@ -104,10 +104,7 @@ def _whole(function: Callable[..., Cost | float | None], *arguments: Any) -> Cos
 
 def peak_memory() -> int:
     """Peak resident bytes of this process since it began, and of the largest of its children that have ended."""
-    return own_peak() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * _RSS_UNIT
-
-
-_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+    return own_peak() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * GETRUSAGE_UNIT
 
 
 def _cpu() -> float:

@@ -36,6 +36,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def reason(error: Exception) -> str:
+    """What another library's error says, as part of a sentence: its first line, or its kind where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint for a misspelt name: ``; did you mean 'x'?`` or the list of what there is."""
     names = sorted(known)

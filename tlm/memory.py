@@ -4,7 +4,7 @@ import resource
 import sys
 from pathlib import Path
 
-_UNIT = 1 if sys.platform == "darwin" else 1024  # of getrusage
+GETRUSAGE_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes, of ru_maxrss
 
 
 def peak_memory() -> int:
@@ -17,4 +17,4 @@ def peak_memory() -> int:
         for line in status.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * GETRUSAGE_UNIT

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
-from tlm.errors import InputError
+from tlm.errors import InputError, reason
 
 EXPECTED = "expected hf://name, hf://owner/name or hf://owner/name/config, each with :split where it is not train"
 _FILE = re.compile(r"\.(csv|tsv|json|jsonl|parquet|txt)(\.(gz|zst))?$")
@@ -101,10 +101,9 @@ def _explained(address: str, error: Exception) -> InputError:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if _MISSING & kinds:
         return InputError(f"{address}: the Hub has no such data set, or it is not open to all; check the name")
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     if _UNREACHABLE & kinds:
         return InputError(
-            f"{address}: the Hugging Face Hub is not reached from here ({reason}); see to the network, or give files "
-            "of this disk instead"
+            f"{address}: the Hugging Face Hub is not reached from here ({reason(error)}); see to the network, or "
+            "give files of this disk instead"
         )
-    return InputError(f"{address} cannot be read from the Hub: {reason}; check name, split and network")
+    return InputError(f"{address} cannot be read from the Hub: {reason(error)}; check name, split and network")

@@ -31,7 +31,7 @@ class Elastic:
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
         """See `Engine.search`; the server gives 10,000 hits a query at most (index.max_result_window)."""
-        together = max(1, min(TOGETHER, HITS_TOGETHER // top_k))
+        together = queries_together(top_k)
         waiting: deque[Future[list[tuple[Docs, Scores]]]] = deque()
         with ThreadPoolExecutor(UNDER_WAY) as pool:
             try:
@@ -141,6 +141,11 @@ def _clauses(query: str) -> list[dict[str, Any]]:
     repeated = [(term, count) for term, count in counts.items() if count > 1]
     parts = [(once, 1), *repeated] if once else repeated
     return [{"match": {"text": {"query": text, "boost": boost}}} for text, boost in parts] or [{"match_none": {}}]
+
+
+def queries_together(top_k: int) -> int:
+    """How many queries go into a request."""
+    return max(1, min(TOGETHER, HITS_TOGETHER // top_k))
 
 
 def _hits(hits: Sequence[Mapping[str, Any]]) -> tuple[Docs, Scores]:

@@ -19,7 +19,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
 )
 
-from tlm.errors import InputError
+from tlm.errors import InputError, reason
 from tlm.settings import Model
 from tlm.training.encoder import Body, Encoder, Inputs
 
@@ -52,10 +52,9 @@ def check_shape(model: Model) -> None:
             trial = Encoder(ForeignBody({**config, "id2label": {"0": "a", "1": "b"}, "pad_token_id": 0}))
             trial(texts, ids, tokens=True, classes=True)
     except Exception as error:  # the library raises many kinds, all of which mean the same to a person
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise InputError(
-            f"{told} cannot be trained with these settings of the model ({reason}); change them, or take another, such "
-            "as roberta"
+            f"{told} cannot be trained with these settings of the model ({reason(error)}); change them, or take "
+            "another, such as roberta"
         ) from None
 
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from tlm.artifacts.scratch import scratch_folder
-from tlm.errors import InputError
+from tlm.errors import InputError, reason
 
 TEXTS = (
     *("config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
@@ -87,9 +87,8 @@ def _explained(name: str, error: Exception) -> InputError:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if kinds & {"RepositoryNotFoundError", "GatedRepoError", "HFValidationError"}:
         return InputError(f"{name} is no folder here, and the Hugging Face Hub has no such model open to all; check it")
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     last = name.rpartition("/")[2]
     return InputError(
-        f"{name} is no folder here, and the Hugging Face Hub is not reached ({reason}); where there is a network run "
-        f"'hf download {name} --local-dir {last}', and give the folder {last} instead"
+        f"{name} is no folder here, and the Hugging Face Hub is not reached ({reason(error)}); where there is a "
+        f"network run 'hf download {name} --local-dir {last}', and give the folder {last} instead"
     )

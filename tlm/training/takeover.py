@@ -12,7 +12,7 @@ from transformers.utils import logging
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError, nearest, reason
 from tlm.settings import Model
 from tlm.training import build
 from tlm.training.encoder import Encoder
@@ -44,16 +44,17 @@ def shape_of(folder: Path, wanted: Model) -> Model:
             dropout=wanted.dropout,
         )
     except ValidationError as error:
-        reason = str(error.errors()[0]["ctx"].get("error", error)) if error.errors()[0].get("ctx") else str(error)
-        raise InputError(f"{folder}: {' '.join(reason.split())}; set model.max_length, or take another model") from None
+        told = str(error.errors()[0]["ctx"].get("error", error)) if error.errors()[0].get("ctx") else str(error)
+        raise InputError(f"{folder}: {' '.join(told.split())}; set model.max_length, or take another model") from None
 
 
 def _config(folder: Path) -> Any:
     try:
         config = AutoConfig.from_pretrained(folder, **_HERE)
     except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise InputError(f"{folder}/config.json does not load: {reason}; expected an encoder of transformers") from None
+        raise InputError(
+            f"{folder}/config.json does not load: {reason(error)}; expected an encoder of transformers"
+        ) from None
     if config.model_type not in model_types():
         hint = nearest(config.model_type, model_types())
         raise InputError(f"{folder} is a '{config.model_type}', no encoder that predicts words and classes{hint}")
@@ -87,8 +88,7 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
             folder, dtype=torch.float32, output_loading_info=True, **_HERE
         )
     except Exception as error:  # three libraries read the files, each with errors of its own
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise InputError(f"{folder} does not load: {reason}; download the model anew") from None
+        raise InputError(f"{folder} does not load: {reason(error)}; download the model anew") from None
     own = plain_config(whole.config)
     _check(own, tokenizer, folder)
     kind = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[own["model_type"]]

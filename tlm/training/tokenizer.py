@@ -16,7 +16,7 @@ from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.data.task import examples
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError, nearest, reason
 from tlm.training.located import model_folder
 from tlm.training.vocabulary import SPECIAL, adopt_vocabulary, save_vocabulary, tokenizer_file, train_vocabulary
 
@@ -110,8 +110,9 @@ def _converted(folder: Path, scratch: Path) -> Path:
         found = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         text = found.backend_tokenizer.to_str()
     except Exception as error:  # the library raises many kinds, all of which mean the same to a person
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise InputError(f"{folder} has no tokenizer that can be read ({reason}); give it a tokenizer.json") from None
+        raise InputError(
+            f"{folder} has no tokenizer that can be read ({reason(error)}); give it a tokenizer.json"
+        ) from None
     file = scratch / "tokenizer.json"
     file.write_text(text, encoding="utf-8")
     return file

@@ -1,6 +1,7 @@
 """Rows of parquet files, a few at a time."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,15 +49,27 @@ def _rows_at_once(metadata: pq.FileMetaData, fields: Sequence[str], where: str) 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[Row | Reject]:
     try:
-        yield from [Row(0, values) for values in batch.to_pylist()]
+        yield from [Row(0, values) for values in _values(batch)]
     except (ValueError, OverflowError, pa.ArrowException):  # somewhere in the batch: go through it row by row
         for index in range(batch.num_rows):
             try:
-                yield Row(0, batch.slice(index, 1).to_pylist()[0])
+                yield Row(0, _values(batch.slice(index, 1))[0])
             except UnicodeDecodeError as error:
                 yield not_utf8(0, error)
             except (ValueError, OverflowError, pa.ArrowException) as error:  # a date beyond those of Python, say
                 yield Reject(0, "unreadable value", str(error))
+
+
+def _values(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """In Python's own types: nanoseconds, which `datetime` lacks, would be those of pandas where it is installed."""
+    fields = [field.with_type(_microseconds(field.type)) for field in batch.schema]
+    return batch.cast(pa.schema(fields)).to_pylist()
+
+
+def _microseconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
+    return pa.duration("us") if pa.types.is_duration(kind) and kind.unit == "ns" else kind
 
 
 def _length(row: Row | Reject, where: str) -> int:

@@ -1,4 +1,4 @@
-"""The same properties on what atheris (coverage-guided) thinks of: ``python -m tests.faults.fuzz_input readers``.
+"""The same properties on what atheris (coverage-guided) thinks of: ``python -m tests.faults.parts.fuzz_input readers``.
 
 Ends after --seconds with libFuzzer's counts and code 0, or with a traceback, the input in a file, and code 77.
 """

@@ -1,0 +1,97 @@
+"""Load: millions of passages within the memory that the pipeline asks for; many runs without anything left behind."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.resources import NEEDS
+from tests.faults import big_text
+from tests.faults.row import HOME, Row, row
+
+PASSAGES, QUERIES, TOP_K = 5_000_000, 20_000, 500
+RUNS, SETTLED = 200, 20  # caches are filled after so many runs
+MEMORY_GROWTH = 32  # MiB that all runs after these may take more
+UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
+
+
+class Step(NamedTuple):
+    """What a step printed, and the most memory that its process had, in bytes."""
+
+    uri: str
+    counts: dict[str, Any]
+    peak: int
+
+
+def rows(_seconds: int, seed: int) -> Iterator[Row]:
+    """The whole at its full size."""
+    yield from large(PASSAGES, QUERIES, TOP_K, seed)
+    yield from soak(RUNS, SETTLED)
+
+
+def large(passages: int, queries: int, top_k: int, seed: int) -> Iterator[Row]:
+    """A line for each step: did it end within the limit that the pipeline sets it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        big_text.write(folder, passages, queries, seed)
+
+        def step(command: str, *arguments: str) -> Step:
+            return _step([command, *arguments, "--root", str(folder / "root"), "--json"])
+
+        corpus = step("load-corpus", str(folder / "corpus.jsonl.gz"))
+        (folder / "corpus.jsonl.gz").unlink()
+        yield _within("load-corpus", f"{corpus.counts['passages']:,} passages", corpus)
+        task = step("load-task", str(folder / "task"))
+        yield _within("load-task", f"{queries:,} examples", task)
+        index = step("index", corpus.uri)
+        yield _within("index", f"{index.counts['documents']:,} documents", index)
+        hits = step("retrieve", index.uri, task.uri, "--top-k", str(top_k))
+        yield _within("retrieve", f"{queries:,} queries, K = {top_k}, {hits.counts['hits']:,} hits", hits)
+        subset = step("export", hits.uri)
+        yield _within("export", f"{subset.counts['candidates']:,} passages", subset)
+        tokenizer = step("tokenizer", corpus.uri, task.uri)
+        yield _within("tokenizer", "a sample of the corpus", tokenizer)
+        tokens = step("tokenize", subset.uri, tokenizer.uri)
+        yield _within("tokenize", f"{tokens.counts['tokens']:,} tokens", tokens)
+
+
+def soak(runs: int, settled: int) -> Iterator[Row]:
+    """A line for each thing that a run could leave behind, and one for what comes out."""
+    command = [sys.executable, "-m", "tests.faults.soak", str(runs)]
+    done = subprocess.run(command, env=_environment(), stdout=subprocess.PIPE, text=True, check=False)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    contents = [one.pop("contents") for one in found]
+    yield row("runs one after the other in one process: the same content", runs, contents.count(contents[0]))
+    for what in found[0]:
+        before, after = found[settled - 1][what], [one[what] for one in found[settled:]]
+        spare = MEMORY_GROWTH if what == "memory" else 0
+        kept = sum(held <= before + spare for held in after)
+        unit = " MiB" if what == "memory" else ""
+        yield row(f"{what} held: {before}{unit} after {settled} runs, {after[-1]}{unit} at the end", len(after), kept)
+
+
+def _within(name: str, work: str, step: Step) -> Row:
+    limit = NEEDS[name].memory_limit
+    fits = step.peak <= int(limit[:-2]) * UNITS[limit[-2:]]
+    return row(f"{name}: {work}; at most {step.peak >> 20:,} MiB of {limit}", 1, int(fits))
+
+
+def _step(arguments: list[str]) -> Step:
+    command = [sys.executable, "-m", "tlm.cli", *arguments]
+    process = subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    said = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(arguments)} ended with {process.returncode}")
+    answer = json.loads(said.splitlines()[-1])
+    return Step(answer["uri"], answer["counts"], usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(HOME)}

@@ -1,0 +1,13 @@
+"""A little load: the short version of `make chaos PART=load`."""
+
+from tests.faults.parts import load
+
+
+def test_steps_keep_within_their_memory() -> None:
+    lost = [row for row in load.large(5_000, 50, 20, seed=1) if row["tried"] != row["survived"]]
+    assert lost == []
+
+
+def test_runs_leave_nothing_behind() -> None:
+    lost = [row for row in load.soak(runs=4, settled=2) if row["tried"] != row["survived"]]
+    assert lost == []

@@ -18,7 +18,7 @@ def finetune(
     overrides: list[str] = (),  # type: ignore[assignment]
     seed: int = -1,
     device: str = "auto",
-    save_steps: int = 500,
+    save_steps: int = 0,
     save_minutes: float = 5.0,
     gpus: int = 0,
     root: str | None = None,

@@ -1,24 +1,28 @@
 """Where a published model lies: in a folder here, on S3, or on the Hugging Face Hub."""
 
+import json
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tlm.artifacts.scratch import scratch_folder
+from tlm.artifacts.endpoints import check_url
+from tlm.artifacts.scratch import cache_folder, scratch_folder
 from tlm.errors import InputError, reason
 
 TEXTS = (
     *("config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.*", "merges.txt", "*.model"),
 )
-WEIGHTS = (
-    ("model*.safetensors", "model.safetensors.index.json"),
-    ("pytorch_model*.bin", "pytorch_model.bin.index.json"),
-)
+WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")  # never pytorch_model.bin: a pickle is a program
 EXPECTED = "expected a model as transformers writes it (config.json, model.safetensors, tokenizer.json)"
+CONVERT = (
+    "older ones (pytorch_model.bin) are pickles, which can run code: where that does no harm, convert them by "
+    "AutoModelForMaskedLM.from_pretrained('old').save_pretrained('new'), and give the new folder"
+)
+# How the library's from_pretrained is called: nothing is downloaded, and no code but its own is run.
+HERE = {"local_files_only": True, "trust_remote_code": False}
 
 
 @contextmanager
@@ -32,25 +36,33 @@ def model_folder(place: str, *, of_tokenizers: bool = False) -> Iterator[Path]:
     Raises:
         InputError: there is no such folder or model, or the Hub is not reached.
     """
-    if place.startswith("s3://"):
-        with _from_s3(place, of_tokenizers) as folder:
-            yield folder
-    elif Path(place).is_dir() or (of_tokenizers and Path(place).is_file()):
-        yield Path(place)
-    elif place.startswith((".", "/", "~")) or place.count("/") > 1 or place.endswith(".json"):
-        raise InputError(f"{place}: there is no such {'file or ' * of_tokenizers}folder; {EXPECTED}")
-    else:
-        yield _from_hub(place, of_tokenizers)
+    with (
+        _from_s3(place, of_tokenizers)
+        if place.startswith("s3://")
+        else nullcontext(_from_disk_or_hub(place, of_tokenizers)) as folder
+    ):
+        refuse_code(folder)
+        yield folder
+
+
+def refuse_code(folder: Path) -> None:
+    """Raise InputError if a model's folder says that its model or tokenizer is code beside it (``auto_map``)."""
+    for name in ("config.json", "tokenizer_config.json"):
+        try:
+            told = json.loads((folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # whoever reads it next says so
+            continue
+        if isinstance(told, dict) and told.get("auto_map"):
+            raise InputError(
+                f"{folder}/{name} names code of its own (auto_map), which is never run; take another model, or remove "
+                "auto_map if the library's own class is meant"
+            )
 
 
 def files_of(names: Sequence[str], weights: bool = True) -> list[str]:
-    """Those of a folder's files that make the model, sorted; safetensors go before torch's own format."""
-    found = [name for name in names if any(fnmatch(name, pattern) for pattern in TEXTS)]
-    for patterns in WEIGHTS:
-        kind = [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
-        if kind and weights:
-            return sorted(found + kind)
-    return sorted(found)
+    """Those of a folder's files that make the model, sorted."""
+    patterns = TEXTS + WEIGHTS if weights else TEXTS
+    return sorted(name for name in names if any(fnmatch(name, pattern) for pattern in patterns))
 
 
 @contextmanager
@@ -63,24 +75,30 @@ def _from_s3(address: str, of_tokenizers: bool) -> Iterator[Path]:
     chosen = files_of([name for name in names if "/" not in name], weights=not of_tokenizers)
     if not chosen:
         raise InputError(f"{address}: there is no model here; {EXPECTED}")
-    parent = Path(os.environ.get("TLM_CACHE") or Path(tempfile.gettempdir()) / f"tlm-cache-{os.getuid()}")
-    with scratch_folder(parent / "models", "model") as folder:
+    with scratch_folder(cache_folder() / "models", "model") as folder:
         store.cache = folder
         for name in chosen:
             store.local(prefix + name)
         yield folder / key
 
 
+def _from_disk_or_hub(place: str, of_tokenizers: bool) -> Path:
+    if Path(place).is_dir() or (of_tokenizers and Path(place).is_file()):
+        return Path(place)
+    if place.startswith((".", "/", "~")) or place.count("/") > 1 or place.endswith(".json"):
+        raise InputError(f"{place}: there is no such {'file or ' * of_tokenizers}folder; {EXPECTED}")
+    return _from_hub(place, of_tokenizers)
+
+
 def _from_hub(name: str, of_tokenizers: bool) -> Path:
     from huggingface_hub import snapshot_download
 
+    if os.environ.get("HF_ENDPOINT"):
+        check_url(os.environ["HF_ENDPOINT"], "HF_ENDPOINT")
     try:
-        folder = Path(snapshot_download(name, allow_patterns=[*TEXTS, *([] if of_tokenizers else WEIGHTS[0])]))
-        if not (of_tokenizers or any(folder.glob(WEIGHTS[0][0]))):
-            folder = Path(snapshot_download(name, allow_patterns=[*TEXTS, *WEIGHTS[1]]))
+        return Path(snapshot_download(name, allow_patterns=[*TEXTS, *([] if of_tokenizers else WEIGHTS)]))
     except Exception as error:  # the Hub's client raises many kinds, all of which mean the same to a person
         raise _explained(name, error) from None
-    return folder
 
 
 def _explained(name: str, error: Exception) -> InputError:

@@ -27,7 +27,7 @@ def train_multitask(
     overrides: list[str] = (),  # type: ignore[assignment]
     seed: int = 0,
     device: str = "auto",
-    save_steps: int = 500,
+    save_steps: int = 0,
     save_minutes: float = 5.0,
     gpus: int = 0,
     root: str | None = None,

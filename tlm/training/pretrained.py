@@ -1,5 +1,6 @@
 """The step `load-model`: a published model as the `checkpoint` that fine-tuning, or stage 1, begins with."""
 
+import json
 from pathlib import Path
 
 from tlm import presets
@@ -7,7 +8,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.produce import Recipe, produce
 from tlm.errors import InputError
-from tlm.training.located import EXPECTED, WEIGHTS, files_of, model_folder
+from tlm.training.located import CONVERT, WEIGHTS, files_of, model_folder
 from tlm.training.tokenizer import adopt_tokenizer
 from tlm.training.tokens import tokenize
 
@@ -58,6 +59,18 @@ def _digests(folder: Path) -> dict[str, str]:
     """sha256 of each file that makes the model. Raises InputError: it has no config, or no weights."""
     names = files_of([path.name for path in folder.iterdir() if path.is_file()])
     if "config.json" not in names or names == files_of(names, weights=False):
-        kinds = " or ".join(patterns[0] for patterns in WEIGHTS)
-        raise InputError(f"{folder} has no config.json, or no weights ({kinds}); {EXPECTED}")
+        raise InputError(f"{folder} has no config.json, or no weights ({WEIGHTS[0]}); {CONVERT}")
+    if strange := _parts(folder) - {*names}:
+        raise InputError(f"{folder}: its weights are said to lie in {sorted(strange)[0]!r}; download the model anew")
     return {name: file_sha256(folder / name) for name in names}
+
+
+def _parts(folder: Path) -> set[str]:
+    """The files that weights in several parts lie in, by their index."""
+    try:
+        index = json.loads((folder / WEIGHTS[1]).read_text(encoding="utf-8"))
+        return {str(name) for name in index["weight_map"].values()}
+    except FileNotFoundError:
+        return set()
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise InputError(f"{folder / WEIGHTS[1]} is no index of weights; download the model anew") from None

@@ -17,9 +17,9 @@ from tlm.settings import Model
 from tlm.training import build
 from tlm.training.encoder import Encoder
 from tlm.training.foreign import model_types, plain_config
+from tlm.training.located import HERE
 from tlm.training.texts import Special
 
-_HERE = {"local_files_only": True, "trust_remote_code": False}
 _BERT_HEAD = {"transform.": "cls.predictions.transform.", "bias": "cls.predictions.bias"}  # our names and the library's
 
 
@@ -50,7 +50,7 @@ def shape_of(folder: Path, wanted: Model) -> Model:
 
 def _config(folder: Path) -> Any:
     try:
-        config = AutoConfig.from_pretrained(folder, **_HERE)
+        config = AutoConfig.from_pretrained(folder, **HERE)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"{folder}/config.json does not load: {reason(error)}; expected an encoder of transformers"
@@ -85,7 +85,7 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         whole, found = AutoModelForMaskedLM.from_pretrained(
-            folder, dtype=torch.float32, output_loading_info=True, **_HERE
+            folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE
         )
     except Exception as error:  # three libraries read the files, each with errors of its own
         raise InputError(f"{folder} does not load: {reason(error)}; download the model anew") from None

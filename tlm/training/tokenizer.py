@@ -17,7 +17,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.data.task import examples
 from tlm.errors import InputError, nearest, reason
-from tlm.training.located import model_folder
+from tlm.training.located import HERE, model_folder
 from tlm.training.vocabulary import SPECIAL, adopt_vocabulary, save_vocabulary, tokenizer_file, train_vocabulary
 
 VERSION = 1
@@ -107,7 +107,7 @@ def _converted(folder: Path, scratch: Path) -> Path:
     from transformers import AutoTokenizer
 
     try:
-        found = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        found = AutoTokenizer.from_pretrained(folder, **HERE)
         text = found.backend_tokenizer.to_str()
     except Exception as error:  # the library raises many kinds, all of which mean the same to a person
         raise InputError(

@@ -21,7 +21,6 @@ from benchmarks import kept, page
 from benchmarks.machine import machine, versions
 from benchmarks.row import NOT_MEASURED, NotMeasured, Result, Row, not_measured
 from tlm import __version__
-from tlm.errors import InputError
 from tlm.revision import revision
 
 ROWS = (  # modules, in the order of the data
@@ -78,7 +77,7 @@ def measure(row: Row, quick: bool) -> tuple[list[Result], bool]:
     started = time.monotonic()
     try:
         return row.run(quick), True
-    except (NotMeasured, InputError) as error:
+    except NotMeasured as error:
         return [not_measured(row.stage, str(error), row.target)], True
     except Exception as error:
         traceback.print_exc()

@@ -53,7 +53,7 @@ class Server:
         """CPU time of the server's process since it began; waits until what the server tells is new."""
         time.sleep(1.1)
         nodes = self.client.nodes.stats(metric="process", filter_path="nodes.*.process.cpu.total_in_millis")["nodes"]
-        return sum(node["process"]["cpu"]["total_in_millis"] for node in nodes.values()) / 1000
+        return float(sum(node["process"]["cpu"]["total_in_millis"] for node in nodes.values()) / 1000)
 
     def drop(self) -> None:
         """Remove what benchmarks have indexed."""

@@ -3,6 +3,7 @@
 import os
 import shutil
 import statistics
+from collections.abc import Mapping
 from functools import partial
 
 from benchmarks import growth_retrieval
@@ -42,7 +43,7 @@ def by_length(lengths: tuple[int, ...], repeats: int) -> Result:
     return growth("text length", cpu_seconds(sides, repeats), ("tokens of a text", "CPU seconds a step"), note=note)
 
 
-def cpu_seconds(sides: dict[int, Side], repeats: int) -> list[tuple[float, float]]:
+def cpu_seconds(sides: Mapping[int, Side], repeats: int) -> list[tuple[float, float]]:
     """(size, median of CPU seconds), sizes measured in turn; a side's `work` is how often it did the same."""
     measured = compare({str(size): side for size, side in sides.items()}, repeats)
     return [

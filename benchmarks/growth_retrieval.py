@@ -1,7 +1,8 @@
 """How the cost of retrieval grows: with the size of the corpus, the number of queries, K."""
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,15 +26,15 @@ def results(quick: bool) -> list[Result]:
     few = whole[:: max(1, len(whole) // 200)]
     with TemporaryDirectory(dir=folder()) as place:
         path = corpus(max(sizes), quick)
-        fills = {size: lambda size=size: filled(path, size, Path(place)) for size in sizes}
+        fills = {size: partial(filled, path, size, Path(place)) for size in sizes}
         points = [medians(fills, repeats)]
         engines = {size: engine(Path(place, str(size))) for size in sizes}
         middle = engines[sizes[len(sizes) // 2]]
         numbers = [len(whole) >> halvings for halvings in HALVINGS]
         for sides in (
-            {size: lambda size=size: searched(engines[size], few, 50) for size in sizes},
-            {number: lambda number=number: searched(middle, whole[:number], 50) for number in numbers},
-            {top_k: lambda top_k=top_k: searched(middle, few, top_k) for top_k in TOP_K},
+            {size: partial(searched, engines[size], few, 50) for size in sizes},
+            {number: partial(searched, middle, whole[:number], 50) for number in numbers},
+            {top_k: partial(searched, middle, few, top_k) for top_k in TOP_K},
         ):
             points.append(medians(sides, repeats))
     seconds = "CPU seconds"
@@ -46,7 +47,7 @@ def results(quick: bool) -> list[Result]:
     ]
 
 
-def medians(sides: dict[int, Callable[[], Cost]], repeats: int) -> list[tuple[float, float]]:
+def medians(sides: Mapping[int, Callable[[], Cost]], repeats: int) -> list[tuple[float, float]]:
     """(size, median CPU seconds) of sides that take turns."""
     measured = compare({str(size): side for size, side in sides.items()}, repeats)
     return [(float(size), statistics.median(cost.cpu for cost in measured.costs[str(size)])) for size in sides]

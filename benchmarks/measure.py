@@ -4,7 +4,7 @@ import multiprocessing
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -141,7 +141,7 @@ def _spread(values: list[float]) -> Spread:
     return Spread(statistics.median(values), min(values), max(values))
 
 
-def compare(sides: dict[str, Side], repeats: int = REPEATS, warm_up: int = 0) -> Measured:
+def compare(sides: Mapping[str, Side], repeats: int = REPEATS, warm_up: int = 0) -> Measured:
     """Run all sides `repeats` times, in turn, each round in the other direction.
 
     Args:
@@ -151,7 +151,7 @@ def compare(sides: dict[str, Side], repeats: int = REPEATS, warm_up: int = 0) ->
     """
     costs: dict[str, list[Cost]] = {name: [] for name in sides}
     for turn in range(warm_up + repeats):
-        for name in sides if turn % 2 == 0 else reversed(sides):
+        for name in sides if turn % 2 == 0 else reversed(list(sides)):
             cost = cost_of(sides[name])
             if turn >= warm_up:
                 costs[name].append(cost)

@@ -63,7 +63,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[Row | Reject]:
 def _values(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """In Python's own types: nanoseconds, which `datetime` lacks, would be those of pandas where it is installed."""
     fields = [field.with_type(_microseconds(field.type)) for field in batch.schema]
-    return batch.cast(pa.schema(fields)).to_pylist()
+    return batch.cast(pa.schema(fields)).to_pylist()  # type: ignore[no-any-return]
 
 
 def _microseconds(kind: pa.DataType) -> pa.DataType:

@@ -15,12 +15,13 @@ from elasticsearch import ApiError, BadRequestError, Elasticsearch
 
 from tlm.errors import InputError, Interrupted
 from tlm.progress import Meter, say
-from tlm.retrieval.elastic import meta, stored_meta
-from tlm.retrieval.elastic_client import BUSY, TRIES, connect, explained, patiently, pause, reason, refusal
+from tlm.retrieval.elastic import meta, shape, stored
+from tlm.retrieval.elastic_client import BUSY, TRIES, blocked, connect, explained, patiently, pause, reason, refusal
 
-CHUNK_DOCUMENTS = 1000
+CHUNK_DOCUMENTS = 4000
 CHUNK_CHARACTERS = 2_000_000  # well below http.max_content_length
 WORKERS = 2  # requests under way at once
+SHARD_SECONDS = "10s"  # how long a request waits for the index to be there; a minute by default
 MOST_REJECTED = 10  # the server refuses none of our documents unless something is wrong with it
 
 WANTED = "items.create.status,items.create.error"
@@ -41,50 +42,57 @@ def ensure(details: Mapping[str, Any], texts: Iterable[str], total: int) -> list
         Interrupted: the server went away or blocked writing; repeating goes on.
     """
     client, index = connect(), details["index"]
-    stored = stored_meta(client, index)
-    if stored is None:
-        _create(client, details)
-    elif {name: stored.get(name) for name in meta(details)} != meta(details):
-        raise InputError(
-            f"Elasticsearch has an index '{index}' that was made from something else (its _meta differs); "
-            "remove it there, or choose another name for this one"
-        )
-    if stored and "documents" in stored:
-        rejected = [(doc, why) for doc, why in stored["rejected"]]
-    else:
-        rejected = _fill(client, index, texts, total)
-        _finish(client, details, total - len(rejected), rejected)
+    rejected = _finished(client, details)
+    if rejected is None:
+        try:
+            _create(client, details)
+            rejected = _fill(client, index, texts, total)
+            _finish(client, details, total - len(rejected), rejected)
+        except Interrupted:
+            rejected = _finished(client, details)  # by another writer, which then closes it to us
+            if rejected is None:
+                raise
     _publish(client, index, f"tlm-{details['name']}")
     return rejected
 
 
+def _finished(client: Elasticsearch, details: Mapping[str, Any]) -> list[Rejected] | None:
+    """What the server refused of a finished index; None where it is absent or unfinished."""
+    found = stored(client, details["index"])
+    if found is None:
+        return None
+    if not found.is_of(details):
+        raise InputError(
+            f"Elasticsearch has an index '{details['index']}' that was made from something else (its _meta, mapping or "
+            "similarity differs); remove it there, or choose another name for this one"
+        )
+    return [(doc, why) for doc, why in found.meta["rejected"]] if "documents" in found.meta else None
+
+
 def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
-    similarity = {"type": "BM25", "k1": details["k1"], "b": details["b"]}
+    ours = shape(details)
     settings = {
         "number_of_shards": 1,
         "number_of_replicas": 0,
         "refresh_interval": "-1",
-        "similarity": {"tlm": similarity},
+        "similarity": ours["similarity"],
     }
-    text = {"type": "text", "analyzer": details["analyzer"], "index_options": "freqs", "similarity": "tlm"}
-    mappings = {
-        "dynamic": "strict",
-        "_meta": {"tlm": meta(details)},
-        "properties": {"doc": {"type": "long", "index": False}, "text": text},
-    }
+    mappings = {"dynamic": "strict", "_meta": {"tlm": meta(details)}, "properties": ours["properties"]}
 
     def create() -> None:
         try:
             client.indices.create(index=details["index"], settings=settings, mappings=mappings)
         except BadRequestError as error:
-            if error.error != "resource_already_exists_exception":  # another writer was faster, or our retry came twice
+            if error.error != "resource_already_exists_exception":  # half built, another writer's, or our retry
                 raise
 
     patiently(create)
 
 
 def _fill(client: Elasticsearch, index: str, texts: Iterable[str], total: int) -> list[Rejected]:
-    filler = _Filler(client, index)
+    alias = _filling(index)
+    patiently(lambda: client.indices.put_alias(index=index, name=alias))
+    filler = _Filler(client, alias)
     meter = Meter("indexing", total, "passages")
     waiting: deque[Future[int]] = deque()
     with ThreadPoolExecutor(WORKERS) as pool:
@@ -99,6 +107,11 @@ def _fill(client: Elasticsearch, index: str, texts: Iterable[str], total: int) -
             pool.shutdown(cancel_futures=True)
             meter.close()
     return sorted(filler.rejected)
+
+
+def _filling(index: str) -> str:
+    """The alias that an index is filled through: a removed index has none, and so is not made anew, as others are."""
+    return f"{index}-filling"
 
 
 def _chunks(texts: Iterable[str]) -> Iterator[list[Document]]:
@@ -120,11 +133,12 @@ def _lines(doc: int, text: str) -> str:
 
 
 class _Filler:
-    """Sends documents to an index; used by several threads at once."""
+    """Sends documents to the index behind an alias; used by several threads at once."""
 
-    def __init__(self, client: Elasticsearch, index: str) -> None:
-        self.client, self.index = client, index
+    def __init__(self, client: Elasticsearch, alias: str) -> None:
+        self.client, self.alias = client, alias
         self.rejected: list[Rejected] = []
+        self.put_off = ""  # why, the last time
 
     def send(self, documents: list[Document]) -> int:
         """Create the documents, with pauses while the server is busy or gone; how many there were."""
@@ -134,14 +148,24 @@ class _Filler:
                 left = self._once(left, last=attempt == TRIES - 1)
             if not left:
                 return len(documents)
-            pause(attempt)
-        raise Interrupted(f"Elasticsearch put off {len(left)} documents {TRIES} times; repeat the command to go on")
+            if attempt < TRIES - 1:
+                pause(attempt)
+        raise Interrupted(
+            f"Elasticsearch put off {len(left)} documents {TRIES} times ({self.put_off}); "
+            "free disk space there if it is full, then repeat the command to go on"
+        )
 
     def _once(self, documents: list[Document], last: bool) -> list[Document]:
         """One request; the documents that must be sent again."""
         operations = [_lines(doc, text) for doc, text in documents]
         try:
-            answer = self.client.bulk(index=self.index, operations=operations, filter_path=WANTED)  # type: ignore[arg-type]
+            answer = self.client.bulk(
+                index=self.alias,
+                operations=operations,  # type: ignore[arg-type]
+                require_alias=True,
+                timeout=SHARD_SECONDS,
+                filter_path=WANTED,
+            )
         except ApiError as error:
             if error.status_code == 413:
                 return self._halves(documents)
@@ -175,7 +199,8 @@ class _Filler:
         if status == 400:
             self._reject(document[0], why)
             return False
-        if status in BUSY and error.get("type") != "cluster_block_exception":
+        if status in BUSY and not blocked(status, why):
+            self.put_off = why
             return True
         raise refusal(status, why)
 
@@ -204,6 +229,7 @@ def _publish(client: Elasticsearch, index: str, alias: str) -> None:
     patiently(lambda: client.indices.put_settings(index=index, settings={"index.blocks.write": True}))
     actions: list[dict[str, Any]] = [
         {"remove": {"index": "tlm-*", "alias": alias, "must_exist": False}},
+        {"remove": {"index": index, "alias": _filling(index), "must_exist": False}},
         {"add": {"index": index, "alias": alias}},
     ]
     patiently(lambda: client.indices.update_aliases(actions=actions))

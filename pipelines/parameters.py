@@ -1,6 +1,7 @@
 """Pipeline parameters from a YAML file and the command line, checked against the pipeline before anything starts."""
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,9 @@ from tlm.errors import InputError, nearest
 
 # Places outside of the steps.
 OUTSIDE = ("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "paper_models")
+# What nobody means to show: passwords in URLs, keys of Amazon's, tokens of the Hub's; and what these variables hold.
+_SECRET = re.compile(r"://[^/?#\s]*:[^/?#\s]*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
+_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "KFP_EXISTING_TOKEN")
 _TYPES: dict[str, type] = {
     "STRING": str,
     "NUMBER_INTEGER": int,
@@ -99,6 +103,11 @@ def _checked(name: str, value: Any, known: Mapping[str, Parameter]) -> Any:
     if name not in known:
         raise InputError(f"parameter '{name}' is not known{nearest(name, known)}")
     expected = known[name].type
+    if _SECRET.search(str(value)) or any(secret in str(value) for secret in map(os.environ.get, _SECRETS) if secret):
+        raise InputError(
+            f"parameter '{name}' has a password, key or token in it, and parameters are shown to all; take it out: "
+            "keys come from the environment, on Kubernetes from secrets"
+        )
     if value is None:
         raise InputError(f"parameter '{name}' has no value; leave it out, or write '' for an empty text")
     if expected is float and type(value) is int:

@@ -12,6 +12,7 @@ from tlm.evaluation.contents import contents
 from tlm.evaluation.lineage import Lineage
 from tlm.evaluation.report import report
 
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 LABELS = ["blue", "green", "red"]
 HOSTILE = [
     "<script>alert(1)</script> <img src=x onerror=alert(1)>",
@@ -86,5 +87,5 @@ def is_safe(html: str) -> None:
     policy = [
         value for tag, name, value in page.attributes if (tag, name) == ("meta", "content") and "default-src" in value
     ]
-    assert policy == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
+    assert policy == [POLICY]
     assert html.index("Content-Security-Policy") < html.index("<style>")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipelines.client.faults import Unauthorized
+from tlm.artifacts.endpoints import check_url
 from tlm.errors import InputError
 
 IN_CLUSTER = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
@@ -31,7 +32,7 @@ def find(host: str, ui_host: str = "") -> Address:
     """The address from the options; inside a cluster the service of KFP's own manifests.
 
     Raises:
-        InputError: there is none, or it is no URL.
+        InputError: there is none, it is no URL, or one that is not to be talked to.
     """
     if not host:
         if "KUBERNETES_SERVICE_HOST" not in os.environ:
@@ -40,6 +41,7 @@ def find(host: str, ui_host: str = "") -> Address:
     for address in filter(None, (host, ui_host)):
         if not address.startswith(("http://", "https://")):
             raise InputError(f"'{address}' is no address of Kubeflow Pipelines: begin it with http:// or https://")
+    check_url(host, "--host")
     api = host.rstrip("/").removesuffix("/#")
     return Address(api, (ui_host or api).rstrip("/"))
 

@@ -1,14 +1,18 @@
 """What the images are: small, without tools, for any user, read-only."""
 
+import re
+
 import docker
 import pytest
+from packaging.utils import canonicalize_name
 
-from tests.containers.conftest import InContainer
+from tests.containers.conftest import ROOT, InContainer
 from tlm import __version__
 
 KINDS = ("data", "train")
 MEGABYTE = 1_000_000
 FIND = "import importlib.util, sys; print([name for name in sys.argv[1:] if importlib.util.find_spec(name)])"
+PACKAGES = "import importlib.metadata as m; print(*(f'{d.metadata[\"Name\"]}=={d.version}' for d in m.distributions()))"
 IMPORT_ALL = """
 import importlib, pkgutil, tlm
 for module in pkgutil.walk_packages(tlm.__path__, "tlm."):
@@ -39,6 +43,21 @@ def test_data_is_small(images: dict[str, str], daemon: docker.DockerClient) -> N
 def test_data_has_nothing_that_only_training_needs(in_container: InContainer) -> None:
     heavy = ("torch", "triton", "nvidia", "transformers", "sklearn", "scipy", "setuptools", "pip", "pytest", "docker")
     assert in_container("data", "python3", "-c", FIND, *heavy).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_packages_are_those_of_the_lock(kind: str, in_container: InContainer) -> None:
+    """And nothing beside them but tlm itself and kfp's executor; torch may be a build of its own of that version."""
+    installed = dict(line.split("==") for line in in_container(kind, "python3", "-c", PACKAGES).stdout.split())
+    found = {canonicalize_name(name): version.partition("+")[0] for name, version in installed.items()}
+    locked = {"tlm-kubeflow": __version__, "kfp": pins("requirements.txt")["kfp"], **pins(f"requirements-{kind}.txt")}
+    assert len(found) > 20
+    assert {name: version for name, version in found.items() if locked.get(name) != version} == {}
+
+
+def pins(lock: str) -> dict[str, str]:
+    """Versions by name."""
+    return dict(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ROOT / lock).read_text(), re.MULTILINE))
 
 
 def test_train_has_what_training_needs(images: dict[str, str], in_container: InContainer) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import docker
@@ -45,6 +46,7 @@ def environment(inner_elasticsearch: str, inner_s3: S3Server, tmp_path_factory: 
     values = {
         "TLM_ELASTICSEARCH_URL": inner_elasticsearch,
         "AWS_ENDPOINT_URL_S3": inner_s3.url,
+        "TLM_HTTP_HOSTS": ",".join(urlsplit(url).hostname or "" for url in (inner_elasticsearch, inner_s3.url)),
         "AWS_ACCESS_KEY_ID": inner_s3.access,
         "AWS_SECRET_ACCESS_KEY": inner_s3.secret,
         "AWS_REGION": "us-east-1",

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
@@ -129,14 +129,10 @@ def test_where_it_lies_does_not_matter_but_what_is_in_it(tmp_path):
     assert set(first.details["cost"].values()) == {0}
 
 
-def test_weights_in_torch_s_own_format_and_a_bare_word_list_do_too(tmp_path):
+def test_a_bare_word_list_does_too(tmp_path):
     first, folder = loaded(tmp_path), tmp_path / "old" / "bert"
     shutil.copytree(tmp_path / "bert", folder)
-    weights = load_file(folder / "model.safetensors")
-    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
-           for name, value in weights.items()}  # fmt: skip
-    torch.save(old, folder / "pytorch_model.bin")
-    for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
     second = Artifact.open(load_model(str(folder), first.input("task").uri, preset="tiny", root=str(tmp_path)))
     one, two = (load_file(each.path("model") / "model.safetensors") for each in (first, second))
@@ -246,9 +242,18 @@ def damaged(folder: Path, what: str) -> None:
     elif what == "type":
         (folder / "config.json").write_text(json.dumps({**config, "model_type": "gpt2"}))
     elif what == "layer":
-        torch.save({name: value for name, value in weights.items() if "layer.1." not in name},
-                   folder / "pytorch_model.bin")  # fmt: skip
+        kept = {name: value for name, value in weights.items() if "layer.1." not in name}
+        save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    elif what == "pickle":
+        torch.save(weights, folder / "pytorch_model.bin")  # noqa: TID251  # to be refused
         (folder / "model.safetensors").unlink()
+    elif what == "place":
+        index = {"weight_map": dict.fromkeys(weights, "../elsewhere.safetensors")}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    elif what == "index":
+        (folder / "model.safetensors.index.json").write_text("[]")
+    elif what == "code":
+        (folder / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoConfig": "own.Config"}}))
     elif what == "cut":
         whole = (folder / "model.safetensors").read_bytes()
         (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
@@ -263,6 +268,10 @@ def damaged(folder: Path, what: str) -> None:
     [
         ("config", "has no config.json, or no weights"),
         ("weights", "has no config.json, or no weights"),
+        ("pickle", r"no weights .* pickles, which can run code: .* convert them by AutoModelForMaskedLM\.from_pretr"),
+        ("place", r"its weights are said to lie in '../elsewhere.safetensors'; download the model anew"),
+        ("index", r"model.safetensors.index.json is no index of weights; download"),
+        ("code", r"config.json names code of its own \(auto_map\), which is never run"),
         ("type", "is a 'gpt2', no encoder that predicts words and classes"),
         ("layer", "lacks weights .bert.encoder.layer.1."),
         ("cut", "does not load: .*; download the model anew"),

@@ -12,6 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging
 
 from tlm.errors import InputError
+from tlm.training.located import HERE, refuse_code
 
 BATCH = 8
 UNUSED = ("pooler.",)  # read by no layer, and absent from models that were saved without it
@@ -86,15 +87,15 @@ class AttentionReader:
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
-    offline = {"local_files_only": True, "trust_remote_code": False}
+    refuse_code(folder)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     loud = logging.get_verbosity()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # a classifier's head is left out on purpose
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **offline)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **HERE)
         model, found = AutoModel.from_pretrained(
             folder, attn_implementation="eager", use_safetensors=True, dtype=torch.float32, output_loading_info=True,
-            **offline,
+            **HERE,
         )  # fmt: skip
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]

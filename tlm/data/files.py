@@ -5,7 +5,6 @@ import glob
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from tlm.artifacts.digest import file_sha256
-from tlm.artifacts.scratch import scratch_folder
+from tlm.artifacts.scratch import cache_folder, scratch_folder
 from tlm.data import hub
 from tlm.data.streams import Tally
 from tlm.errors import InputError, nearest
@@ -206,8 +205,7 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
 
 
 def _download_folder(stack: ExitStack) -> Path:
-    parent = Path(os.environ.get("TLM_CACHE") or Path(tempfile.gettempdir()) / f"tlm-cache-{os.getuid()}")
-    return stack.enter_context(scratch_folder(parent / "raw", "raw"))
+    return stack.enter_context(scratch_folder(cache_folder() / "raw", "raw"))
 
 
 def _readable(folder: str, names: list[str]) -> list[str]:

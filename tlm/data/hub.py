@@ -5,6 +5,7 @@ data set, by its path), then ``:split`` where it is not train, then ``?column=va
 these values. ``?text=column`` is another thing: that column is given the name text.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
+from tlm.artifacts.endpoints import check_url
 from tlm.errors import InputError, reason
 
 EXPECTED = "expected hf://name, hf://owner/name or hf://owner/name/config, each with :split where it is not train"
@@ -40,6 +42,8 @@ def checked_name(address: str) -> str:
         raise InputError(
             f"{address}: Hub data sets need the package datasets; install it with the extra 'hub'"
         ) from None
+    if os.environ.get("HF_ENDPOINT"):
+        check_url(os.environ["HF_ENDPOINT"], "HF_ENDPOINT")
     parts = _parts(address)
     inner = parts.config or parts.file
     name = parts.name.split("/")[-1] + (f"/{inner}" if inner else "")

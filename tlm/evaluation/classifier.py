@@ -13,6 +13,7 @@ from transformers.utils import logging
 
 from tlm.errors import InputError
 from tlm.progress import Meter
+from tlm.training.located import HERE, refuse_code
 
 BATCH_TOKENS = 8192
 BATCH_ROWS = 256
@@ -85,12 +86,12 @@ def probabilities(logits: NDArray[Any]) -> NDArray[np.float64]:
 
 def _load(folder: Path) -> tuple[Any, Any]:
     """Tokenizer and model, in float32. The library makes up weights that a file lacks; here that is an error."""
-    offline = {"local_files_only": True, "trust_remote_code": False}
+    refuse_code(folder)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **offline)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **HERE)
         model, found = AutoModelForSequenceClassification.from_pretrained(
-            folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **offline
+            folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE
         )
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]

@@ -37,7 +37,8 @@ def predict_command(
         source: File to read; - is stdin.
         to: File to write; - is stdout.
         source_format: txt (a text a line), jsonl or csv; auto goes by the file's name, else by the first line.
-        to_format: jsonl or csv; in csv, text that a spreadsheet would take for a formula gets a leading apostrophe.
+        to_format: jsonl or csv; in csv an apostrophe stands before what a spreadsheet would take for a formula, and
+            control characters are spelled out.
         text_field: Field or column of the text.
         pair_field: Field or column of the second text, for a task on pairs.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.

@@ -2,15 +2,19 @@
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
 from tlm.errors import InputError, nearest
+from tlm.evaluation.text import BIDI_AND_CONTROLS, spelled
 
 ReadFormat = Literal["auto", "txt", "jsonl", "csv"]
 WriteFormat = Literal["jsonl", "csv"]
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+# Where a formula would begin: a cell, a line in it, and what a spreadsheet takes for a cell that parts cells by these.
+_FORMULA = re.compile(r"^(?=[\t\r\n])|(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
+_UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would end the row
 LONGEST_CELL = 2**31 - 1
 
 
@@ -51,15 +55,19 @@ def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_fiel
 
 
 def write_rows(rows: Iterable[dict[str, Any]], form: WriteFormat, labels: Sequence[str] | None, sink: TextIO) -> None:
-    """Write predicted rows one at a time. In CSV no cell can act as a formula: such text gets a leading apostrophe."""
+    """Write predicted rows one at a time, so that no terminal and no spreadsheet takes anything in them for a command.
+
+    In JSON control and direction characters stand as escapes, so that values are what they were; see `inert` for CSV.
+    """
     if form == "jsonl":
         for row in rows:
-            sink.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+            line = json.dumps(row, ensure_ascii=False, allow_nan=False)
+            sink.write(BIDI_AND_CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], line) + "\n")
         return
     writer = csv.writer(sink, lineterminator="\n")
     chances = [f"p({label})" for label in labels or []]
     head = ["label", "probability"] if labels is not None else ["value"]
-    writer.writerow(["row", "text", *head, *chances, "error"])
+    writer.writerow(map(inert, ["row", "text", *head, *chances, "error"]))
     for row in rows:
         numbers = row.get("probabilities", {})
         cells = [row.get(name, "") for name in ("row", "text", *head)]
@@ -69,8 +77,11 @@ def write_rows(rows: Iterable[dict[str, Any]], form: WriteFormat, labels: Sequen
 
 
 def inert(cell: Any) -> Any:
-    """A CSV cell that no spreadsheet takes for a formula; numbers stay as they are."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+    """A cell of CSV, numbers as they are: text has an apostrophe before what a spreadsheet would take for a formula.
+
+    Control and direction characters are spelled out.
+    """
+    return _FORMULA.sub("'", _UNSEEN.sub(spelled, cell)) if isinstance(cell, str) else cell
 
 
 def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:

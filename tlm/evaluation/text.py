@@ -6,6 +6,7 @@ BIDI_AND_CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 LONGEST = 600
+_ADDRESS = re.compile(r"://|www\.|@")  # what some readers of Markdown make a link of
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -13,7 +14,12 @@ def visible(text: str, longest: int = LONGEST) -> str:
     """On one line, shortened, with control and direction characters spelled out. Markup is left to the template."""
     line = " ".join(text.split())
     cut = line if len(line) <= longest else f"{line[: longest - 1]}…"
-    return BIDI_AND_CONTROLS.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", cut)
+    return BIDI_AND_CONTROLS.sub(spelled, cut)
+
+
+def spelled(character: re.Match[str]) -> str:
+    """A character that is not to be seen, as its number: ``⟨U+202E⟩``."""
+    return f"⟨U+{ord(character[0]):04X}⟩"
 
 
 def code(text: str, longest: int = LONGEST) -> str:
@@ -36,8 +42,12 @@ def power(value: float) -> str:
 
 
 def prose(text: str) -> str:
-    """A sentence of ours in Markdown: names in it cannot act as markup."""
-    return re.sub(r"([\\`*_\[\]<>|~])", r"\\\1", text)
+    """A sentence of ours in Markdown: names in it cannot act as markup, and addresses among them are no links."""
+    return " ".join(map(_inert, visible(text, len(text)).split()))
+
+
+def _inert(word: str) -> str:
+    return code(word) if _ADDRESS.search(word) else re.sub(r"([\\`*_\[\]<>|~&#])", r"\\\1", word)
 
 
 COMMON = frozenset(

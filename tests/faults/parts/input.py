@@ -4,12 +4,9 @@ import importlib.util
 import re
 import subprocess
 import sys
-import tempfile
-import xml.etree.ElementTree as ElementTree
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
+from tests.faults.junit import counted
 from tests.faults.row import HOME, Row, row
 
 TESTS = ("test_input", "test_memory", "test_disk", "test_fuzz")
@@ -18,18 +15,8 @@ FUZZED = ("readers", "manifest", "queries")
 
 def rows(seconds: int, seed: int) -> Iterator[Row]:
     """The table of bad input, memory and disk; hypothesis; atheris for so many seconds a target."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.xml")
-        files = [f"tests/faults/{name}.py" for name in TESTS]
-        command = ["-m", "pytest", *files, f"--junitxml={report}", f"--hypothesis-seed={seed}", "-q"]
-        subprocess.run([sys.executable, *command], cwd=HOME, stdout=sys.stderr, check=False)
-        tried, failed = Counter[str](), Counter[str]()
-        for test in ElementTree.parse(report).iter("testcase"):
-            what = _group(test.get("classname", ""), test.get("name", ""))
-            skipped, wrong = (test.find(kind) is not None for kind in ("skipped", "failure"))
-            tried[what] += not skipped
-            failed[what] += wrong or test.find("error") is not None
-    yield from (row(what, count, count - failed[what]) for what, count in tried.items() if count)
+    files = [f"tests/faults/{name}.py" for name in TESTS]
+    yield from counted([*files, f"--hypothesis-seed={seed}"], _group)
     if importlib.util.find_spec("atheris") is None:
         print("atheris is not installed here, so nothing was fuzzed with it", file=sys.stderr)
         return

@@ -71,6 +71,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _on_sigterm)
     try:
         build(sys.argv[1:])()
+    except _Stopped:
+        _fail(Terminated("stopped by SIGTERM; repeat the command to go on"))
     except TlmError as error:
         _fail(error)
     except OSError as error:
@@ -80,13 +82,17 @@ def main() -> None:
         _fail(InputError(f"{where}: {error.strerror or error}; mend that, then repeat"))
 
 
+class _Stopped(BaseException):
+    """SIGTERM: no Exception, lest whoever looks out for any fault of a library takes it for one."""
+
+
 def _fail(error: TlmError) -> None:
     print(f"tlm: {printable(str(error))}", file=sys.stderr)
     sys.exit(error.exit_code)
 
 
 def _on_sigterm(signum: int, frame: Any) -> None:
-    raise Terminated("stopped by SIGTERM; repeat the command to go on")
+    raise _Stopped
 
 
 def _listed() -> None:

@@ -1,19 +1,32 @@
 """The errors that people see: one sentence each, and the exit code that goes with it."""
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_PASSWORD = re.compile(r"(?<=://)(?:[^/?#\s]*|[^\s:]*:\S*)@")  # what stands in a URL before its host
 
 
 class TlmError(Exception):
-    """An error for people: its text is one sentence that says what was found, what was expected, what to do."""
+    """An error for people: its text is one sentence that says what was found, what was expected, what to do.
+
+    A URL in it loses its password, whoever wrote the sentence: errors come into logs.
+    """
 
     exit_code = 1
+
+    def __init__(self, text: str) -> None:
+        super().__init__(without_password(text))
 
 
 class InputError(TlmError):
     """Input, setting or server at fault; nothing was begun, or all that was begun can be resumed."""
 
     exit_code = 2
+
+
+class Damaged(InputError):
+    """A published file is missing, or is not what was published."""
 
 
 class Interrupted(TlmError):
@@ -26,6 +39,11 @@ class Terminated(TlmError):
     """SIGTERM arrived: a checkpoint was written, and the command can be repeated."""
 
     exit_code = 143
+
+
+def without_password(text: str) -> str:
+    """`text` with URLs as ``https://…@host`` where they tell who we are there."""
+    return _PASSWORD.sub("…@", text)
 
 
 def printable(text: str) -> str:

@@ -15,7 +15,9 @@ Precision: TypeAlias = Literal["fp32", "bf16"]
 class Section(BaseModel):
     """A group of settings; unknown names, NaN and infinity are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True, defer_build=True
+    )
 
 
 class Retrieve(Section):

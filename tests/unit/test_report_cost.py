@@ -11,6 +11,7 @@ import pytest
 
 from tests.toy_reports import Page, is_safe, toy_world
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.digest import signed_json
 from tlm.errors import InputError
 from tlm.evaluation import ui
 from tlm.evaluation.baseline import baseline
@@ -26,10 +27,10 @@ def runs(root: Path, **facts: Any) -> list[str]:
     uris = [world.metrics("bm25", seed, 0.6) for seed in (0, 1)]
     for times, uri in enumerate(uris, 1):
         path = next(root.glob(f"metrics/{Artifact.open(uri).manifest.key}/run.json"))
-        told = json.loads(path.read_text())
+        told = Artifact.open(uri).run()
         for stage in told["stages"].values():
             stage |= {name: value * times if isinstance(value, float) else value for name, value in facts.items()}
-        path.write_text(json.dumps(told))
+        path.write_bytes(signed_json(told))
     return uris
 
 

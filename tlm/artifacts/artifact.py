@@ -6,11 +6,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.digest import file_sha256
+from tlm.artifacts.digest import SIGNATURE, file_sha256, value_sha256
 from tlm.artifacts.manifest import MANIFEST, RUN, FileEntry, Manifest
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.store import Store
-from tlm.errors import InputError
+from tlm.errors import Damaged, InputError
+from tlm.progress import say
 
 
 class Artifact:
@@ -43,7 +44,7 @@ class Artifact:
             return None
         manifest = Manifest.from_bytes(data, f"{store.root}/{name}")
         if (manifest.kind, manifest.key) != (kind, key):
-            raise InputError(
+            raise Damaged(
                 f"{store.root}/{name} is the manifest of {manifest.kind}/{manifest.key}; it was moved, put it back"
             )
         return cls(store, manifest)
@@ -122,13 +123,27 @@ class Artifact:
         )
 
     def run(self) -> dict[str, Any]:
-        """What run.json tells of the run that made it (time, host, seconds, threads); {} where it is gone."""
+        """What run.json tells of the run that made it (time, host, seconds, threads); {} where that is lost."""
         data = self.store.read(f"{self.folder_name}/{RUN}")
-        return json.loads(data) if data else {}
+        if data is None:
+            return {}
+        try:
+            facts: dict[str, Any] = json.loads(data)
+            if facts.pop(SIGNATURE, None) in (None, value_sha256(facts)):  # versions before this one did not write it
+                return facts
+        except (ValueError, AttributeError):  # no JSON any more, or no object
+            pass
+        say(f"warning: {self.uri}/{RUN} is damaged, so what it told of the run (time, cost) is left out")
+        return {}
 
     def _folder(self, entries: list[FileEntry]) -> Path:
+        """The folder of these files, all verified; it has no others, for its reader may take whatever is there."""
         paths = [self.verified(entry) for entry in entries]
-        return paths[0].parents[entries[0].name.count("/") - 1]
+        folder = paths[0].parents[entries[0].name.count("/") - 1]
+        for path in folder.rglob("*"):
+            if path not in paths and path.is_file() and not path.name.startswith("."):
+                raise Damaged(f"{path} does not belong to {self.uri}; remove it")
+        return folder
 
     def verified(self, entry: FileEntry) -> Path:
         """A verified local path of one of `entries`: for readers that take one shard at a time."""
@@ -138,7 +153,7 @@ class Artifact:
             self.store.forget(name)
             path = self.store.local(name)
             if not _matches(path, entry):
-                raise InputError(
+                raise Damaged(
                     f"{self.uri}/{entry.name} is damaged or missing: size or sha256 differs from the manifest; "
                     f"remove {self.uri} and run its step again"
                 )

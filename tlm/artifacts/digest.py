@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+SIGNATURE = "sha256"
+
 
 def file_sha256(path: Path) -> str:
     """sha256 of a file's bytes, in hex."""
@@ -15,6 +17,11 @@ def file_sha256(path: Path) -> str:
 def value_sha256(value: Any) -> str:
     """sha256, in hex, of a plain value (dict, list, str, number, None) in canonical JSON."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def signed_json(facts: dict[str, Any]) -> bytes:
+    """`facts` as canonical JSON that holds the sha256 of them all under ``sha256``; a line."""
+    return canonical_json({**facts, SIGNATURE: value_sha256(facts)}) + b"\n"
 
 
 def canonical_json(value: Any) -> bytes:

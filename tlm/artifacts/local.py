@@ -2,12 +2,15 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from tlm.artifacts.store import Stored
+from tlm.errors import InputError
 
+TRIES = 20  # to put a file into a folder that others remove
 READABLE = 0o644  # temporary files are their owner's alone, but another pod may run as another user
 
 
@@ -20,59 +23,77 @@ class LocalStore:
 
     def read(self, name: str) -> bytes | None:
         try:
-            return (self.folder / name).read_bytes()
+            return self._path(name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def add(self, name: str, source: Path) -> None:
-        target = self._target(name)
         _sync(source)
-        source.replace(target)
-        _sync(target.parent)
+        self._put(name, source.replace)
 
     def write(self, name: str, data: bytes) -> None:
         self.add(name, self._temporary(data))
 
     def create(self, name: str, data: bytes) -> bool:
-        target, temporary = self._target(name), self._temporary(data)
+        temporary = self._temporary(data)
         try:
             _sync(temporary)
-            os.link(temporary, target)  # unlike a rename, a link refuses to replace
+            self._put(name, partial(os.link, temporary))  # unlike a rename, a link refuses to replace
         except FileExistsError:
             return False
         finally:
             temporary.unlink()
-        _sync(target.parent)
         return True
 
     def local(self, name: str) -> Path:
-        return self.folder / name
+        return self._path(name)
 
     def forget(self, name: str) -> None:
         pass
 
     def list(self, prefix: str) -> Iterator[Stored]:
         start = self.folder / prefix if prefix.endswith("/") or not prefix else (self.folder / prefix).parent
-        for path in sorted(start.rglob("*")):
+        found = (Path(folder, name) for folder, _, names in os.walk(start) for name in names)
+        for path in sorted(found):
             name = path.relative_to(self.folder).as_posix()
-            if name.startswith(prefix) and not name.startswith(".scratch/") and path.is_file():
-                stat = path.stat()
-                yield Stored(name, stat.st_size, stat.st_mtime)
+            if name.startswith(prefix) and not name.startswith(".scratch/"):
+                with suppress(FileNotFoundError):  # another process removed it meanwhile
+                    stat = path.stat()
+                    yield Stored(name, stat.st_size, stat.st_mtime)
 
     def delete(self, name: str) -> None:
-        path = self.folder / name
+        path = self._path(str(Path(name).parent)) / Path(name).name  # of a link itself, not what it leads to
         path.unlink(missing_ok=True)
         with suppress(OSError):  # no empty folders are left; the first that is not empty ends it
             for parent in path.parents[: len(Path(name).parents) - 1]:
                 parent.rmdir()
 
+    def abandoned(self, before: float, delete: bool) -> Iterator[str]:
+        return iter(())
+
     def scratch(self) -> Path:
         return self.folder / ".scratch"
 
-    def _target(self, name: str) -> Path:
-        target = self.folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return target
+    def _path(self, name: str) -> Path:
+        """Where `name` is. Raises InputError where '..' or a link leads out of the folder."""
+        path = self.folder / name
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.folder)):
+            raise InputError(f"{path} leads out of {self.root}; put there what it leads to, without '..' or a link")
+        return path
+
+    def _put(self, name: str, put: Callable[[Path], object]) -> None:
+        """Have `put` make the file appear; another process may be removing its folder, empty as it still is."""
+        target = self._path(name)
+        for left in reversed(range(TRIES)):
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                put(target)
+                break
+            except FileNotFoundError:
+                if not left:
+                    raise
+        with suppress(FileNotFoundError):
+            _sync(target.parent)
 
     def _temporary(self, data: bytes) -> Path:
         self.scratch().mkdir(parents=True, exist_ok=True)

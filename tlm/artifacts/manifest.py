@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from tlm import __version__
-from tlm.artifacts.digest import canonical_json, file_sha256, value_sha256
-from tlm.errors import InputError
+from tlm.artifacts.digest import file_sha256, signed_json, value_sha256
+from tlm.errors import Damaged
 
 MANIFEST = "manifest.json"
 RUN = "run.json"
@@ -73,26 +73,29 @@ class Manifest(BaseModel):
     details: dict[str, Any]
     files: list[FileEntry]
     tool: str = __version__
+    sha256: Digest | None = Field(default=None, exclude=True)  # of all the rest; only where it is published
 
     def to_bytes(self) -> bytes:
         """The bytes that are published; equal manifests have equal bytes."""
-        return canonical_json(self.model_dump()) + b"\n"
+        return signed_json(self.model_dump())
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "Manifest":
-        """Parse and check. Raises InputError naming `where` if this is no manifest that we can read."""
+        """Parse and check. Raises Damaged naming `where` if this is no manifest that we can read."""
         try:
             manifest = cls.model_validate_json(data)
-            content = content_digest(manifest.files, manifest.details)
+            content, whole = content_digest(manifest.files, manifest.details), value_sha256(manifest.model_dump())
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise InputError(f"{where}: {field}: {first['msg']}; {_DAMAGED}") from None
+            raise Damaged(f"{where}: {field}: {first['msg']}; {_DAMAGED}") from None
         except ValueError as error:  # NaN, a lone surrogate: what our JSON never has
-            raise InputError(f"{where}: details: {error}; {_DAMAGED}") from None
+            raise Damaged(f"{where}: details: {error}; {_DAMAGED}") from None
         if manifest.content != content:
-            raise InputError(f"{where}: content: is not that of the files and details; {_DAMAGED}")
-        return manifest
+            raise Damaged(f"{where}: content: is not that of the files and details; {_DAMAGED}")
+        if manifest.sha256 not in (None, whole):  # versions before this one did not write it
+            raise Damaged(f"{where}: sha256: is not that of the rest; {_DAMAGED}")
+        return manifest.model_copy(update={"sha256": None})
 
 
 def content_digest(files: list[FileEntry], details: dict[str, Any]) -> str:

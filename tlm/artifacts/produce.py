@@ -9,7 +9,7 @@ from typing import Any
 
 from tlm import __version__
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.digest import canonical_json, value_sha256
+from tlm.artifacts.digest import signed_json, value_sha256
 from tlm.artifacts.manifest import MANIFEST, RUN, InputRef, Manifest, content_digest, seal
 from tlm.artifacts.roots import open_store, resolve_root
 from tlm.artifacts.scratch import scratch_folder
@@ -88,7 +88,7 @@ def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Mani
     for entry in files:
         store.add(f"{place}/{entry.name}", draft.folder / entry.name)
     if store.read(f"{place}/{MANIFEST}") is None:
-        store.write(f"{place}/{RUN}", canonical_json(_run(draft, started)) + b"\n")
+        store.write(f"{place}/{RUN}", signed_json(_run(draft, started)))
     if store.create(f"{place}/{MANIFEST}", manifest.to_bytes()):
         return manifest
     winner = Artifact.find(store, recipe.kind, recipe.key)

@@ -8,7 +8,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.manifest import MANIFEST, Manifest, content_digest, seal
 from tlm.artifacts.roots import open_store, resolve_root
 from tlm.artifacts.scratch import scratch_folder
-from tlm.errors import InputError
+from tlm.errors import Damaged
 from tlm.progress import say
 
 KEPT = 2
@@ -20,6 +20,7 @@ class Progress:
     def __init__(self, key: str, root: str | None) -> None:
         self.store = open_store(resolve_root(root))
         self.kind = f"progress/{key}"
+        self.damaged: set[str] = set()  # what `latest` passed over; removed when there is a whole one in its place
 
     def save(self, step: int, fill: Callable[[Path], None]) -> None:
         """Publish a snapshot: `fill` writes its files into a folder. Older snapshots but one are removed."""
@@ -33,9 +34,12 @@ class Progress:
             kind=self.kind, key=name, content=content_digest(files, {}), step="snapshot", version=1,
             settings={}, inputs={}, counts={"step": step}, details={}, files=files,
         )  # fmt: skip
-        self.store.create(f"{self.kind}/{name}/{MANIFEST}", manifest.to_bytes())
-        for old in self._steps()[:-KEPT]:
+        self.store.write(f"{self.kind}/{name}/{MANIFEST}", manifest.to_bytes())  # over a damaged one, if one is there
+        self.damaged.discard(name)
+        whole = [step for step in self._steps() if step not in self.damaged]
+        for old in [*whole[:-KEPT], *self.damaged]:
             self._remove(old)
+        self.damaged.clear()
 
     def latest(self, folder: Path) -> int | None:
         """Copy the newest undamaged snapshot's files into `folder` (logical names); its step, or None if there is none.
@@ -48,13 +52,16 @@ class Progress:
                 if snapshot is None:
                     continue
                 files = {entry.logical: snapshot.verified(entry) for entry in snapshot.entries()}
-            except InputError as error:
+                for logical, source in files.items():
+                    (folder / logical).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(source, folder / logical)
+            except Damaged as error:
+                self.damaged.add(name)
                 say(f"warning: snapshot {name} is passed over: {error}")
+            except FileNotFoundError:  # another process that is further removed it meanwhile
                 continue
-            for logical, source in files.items():
-                (folder / logical).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, folder / logical)
-            return int(name.removeprefix("step-"))
+            else:
+                return int(name.removeprefix("step-"))
         return None
 
     def clear(self) -> None:

@@ -44,5 +44,8 @@ class Store(Protocol):
     def delete(self, name: str) -> None:
         """Remove a file; removing what is not there is no error."""
 
+    def abandoned(self, before: float, delete: bool) -> Iterator[str]:
+        """Names whose upload began before that time (seconds since 1970) and never ended; `delete` removes them."""
+
     def scratch(self) -> Path:
         """A folder on this machine to prepare files in, from which `add` is cheap."""

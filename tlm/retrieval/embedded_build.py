@@ -82,11 +82,12 @@ def _write_runs(texts: Iterator[str], vocabulary: _Vocabulary, folder: Path) -> 
             found = bulk_analyzer.terms(chunk)
             run = _run(found, np.array([vocabulary[term] for term in found.distinct], np.int32), done)
             for file, part in zip(files, (run.ids, run.counts, run.docs, run.frequencies), strict=True):
-                part.tofile(file)
+                file.write(part.data)
             lengths.append(found.lengths)
             sizes.append((len(run.ids), len(run.docs)))
             done += len(chunk)
-    np.save(folder / "sizes.npy", np.array(sizes, np.int64).reshape(-1, 2))
+    with _npy(folder / "sizes.npy", np.int64, (len(sizes), 2)) as write:
+        write(np.array(sizes, np.int64))
     return np.concatenate(lengths)
 
 
@@ -145,7 +146,8 @@ def _merge(runs: Path, df: Ids, weights: bm25.Floats, norms: bm25.Floats, folder
     documents = len(norms)
     is_dense = df > documents * DENSE_SHARE
     offsets = np.concatenate([[0], np.cumsum(np.where(is_dense, 0, df), dtype=np.int64)])
-    np.save(folder / "offsets.npy", offsets)
+    with _npy(folder / "offsets.npy", np.int64, offsets.shape) as write:
+        write(offsets)
     bounds = np.zeros(len(df), np.float32)
     with (
         _npy(folder / "docs.npy", np.int32, (int(offsets[-1]),)) as write_docs,
@@ -168,12 +170,15 @@ def _merge(runs: Path, df: Ids, weights: bm25.Floats, norms: bm25.Floats, folder
 
 
 @contextmanager
-def _npy(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
-    """A new .npy file; yields what appends to it, until it has the announced shape."""
+def _npy(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> Iterator[Callable[[npt.NDArray[Any]], int]]:
+    """A new .npy file; yields what appends to it, until it has the announced shape.
+
+    Numpy's own writers do not say that a disk is full: their OSError has no number.
+    """
     with path.open("wb") as file:
         descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
         np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
-        yield lambda part: part.tofile(file)
+        yield lambda part: file.write(part.data)
 
 
 def _segments(df: Ids) -> Iterator[tuple[int, int]]:

@@ -66,8 +66,8 @@ lint: $(VENV)/ready  ## Check style, format and types
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-chaos: $(VENV)/ready $(if $(filter input,$(PART)),build/fuzz)  ## Try at length to break it, PART=input (more will come)
-	@PYTHONPATH=build/fuzz $(RUN) -m tests.faults.chaos '$(PART)' $(ARGS)
+chaos: $(VENV)/ready $(if $(filter input,$(PART)),build/fuzz)  ## Try at length to break it: PART=kill|corrupt|elastic|s3|input|security|load; without, the table
+	@PYTHONPATH=build/fuzz $(RUN) -m tests.faults.chaos $(PART) $(ARGS)
 
 # The fuzzer is no part of the product's locks; where there is no wheel of it, the rest is tried without it.
 build/fuzz:

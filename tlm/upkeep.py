@@ -57,7 +57,7 @@ def ls(*, kind: str = "", root: str | None = None) -> str:
 
 
 def gc(*, keep_runs: int = 3, older_than_hours: float = 24.0, delete: bool = False, root: str | None = None) -> str:
-    """Remove what the newest reports and studies do not need: artifacts, unfinished work, Elasticsearch indices.
+    """Remove what the newest reports and studies do not need: artifacts, unfinished work and uploads, indices.
 
     A dry run unless ``--delete`` is given. What is younger than ``--older-than-hours`` stays: it may belong to a
     run under way.
@@ -84,6 +84,8 @@ def gc(*, keep_runs: int = 3, older_than_hours: float = 24.0, delete: bool = Fal
         say(f"{'removing' if delete else 'would remove'} {folder}")
         if delete:
             _remove(store, folder, [name for name, _, _ in files])
+    for name in store.abandoned(horizon, delete):
+        say(f"{'removing' if delete else 'would remove'} the unfinished upload of {name}")
     return f"{freed / 1e6:,.1f} MB {'freed' if delete else 'would be freed; give --delete to remove'}"
 
 

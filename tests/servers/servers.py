@@ -1,12 +1,10 @@
 """Real servers for tests: Elasticsearch and an S3 gateway, given by URL, or started here and stopped at the end.
 
-Programs are fetched once into a cache folder (``TLM_TEST_CACHE``, else ``~/.cache/tlm-tests``); where that is not
-possible, official Docker images are tried. `Missing` says in one line what to install.
+Where a program cannot be had (programs.py), its official Docker image is tried; `Missing` says what to install.
 """
 
 import ctypes
 import os
-import re
 import shutil
 import signal
 import socket
@@ -16,44 +14,97 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-ELASTICSEARCH = "9.5.0"
-VERSITYGW = "1.8.0"
-JAVA_AT_LEAST = 21
-NOBODY = 65534
+from tests.servers.programs import (
+    ELASTICSEARCH,
+    NOBODY,
+    VERSITYGW,
+    Missing,
+    cache_folder,
+    elasticsearch_zip,
+    java_home,
+    own,
+    unpack,
+    versitygw,
+)
+
+__all__ = ["Missing", "S3Server", "Server", "cache_folder", "elasticsearch", "free_port", "installed", "s3"]
+
 LOCAL = "127.0.0.1"
 
 
-class Missing(Exception):
-    """A server can be neither reached nor started here; the text says what to install or set."""
+class Server:
+    """A server's process. It may be killed, and started again on the same files at the same address.
+
+    It also ends with the thread that started it, so that tests that are killed leave no server behind.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, url: str, ready: str):
+        self.command, self.environment, self.folder, self.url = command, dict(environment), folder, url
+        self.ready = ready  # what answers once it is up
+        self.user = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, seconds: float = 180) -> None:
+        """Start it, and wait until it answers."""
+        other = self.user and os.getuid() == 0
+        user: Any = {"user": self.user, "group": self.user, "extra_groups": []} if other else {}
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self.command, env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output, start_new_session=True, preexec_fn=_die_with_parent, **user,
+            )  # fmt: skip
+        _wait(self.ready, seconds, self._alive)
+
+    def kill(self) -> None:
+        """SIGKILL to it and all that it started."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """SIGTERM; what does not heed it is killed."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(30)
+                self._process = None
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "server.log"
+
+    def _alive(self) -> None:
+        if self._process is not None and self._process.poll() is not None:
+            said = self._log.read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"{self.command[0]} ended with {self._process.returncode}: {said}")
 
 
 @dataclass(frozen=True)
 class S3Server:
-    """Where an S3 server listens, and the root user's keys."""
+    """Where an S3 server listens, the root user's keys, and its process unless it is in a container."""
 
     url: str
     access: str
     secret: str
+    process: Server | None = None
 
 
 @contextmanager
 def elasticsearch(
     *settings: str, heap: str = "1g", host: str = LOCAL, prepare: Callable[[Path], None] | None = None
 ) -> Iterator[str]:
-    """The URL of a single-node Elasticsearch with an empty disk; `settings` are further ``name=value`` pairs.
-
-    `host` is the address of this machine to listen at. `prepare` may put files into the installation's folder before
-    the start (certificates, users).
-    """
-    port = free_port(host)
+    """The URL of a single-node Elasticsearch with an empty disk: as `installed`, or else in a container."""
     try:
-        archive, java = _elasticsearch_zip(), _java_home()
+        elasticsearch_zip(), java_home()
     except Missing as missing:
         if settings or prepare:
             raise  # only what is started from its files can be prepared
@@ -62,15 +113,30 @@ def elasticsearch(
             "xpack.security.enabled": "false",
             "ES_JAVA_OPTS": f"-Xms{heap} -Xmx{heap}",
         }
-        with _container(missing, f"elasticsearch:{ELASTICSEARCH}", (host, port), 9200, variables) as url:
+        address = (host, free_port(host))
+        with _container(missing, f"elasticsearch:{ELASTICSEARCH}", address, 9200, variables) as url:
             _wait(f"{url}/_cluster/health", 120)
             yield url
         return
+    with installed(*settings, heap=heap, host=host, prepare=prepare) as server:
+        yield server.url
+
+
+@contextmanager
+def installed(
+    *settings: str, heap: str = "1g", host: str = LOCAL, prepare: Callable[[Path], None] | None = None
+) -> Iterator[Server]:
+    """A single-node Elasticsearch started from its files; `settings` are further ``name=value`` pairs.
+
+    `host` is the address of this machine to listen at. `prepare` may put files into the installation's folder before
+    the start (certificates, users).
+    """
+    archive, java, port = elasticsearch_zip(), java_home(), free_port(host)
     with _folder() as folder:
-        home = _unpack(archive, folder)
+        home = unpack(archive, folder)
         if prepare is not None:
             prepare(home)
-        _own(folder)
+        own(folder)
         defaults = {
             "discovery.type": "single-node",
             "http.host": host,
@@ -90,33 +156,40 @@ def elasticsearch(
         }
         scheme = "https" if chosen.get("xpack.security.http.ssl.enabled") == "true" else "http"
         url = f"{scheme}://{host}:{port}"
-        with _process(command, environment, folder, as_nobody=True) as alive:
-            _wait(url if scheme == "https" else f"{url}/_cluster/health", 180, alive)
-            yield url
+        server = Server(command, environment, folder, url, url if scheme == "https" else f"{url}/_cluster/health")
+        server.user = NOBODY  # it refuses to run as root
+        with _running(server):
+            yield server
 
 
 @contextmanager
-def s3(host: str = LOCAL) -> Iterator[S3Server]:
-    """A versitygw on an empty folder, with fresh keys; `host` is the address of this machine to listen at."""
+def s3(host: str = LOCAL, **variables: str) -> Iterator[S3Server]:
+    """A versitygw on an empty folder; `host` is the address of this machine to listen at.
+
+    `variables` are settings of its own; in one that names a folder, ``{}`` stands for the server's.
+    """
     port = free_port(host)
-    server = S3Server(f"http://{host}:{port}", "tlm-tests", "tlm-tests-secret")
-    keys = {"ROOT_ACCESS_KEY": server.access, "ROOT_SECRET_KEY": server.secret}
+    url, access, secret = f"http://{host}:{port}", "tlm-tests", "tlm-tests-secret"
+    keys = {"ROOT_ACCESS_KEY": access, "ROOT_SECRET_KEY": secret}
     try:
-        program = _versitygw()
+        program = versitygw()
     except Missing as missing:
+        if variables:
+            raise
         with _container(missing, f"versity/versitygw:v{VERSITYGW}", (host, port), 7070, keys, "posix", "/tmp") as _:
-            _wait(server.url, 60)
-            yield server
+            _wait(url, 60)
+            yield S3Server(url, access, secret)
         return
     with _folder() as folder:
-        data, meta = folder / "data", folder / "meta"
-        data.mkdir()
-        meta.mkdir()
-        # --sidecar: attributes beside the files, so that the folder's file system need not know extended attributes
-        command = [str(program), "--port", f"{host}:{port}", "--quiet", "posix", "--sidecar", str(meta), str(data)]
-        with _process(command, {"PATH": os.environ["PATH"], "HOME": str(folder), **keys}, folder) as alive:
-            _wait(server.url, 60, alive)
-            yield server
+        for name in ("data", "meta", "versions"):
+            (folder / name).mkdir()
+        command = [str(program), "--port", f"{host}:{port}", "--quiet", "posix", str(folder / "data")]
+        # attributes beside the files, so that the folder's file system need not know extended attributes
+        chosen = {"VGW_META_SIDECAR": "{}/meta"} | variables
+        settings = {name: value.format(folder) for name, value in chosen.items()}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **keys, **settings}
+        with _running(Server(command, environment, folder, url, url)) as server:
+            yield S3Server(url, access, secret, server)
 
 
 def free_port(host: str = LOCAL) -> int:
@@ -124,77 +197,6 @@ def free_port(host: str = LOCAL) -> int:
     with socket.socket() as listener:
         listener.bind((host, 0))
         return int(listener.getsockname()[1])
-
-
-def cache_folder() -> Path:
-    """Where fetched programs are kept between test runs."""
-    folder = Path(os.environ.get("TLM_TEST_CACHE") or Path.home() / ".cache" / "tlm-tests")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _elasticsearch_zip() -> Path:
-    name = f"elasticsearch-{ELASTICSEARCH}.zip"
-    artifact = f"org.elasticsearch.distribution.integ-test-zip:elasticsearch:{ELASTICSEARCH}:zip"
-    return _fetched(
-        name,
-        "Elasticsearch: install Maven and a JDK 21 or later, or set TLM_TEST_ELASTICSEARCH_URL",
-        lambda folder: ["mvn", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"],
-        {},
-    )
-
-
-def _versitygw() -> Path:
-    return _fetched(
-        "versitygw",
-        "S3: install Go, or set TLM_TEST_S3_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-        lambda _: ["go", "install", f"github.com/versity/versitygw/cmd/versitygw@v{VERSITYGW}"],
-        {"GOFLAGS": "-trimpath"},
-    )
-
-
-def _fetched(name: str, advice: str, command: Callable[[Path], list[str]], environment: dict[str, str]) -> Path:
-    """The file `name` in the cache; `command` puts it into a folder of its own first, so that it appears whole."""
-    target = cache_folder() / name
-    if not target.exists():
-        with tempfile.TemporaryDirectory(dir=cache_folder()) as part:
-            folder = Path(part)
-            try:
-                env = {**os.environ, "GOBIN": part, **environment}
-                subprocess.run(command(folder), cwd=part, env=env, check=True, capture_output=True, timeout=600)
-            except (OSError, subprocess.SubprocessError):
-                raise Missing(advice) from None
-            (folder / name).replace(target)
-    return target
-
-
-def _java_home() -> Path:
-    given = [Path(os.environ[name]) for name in ("ES_JAVA_HOME", "JAVA_HOME") if os.environ.get(name)]
-    system = [*Path("/usr/lib/jvm").glob("*"), *Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home")]
-    for home in [*given, *sorted(system)]:
-        with suppress(OSError):
-            version = re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE)
-            if version and int(version[1]) >= JAVA_AT_LEAST:
-                return home
-    raise Missing(
-        f"Elasticsearch: install a JDK {JAVA_AT_LEAST} or later (JAVA_HOME), or set TLM_TEST_ELASTICSEARCH_URL"
-    )
-
-
-def _unpack(archive: Path, folder: Path) -> Path:
-    with zipfile.ZipFile(archive) as file:
-        file.extractall(folder)
-    home = next(folder.glob("elasticsearch-*"))
-    for script in (home / "bin").iterdir():
-        script.chmod(0o755)  # zipfile drops permissions
-    return home
-
-
-def _own(folder: Path) -> None:
-    """Give the folder to the user that the server runs as: Elasticsearch refuses to run as root."""
-    if os.getuid() == 0:
-        for path in [folder, *folder.rglob("*")]:
-            os.chown(path, NOBODY, NOBODY)
 
 
 @contextmanager
@@ -207,38 +209,17 @@ def _folder() -> Iterator[Path]:
 
 
 @contextmanager
-def _process(
-    command: list[str], environment: dict[str, str], folder: Path, as_nobody: bool = False
-) -> Iterator[Callable[[], None]]:
-    """Run a server; yields a check that it is alive. It is stopped at the end, and if this process dies."""
-    user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if as_nobody and os.getuid() == 0 else {}
-    log = folder / "server.log"
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            start_new_session=True, preexec_fn=_die_with_parent, **user,
-        )  # fmt: skip
-
-    def alive() -> None:
-        if server.poll() is not None:
-            raise RuntimeError(
-                f"{command[0]} ended with {server.returncode}: {log.read_text(errors='replace')[-3000:]}"
-            )
-
+def _running(server: Server) -> Iterator[Server]:
     try:
-        yield alive
+        server.start()
+        yield server
     finally:
-        server.terminate()
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
+        server.stop()
 
 
 def _die_with_parent() -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: tests that are killed leave no server behind
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 @contextmanager

@@ -202,9 +202,10 @@ def test_nothing_of_a_damaged_snapshot_is_given(work, store, tmp_path):
     assert files_in(tmp_path / "into") == expected("step 1")
 
 
-def test_a_damaged_snapshot_is_healed_by_reaching_its_step_again(work, store, tmp_path):
+@pytest.mark.parametrize("part", ["manifest", "weights"])
+def test_a_damaged_snapshot_is_healed_by_reaching_its_step_again(work, store, tmp_path, part):
     save(work, 1)
-    place = next(stored.name for stored in store.list("progress/work/") if "weights" in stored.name)
+    place = next(stored.name for stored in store.list("progress/work/") if part in stored.name)
     store.write(place, b"?")
     save(work, 1)
     assert work.latest(tmp_path / "into") == 1

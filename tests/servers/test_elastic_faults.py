@@ -191,7 +191,7 @@ def test_documents_that_others_add_are_noticed(root, elasticsearch):
 
 def test_a_full_disk_interrupts_at_once(root, elasticsearch, monkeypatch):
     monkeypatch.setattr(elastic_build, "ThreadPoolExecutor", _blocking(elasticsearch, elastic_build.ThreadPoolExecutor))
-    with pytest.raises(Interrupted, match=r"has blocked writing .*; free disk space there, then repeat"):
+    with pytest.raises(Interrupted, match=r"has blocked this .*; free disk space there, then repeat"):
         index_of(TEXTS, root)
 
 
@@ -221,7 +221,7 @@ def test_passages_that_the_server_refuses_stop_the_step(root, elasticsearch):
     [
         ("", f"{URL} is not set"),
         ("localhost:9200", f"{URL} is localhost:9200: .*scheme"),
-        ("http://no-such-host.invalid:9200", f"{URL} is http://no-such-host.invalid:9200, but nothing answers there"),
+        ("https://no-such-host.invalid:9200", f"{URL} is https://no-such-host.invalid:9200, but nothing answers there"),
         ("http://user:secret@127.0.0.1:1", f"{URL} is http://127.0.0.1:1, but nothing answers there"),
     ],
 )

@@ -123,6 +123,13 @@ def test_a_server_that_nobody_vouches_for_is_not_talked_to(login, tmp_path, monk
         index(str(tmp_path))
 
 
+def test_a_certificate_of_another_host_is_not_taken(login, secured_url, tmp_path, monkeypatch):
+    login("writer")
+    monkeypatch.setenv("TLM_ELASTICSEARCH_URL", secured_url.replace("127.0.0.1", "localhost"))
+    with pytest.raises(InputError, match=r"TLS fails there \(.*[Hh]ostname"):
+        index(str(tmp_path))
+
+
 def test_preflight_names_the_privileges_that_are_missing(login, tmp_path, capsys):
     login("reader")
     with pytest.raises(InputError, match="lacks create_index, create_doc, maintenance, manage on the indices 'tlm-"):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.making import everything, expected, flip, make
 from tests.servers import servers
+from tlm.artifacts import s3
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.s3 import S3Store
@@ -113,8 +114,12 @@ def test_a_server_that_never_answered_is_a_setting_at_fault(s3_root, monkeypatch
 
 
 def test_a_server_that_goes_away_is_an_interruption(s3_root, monkeypatch):
+    monkeypatch.setattr(s3, "PAUSES", (0, 0.1))
     with servers.s3() as short_lived:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", short_lived.url)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", short_lived.access)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", short_lived.secret)
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it remembers credentials
         boto3.client("s3").create_bucket(Bucket="here")
         store = S3Store("s3://here")
         assert store.read("x") is None

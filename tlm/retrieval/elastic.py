@@ -3,6 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -83,14 +84,13 @@ def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
         InputError: it is gone, or is not what the handle says.
     """
     index, documents = details["index"], int(details["documents"])
-    found = stored_meta(client, index)
+    found = stored(client, index)
     if found is None:
         raise InputError(f"Elasticsearch has no index '{index}' (any more); run `tlm index` again to restore it")
-    told = {**meta(details), "documents": documents}
-    if {name: found.get(name) for name in told} != told:
+    if not found.is_of(details) or found.meta.get("documents") != documents:
         raise InputError(
-            f"index '{index}' is unfinished, or made from something else (its _meta differs from the artifact); "
-            "run `tlm index` again to complete it"
+            f"index '{index}' is unfinished, or made from something else (its _meta, mapping or similarity differs "
+            "from the artifact's); run `tlm index` again to complete it, or remove it there if it is another's"
         )
     count = patiently(lambda: client.count(index=index))["count"]
     if count != documents:
@@ -99,18 +99,51 @@ def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
         )
 
 
-def stored_meta(client: Elasticsearch, index: str) -> dict[str, Any] | None:
-    """What an index says of itself, or None where there is no such index; {} for one that is not ours."""
-    found = patiently(lambda: client.indices.get(index=index, ignore_unavailable=True, filter_path="*.mappings"))
+@dataclass(frozen=True)
+class Stored:
+    """What an index says of itself; `meta` is empty for one that is not ours."""
+
+    meta: Mapping[str, Any]
+    shape: Mapping[str, Any]
+
+    def is_of(self, details: Mapping[str, Any]) -> bool:
+        """Whether it was made from what `details` tell, as we make it."""
+        told = meta(details)
+        return {name: self.meta.get(name) for name in told} == told and self.shape == shape(details)
+
+
+def stored(client: Elasticsearch, index: str) -> Stored | None:
+    """What the index says of itself, or None where there is no such index."""
+    wanted = "*.mappings,*.settings.index.similarity,*.settings.index.analysis"
+    found = patiently(lambda: client.indices.get(index=index, ignore_unavailable=True, filter_path=wanted))
     for entry in found.values():
-        stored: dict[str, Any] = entry.get("mappings", {}).get("_meta", {}).get("tlm", {})
-        return stored
+        mappings, settings = entry.get("mappings", {}), entry.get("settings", {}).get("index", {})
+        told = {
+            "properties": mappings.get("properties", {}),
+            "similarity": {name: _numbers(value) for name, value in settings.get("similarity", {}).items()},
+            "analysis": settings.get("analysis", {}),
+        }
+        return Stored(mappings.get("_meta", {}).get("tlm", {}), told)
     return None
+
+
+def _numbers(similarity: Mapping[str, str]) -> dict[str, Any]:
+    return {name: value if name == "type" else float(value) for name, value in similarity.items()}
 
 
 def meta(details: Mapping[str, Any]) -> dict[str, Any]:
     """What decides the hits of an index; once it is finished, it also tells its number of documents."""
     return {name: details[name] for name in ("corpus_content", "analyzer", "k1", "b")}
+
+
+def shape(details: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields and settings that decide the hits; ``analysis`` could give a known analyzer another meaning."""
+    text = {"type": "text", "analyzer": details["analyzer"], "index_options": "freqs", "similarity": "tlm"}
+    return {
+        "properties": {"doc": {"type": "long", "index": False}, "text": text},
+        "similarity": {"tlm": {"type": "BM25", "k1": details["k1"], "b": details["b"]}},
+        "analysis": {},
+    }
 
 
 def drop_index(details: Mapping[str, Any]) -> None:

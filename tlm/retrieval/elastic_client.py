@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from elastic_transport import TlsError, TransportError
 from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
 
+from tlm.artifacts.endpoints import check_url
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 
@@ -31,9 +33,11 @@ SECRET = "TLM_ELASTICSEARCH_SECRET"
 
 BUSY = frozenset({429, 502, 503, 504})
 NO_SECURITY = (400, 404, 405)  # what a server without security answers to a question about privileges
-TRIES = 8
+TRIES = 10  # with the pauses between them long enough for a server that restarts
 LONGEST_PAUSE_SECONDS = 20.0
 REQUEST_SECONDS = 120.0
+
+_KEY = re.compile(rb"[A-Za-z0-9+/_-]*={0,2}")  # base64; nothing is no key either, as the server will say
 
 T = TypeVar("T")
 
@@ -49,7 +53,7 @@ def connect() -> Elasticsearch:
         raise InputError(f"{URL} is not set; set it to where Elasticsearch is, as in http://localhost:9200")
     options: dict[str, Any] = {"serializers": {_Reader.mimetype: _Reader()}}
     if key := _file(API_KEY_FILE, "api-key"):
-        options["api_key"] = key.read_text().strip()
+        options["api_key"] = _key(key)
     if authority := _file(CA_FILE, "ca.crt"):
         options["ca_certs"] = str(authority)
     try:
@@ -57,6 +61,7 @@ def connect() -> Elasticsearch:
         client = Elasticsearch(url, request_timeout=REQUEST_SECONDS, max_retries=0, **options)
     except ValueError as error:
         raise InputError(f"{URL} is {_shown()}: {error}") from None
+    check_url(url, URL)
     logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # it warns of what we handle
     patiently(lambda: _meet(client))
     return client
@@ -178,18 +183,24 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
         return InputError(
             f"{where} does not know us ({why}); put a valid API key into the file that {API_KEY_FILE} names"
         )
-    if "cluster_block_exception" in why:
-        return Interrupted(
-            f"{where} has blocked writing ({why}); free disk space there, then repeat the command to go on"
-        )
+    if blocked(status, why):
+        cure = "free disk space there" if "flood-stage" in why else "lift that block there"
+        return Interrupted(f"{where} has blocked this ({why}); {cure}, then repeat the command to go on")
     if status == 403:
         return InputError(
             f"{where} forbids this ({why}); the API key needs the roles publisher and writer of k8s/elasticsearch, "
             "or all privileges on the indices 'tlm-*'"
         )
+    if status == 404:
+        return Interrupted(f"{where} lost the index meanwhile ({why}); repeat the command")
     if status in BUSY:
         return Interrupted(f"{where} stayed too busy ({status} {why}); repeat the command to go on")
     return InputError(f"{where} refused with {status} ({why})")
+
+
+def blocked(status: int, why: str) -> bool:
+    """Whether somebody has blocked an index, or a full disk has; 503 is only a server that still starts."""
+    return "cluster_block_exception" in why and status != 503
 
 
 def reason(body: Any) -> str:
@@ -208,6 +219,14 @@ def _file(variable: str, name: str) -> Path | None:
         raise InputError(f"{variable} is '{given}'; there is no such file")
     mounted = Path(os.environ.get(SECRET, ""), name)
     return Path(given) if given else mounted if os.environ.get(SECRET) and mounted.is_file() else None
+
+
+def _key(file: Path) -> str:
+    """The key in it; what is no key is not shown, it may be another secret."""
+    key = file.read_bytes().strip()
+    if not _KEY.fullmatch(key):
+        raise InputError(f"{file} holds no API key; expected the key's 'encoded' form, one line of base64")
+    return key.decode()
 
 
 def _shown() -> str:

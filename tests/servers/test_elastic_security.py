@@ -30,7 +30,7 @@ def certificate(tmp_path_factory):
     if shutil.which("openssl") is None:
         missing("TLS: install openssl")
     folder = tmp_path_factory.mktemp("tls")
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    names = ["-subj", "/CN=tlm-tests", "-addext", "subjectAltName=IP:127.0.0.1"]
     new = [
         "openssl",
         "req",

@@ -16,6 +16,14 @@ from tests.faults.row import HOME, Row, row
 PASSAGES, QUERIES, TOP_K = 5_000_000, 20_000, 500
 RUNS, SETTLED = 200, 20  # caches are filled after so many runs
 MEMORY_GROWTH = 32  # MiB that all runs after these may take more
+# `tlm`, and then the peak of its process alone: what wait4 tells counts the memory of who started it
+MEASURED = """
+import atexit
+from tlm import cli
+from tlm.memory import peak_memory
+atexit.register(lambda: print(peak_memory()))
+cli.main()
+"""
 UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
 
 
@@ -81,16 +89,11 @@ def _within(name: str, work: str, step: Step) -> Row:
 
 
 def _step(arguments: list[str]) -> Step:
-    command = [sys.executable, "-m", "tlm.cli", *arguments]
-    process = subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    said = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{' '.join(arguments)} ended with {process.returncode}")
-    answer = json.loads(said.splitlines()[-1])
-    return Step(answer["uri"], answer["counts"], usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+    command = [sys.executable, "-c", MEASURED, *arguments]
+    done = subprocess.run(command, env=_environment(), stdout=subprocess.PIPE, text=True, check=True)
+    *_, said, peak = done.stdout.splitlines()
+    answer = json.loads(said)
+    return Step(answer["uri"], answer["counts"], int(peak))
 
 
 def _environment() -> dict[str, str]:

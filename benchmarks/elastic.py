@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
@@ -60,10 +60,13 @@ class Server:
         for index in self.client.indices.get(index="tlm-benchmark*,benchmark-*", ignore_unavailable=True):
             self.client.indices.delete(index=index)
 
-    def cost(self, watch: Stopwatch, before: float, work: float) -> Cost:
-        """What a block took here and, since `before`, in the server."""
-        cost = watch.cost(work)
-        return Cost(cost.wall, cost.cpu + self.cpu_seconds() - before, 0, work)
+    def cost(self, work: Callable[[], float]) -> Cost:
+        """What a piece of work takes here and in the server; it gives how much it did."""
+        before = self.cpu_seconds()
+        with Stopwatch() as watch:
+            done = work()
+        cost = watch.cost(done)
+        return Cost(cost.wall, cost.cpu + self.cpu_seconds() - before, 0, done)
 
 
 def details(documents: int, name: str = INDEX) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.elastic import Server, details, started
-from benchmarks.measure import Cost, Stopwatch, compare, per_cpu_second, per_second
+from benchmarks.measure import Cost, compare, per_cpu_second, per_second
 from benchmarks.passages import corpus, texts, told
 from benchmarks.reference import elastic
 from benchmarks.row import Result, Row, against, need
@@ -45,10 +45,7 @@ def run(quick: bool) -> list[Result]:
 def filled(server: Server, fill: Any, *arguments: Any, work: int = 0) -> Cost:
     """Cost of filling an index with one of the ways below; indices of earlier rounds are removed first."""
     server.drop()
-    before = server.cpu_seconds()
-    with Stopwatch() as watch:
-        done = fill(server.client, *arguments)
-    return server.cost(watch, before, work or done)
+    return server.cost(lambda: fill(server.client, *arguments) or work)
 
 
 def ours(client: Any, path: Path, documents: int) -> int:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.elastic import INDEX, Server, details, started
-from benchmarks.measure import Cost, Stopwatch, compare, per_cpu_second, per_second
+from benchmarks.measure import Cost, compare, per_cpu_second, per_second
 from benchmarks.passages import corpus, queries, texts, told
 from benchmarks.reference import elastic
 from benchmarks.reference.elastic import URL
@@ -63,27 +63,23 @@ def ours(server: Server, documents: int, asked: list[str], top_k: int) -> Cost:
     """As `tlm retrieve` does, opening and checking the index included."""
     from tlm.retrieval.elastic import Elastic
 
-    before = server.cpu_seconds()
-    with Stopwatch() as watch:
-        found = sum(1 for _ in Elastic(details(documents)).search(asked, top_k))
-    return server.cost(watch, before, found)
+    return server.cost(lambda: sum(1 for _ in Elastic(details(documents)).search(asked, top_k)))
 
 
 def loop(server: Server, passages: object, asked: list[str], top_k: int) -> Cost:
-    before = server.cpu_seconds()
-    with Stopwatch() as watch:
-        found = sum(1 for _ in elastic.Loop(passages, "benchmark-datasets").search(asked, top_k))
-    return server.cost(watch, before, found)
+    return server.cost(lambda: sum(1 for _ in elastic.Loop(passages, "benchmark-datasets").search(asked, top_k)))
 
 
 def limit_of(server: Server, asked: list[str], top_k: int) -> Cost:
     from tlm.retrieval.elastic import queries_together
 
     bodies = elastic.serialise(asked, INDEX, top_k, queries_together(top_k))
-    before = server.cpu_seconds()
-    with Stopwatch() as watch:
+
+    def send() -> int:
         elastic.send(os.environ[URL], bodies)
-    return server.cost(watch, before, len(asked))
+        return len(asked)
+
+    return server.cost(send)
 
 
 ROW = Row(

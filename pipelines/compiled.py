@@ -23,6 +23,11 @@ class Compiled(NamedTuple):
         """What the API takes as the `pipeline_spec` of a run."""
         return {"pipeline_spec": self.spec, "platform_spec": self.platform} if self.platform else self.spec
 
+    @property
+    def name(self) -> str:
+        """What the pipeline calls itself."""
+        return str(self.spec.get("pipelineInfo", {}).get("name", "tlm"))
+
     def tasks(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """(name, task) of the whole pipeline, those inside loops and other groups too."""
         for component in (self.spec.get("root", {}), *self.spec.get("components", {}).values()):
@@ -46,37 +51,48 @@ def warn_of_images(images: Path | None) -> None:
         say(f"without --images the pipeline names {DATA_IMAGE} and its like, which have to be there")
 
 
-def text_of(file: Path | None, images: Path | None) -> str:
-    """The text of a compiled pipeline: that of `file`, or made from this code with `images`."""
+class Resources(NamedTuple):
+    """The Kubernetes resources that hold a pipeline and a version of it, for GitOps."""
+
+    version: str = ""  # the code's if empty
+    namespace: str = ""
+
+    def names(self, pipeline: str, display_name: str) -> dict[str, str]:
+        """What kfp's `KubernetesManifestOptions` asks for.
+
+        Raises:
+            InputError: the version makes no name that Kubernetes takes.
+        """
+        name = f"{pipeline}-{self.version or version_name()}"
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", name):
+            raise InputError(
+                f"'{name}' is no name for a Kubernetes resource; give --version lower-case letters, digits, - ."
+            )
+        names = {"pipeline_name": pipeline, "pipeline_display_name": display_name, "pipeline_version_name": name}
+        return names | ({"namespace": self.namespace} if self.namespace else {})
+
+
+def text_of(file: Path | None, images: Path | None, name: str = "") -> str:
+    """The text of a compiled pipeline: that of `file`, or the one called `name` (tlm if empty) with `images`."""
     if not file:
         warn_of_images(images)
-        return compile_text(images)
-    if images:
-        raise InputError(
-            f"--images {images}: goes with the pipeline of this code, not with --file {file}; leave one out"
-        )
+        return compile_text(images, name=name or "tlm")
+    for option, value in (("--images", images), ("--pipeline", name)):
+        if value:
+            raise InputError(
+                f"{option} {value}: goes with the pipelines of this code, not with --file {file}; leave one out"
+            )
     return _read(file)
 
 
-def manifest_names(version: str, namespace: str) -> dict[str, str]:
-    """Names for the Kubernetes resources; `version` is the code's if empty."""
-    name = f"tlm-{version or version_name()}"
-    if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", name):
-        raise InputError(
-            f"'{name}' is no name for a Kubernetes resource; give --version lower-case letters, digits, - ."
-        )
-    names = {"pipeline_name": "tlm", "pipeline_display_name": "TLM", "pipeline_version_name": name}
-    return names | ({"namespace": namespace} if namespace else {})
-
-
 def compile_text(
-    images: Path | None = None, manifests: Mapping[str, str] | None = None, name: str = "tlm", nodes: int = 1
+    images: Path | None = None, resources: Resources | None = None, name: str = "tlm", nodes: int = 1
 ) -> str:
     """The pipeline as YAML, the same bytes each time.
 
     Args:
         images: File with references of the images; without it the components' own.
-        manifests: Names of the Kubernetes resources (as kfp's `KubernetesManifestOptions` has them), to write these.
+        resources: The Kubernetes resources to write, if not the plain pipeline.
         name: Which pipeline.
         nodes: Machines that each run's stage 1 trains on.
     """
@@ -87,13 +103,17 @@ def compile_text(
     from pipelines.named import build
 
     pipeline = build(name, nodes)
+    options = None
+    if resources:
+        info = pipeline.pipeline_spec.pipeline_info
+        names = resources.names(info.name, info.display_name)
+        options = KubernetesManifestOptions(**names, include_pipeline_manifest=True)
     if images:
         pipeline = with_images(pipeline, load_images(images))
-    options = KubernetesManifestOptions(**manifests, include_pipeline_manifest=True) if manifests else None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pipeline.yaml"
         Compiler().compile(
-            pipeline, str(path), kubernetes_manifest_options=options, kubernetes_manifest_format=bool(manifests)
+            pipeline, str(path), kubernetes_manifest_options=options, kubernetes_manifest_format=bool(options)
         )
         return path.read_text(encoding="utf-8")
 

@@ -12,9 +12,7 @@ Changes = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help=
 Images = Annotated[
     Path | None, typer.Option(metavar="FILE", help="File with the images to run in, as `make images` writes it.")
 ]
-File = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A compiled pipeline; without it, the pipeline of this code.")
-]
+File = Annotated[Path | None, typer.Option(metavar="FILE", help="A compiled pipeline; without it, one of this code.")]
 Version = Annotated[
     str, typer.Option(metavar="NAME", help="Name of the pipeline's version.  [default: version and git revision]")
 ]
@@ -50,13 +48,15 @@ Experiment = Annotated[
         metavar="NAME", envvar="KF_PIPELINES_DEFAULT_EXPERIMENT_NAME", help="Experiment; made if there is none."
     ),
 ]
+RunName = Annotated[str, typer.Option(metavar="NAME", help="Name of the run.  [default: the pipeline's and the time]")]
 PipelineRoot = Annotated[
     str, typer.Option(metavar="URI", help="Where Kubeflow keeps its own artifacts, such as s3://bucket/kfp.")
 ]
 ServiceAccount = Annotated[str, typer.Option(metavar="NAME", help="Kubernetes service account of the pods.")]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Seconds to wait for the run's end.")]
 PollSeconds = Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="Seconds between two looks at the run.")]
-Pipeline = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="tlm; ablation: a table of the paper; multitask: one encoder for several tasks."),
+_WHICH = "tlm; ablation: a table of the paper; multitask: one encoder for several tasks."
+Pipeline = Annotated[str, typer.Option(metavar="NAME", help=_WHICH)]
+OfThisCode = Annotated[
+    str, typer.Option("--pipeline", metavar="NAME", help=f"Without --file: {_WHICH}  [default: tlm]")
 ]

@@ -15,10 +15,12 @@ from pipelines.options import (
     Host,
     Images,
     Namespace,
+    OfThisCode,
     Params,
     Pipeline,
     PipelineRoot,
     PollSeconds,
+    RunName,
     ServiceAccount,
     Timeout,
     TokenFile,
@@ -75,8 +77,8 @@ def compile(
 
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"--output {output}: must end in .yaml")
-    names = compiled.manifest_names(version, namespace) if kubernetes_manifests else None
-    text = compiled.compile_text(images, names, pipeline, nodes)
+    resources = compiled.Resources(version, namespace) if kubernetes_manifests else None
+    text = compiled.compile_text(images, resources, pipeline, nodes)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")
@@ -103,6 +105,7 @@ def submit(
     params: Params = None,
     changes: Changes = [],  # noqa: B006
     file: File = None,
+    pipeline: OfThisCode = "",
     images: Images = None,
     host: Host = "",
     ui_host: UiHost = "",
@@ -111,7 +114,7 @@ def submit(
     ca_file: CaFile = None,
     call_timeout: CallTimeout = 30.0,
     experiment: Experiment = "tlm",
-    run_name: Annotated[str, typer.Option(metavar="NAME", help="Name of the run.  [default: tlm and the time]")] = "",
+    run_name: RunName = "",
     pipeline_root: PipelineRoot = "",
     service_account: ServiceAccount = "",
     no_cache: Annotated[
@@ -129,12 +132,12 @@ def submit(
     from pipelines import compiled, parameters
     from pipelines.client import submit as client
 
-    pipeline = compiled.parse(compiled.text_of(file, images), str(file or "pipeline"))
-    values = parameters.read_parameters(params, changes, parameters.declared(pipeline.spec))
+    chosen = compiled.parse(compiled.text_of(file, images, pipeline), str(file or "pipeline"))
+    values = parameters.read_parameters(params, changes, parameters.declared(chosen.spec))
     parameters.check_reachable(values)
     api = _connect(host, ui_host, namespace, token_file, ca_file, call_timeout)
     order = client.Order(values, experiment, run_name, pipeline_root, service_account)
-    run_id = client.submit(api, client.without_cache(pipeline) if no_cache else pipeline, order)
+    run_id = client.submit(api, client.without_cache(chosen) if no_cache else chosen, order)
     _print(run_id, api.link(f"runs/details/{run_id}"))
     if wait:
         from pipelines.client.wait import wait as wait_for
@@ -164,9 +167,12 @@ def wait(
 
 @app.command()
 def upload(
-    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the pipeline in the UI.")] = "tlm",
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the pipeline in the UI.  [default: what it calls itself]")
+    ] = "",
     version: Version = "",
     file: File = None,
+    pipeline: OfThisCode = "",
     images: Images = None,
     host: Host = "",
     ui_host: UiHost = "",
@@ -180,10 +186,10 @@ def upload(
     from pipelines.client import upload as client
     from pipelines.version import version_name
 
-    text, version = compiled.text_of(file, images), version or version_name()
-    compiled.parse(text, str(file))
+    text, version = compiled.text_of(file, images, pipeline), version or version_name()
+    called = compiled.parse(text, str(file or "pipeline")).name
     api = _connect(host, ui_host, namespace, token_file, ca_file, call_timeout)
-    made = client.upload(api, text, name=name, version=version)
+    made = client.upload(api, text, name=name or called, version=version)
     _print(made.version_id, api.link(f"pipelines/details/{made.pipeline_id}/version/{made.version_id}"))
 
 

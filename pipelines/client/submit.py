@@ -36,7 +36,7 @@ def submit(api: Api, pipeline: Compiled, order: Order) -> str:
         InputError: the API refuses it or cannot be reached.
         Interrupted: no answer came, so that the run may have begun.
     """
-    name = order.name or time.strftime("tlm %Y-%m-%d %H:%M:%S")
+    name = order.name or f"{pipeline.name} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = kfp_server_api.V2beta1Run(
         experiment_id=experiment(api, order.experiment),
         display_name=name,

@@ -39,6 +39,15 @@ def test_the_manifests_hold_the_same_pipeline(cli, tmp_path: Path) -> None:
     assert file.read_bytes() == first
 
 
+def test_the_resources_of_another_pipeline_have_its_name(cli, tmp_path: Path) -> None:
+    file = tmp_path / "manifests.yaml"
+    options = ("--kubernetes-manifests", "--version", "v1", "--pipeline", "multitask")
+    assert cli("compile", "-o", file, "--images", GOLDEN / "images.json", *options).code == 0
+    pipeline, version = yaml.safe_load_all(file.read_text())
+    assert (pipeline["metadata"]["name"], pipeline["spec"]["displayName"]) == ("tlm-multitask", "TLM for several tasks")
+    assert (version["metadata"]["name"], version["spec"]["pipelineName"]) == ("tlm-multitask-v1", "tlm-multitask")
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -8,6 +8,8 @@ import yaml
 
 from tests.pipelines_cli.standin import Answer, Dropped, StandIn, hang, refusal
 
+GOLDEN = Path(__file__).parents[1] / "golden"
+
 
 def test_a_run_starts_as_ordered(ask, api: StandIn, compiled: Path, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
@@ -29,6 +31,21 @@ def test_a_run_starts_as_ordered(ask, api: StandIn, compiled: Path, tmp_path: Pa
     assert run.runtime_config.pipeline_root == "s3://b/kfp"
     spec, platform = yaml.safe_load_all(compiled.read_text())
     assert run.pipeline_spec == {"pipeline_spec": spec, "platform_spec": platform}
+
+
+def test_another_pipeline_of_this_code(cli, api: StandIn) -> None:
+    named = ("--host", api.url, "--pipeline", "multitask", "--images", GOLDEN / "images.json")
+    assert cli("submit", *named, "--set", "task_paths=s3://tlm/one,s3://tlm/two").code == 0
+    assert cli("upload", *named, "--version", "v1").code == 0
+    ((run,), (pipeline,)) = api.runs.values(), api.pipelines.values()
+    assert run.pipeline_spec["pipeline_spec"]["pipelineInfo"]["name"] == pipeline.name == "tlm-multitask"
+    assert run.display_name.startswith("tlm-multitask 20")
+
+
+def test_a_file_is_a_pipeline_already(ask, api: StandIn) -> None:
+    done = ask("submit", "--pipeline", "ablation")
+    assert (done.code, api.requests) == (2, [])
+    assert "--pipeline ablation: goes with the pipelines of this code, not with --file" in done.err
 
 
 def test_an_experiment_is_found_again(ask, api: StandIn) -> None:

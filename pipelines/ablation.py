@@ -70,7 +70,7 @@ def build(nodes: int) -> Any:
             store_root: Where artifacts are kept: s3://bucket/prefix or a folder.
             task_files: Folder with the files of a task given by its name, where they should not come from the Hub.
             task_label_field: Field that holds the label, or the number for regression.
-            task_metric: auto, macro_f1, micro_f1, accuracy, matthews, pearson or spearman.
+            task_metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (of two classes), pearson or spearman.
             task_pair_field: Field that holds the second text of a pair; empty for single texts.
             task_path: Folder with train, dev and test files, one file to be split, or a name such as paper:scierc.
             task_text_field: Field that holds the text.

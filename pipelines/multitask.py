@@ -67,7 +67,7 @@ def build(nodes: int) -> Any:
             run_seeds: Seeds, separated by commas.
             store_root: Where artifacts are kept: s3://bucket/prefix or a folder.
             task_label_field: Field that holds the label, or the number for regression; the same for all tasks.
-            task_metric: auto, macro_f1, micro_f1, accuracy, matthews, pearson or spearman.
+            task_metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (of two classes), pearson or spearman.
             task_pair_field: Field that holds the second text of a pair; empty for single texts.
             task_paths: The tasks, separated by commas: folders with train, dev and test files, or names.
             task_text_field: Field that holds the text.

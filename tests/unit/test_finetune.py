@@ -184,6 +184,15 @@ def test_dev_scores_are_scikit_learn_s_and_scipy_s(metric, rows):
     assert dev_score(metric, gold, logits) == pytest.approx(REFERENCES[metric](gold, logits))
 
 
+@pytest.mark.parametrize("rows", [2, 7, 300])
+def test_the_dev_f1_of_two_classes_is_scikit_learn_s(rows):
+    chance = np.random.default_rng(rows)
+    gold, logits = chance.integers(0, 2, rows), chance.normal(size=(rows, 2))
+    expected = metrics.f1_score(gold, logits.argmax(1), zero_division=0)
+    assert dev_score("f1", gold, logits) == pytest.approx(expected)
+    assert dev_score("f1", np.zeros(3, dtype=int), np.array([[1.0, 0.0]] * 3)) == 0.0
+
+
 @pytest.mark.parametrize("metric", REFERENCES)
 def test_dev_scores_are_finite_where_formulas_divide_by_zero(metric):
     constant = dev_score(metric, np.zeros(4, dtype=int), np.zeros((4, 3)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as reference
 
-from tlm.evaluation.metrics import positive, scores
+from tlm.evaluation.metrics import positive, score, scores
 
 LABELS = ["a", "b", "c"]
 
@@ -55,6 +55,7 @@ def test_f1_of_two_classes_is_scikit_learn_s_of_label_1(size: int, seed: int) ->
     gold, predicted = random.integers(0, 2, size), random.integers(0, 2, size)
     found = scores(gold, predicted, np.eye(2)[predicted], ["no", "yes"])
     assert found["f1"] == pytest.approx(reference.f1_score(gold, predicted, zero_division=0))
+    assert score("f1", gold, predicted) == found["f1"]
     assert positive(["not_equivalent", "equivalent"]) == "equivalent"
 
 

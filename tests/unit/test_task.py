@@ -241,7 +241,7 @@ BAD = {
         "no field 'labels'; it has 'text', 'label'; did you mean 'label'?",
     ),
     "pair field": (SPLITS, {"pair_field": "second"}, "no field 'second'; it has 'text', 'label'"),
-    "metric of regression": (SPLITS, {"metric": "pearson"}, "the labels make a classification; expected macro_f1"),
+    "metric of regression": (SPLITS, {"metric": "pearson"}, "make a classification with 2 classes; expected macro_f1"),
     "no train": ({"dev": SPLITS["dev"], "test": SPLITS["test"]}, {}, "no train file among dev.jsonl, test.jsonl"),
     "no test": ({"train": SPLITS["train"], "dev": SPLITS["dev"]}, {}, "no test file"),
     "two devs": (only(valid=SPLITS["dev"]), {}, "expected one dev file"),
@@ -256,6 +256,13 @@ def test_bad_input_is_refused_in_one_sentence_and_leaves_nothing(tmp_path, case)
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
+
+
+def test_f1_is_for_two_classes(tmp_path):
+    assert load(folder(tmp_path / "two", SPLITS), tmp_path, metric="f1").details["metric"] == "f1"
+    rows = SPLITS | {"train": [*SPLITS["train"], ("moss", "other")]}
+    with pytest.raises(InputError, match="'f1' does not fit: the labels make a classification with 3 classes"):
+        load(folder(tmp_path / "three", rows), tmp_path, metric="f1")
 
 
 def test_a_metric_for_classes_does_not_fit_a_regression(tmp_path):

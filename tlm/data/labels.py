@@ -9,6 +9,7 @@ from tlm.data.records import BadRow, checked_text, value_of
 from tlm.errors import InputError, nearest
 
 CLASSIFICATION = ("macro_f1", "micro_f1", "accuracy", "matthews")
+POSITIVE = "f1"  # that of the second of two classes
 REGRESSION = ("pearson", "spearman")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -55,19 +56,22 @@ def targets_of(labels: Sequence[str]) -> list[float] | None:
 
 def check_metric(metric: str) -> None:
     """Raise InputError if there is no metric of that name."""
-    known = ("auto", *CLASSIFICATION, *REGRESSION)
+    known = ("auto", *CLASSIFICATION, POSITIVE, *REGRESSION)
     if metric not in known:
         raise InputError(f"metric '{metric}' is not known{nearest(metric, known)}")
 
 
-def metric_for(problem: str, metric: str) -> str:
-    """The metric to use for a problem: 'auto' is macro_f1 for classes, pearson for regression.
+def metric_for(labels: Sequence[str], metric: str) -> str:
+    """The metric to use for a task's classes, or for a regression where there are none.
 
-    Raises InputError if the metric is for the other kind of problem.
+    'auto' is macro_f1 for classes, pearson for regression. Raises InputError if the metric is for another problem.
     """
-    fitting = CLASSIFICATION if problem == "classification" else REGRESSION
+    fitting = CLASSIFICATION if labels else REGRESSION
     if metric == "auto":
         return fitting[0]
+    if len(labels) == 2:
+        fitting = (*fitting, POSITIVE)
     if metric not in fitting:
-        raise InputError(f"metric '{metric}' does not fit: the labels make a {problem}; expected {', '.join(fitting)}")
+        problem = f"a classification with {len(labels)} classes" if labels else "a regression"
+        raise InputError(f"metric '{metric}' does not fit: the labels make {problem}; expected {', '.join(fitting)}")
     return metric

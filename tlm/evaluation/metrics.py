@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tlm.data.labels import CLASSIFICATION, POSITIVE, REGRESSION
+
 BINS = 10
-CLASSIFICATION = ("macro_f1", "micro_f1", "accuracy", "matthews")
-REGRESSION = ("pearson", "spearman")
-POSITIVE = "f1"
 METRIC_NAMES = {
     "macro_f1": "macro-F1",
     "micro_f1": "micro-F1",
@@ -76,7 +75,7 @@ def score(name: str, gold: Array, predicted: Array) -> float:
     """One score by its name: what a task is judged by.
 
     Args:
-        name: One of `CLASSIFICATION` (then class ordinals) or `REGRESSION` (then floats).
+        name: One of `CLASSIFICATION` or `POSITIVE` (then class ordinals), or of `REGRESSION` (then floats).
         gold: Shape [n].
         predicted: Shape [n].
     """
@@ -92,6 +91,8 @@ def score(name: str, gold: Array, predicted: Array) -> float:
         return float(metrics.matthews_corrcoef(gold, predicted))
     if name == "accuracy":
         return float(metrics.accuracy_score(gold, predicted))
+    if name == POSITIVE:
+        return float(metrics.f1_score(gold, predicted, zero_division=0))
     return float(metrics.f1_score(gold, predicted, average=name.removesuffix("_f1"), zero_division=0))
 
 

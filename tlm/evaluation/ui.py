@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.dropped import dropped
-from tlm.evaluation.metrics import CLASSIFICATION, POSITIVE, REGRESSION, positive
+from tlm.data.labels import CLASSIFICATION, POSITIVE, REGRESSION
+from tlm.evaluation.metrics import positive
 from tlm.evaluation.sampling import evenly, rows_at
 from tlm.evaluation.text import cell, code
 

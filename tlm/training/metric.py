@@ -12,7 +12,7 @@ def dev_score(metric: str, gold: Array, logits: Array) -> float:
     """The task's metric of logits [n, labels] against class ordinals or targets [n]; 0 where it is not defined.
 
     Args:
-        metric: ``macro_f1``, ``micro_f1``, ``accuracy``, ``matthews``, ``pearson`` or ``spearman``.
+        metric: ``macro_f1``, ``micro_f1``, ``accuracy``, ``matthews``, ``f1`` (of the second of two classes), ``pearson`` or ``spearman``.
         gold: What is right, [n].
         logits: Of the classes, or the predicted value in one column.
     """
@@ -24,6 +24,8 @@ def dev_score(metric: str, gold: Array, logits: Array) -> float:
     np.add.at(table, (gold, logits.argmax(axis=1)), 1)
     if metric == "macro_f1":
         return _macro_f1(table)
+    if metric == "f1":
+        return float(2 * table[1, 1] / max(1, table[1].sum() + table[:, 1].sum()))
     return _matthews(table) if metric == "matthews" else float(table.trace() / table.sum())  # micro-F1 is accuracy here
 
 

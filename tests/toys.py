@@ -76,6 +76,7 @@ class World:
 
     def metrics(self, arm: str, seed: int, skill: float, stage: int = 2, mlm: float = 5.0, **settings: Any) -> str:
         """Metrics of a run that predicts right with probability `skill`."""
+        self.vocabulary = str(settings.pop("vocabulary", "own"))
         checkpoint = self._trained("checkpoint", arm, seed, skill, mlm, settings)
         name, trained = "checkpoint", checkpoint
         if stage == 2:
@@ -192,7 +193,11 @@ class World:
             (draft.folder / "ids.npy").write_bytes(b"")
             draft.details.update(of=Artifact.open(data).manifest.kind)
 
-        return make("tokens", self.root, write, {}, {"data": data})
+        tokenizer = make("tokenizer", self.root, self._tokenizer, {"vocabulary": self.vocabulary})
+        return make("tokens", self.root, write, {}, {"data": data, "tokenizer": tokenizer})
+
+    def _tokenizer(self, draft: Draft) -> None:
+        (draft.folder / "tokenizer.json").write_text(json.dumps(self.vocabulary))
 
     def _metrics(self, draft: Draft, arm: str, seed: int, skill: float, mlm: float, stage: int) -> None:
         from tlm.evaluation.examples import read_splits

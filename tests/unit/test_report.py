@@ -13,6 +13,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation import ui
 from tlm.evaluation.baseline import baseline
+from tlm.evaluation.findings import heard
 from tlm.evaluation.report import report
 from tlm.evaluation.runs import spread
 from tlm.evaluation.sampling import evenly, rows_at
@@ -112,6 +113,18 @@ def test_runs_of_one_arm_with_other_settings_stand_apart_and_say_which(tmp_path:
         ("bm25 (rho1=4)", [0, 1]),
         ("bm25 (rho1=20)", [0, 1]),
     ]
+
+
+def test_losses_over_another_vocabulary_are_not_compared(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    runs = [world.metrics("task-only", seed, 0.6) for seed in range(2)]
+    runs += [world.metrics("bm25", seed, 0.7, mlm=1.5, vocabulary="of a pre-trained model") for seed in range(2)]
+    told = told_of(runs)
+    (sentence,) = [sentence for sentence in told["findings"] if "masked language model" in sentence]
+    assert "task-only 5.00" in sentence
+    assert "1.5" not in sentence
+    assert "another vocabulary: bm25" in sentence
+    assert [group["name"] for group in heard(told["groups"])] == ["task-only"]
 
 
 def test_an_order_is_claimed_only_where_intervals_carry_it(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def load_task(
         pair_field: Field with the second text of a pair; none where examples are single texts.
         label_field: Field with the label.
         id_field: Field with an example's id; none makes it <file name>:<line>.
-        metric: auto, macro_f1, micro_f1, accuracy, matthews, for two classes f1; for regression auto, pearson, spearman.
+        metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman.
         files: Folder with the files of a task that is given by its name, where they should not come from the Hub.
         dev_share: Share of the examples for dev, where there is no dev file.
         test_share: Share of the examples for test, where one file is split.

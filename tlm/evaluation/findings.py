@@ -39,6 +39,15 @@ def finished(groups: list[Summary]) -> list[Summary]:
     return [group for group in groups if group["stage"] != "stage 1"] if whole else groups
 
 
+def heard(groups: list[Summary]) -> list[Summary]:
+    """The groups whose masked-LM losses compare: guessing among other tokens is another task, as for another model's.
+
+    Those are the ones that share the vocabulary of the first that has a loss.
+    """
+    found = [group for group in finished(groups) if group["mlm_loss"]["mean"] is not None]
+    return [group for group in found if group["vocabulary"] == found[0]["vocabulary"]]
+
+
 def best_on_dev(groups: list[Summary]) -> Summary:
     """The group with the highest mean on dev: test decides nothing."""
     return max(groups, key=lambda group: group["dev"]["mean"])
@@ -105,12 +114,16 @@ def _together(trained: list[Summary]) -> Iterator[str]:
 
 
 def _unseen_text(trained: list[Summary]) -> Iterator[str]:
-    told = sorted(
-        (group for group in trained if group["mlm_loss"]["mean"] is not None), key=lambda g: -g["mlm_loss"]["mean"]
-    )
+    told = sorted(heard(trained), key=lambda group: -group["mlm_loss"]["mean"])
     if told:
         losses = ", ".join(f"{group['name']} {group['mlm_loss']['mean']:.2f}" for group in told)
-        yield f"Loss of the masked language model on unseen test text (lower is better): {losses}."
+        yield f"Loss of the masked language model on unseen test text (lower is better): {losses}.{_unheard(trained)}"
+
+
+def _unheard(trained: list[Summary]) -> str:
+    compared = heard(trained)
+    others = [group["name"] for group in trained if group["mlm_loss"]["mean"] is not None and group not in compared]
+    return f" Not comparable, for they have another vocabulary: {', '.join(others)}." if others else ""
 
 
 def _scale(trained: list[Summary]) -> Iterator[str]:

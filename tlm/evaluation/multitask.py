@@ -9,7 +9,7 @@ from tlm.errors import InputError
 from tlm.evaluation.cost import Prices
 from tlm.evaluation.report import report
 
-VERSION = 1
+VERSION = 2
 
 
 def report_multitask(

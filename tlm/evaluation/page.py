@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tlm.evaluation import plots
 from tlm.evaluation.compute import Point, published, score_against_compute
-from tlm.evaluation.findings import finished, hundred, plain_score
+from tlm.evaluation.findings import heard, hundred, plain_score
 from tlm.evaluation.text import cell, code, power, prose
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -61,12 +61,12 @@ def environment(*, autoescape: bool) -> Environment:
 def _pictures(told: Contents) -> dict[str, Any]:
     groups = told["groups"]
     metric = told["task"]["metric_name"]
-    heard = [group for group in finished(groups) if group["mlm_loss"]["mean"] is not None]
+    losses = heard(groups)
     arms = [_point(group) for group in groups]
     scatter = told["scatter"] if told["scatter"] and told["scatter"]["gold"] else None
     return {
         "test": plots.dots(groups, "test", f"{metric} on test"),
-        "mlm": plots.dots(heard, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0) if heard else None,
+        "mlm": plots.dots(losses, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0) if losses else None,
         "compute": _compute(arms, f"{metric} on test") if any(arm.flops for arm in arms) else None,
         "curves": [(panel["title"], plots.lines(panel, groups)) for panel in told["curves"]],
         "scatter": plots.scatter(**scatter, role=told["best"]["role"]) if scatter else None,

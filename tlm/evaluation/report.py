@@ -9,7 +9,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.cost import Prices
 
-VERSION = 2
+VERSION = 3
 
 
 def report(

@@ -47,6 +47,12 @@ class Run:
         found: dict[str, Any] = self.artifact.run().get("stages", {}).get(stage, {})
         return found
 
+    def vocabulary(self) -> str:
+        """Content of the tokenizer that the model reads with; "" where there is none or it is gone."""
+        tokens = Lineage().follow(self.model or self.checkpoint, "task_tokens")
+        tokenizer = tokens.manifest.inputs.get("tokenizer") if tokens is not None else None
+        return tokenizer.content if tokenizer else ""
+
     def variant(self) -> dict[str, str]:
         """The settings behind this run that tell it from others of its arm; seeds are not among them."""
         hits, start = Lineage().follow(self.subset, "hits"), Lineage().follow(self.checkpoint, "start")
@@ -84,6 +90,7 @@ class Group:
             "seeds": self.seeds,
             "preset": first.get("preset"),
             "parameters": first.get("parameters"),
+            "vocabulary": self.runs[0].vocabulary(),
             "chosen": first.get("chosen"),
             "tried": first.get("tried"),
             **self._together(),

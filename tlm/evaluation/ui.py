@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
-from tlm.evaluation.dropped import dropped
 from tlm.data.labels import CLASSIFICATION, POSITIVE, REGRESSION
+from tlm.evaluation.dropped import dropped
 from tlm.evaluation.metrics import positive
 from tlm.evaluation.sampling import evenly, rows_at
 from tlm.evaluation.text import cell, code

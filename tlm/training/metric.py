@@ -12,7 +12,8 @@ def dev_score(metric: str, gold: Array, logits: Array) -> float:
     """The task's metric of logits [n, labels] against class ordinals or targets [n]; 0 where it is not defined.
 
     Args:
-        metric: ``macro_f1``, ``micro_f1``, ``accuracy``, ``matthews``, ``f1`` (of the second of two classes), ``pearson`` or ``spearman``.
+        metric: ``macro_f1``, ``micro_f1``, ``accuracy``, ``matthews``, ``f1`` (of the second of two classes),
+            ``pearson`` or ``spearman``.
         gold: What is right, [n].
         logits: Of the classes, or the predicted value in one column.
     """

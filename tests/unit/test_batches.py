@@ -144,6 +144,21 @@ def test_masks_are_a_function_of_seed_and_step():
         assert not np.array_equal(same, masking(batch, other).corrupted)
 
 
+@given(st.lists(ids, min_size=1, max_size=6), st.integers(0, 1000))
+@settings(deadline=None, max_examples=40)
+def test_queries_are_each_text_s_first_token_and_what_is_to_be_predicted_of_it(rows, seed):
+    batch = collate(texts(rows), np.arange(len(rows)))
+    batch = Masking(0.3, VOCABULARY, 4, PAD_TO_MASK.ids)(batch, np.random.default_rng(seed))
+    queries, places = batch.queries()
+    width = batch.ids.shape[1]
+    assert queries[:, 0].tolist() == [row * width for row in range(len(rows))]
+    assert queries.ravel()[places].tolist() == batch.positions.tolist()
+    filled = np.delete(queries.ravel(), places).reshape(-1)
+    assert set(filled.tolist()) == set(queries[:, 0].tolist())
+    assert (queries // width == np.arange(len(rows))[:, None]).all()
+    assert queries.shape[1] == 1 + batch.masked_by_row().max()
+
+
 def test_texts_without_words_have_nothing_to_predict():
     batch = Masking(0.15, VOCABULARY, 4, PAD_TO_MASK.ids)(collate(texts([[], []]), np.arange(2)), generator(0, MASK, 0))
     assert batch.masked == 0

@@ -56,6 +56,14 @@ def masked_batch(pair: bool = False, equal: bool = False, count: int = 7):
     return Masking(0.3, VOCABULARY, SPECIAL.mask, SPECIAL.ids)(plain, generator(0, MASK, 0))
 
 
+def evenly_masked_batch():
+    """Texts of one length, of each the same number of tokens to predict."""
+    batch = masked_batch(equal=True)
+    rows, width = batch.ids.shape
+    positions = (np.arange(rows)[:, None] * width + [2, 3, 11]).ravel()
+    return replace(batch, positions=positions, targets=batch.ids.ravel()[positions], of_masked=len(positions))
+
+
 def inputs_of(**kinds: bool) -> Inputs:
     return to_device(masked_batch(**kinds), CPU)
 
@@ -306,8 +314,8 @@ def test_adamw_is_torch_s(architecture):
 @ARCHITECTURES
 @pytest.mark.parametrize(("tokens", "classes"), [(True, False), (True, True), (False, True)])
 def test_flops_are_those_that_torch_counts(architecture, tokens, classes):
-    """On unpadded texts; three forward passes are counted for forward and backward."""
-    batch = masked_batch(equal=True)
+    """Where nothing is padded: texts and what is predicted of each; three passes count for forward and backward."""
+    batch = evenly_masked_batch()
     model, inputs = made(architecture), to_device(batch, CPU)
     settings = resolve("tiny", [f"model.architecture={architecture}", "model.layers=3"]).model
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):

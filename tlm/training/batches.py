@@ -49,7 +49,26 @@ class Batch:
     @property
     def masked(self) -> int:
         """Tokens to predict."""
-        return 0 if self.positions is None else len(self.positions)
+        return len(self.predicted)
+
+    def masked_by_row(self) -> Ints:
+        """Tokens to predict in each text, [B]."""
+        rows, width = self.ids.shape
+        return np.bincount(self.predicted // width, minlength=rows)
+
+    def queries(self) -> tuple[Ints, Ints]:
+        """What `encoder.Inputs` calls queries [B, Q] and places [M]."""
+        rows, width = self.ids.shape
+        row, masked = self.predicted // width, self.masked_by_row()
+        found = np.repeat(np.arange(0, rows * width, width)[:, None], 1 + masked.max(), axis=1)
+        within = 1 + np.arange(len(row)) - (np.cumsum(masked) - masked)[row]
+        found[row, within] = self.predicted
+        return found, row * found.shape[1] + within
+
+    @property
+    def predicted(self) -> Ints:
+        """`positions`, of which there may be none."""
+        return np.zeros(0, dtype=np.int64) if self.positions is None else self.positions
 
 
 def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Batch:

@@ -65,10 +65,13 @@ class BertLayer(Layer):
         self.intermediate = nn.ModuleDict({"dense": _linear(width, inner)})
         self.output = _residual(inner, width)
 
-    def attend(self, hidden: Tensor, shape: torch.Size, mask: Tensor | None) -> Tensor:
+    def attend(self, hidden: Tensor, shape: torch.Size, mask: Tensor | None, queries: Tensor | None = None) -> Tensor:
         """See `Layer.attend`."""
         parts: Any = self.attention["self"]
-        query, key, value = (parts[name](hidden).view(*shape, self.heads, -1) for name in ("query", "key", "value"))
+        key, value = (parts[name](hidden).view(*shape, self.heads, -1) for name in ("key", "value"))
+        if queries is not None:
+            hidden, shape = hidden.index_select(0, queries.flatten()), queries.shape
+        query = parts["query"](hidden).view(*shape, self.heads, -1)
         return attention(query, key, value, mask, self.dropout if self.training else 0.0)
 
     def finish(self, hidden: Tensor, context: Tensor) -> Tensor:
@@ -84,7 +87,7 @@ class BertLayer(Layer):
 class BertBody(LayeredBody):
     """Its parameters are those of `transformers.BertForSequenceClassification`."""
 
-    pooled_stride = None
+    pools_all = False
     head_names = ("bert.pooler.", "classifier.")
 
     def __init__(self, config: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """What all architectures share: the step computes only what the losses need.
 
-Left out are logits of tokens that are not predicted, and everything after the last layer's attention at positions that
-neither head reads. That is exact. Parameters are named as in `transformers`, so that its classes load what we save;
-its own modules are not used where we have the architecture, because importing them takes longer than a small training
+Left out are logits of tokens that are not predicted, and in the last layer all but keys and values at positions that
+neither head reads. That is exact. Parameters are named as in `transformers`, so that its classes load what we save; its
+own modules are not used where we have the architecture, because importing them takes longer than a small training
 (foreign.py has those that we have not).
 """
 
@@ -19,15 +19,25 @@ from tlm.training.batches import Batch
 
 @dataclass(frozen=True)
 class Inputs:
-    """A `Batch` on the device; `mask` is True where there is a token, [B, 1, 1, T], None if nothing is padded."""
+    """A `Batch` on the device.
+
+    Attributes:
+        positions: As the batch has them, [M]; of length 0 if nothing is to be predicted.
+        queries: The flat positions that heads read if they do not read all, of each text its first and those to
+            predict, filled up with the first, [B, Q].
+        places: Where the positions to predict stand in the flattened `queries`, [M].
+        mask: True where there is a token, [B, 1, 1, T]; None if nothing is padded.
+    """
 
     ids: Tensor
     lengths: Tensor
+    positions: Tensor
+    queries: Tensor
+    places: Tensor
     mask: Tensor | None
     types: Tensor | None
     labels: Tensor | None
     corrupted: Tensor | None
-    positions: Tensor | None
     targets: Tensor | None
     of_rows: int
     of_masked: int
@@ -36,17 +46,19 @@ class Inputs:
 def to_device(batch: Batch, device: torch.device) -> Inputs:
     """Copy a batch to the device."""
 
-    def moved(array: Any) -> Tensor | None:
-        return None if array is None else torch.from_numpy(array).to(device, non_blocking=True)
+    def moved(array: Any) -> Tensor:
+        return torch.from_numpy(array).to(device, non_blocking=True)
+
+    def perhaps(array: Any) -> Tensor | None:
+        return None if array is None else moved(array)
 
     ids, lengths = moved(batch.ids), moved(batch.lengths)
-    assert ids is not None
-    assert lengths is not None
+    queries, places = batch.queries()
     padded = batch.tokens < batch.ids.size
     mask = (torch.arange(ids.shape[1], device=device) < lengths[:, None])[:, None, None, :] if padded else None
     return Inputs(
-        ids, lengths, mask, moved(batch.types), moved(batch.labels), moved(batch.corrupted),
-        moved(batch.positions), moved(batch.targets), batch.of_rows, batch.of_masked,
+        ids, lengths, moved(batch.predicted), moved(queries), moved(places), mask, perhaps(batch.types),
+        perhaps(batch.labels), perhaps(batch.corrupted), perhaps(batch.targets), batch.of_rows, batch.of_masked,
     )  # fmt: skip
 
 
@@ -54,8 +66,11 @@ class Layer(nn.Module):
     """A transformer layer in two halves. States are flat: [B·T, hidden]."""
 
     @abstractmethod
-    def attend(self, hidden: Tensor, shape: torch.Size, mask: Tensor | None) -> Tensor:
-        """What attention gathers for each position, before its output projection; `shape` is (B, T)."""
+    def attend(self, hidden: Tensor, shape: torch.Size, mask: Tensor | None, queries: Tensor | None = None) -> Tensor:
+        """What attention gathers for each position, before its output projection; `shape` is (B, T).
+
+        With `queries`, flat positions [B, Q], it is for those alone.
+        """
 
     @abstractmethod
     def finish(self, hidden: Tensor, context: Tensor) -> Tensor:
@@ -84,7 +99,7 @@ class Body(nn.Module):
 class LayeredBody(Body):
     """Embeddings, layers and a classification head of our own: each position is computed only as far as it is read."""
 
-    pooled_stride: int | None  # the classifier reads every so many-th flat position: 1 is all, None is [CLS]
+    pools_all: bool  # whether the classifier reads all states, or that of [CLS] alone
 
     @abstractmethod
     def embed(self, ids: Tensor, types: Tensor | None) -> Tensor:
@@ -100,7 +115,7 @@ class LayeredBody(Body):
 
     @abstractmethod
     def classify(self, states: Tensor, inputs: Inputs) -> Tensor:
-        """Class logits [B, labels] from the final states that `pooled_stride` chose."""
+        """Class logits [B, labels] from the final states of all positions, or of [CLS]: see `pools_all`."""
 
     @abstractmethod
     def token_transform(self) -> nn.Module:
@@ -116,19 +131,19 @@ class LayeredBody(Body):
         hidden = self.embed(ids, inputs.types)
         for layer in before:
             hidden = layer.finish(hidden, layer.attend(hidden, ids.shape, inputs.mask))
-        context = last.attend(hidden, ids.shape, inputs.mask)
-        states = token_states = class_logits = None
-        if classes:
-            pooled = slice(None, None, self.pooled_stride or ids.shape[1])
-            states = self.final(last.finish(hidden[pooled], context[pooled]))
-            class_logits = self.classify(states, inputs)
+        if classes and self.pools_all:
+            states = self.final(last.finish(hidden, last.attend(hidden, ids.shape, inputs.mask)))
+            token_states = states.index_select(0, inputs.positions) if tokens else None
+            return token_states, self.classify(states, inputs)
+        queries = inputs.queries if tokens else inputs.queries[:, :1]
+        context = last.attend(hidden, ids.shape, inputs.mask, queries)
+        token_states = class_logits = None
         if tokens:
-            assert inputs.positions is not None
-            if states is None or self.pooled_stride != 1:
-                rows = (part.index_select(0, inputs.positions) for part in (hidden, context))
-                token_states = self.final(last.finish(*rows))
-            else:
-                token_states = states.index_select(0, inputs.positions)
+            rows = hidden.index_select(0, inputs.positions), context.index_select(0, inputs.places)
+            token_states = self.final(last.finish(*rows))
+        if classes:
+            rows = hidden[:: ids.shape[1]], context[:: queries.shape[1]]
+            class_logits = self.classify(self.final(last.finish(*rows)), inputs)
         return token_states, class_logits
 
 

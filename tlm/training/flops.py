@@ -14,6 +14,7 @@ class Cost:
     """Operations of one model's matrix products (a multiplication and an addition are two); the rest is left out.
 
     Exact for our own encoders. For others it is an estimate: that of a BERT of their shape that finishes all positions.
+    Our own ask in the last layer for what the heads read alone, see encoder.py.
     """
 
     model: Model
@@ -23,12 +24,14 @@ class Cost:
     def of(self, batch: Batch, *, tokens: bool, classes: bool) -> int:
         """Forward and backward pass of `batch`, padding not counted, which predicts `tokens`, `classes` or both."""
         model, width = self.model, self.model.hidden
-        read, pairs = batch.tokens, int((batch.lengths**2).sum())
-        rows, masked = len(batch.lengths) * classes, batch.masked * tokens
+        read, lengths = batch.tokens, batch.lengths
+        rows, masked = len(lengths) * classes, batch.masked * tokens
         mean_pooling = classes and model.architecture == "modernbert"
-        finished = read if mean_pooling or self.estimated else rows + masked
-        projections = 2 * 3 * width * width * read * model.layers
-        attention = 2 * 2 * width * pairs * model.layers
+        everywhere = mean_pooling or self.estimated
+        asking = lengths if everywhere else 1 + batch.masked_by_row() * tokens
+        finished = read if everywhere else rows + masked
+        projections = 2 * width * width * (read * (3 * model.layers - 1) + int(asking.sum()))
+        attention = 2 * 2 * width * int(lengths @ (lengths * (model.layers - 1) + asking))
         after = 2 * width * (width + self._feed_forward) * (read * (model.layers - 1) + finished)
         heads = 2 * width * ((width + self.vocab_size) * masked + (width + self.labels) * rows)
         return BACKWARD * (projections + attention + after + heads)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING, AutoModelForMaskedLM, AutoModelForSequenceClassification, PreTrainedConfig
@@ -21,7 +22,8 @@ from transformers.models.auto.modeling_auto import (
 
 from tlm.errors import InputError, reason
 from tlm.settings import Model
-from tlm.training.encoder import Body, Encoder, Inputs
+from tlm.training.batches import Batch
+from tlm.training.encoder import Body, Encoder, Inputs, to_device
 
 _OTHER_NAMES = {"intermediate_size": "hidden_dim"}  # of what most configs call alike
 _VOLATILE = ("transformers_version", "_name_or_path")
@@ -45,12 +47,13 @@ def check_shape(model: Model) -> None:
         config = foreign_config(model.model_copy(update={"layers": 1}), _SMALL, 0)
         if library_config(config).is_encoder_decoder:
             raise ValueError("it has a decoder too")
-        ids = torch.full((2, 8), _SMALL - 1)
-        mask, places = torch.arange(8) < torch.tensor([[8], [6]]), torch.tensor([1, 13])
-        texts = Inputs(ids * mask, mask.sum(1), mask[:, None, None], None, None, ids, places, ids[0, :2], 2, 2)
+        ids = np.full((2, 8), _SMALL - 1)
+        places = np.array([1, 13])
+        batch = Batch(ids, np.array([8, 6]), None, None, ids, places, ids.ravel()[places], of_rows=2, of_masked=2)
+        texts = to_device(batch, torch.device("cpu"))
         with torch.random.fork_rng(devices=[]):
             trial = Encoder(ForeignBody({**config, "id2label": {"0": "a", "1": "b"}, "pad_token_id": 0}))
-            trial(texts, ids, tokens=True, classes=True)
+            trial(texts, texts.ids, tokens=True, classes=True)
     except Exception as error:  # the library raises many kinds, all of which mean the same to a person
         raise InputError(
             f"{told} cannot be trained with these settings of the model ({reason(error)}); change them, or take "
@@ -124,7 +127,6 @@ class ForeignBody(Body):
         output = self._base(**given, **types)
         states = None
         if tokens:
-            assert inputs.positions is not None
             states = output[0].flatten(0, 1).index_select(0, inputs.positions)
         return states, self._classes(output, **given) if classes else None
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tlm.settings import Model
 from tlm.training.encoder import Inputs, Layer, LayeredBody, attention
+from tlm.training.rotary import Rotary
 
 EPSILON = 1e-5
 INITIAL = 0.02
@@ -75,7 +76,7 @@ def _outward(config: dict[str, Any]) -> float:
 class ModernBertLayer(Layer):
     """Attention and gated feed-forward part, each reading normalised states; the first layer reads them as they are."""
 
-    def __init__(self, config: dict[str, Any], rotary: "Rotary", first: bool) -> None:
+    def __init__(self, config: dict[str, Any], rotary: Rotary, first: bool) -> None:
         super().__init__()
         width, inner, outward = config["hidden_size"], config["intermediate_size"], _outward(config)
         self.heads, self.dropout = config["num_attention_heads"], config["attention_dropout"]
@@ -85,11 +86,21 @@ class ModernBertLayer(Layer):
         self.mlp_norm = _norm(width)
         self.mlp = nn.ModuleDict({"Wi": _linear(width, 2 * inner, INITIAL), "Wo": _linear(inner, width, outward)})
 
-    def attend(self, hidden: Tensor, shape: torch.Size, mask: Tensor | None) -> Tensor:
+    def attend(self, hidden: Tensor, shape: torch.Size, mask: Tensor | None, queries: Tensor | None = None) -> Tensor:
         """See `Layer.attend`."""
-        both, value = self.attn["Wqkv"](self.attn_norm(hidden)).view(*shape, 3, self.heads, -1).split((2, 1), dim=2)
-        query, key = self.rotary(both).unbind(dim=2)
-        return attention(query, key, value[:, :, 0], mask, self.dropout if self.training else 0.0)
+        hidden = self.attn_norm(hidden)
+        parts: Any = self.attn
+        weight = parts["Wqkv"].weight.index_select(0, self.rotary.order)
+        if queries is None:
+            states = F.linear(hidden, weight).view(*shape, 3, self.heads, -1)
+            query, key, value = self.rotary(states).unbind(dim=2)
+        else:
+            of_queries, of_others = weight.tensor_split((hidden.shape[1],))
+            states = F.linear(hidden, of_others).view(*shape, 2, self.heads, -1)
+            key, value = self.rotary(states, slice(1, 3)).unbind(dim=2)
+            states = F.linear(hidden.index_select(0, queries.flatten()), of_queries)
+            query = self.rotary(states.view(*queries.shape, self.heads, -1), 0, queries % shape[1])
+        return attention(query, key, value, mask, self.dropout if self.training else 0.0)
 
     def finish(self, hidden: Tensor, context: Tensor) -> Tensor:
         """See `Layer.finish`."""
@@ -98,36 +109,17 @@ class ModernBertLayer(Layer):
         return hidden + self.mlp["Wo"](F.dropout(F.gelu(inner) * gate, self.dropout, self.training))  # type: ignore[no-any-return]
 
 
-class Rotary(nn.Module):
-    """Turns queries and keys [B, T, 2, heads, width] by angles that grow with the position; holds no parameters."""
-
-    turn: Tensor
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        super().__init__()
-        width = config["hidden_size"] // config["num_attention_heads"]
-        base = config["rope_parameters"]["full_attention"]["rope_theta"]
-        speeds = base ** -(torch.arange(0, width, 2, dtype=torch.float32) / width)
-        angles = torch.arange(config["max_position_embeddings"], dtype=torch.float32)[:, None] * speeds
-        self.register_buffer("turn", torch.stack([angles.cos(), angles.sin()])[:, :, None, None], persistent=False)
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Same shape and type."""
-        cos, sin = self.turn[:, : states.shape[1]]
-        left, right = states.float().chunk(2, dim=-1)
-        return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1).to(states.dtype)
-
-
 class ModernBertBody(LayeredBody):
     """Its parameters are those of `transformers.ModernBertForSequenceClassification`."""
 
-    pooled_stride = 1
+    pools_all = True
     head_names = ("head.", "classifier.")
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
         self.config, width = config, config["hidden_size"]
-        rotary = Rotary(config)
+        heads, base = config["num_attention_heads"], config["rope_parameters"]["full_attention"]["rope_theta"]
+        rotary = Rotary(heads, width // heads, base, config["max_position_embeddings"])
         table = nn.Embedding(config["vocab_size"], width)
         _cut_normal(table.weight, INITIAL)
         layers = [ModernBertLayer(config, rotary, first=number == 0) for number in range(config["num_hidden_layers"])]

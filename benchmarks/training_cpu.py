@@ -1,4 +1,4 @@
-"""A stage's optimizer steps on a CPU: ours, the authors' way, Hugging Face's `Trainer`."""
+"""Optimizer steps of both stages on a CPU: ours, the authors' way, Hugging Face's `Trainer`."""
 
 import tempfile
 import time
@@ -9,7 +9,7 @@ from benchmarks.measure import Cost, Side, Stopwatch, compare, per_cpu_second
 from benchmarks.row import Result, Row, against, need
 from benchmarks.training_data import Material, prepare
 
-EXTERNAL, INTERNAL = "external", "internal"
+EXTERNAL, INTERNAL, STAGE2 = "external batches", "internal batches", "stage 2"
 AUTHORS, TRAINER = "the authors' way", "Hugging Face Trainer"
 
 
@@ -20,8 +20,8 @@ class Shape(NamedTuple):
         name: For the label.
         preset: Shape and settings of the model.
         overrides: Batches that a CPU can do; the rest is the preset's.
-        steps: Steps of a repeat, by kind of batch.
-        targets: Ratio to reach against the authors' way, by kind of batch.
+        steps: Steps of a repeat, by kind of step.
+        targets: Ratio to reach against the authors' way, by kind of step.
     """
 
     name: str
@@ -32,16 +32,16 @@ class Shape(NamedTuple):
 
 
 ENOUGH = 4096  # passages that the others' rows are made of: drawn evenly, more than a measurement sees
-FP32 = ("train.precision=fp32", "train.rho1=1", "model.dropout=0")
+FP32 = ("train.precision=fp32", "finetune.precision=fp32", "train.rho1=1", "model.dropout=0")
 SHAPES = (
-    Shape("pocket", "pocket", FP32, {EXTERNAL: 40, INTERNAL: 80}, {EXTERNAL: 5.0, INTERNAL: 8.0}),
+    Shape("pocket", "pocket", FP32, {EXTERNAL: 40, INTERNAL: 80, STAGE2: 80}, {EXTERNAL: 5.0, INTERNAL: 8.0}),
     Shape(
-        "mini", "mini", (*FP32, "train.external_batch=32", "train.internal_batch=32"),
-        {EXTERNAL: 4, INTERNAL: 6}, {EXTERNAL: 2.8, INTERNAL: 2.8},
+        "mini", "mini", (*FP32, "train.external_batch=32", "train.internal_batch=32", "finetune.batch=32"),
+        {EXTERNAL: 4, INTERNAL: 6, STAGE2: 6}, {EXTERNAL: 2.8, INTERNAL: 2.8},
     ),
     Shape(
-        "BERT-base", "small", (*FP32, "train.external_batch=16", "train.internal_batch=16"),
-        {EXTERNAL: 1, INTERNAL: 1}, {EXTERNAL: 1.8, INTERNAL: 1.8},
+        "BERT-base", "small", (*FP32, "train.external_batch=16", "train.internal_batch=16", "finetune.batch=16"),
+        {EXTERNAL: 1, INTERNAL: 1, STAGE2: 1}, {EXTERNAL: 1.8, INTERNAL: 1.8},
     ),
 )  # fmt: skip
 
@@ -51,13 +51,13 @@ def run(quick: bool) -> list[Result]:
     need("accelerate")
     results = []
     for shape in SHAPES[:1] if quick else SHAPES:
-        for kind in (EXTERNAL, INTERNAL):
+        for kind in shape.steps:
             results += measure(shape, kind, quick)
     return results
 
 
 def measure(shape: Shape, kind: str, quick: bool) -> list[Result]:
-    """Ours beside both others, on one kind of batch."""
+    """Ours beside both others, on one kind of step."""
     from tlm import presets
 
     preset = presets.resolve(shape.preset, shape.overrides)
@@ -66,15 +66,15 @@ def measure(shape: Shape, kind: str, quick: bool) -> list[Result]:
     sides = {"ours": stand.ours(steps), AUTHORS: stand.authors(steps), TRAINER: stand.trainer(steps)}
     measured = compare(sides, repeats=2 if quick else 5, warm_up=1)
     tokens, note = per_cpu_second("tokens"), stand.told
-    label = f"{shape.name}, {kind} batches"
+    label = f"{shape.name}, {kind}"
     return [
-        against(label, measured, AUTHORS, tokens, at_least=shape.targets[kind], note=note),
+        against(label, measured, AUTHORS, tokens, at_least=shape.targets.get(kind), note=note),
         against(label, measured, TRAINER, tokens, note=note),
     ]
 
 
 class Bench:
-    """The three sides of one kind of batch, on one device."""
+    """The three sides of one kind of step, on one device."""
 
     def __init__(self, material: Material, preset: Any, kind: str, device: str = "cpu") -> None:
         import torch
@@ -98,7 +98,8 @@ class Bench:
             self.examples.classes,
             "benchmark",
         )
-        self.batch = preset.train.external_batch if kind == EXTERNAL else preset.train.internal_batch
+        train, finetune = preset.train, preset.finetune
+        self.batch = {EXTERNAL: train.external_batch, INTERNAL: train.internal_batch, STAGE2: finetune.batch}[kind]
         texts = self.passages if kind == EXTERNAL else self.examples.texts
         rows = range(len(texts)) if kind == EXTERNAL else self.examples.rows("train")
         lengths = texts.lengths[list(rows)]
@@ -114,7 +115,7 @@ class Bench:
         from tlm.training.loop import Plan, fit
         from tlm.training.optimizer import AdamW
 
-        settings, work = self.preset.train, self._work()
+        settings, work = self.preset.finetune if self.kind == STAGE2 else self.preset.train, self._work()
         model = work.model
         state = State(model, AdamW(model, settings.weight_decay, settings.betas), Curve(100_000, self.device))
 
@@ -146,7 +147,12 @@ class Bench:
     def _work(self) -> Any:
         from tlm.training import build
         from tlm.training.stage1 import Joint
+        from tlm.training.stage2 import Classification
 
+        if self.kind == STAGE2:
+            unscored = self.preset.finetune.model_copy(update={"steps": 100_000, "evaluations": 1})
+            model = build.build(self.config, seed=0).to(self.device)
+            return Classification(model, self.examples, self.preset.model, unscored, "accuracy", 0)
         only = {"rho1": "inf" if self.kind == EXTERNAL else 0}
         preset = self.preset.model_copy(update={"train": self.preset.train.model_copy(update=only)})
         model = build.build(self.config, seed=0).to(self.device)
@@ -157,7 +163,7 @@ class Bench:
         from benchmarks.reference.joint import AuthorsLoop, loader
 
         train, rows = self.preset.train, self._rows(padded=True)
-        batches = loader(rows, self.tokenizer, self.batch, train.mask_share)
+        batches = loader(rows, self.tokenizer, self.batch, self._mask_share())
         external, internal = (batches, None) if self.kind == EXTERNAL else (None, batches)
         loop = AuthorsLoop(self._library_model(), external, internal, train, self.device, self._precision())
 
@@ -172,6 +178,7 @@ class Bench:
 
     def trainer(self, steps: int) -> Side:
         """`Trainer`, a fresh one each time; its first steps are not counted."""
+        from benchmarks.reference.joint import collator
         from benchmarks.reference.trainer import AtSteps, trainer
 
         model, rows = self._library_model(), self._rows(padded=False)
@@ -190,8 +197,8 @@ class Bench:
 
             with tempfile.TemporaryDirectory() as folder:
                 made = trainer(
-                    model, rows, self.tokenizer, self.preset.train, self.batch, steps + 1, AtSteps(1, start, stop),
-                    Path(folder), self._precision() is not None, self.device.type == "cpu",
+                    model, rows, collator(self.tokenizer, self._mask_share()), self.preset.train, self.batch, steps + 1,
+                    AtSteps(1, start, stop), Path(folder), self._precision() is not None, self.device.type == "cpu",
                 )  # fmt: skip
                 made.train()
             return watch.cost(rows.tokens - tokens[0])
@@ -204,6 +211,9 @@ class Bench:
         if self.kind == EXTERNAL:
             return external_rows(self.passages, ENOUGH, padded)
         return internal_rows(self.examples, padded)
+
+    def _mask_share(self) -> float:
+        return 0.0 if self.kind == STAGE2 else self.preset.train.mask_share
 
     def _library_model(self) -> Any:
         from benchmarks.reference.joint import JointModel
@@ -237,15 +247,15 @@ def finish(device: Any) -> None:
 
 ROW = Row(
     name="training_cpu",
-    stage="stage 1 on a CPU",
+    stage="stages 1 and 2 on a CPU",
     against="the authors' way; Hugging Face Trainer",
-    target="pocket 5× (external) and 8× (task), mini 2.8×, BERT-base 1.8×",
+    target="stage 1: pocket 5× (external) and 8× (task), mini 2.8×, BERT-base 1.8×",
     what="Optimizer steps with all that belongs to them: batches made and masked, both passes, clipping where the side "
     "clips, the optimizer. All three train the same model on the same texts with batches of the same size; what counts "
     "is tokens per CPU second, padding not counted, in one thread. The authors' way "
     "(`benchmarks/reference/joint.py`, written from the paper): texts padded to the full length, logits at every "
-    "position, the library's model and collator. `Trainer`: its defaults, texts padded to the longest of their batch. "
-    "The ratios grow with the share of padding, which depends on the texts: each line tells it. "
+    "position (none in stage 2), the library's model and collator. `Trainer`: its defaults, texts padded to the longest"
+    " of their batch. The ratios grow with the share of padding, which depends on the texts: each line tells it. "
     "Losses are equal on equal inputs (`tests/benchmarks/test_reference_training.py`).",
     run=run,
     packages=("torch", "transformers", "accelerate", "numpy"),

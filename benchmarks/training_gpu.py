@@ -62,7 +62,7 @@ def lines(name: str, preset_name: str, overrides: Sequence[str], kind: str, devi
         TRAINER: stand.trainer(steps),
     }
     measured = compare(sides, repeats=2 if quick else 5, warm_up=1)
-    label, tokens = f"{name}, {kind} batches", per_second("tokens")
+    label, tokens = f"{name}, {kind}", per_second("tokens")
     target = FASTER if name == "BERT-base" else None
     found = [
         against(label, measured, AUTHORS, tokens, at_least=target, note=stand.told),

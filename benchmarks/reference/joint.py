@@ -1,9 +1,10 @@
-"""The authors' way of stage 1, from its description in the paper (section 3.2) and in docs/method.md.
+"""The authors' way of both stages, from their description in the paper (section 3.2) and in docs/method.md.
 
 How faithful it is. As described: the library's model; texts padded to the full length when they are tokenized; whole
 rows shuffled, batches cut from them; the library's collator masks on the fly; the encoder and both heads run over every
 position of every text, logits of the whole vocabulary included; one internal batch after rho1 external ones; AdamW with
-linear warm-up and decay; no clipping. In their favour: rows are ready in memory (theirs are read from Arrow files),
+linear warm-up and decay; no clipping. Stage 2 is the same loop with the classification loss alone, which the paper
+calls rho1 = rho2 = 0. In their favour: rows are ready in memory (theirs are read from Arrow files),
 there is no multi-process wrapper around model and loader, attention is the library's fused kernel of today.
 Different: the classification head is the one that our model has, run by the library's code, so that both sides train
 the same model and their losses can be compared (theirs is linear, GELU, linear on [CLS]: as much work to the eye).
@@ -23,6 +24,7 @@ from transformers import (
     BertForMaskedLM,
     BertForSequenceClassification,
     DataCollatorForLanguageModeling,
+    DataCollatorWithPadding,
     ModernBertConfig,
     ModernBertForMaskedLM,
     ModernBertForSequenceClassification,
@@ -55,13 +57,21 @@ class JointModel(nn.Module):
         self.rho2, self.normalised = rho2, normalised
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, classes: Tensor | None = None
+        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, classes: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Losses of a batch [B, T] whose `labels` are -100 where nothing is to be predicted; `classes` [B] or None."""
+        """Losses of a batch [B, T].
+
+        Args:
+            input_ids: The texts, [B, T].
+            attention_mask: 1 where there is a token, [B, T].
+            labels: -100 where nothing is to be predicted, [B, T]; None in stage 2.
+            classes: [B]; None for external data.
+        """
         output = self.classifier.base_model(input_ids, attention_mask=attention_mask)
-        states = output.last_hidden_state
-        mlm = F.cross_entropy(self._token_logits(states).flatten(0, 1), labels.flatten())
         class_logits = self._class_logits(output, attention_mask)
+        if labels is None:
+            return {"loss": F.cross_entropy(class_logits, classes)}  # type: ignore[arg-type]
+        mlm = F.cross_entropy(self._token_logits(output.last_hidden_state).flatten(0, 1), labels.flatten())
         if classes is None:
             return {"loss": mlm + 0.0 * class_logits.sum(), "mlm": mlm.detach()}
         ce = F.cross_entropy(class_logits, classes)
@@ -131,9 +141,15 @@ def internal_rows(examples: Examples, padded: bool = True) -> Rows:
 
 
 def loader(rows: Rows, tokenizer: PreTrainedTokenizerFast, batch: int, mask_share: float) -> DataLoader[Any]:
-    """Shuffled batches, masked by the library's collator."""
-    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask_share)
-    return DataLoader(rows, batch, shuffle=True, drop_last=True, collate_fn=collator)
+    """Shuffled batches, made by the library's collator."""
+    return DataLoader(rows, batch, shuffle=True, drop_last=True, collate_fn=collator(tokenizer, mask_share))
+
+
+def collator(tokenizer: PreTrainedTokenizerFast, mask_share: float) -> Any:
+    """The library's collator that masks, or where nothing is masked the one that only pads."""
+    if mask_share:
+        return DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask_share)
+    return DataCollatorWithPadding(tokenizer)
 
 
 def endless(batches: DataLoader[Any]) -> Iterator[dict[str, Tensor]]:

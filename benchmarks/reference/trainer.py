@@ -9,14 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from transformers import (
-    DataCollatorForLanguageModeling,
-    PreTrainedTokenizerFast,
-    PrinterCallback,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from benchmarks.reference.joint import JointModel, Rows
 from tlm.settings import Train
@@ -39,7 +32,7 @@ class AtSteps(TrainerCallback):
 def trainer(
     model: JointModel,
     rows: Rows,
-    tokenizer: PreTrainedTokenizerFast,
+    collator: Any,
     settings: Train,
     batch: int,
     steps: int,
@@ -55,7 +48,6 @@ def trainer(
         warmup_steps=min(settings.warmup_steps, steps - 1), save_strategy="no", logging_strategy="no", report_to="none",
         disable_tqdm=True, remove_unused_columns=False, use_cpu=cpu, bf16=bf16, label_names=["labels"],
     )  # fmt: skip
-    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=settings.mask_share)
     made = Trainer(model, arguments, data_collator=collator, train_dataset=rows, callbacks=[callback])
     made.remove_callback(PrinterCallback)
     return made

@@ -10,7 +10,7 @@ from benchmarks.reference.joint import JointModel
 from tests.unit.test_encoder import made, masked_batch
 from tlm.training.batches import Batch
 from tlm.training.encoder import Encoder, to_device
-from tlm.training.losses import external_loss, internal_loss
+from tlm.training.losses import classification_loss, external_loss, internal_loss
 
 CPU = torch.device("cpu")
 FULL = 24  # longer than any text: their texts are padded to it
@@ -71,6 +71,19 @@ def test_the_joint_loss_is_ours(architecture, normalised):
     assert loss.ce.item() == pytest.approx(other["ce"].item(), abs=2e-6)
     loss.total.backward()
     other["loss"].backward()
+    assert_same_gradients(ours, theirs)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+def test_the_loss_of_stage_2_is_ours(architecture):
+    ours, theirs, batch = both(architecture)
+    clean = padded(dataclasses.replace(batch, corrupted=batch.ids))
+    del clean["labels"]
+    loss = classification_loss(ours, to_device(batch, CPU)).total
+    other = theirs(**clean, classes=torch.from_numpy(batch.labels))["loss"]
+    assert loss.item() == pytest.approx(other.item(), abs=2e-6)
+    loss.backward()
+    other.backward()
     assert_same_gradients(ours, theirs)
 
 

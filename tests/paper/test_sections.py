@@ -155,6 +155,12 @@ def test_the_arms_are_summed_up_over_their_seeds():
     assert arms.blocks("arms", "demo", kept)[0].lines == ["nothing is run yet"]
 
 
+def test_another_task_has_a_table_where_a_run_was_kept_for_it():
+    kept = by_key(result("arms", "pocket", "acl-arc", "BM25's text", seed, 50.0) for seed in range(2))
+    assert [block.heading for block in arms.blocks("arms", "pocket", kept)] == ["ACL-ARC: the arms (pocket)"]
+    assert arms.blocks("hour", "pocket", kept)[0].lines == ["nothing is run yet"]
+
+
 def test_the_arms_are_cells_of_the_paper_s_tables_too():
     """A run is kept once and counts in both."""
     shared = {cell.row: cell.key for cell in cells("arms", "pocket", ["scierc"])}

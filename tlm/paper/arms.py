@@ -25,7 +25,8 @@ def blocks(table: str, scale: str, results: ByKey) -> list[Block]:
 def _tasks(table: str, scale: str, results: ByKey) -> list[str]:
     own = [*own_tables()[table]["row"][0]["values"]]
     places = [run.values["cell"] for runs in results.values() for run in runs.values()]
-    more = {place["column"].partition("/")[0] for place in places if place["scale"] == scale}
+    kept_for_it = [place for place in places if (place["table"], place["scale"]) == (table, scale)]
+    more = {place["column"].partition("/")[0] for place in kept_for_it}
     return [*own, *sorted(more - set(own))]
 
 

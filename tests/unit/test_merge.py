@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.toys import make, make_task, save
+from tlm.analysis.retrieval import retrieval_study
 from tlm.analysis.subsets import Subset
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import passages
@@ -31,7 +32,8 @@ def prose(seed: int, words: int = 20) -> str:
 
 def corpus_of(root: Path, texts: list[str]) -> str:
     def write(draft: Any) -> None:
-        save(draft, "passages-00000.parquet", {"doc": list(range(len(texts))), "text": texts})
+        columns = {"doc": list(range(len(texts))), "text": texts, "source": ["toy"] * len(texts)}
+        save(draft, "passages-00000.parquet", columns)
         draft.details["passages"] = len(texts)
 
     return make("corpus", root, write, {"texts": texts})
@@ -167,3 +169,10 @@ def test_what_cannot_be_merged_is_one_sentence(tmp_path):
     only = subset_of(tmp_path, corpus_of(tmp_path, [f"{prose(1)} {SECRET}"]), "four", [[0]], SECRET, overlap=False)
     with pytest.raises(InputError, match="the filters leave none of the 1 passages"):
         merge_subsets([hidden, only], root=str(tmp_path))
+
+
+def test_a_study_names_the_tasks_of_a_merged_subset(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, [prose(seed) for seed in range(6)])
+    own = [subset_of(tmp_path, corpus, name, [[place, place + 1]]) for place, name in enumerate(("one", "two"))]
+    study = Artifact.open(retrieval_study([merge_subsets(own, root=str(tmp_path)), *own], root=str(tmp_path)))
+    assert list(study.manifest.settings["names"]) == ["bm25 for one + two", "bm25 for one", "bm25 for two"]

@@ -6,7 +6,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 
-VERSION = 1
+VERSION = 2
 
 
 def retrieval_study(
@@ -65,14 +65,18 @@ def _by_origin(subsets: list[Artifact]) -> list[str]:
     from tlm.evaluation.lineage import Lineage
 
     lineage = Lineage()
-    tasks = [lineage.follow(one, "hits", "task") for one in subsets]
+    tasks = [_tasks(one, lineage.follow(one, "hits", "task")) for one in subsets]
     arms = [str(one.details.get("arm", "subset")) for one in subsets]
-    several = len({task.content if task else "" for task in tasks}) > 1
-    called = [f"{arm} for {task.details['name']}" if several and task else arm
-              for task, arm in zip(tasks, arms, strict=True)]  # fmt: skip
+    several = len(set(tasks)) > 1
+    called = [f"{arm} for {task}" if several and task else arm for task, arm in zip(tasks, arms, strict=True)]
     if len(set(called)) == len(called):
         return called
     keys = {one.manifest.key for one in subsets}
     if len(keys) < len(subsets):
         return called
     return [f"{name} {one.manifest.key[:6]}" for name, one in zip(called, subsets, strict=True)]
+
+
+def _tasks(subset: Artifact, task: Artifact | None) -> str:
+    """Whose it is: a task's, or those of all whose subsets were merged; "" if nobody knows."""
+    return " + ".join(one["name"] for one in subset.details.get("tasks", [])) or (task.details["name"] if task else "")

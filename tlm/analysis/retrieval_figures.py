@@ -1,6 +1,7 @@
 """Figures of the retrieval study, in the colours of the report."""
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 import matplotlib as mpl
@@ -27,10 +28,9 @@ def overlap(inside: Sequence[Sequence[float]], subsets: Sequence[dict[str, Any]]
                 axes.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, color=tone, alpha=0.85 * share**0.5))
             text = "–" if row == column else f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.0f}"
             axes.text(column, row, text, ha="center", va="center", color=MUTED if row == column else INK, fontsize=10)
-    names = [_short(one["name"], 20) for one in subsets]
-    axes.set_xticks(
-        range(size), names, color=INK, rotation=0 if size <= 4 else 30, ha="center" if size <= 4 else "left"
-    )
+    names = [_short(one["name"], 28) for one in subsets]
+    over = ["\n".join(wrap(name, 12)) for name in names] if size <= 4 else names
+    axes.set_xticks(range(size), over, color=INK, rotation=0 if size <= 4 else 30, ha="center" if size <= 4 else "left")
     axes.set_yticks(range(size), names, color=INK)
     axes.xaxis.tick_top()
     axes.set_xlim(-0.5, size - 0.5)

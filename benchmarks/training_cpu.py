@@ -149,13 +149,12 @@ class Bench:
         from tlm.training.stage1 import Joint
         from tlm.training.stage2 import Classification
 
+        model = build.build(self.config, seed=0).to(self.device)
         if self.kind == STAGE2:
             unscored = self.preset.finetune.model_copy(update={"steps": 100_000, "evaluations": 1})
-            model = build.build(self.config, seed=0).to(self.device)
             return Classification(model, self.examples, self.preset.model, unscored, "accuracy", 0)
         only = {"rho1": "inf" if self.kind == EXTERNAL else 0}
         preset = self.preset.model_copy(update={"train": self.preset.train.model_copy(update=only)})
-        model = build.build(self.config, seed=0).to(self.device)
         return Joint(model, self.examples, self.passages, preset, 0)
 
     def authors(self, steps: int) -> Side:

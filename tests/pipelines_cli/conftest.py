@@ -12,6 +12,8 @@ from pipelines.client import api as client
 from pipelines.compiled import Compiled, compile_text, parse
 from tests.pipelines_cli.standin import StandIn
 
+GOLDEN = Path(__file__).parents[1] / "golden"
+
 
 class Done(NamedTuple):
     code: int

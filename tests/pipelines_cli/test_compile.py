@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from pipelines.compiled import read_compiled
+from tests.pipelines_cli.conftest import GOLDEN
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 COMMAND = "python -m pipelines.run compile -o tests/golden/tlm.yaml --images tests/golden/images.json"
 
 

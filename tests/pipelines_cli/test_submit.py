@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.pipelines_cli.conftest import GOLDEN
 from tests.pipelines_cli.standin import Answer, Dropped, StandIn, hang, refusal
-
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def test_a_run_starts_as_ordered(ask, api: StandIn, compiled: Path, tmp_path: Path) -> None:

@@ -29,8 +29,10 @@ def overlap(inside: Sequence[Sequence[float]], subsets: Sequence[dict[str, Any]]
             text = "–" if row == column else f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.0f}"
             axes.text(column, row, text, ha="center", va="center", color=MUTED if row == column else INK, fontsize=10)
     names = [_short(one["name"], 28) for one in subsets]
-    over = ["\n".join(wrap(name, 12)) for name in names] if size <= 4 else names
-    axes.set_xticks(range(size), over, color=INK, rotation=0 if size <= 4 else 30, ha="center" if size <= 4 else "left")
+    if size <= 4:
+        axes.set_xticks(range(size), ["\n".join(wrap(name, 12)) for name in names], color=INK)
+    else:
+        axes.set_xticks(range(size), names, color=INK, rotation=30, ha="left")
     axes.set_yticks(range(size), names, color=INK)
     axes.xaxis.tick_top()
     axes.set_xlim(-0.5, size - 0.5)

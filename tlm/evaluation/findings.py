@@ -40,12 +40,16 @@ def finished(groups: list[Summary]) -> list[Summary]:
 
 
 def heard(groups: list[Summary]) -> list[Summary]:
-    """The groups whose masked-LM losses compare: guessing among other tokens is another task, as for another model's.
+    """The groups whose masked-LM losses compare: those with the vocabulary of the first that has a loss.
 
-    Those are the ones that share the vocabulary of the first that has a loss.
+    To guess among other tokens is another task.
     """
-    found = [group for group in finished(groups) if group["mlm_loss"]["mean"] is not None]
+    found = _with_loss(finished(groups))
     return [group for group in found if group["vocabulary"] == found[0]["vocabulary"]]
+
+
+def _with_loss(groups: list[Summary]) -> list[Summary]:
+    return [group for group in groups if group["mlm_loss"]["mean"] is not None]
 
 
 def best_on_dev(groups: list[Summary]) -> Summary:
@@ -117,13 +121,9 @@ def _unseen_text(trained: list[Summary]) -> Iterator[str]:
     told = sorted(heard(trained), key=lambda group: -group["mlm_loss"]["mean"])
     if told:
         losses = ", ".join(f"{group['name']} {group['mlm_loss']['mean']:.2f}" for group in told)
-        yield f"Loss of the masked language model on unseen test text (lower is better): {losses}.{_unheard(trained)}"
-
-
-def _unheard(trained: list[Summary]) -> str:
-    compared = heard(trained)
-    others = [group["name"] for group in trained if group["mlm_loss"]["mean"] is not None and group not in compared]
-    return f" Not comparable, for they have another vocabulary: {', '.join(others)}." if others else ""
+        others = ", ".join(group["name"] for group in _with_loss(trained) if group not in told)
+        apart = f" Not comparable, for they have another vocabulary: {others}." if others else ""
+        yield f"Loss of the masked language model on unseen test text (lower is better): {losses}.{apart}"
 
 
 def _scale(trained: list[Summary]) -> Iterator[str]:

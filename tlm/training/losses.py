@@ -66,14 +66,14 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, logits: Tensor, targets: Tensor) -> Tensor:
         targets = targets[:, None]
-        chances = F.log_softmax(logits, dim=-1)
-        context.save_for_backward(chances, targets)
-        return -chances.gather(1, targets).sum()
+        log_chances = F.log_softmax(logits, dim=-1)
+        context.save_for_backward(log_chances, targets)
+        return -log_chances.gather(1, targets).sum()
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        chances, targets = context.saved_tensors
-        result = chances.exp()
+        log_chances, targets = context.saved_tensors
+        result = log_chances.exp()
         result.scatter_add_(1, targets, result.new_full((), -1.0).expand(targets.shape))
         return result.mul_(gradient), None
 

@@ -17,8 +17,9 @@ from tlm.artifacts.scratch import scratch_folder
 SAVE_STEPS = 4  # divides the steps of each training, so that the last state is saved too
 TRAINING = f"--device cpu --save-steps {SAVE_STEPS} --save-minutes 0"
 STAGE1 = TRAINING + " --set train.steps={steps} --set train.warmup_steps=4"
+STAGE2 = TRAINING + " --set finetune.steps={steps}"
 TRAINED = {"tiny": 12, "pocket": 24}  # steps of each training, by preset
-STEPS = {  # name: command; {name} is the URI that the step of that name printed
+STEPS = {  # name: command; {name} is the URI that the step of that name printed, {published} the trained model
     "load-corpus": "load-corpus {data}/corpus.jsonl --source-field source",
     "load-task": "load-task {data}/task",
     "index": "index {load-corpus}",
@@ -27,7 +28,7 @@ STEPS = {  # name: command; {name} is the URI that the step of that name printed
     "tokenizer": "tokenizer {load-corpus} {load-task} --vocab-size 400",
     "tokenize": "tokenize {export} {tokenizer}",
     "train": "train {load-task} --tokenizer {tokenizer} --subset {export} " + STAGE1,
-    "finetune": "finetune {train} {load-task} " + TRAINING + " --set finetune.steps={steps}",
+    "finetune": "finetune {train} {load-task} " + STAGE2,
     "evaluate": "evaluate {finetune} {load-task} --device cpu",
     "baseline": "baseline {load-task}",
     "report": "report {evaluate} {baseline}",
@@ -40,9 +41,17 @@ STEPS = {  # name: command; {name} is the URI that the step of that name printed
     "train-multitask": (
         "train-multitask {load-task} {other-task} --tokenizer {tokenizer} --subset {merge-subsets} " + STAGE1
     ),
+    "multitask-finetune": "finetune {train-multitask} {load-task} " + STAGE2,
+    "multitask-evaluate": "evaluate {multitask-finetune} {load-task} --device cpu",
+    "other-finetune": "finetune {train-multitask} {other-task} " + STAGE2,
+    "other-evaluate": "evaluate {other-finetune} {other-task} --device cpu",
+    "report-multitask": "report-multitask {multitask-evaluate} {other-evaluate}",
+    "import-subset": "import-subset {data}/corpus.jsonl --task {load-task}",
+    "load-model": "load-model {published} {load-task}",
     "retrieval-study": "retrieval-study {export} {random-export}",
     "attention": "attention {finetune} {train} --task {load-task} --device cpu --examples 8",
 }
+PRESETS = ("train", "train-multitask", "load-model")  # steps that take one
 MAIN = list(STEPS)[: list(STEPS).index("report") + 1]
 
 
@@ -97,7 +106,9 @@ class Chain:
     def command(self, name: str, root: Path) -> list[str]:
         """The arguments of step `name` in `root`."""
         uris = {step: f"{root}/{made.place}" for step, made in self.made.items()}
-        preset = ["--preset", self.preset] if name in ("train", "train-multitask") else []
+        if name == "load-model":
+            uris["published"] = f"{Artifact.open(uris['finetune']).path('model')}"
+        preset = ["--preset", self.preset] if name in PRESETS else []
         parts = [
             part.format(data=self.folder / "data", steps=TRAINED[self.preset], **uris) for part in STEPS[name].split()
         ]

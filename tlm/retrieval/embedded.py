@@ -38,12 +38,9 @@ class _Rare(NamedTuple):
     cuts: list[int]
     times: int
 
-    def add(self, block: int, sums: Sums) -> None:
-        """Add to the sums of a block's documents."""
-        first, last = self.cuts[block], self.cuts[block + 1]
-        if first < last:
-            at = np.subtract(self.docs[first:last], block * BLOCK, dtype=np.intp)
-            np.add.at(sums, at, _times(self.impacts[first:last].astype(np.float64), self.times))
+    def within(self, block: int) -> slice:
+        """The postings of a block's documents."""
+        return slice(self.cuts[block], self.cuts[block + 1])
 
 
 class _Frequent(NamedTuple):
@@ -106,7 +103,7 @@ class Embedded:
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
         """See `Engine.search`."""
-        sums = np.empty(BLOCK)
+        sums = np.empty(min(BLOCK, self.rows.shape[1]))
         for start in range(0, len(queries), TOGETHER):
             counted = [Counter(terms(query)) for query in queries[start : start + TOGETHER]]
             ids = self._ids(set().union(*counted))
@@ -124,9 +121,8 @@ class Embedded:
         rest = np.cumsum([0.0] + [term.times * term.bound * MARGIN for term in reversed(frequent)])[::-1].tolist()
         best = _Best(top_k)
         for block in range(len(self.starts) - 1):
-            sums.fill(0)
-            for term in rare:
-                term.add(block, sums)
+            sums = sums[: self.rows.shape[1] - block * BLOCK]
+            _add(rare, block, sums)
             docs, scores = _block(block, sums, frequent, rest, best.least or _reached(sums, top_k))
             if len(docs):
                 best.offer(docs, scores)
@@ -145,6 +141,18 @@ class Embedded:
                 frequent.append(_Frequent(self.rows[self.row_of[term]], count, float(self.bounds[term])))
         frequent.sort(key=lambda term: -term.times * term.bound)  # stable: among equals by id
         return rare, frequent
+
+
+def _add(rare: list[_Rare], block: int, sums: Sums) -> None:
+    """Make `sums` what the rare terms add to a block's documents, term after term."""
+    sums.fill(0)
+    parts = [(term, term.within(block)) for term in rare]
+    docs = [term.docs[postings] for term, postings in parts]
+    if docs:
+        at = np.concatenate(docs, dtype=np.intp)
+        at -= block * BLOCK
+        added = [_times(term.impacts[postings], term.times) for term, postings in parts]
+        np.add.at(sums, at, np.concatenate(added, dtype=np.float64))
 
 
 def _reached(sums: Sums, top_k: int) -> float:
@@ -168,7 +176,7 @@ def _block(block: int, sums: Sums, frequent: list[_Frequent], rest: list[float],
     whole = 0
     while whole < len(frequent) and rest[whole] >= least:
         row = frequent[whole].impacts(block, slice(None))
-        sums[: len(row)] += row
+        sums += row
         whole += 1
     at = np.flatnonzero(sums > least - rest[whole])
     found = sums[at]

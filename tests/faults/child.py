@@ -71,10 +71,13 @@ class Child:
     def signal(self, number: int, after: float = 0.0) -> bool:
         """Send it a signal so many seconds after its start; whether it was still alive."""
         self._process.join(max(0.0, self._started + after - time.monotonic()))
-        alive = self._process.is_alive()
-        if alive and self._process.pid:
+        if not self._process.is_alive() or self._process.pid is None:
+            return False
+        try:
             os.kill(self._process.pid, number)
-        return alive
+        except ProcessLookupError:  # over since
+            return False
+        return True
 
     def wait(self, patience: float = 300.0) -> Ended:
         """For its end, which is brought about after `patience` seconds."""

@@ -29,6 +29,7 @@ ROWS = (  # modules, in the order of the data
     "elastic_retrieve",
     "embedded",
     "training_cpu",
+    "levers",
     "training_gpu",
     "growth",
     "startup",

@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,14 +109,15 @@ class Bench:
             f"of the {texts.max_length} that are padded to; batches of {self.batch}, dropout {preset.model.dropout:g}."
         )
 
-    def ours(self, steps: int) -> Side:
-        """The product's own loop, snapshots off."""
+    def ours(self, steps: int, change: Callable[[Any], None] = lambda work: None) -> Side:
+        """The product's own loop, snapshots off; `change` may alter its work first."""
         from tlm.training.checkpoint import State
         from tlm.training.curve import Curve
         from tlm.training.loop import Plan, fit
         from tlm.training.optimizer import AdamW
 
         settings, work = self.preset.finetune if self.kind == STAGE2 else self.preset.train, self._work()
+        change(work)
         model = work.model
         state = State(model, AdamW(model, settings.weight_decay, settings.betas), Curve(100_000, self.device))
 

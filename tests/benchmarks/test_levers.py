@@ -1,0 +1,79 @@
+"""Our step without one of its levers does more, and learns the same."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import levers
+from benchmarks.training_cpu import EXTERNAL, INTERNAL, Bench
+from benchmarks.training_data import Material
+from tests import toys_training
+from tlm import presets
+from tlm.training.encoder import to_device
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Material]:
+    folder = tmp_path_factory.mktemp("levers")
+    root = folder / "store"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TLM_BENCHMARK_ROOT", str(folder))
+        task = toys_training.task(root)
+        yield Material(task, toys_training.tokenizer(root, task), toys_training.passages(root, "subset"), "toys")
+
+
+@pytest.fixture(params=[EXTERNAL, INTERNAL])
+def works(material: Material, request: pytest.FixtureRequest) -> tuple[Any, Any]:
+    """Two works that are the same."""
+    bench = Bench(material, presets.resolve("tiny", ["train.rho1=1"]), request.param)
+    return bench._work(), bench._work()
+
+
+def losses(work: Any, batch: Any) -> float:
+    return float(work.losses(0, to_device(batch, CPU)).total.detach())
+
+
+@pytest.mark.parametrize("change", [levers.full_length, levers.whole_last_layer])
+def test_the_loss_stays(works, change):
+    plain, changed = works
+    change(changed)
+    ours, other = plain.batch(0), changed.batch(0)
+    assert other.tokens == ours.tokens
+    assert losses(changed, other) == pytest.approx(losses(plain, ours), rel=1e-5)
+
+
+def test_texts_are_padded_to_what_the_model_takes(works):
+    plain, changed = works
+    levers.full_length(changed)
+    ours, other = plain.batch(0), changed.batch(0)
+    texts = plain.examples.texts if plain.mixture.is_internal(0) else plain.passages
+    assert ours.ids.shape[1] < other.ids.shape[1] == texts.max_length
+    assert other.corrupted.ravel()[other.positions].tolist() == ours.corrupted.ravel()[ours.positions].tolist()
+
+
+def test_every_token_is_predicted(works):
+    plain, changed = works
+    levers.every_logit(changed)
+    inputs = to_device(changed.batch(0), CPU)
+    logits, _ = changed.model(inputs, inputs.corrupted, tokens=True, classes=False)
+    assert len(logits) == plain.batch(0).ids.size
+
+
+def test_batches_of_any_lengths_have_each_text_once(works):
+    plain, changed = works
+    levers.unsorted(changed)
+    name = "internal" if plain.mixture.is_internal(0) else "external"
+    rows, lengths = [], []
+    for work in works:
+        order = getattr(work, name)
+        batches = [order.rows(place) for place in range(order.per_epoch)]
+        rows.append(np.sort(np.concatenate(batches)))
+        texts = getattr(plain, name).lengths
+        lengths.append(sum(int(texts[batch].max()) * len(batch) for batch in batches))
+    assert rows[0].tolist() == rows[1].tolist() == list(range(len(rows[0])))
+    assert lengths[1] > lengths[0]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import levers
+from benchmarks import without
 from benchmarks.training_cpu import EXTERNAL, INTERNAL, Bench
 from benchmarks.training_data import Material
 from tests import toys_training
@@ -28,9 +28,13 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Material]:
 
 
 @pytest.fixture(params=[EXTERNAL, INTERNAL])
-def works(material: Material, request: pytest.FixtureRequest) -> tuple[Any, Any]:
+def bench(material: Material, request: pytest.FixtureRequest) -> Bench:
+    return Bench(material, presets.resolve("tiny", ["train.rho1=1"]), request.param)
+
+
+@pytest.fixture
+def works(bench: Bench) -> tuple[Any, Any]:
     """Two works that are the same."""
-    bench = Bench(material, presets.resolve("tiny", ["train.rho1=1"]), request.param)
     return bench._work(), bench._work()
 
 
@@ -38,7 +42,7 @@ def losses(work: Any, batch: Any) -> float:
     return float(work.losses(0, to_device(batch, CPU)).total.detach())
 
 
-@pytest.mark.parametrize("change", [levers.full_length, levers.whole_last_layer])
+@pytest.mark.parametrize("change", [without.full_length, without.whole_last_layer])
 def test_the_loss_stays(works, change):
     plain, changed = works
     change(changed)
@@ -49,7 +53,7 @@ def test_the_loss_stays(works, change):
 
 def test_texts_are_padded_to_what_the_model_takes(works):
     plain, changed = works
-    levers.full_length(changed)
+    without.full_length(changed)
     ours, other = plain.batch(0), changed.batch(0)
     texts = plain.examples.texts if plain.mixture.is_internal(0) else plain.passages
     assert ours.ids.shape[1] < other.ids.shape[1] == texts.max_length
@@ -58,7 +62,7 @@ def test_texts_are_padded_to_what_the_model_takes(works):
 
 def test_every_token_is_predicted(works):
     plain, changed = works
-    levers.every_logit(changed)
+    without.every_logit(changed)
     inputs = to_device(changed.batch(0), CPU)
     logits, _ = changed.model(inputs, inputs.corrupted, tokens=True, classes=False)
     assert len(logits) == plain.batch(0).ids.size
@@ -66,7 +70,7 @@ def test_every_token_is_predicted(works):
 
 def test_batches_of_any_lengths_have_each_text_once(works):
     plain, changed = works
-    levers.unsorted(changed)
+    without.unsorted(changed)
     name = "internal" if plain.mixture.is_internal(0) else "external"
     rows, lengths = [], []
     for work in works:
@@ -77,3 +81,11 @@ def test_batches_of_any_lengths_have_each_text_once(works):
         lengths.append(sum(int(texts[batch].max()) * len(batch) for batch in batches))
     assert rows[0].tolist() == rows[1].tolist() == list(range(len(rows[0])))
     assert lengths[1] > lengths[0]
+
+
+def test_what_others_compute_costs_more_by_padding_and_logits(bench):
+    """At least the share of padding; at most what it would be if all the cost lay in the logits, of 15 % or so."""
+    texts = bench.passages if bench.kind == EXTERNAL else bench.examples.texts
+    rows = range(len(texts)) if bench.kind == EXTERNAL else bench.examples.rows("train")
+    padding = texts.max_length / texts.lengths[list(rows)].mean()
+    assert padding < bench.times_the_operations() < padding / 0.1

@@ -157,6 +157,7 @@ def test_a_finished_corpus_is_found(tmp_path, capsys):
     path = write(tmp_path / "in.jsonl", [{"text": "a"}])
     first = load_corpus([path], root=str(tmp_path))
     assert load_corpus([path], root=str(tmp_path)) == first
+    assert load_corpus(path, root=str(tmp_path)) == first  # what the command line takes as one path is one here too
     assert "already there" in capsys.readouterr().err
 
 

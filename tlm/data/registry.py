@@ -134,12 +134,12 @@ def subset_address(path: str) -> str:
 
 
 def corpus_addresses(paths: Iterable[str]) -> list[str]:
-    """`paths` with the Hub's addresses in place of the names of corpora, after saying what they stand for.
+    """`paths` (or one of them) with the Hub's addresses in place of the names of corpora, which are told to the user.
 
     Raises InputError: a name of the right form that no corpus has.
     """
     found = []
-    for path in paths:
+    for path in [paths] if isinstance(paths, str) else paths:  # letter by letter "/" would be among them
         name = _name(path)
         if name is None:
             found.append(path)

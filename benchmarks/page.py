@@ -8,6 +8,8 @@ import jinja2
 from benchmarks import kept
 from benchmarks.row import NOT_MEASURED, PASS, SHORT, Result, Row
 
+FEW = 2  # labels that a note names
+
 
 def write(page: Path, numbers: Path, rows: list[Row]) -> None:
     """Write `page` anew from ``numbers/*.json``, and the plots beside those."""
@@ -23,7 +25,7 @@ def write(page: Path, numbers: Path, rows: list[Row]) -> None:
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False,
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    environment.filters.update(number=number, ratio=ratio, cell=cell)
+    environment.filters.update(number=number, ratio=ratio, cell=cell, notes=notes)
     text = environment.get_template("page.md.j2").render(rows=rows, kept=found, plots=plots, verdict=verdict)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, "utf-8")
@@ -40,6 +42,15 @@ def verdict(results: list[Result]) -> str:
     short = verdicts.count(SHORT)
     words = f"{SHORT} ({short} of {len(verdicts) - absent})" if short else PASS
     return f"{words}; {absent} {NOT_MEASURED}" if absent else words
+
+
+def notes(results: list[Result]) -> list[str]:
+    """What a reader has to know, each once, after the lines that it is about; of many lines, alone."""
+    about: dict[str, dict[str, None]] = {}
+    for result in results:
+        if result.note:
+            about.setdefault(result.note, {})[result.label] = None
+    return [note if len(labels) > FEW else f"{'; '.join(labels)}: {note}" for note, labels in about.items()]
 
 
 def number(value: float | None) -> str:

@@ -4,7 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from tlm.artifacts.produce import Draft
 from tlm.artifacts.roots import close_stores, open_store
 
 T = TypeVar("T")
+Start = Callable[..., AbstractContextManager[S3Server]]
 LARGE = bytes(range(256)) * (80 * 1024)  # 20 MiB: it goes up in parts
 
 
@@ -62,10 +63,10 @@ class Storing:
 
 
 @contextmanager
-def storing(**variables: str) -> Iterator[Storing]:
+def storing(start: Start = s3, **variables: str) -> Iterator[Storing]:
     """On a server of its own, with further settings of it."""
     with (
-        s3(**variables) as server,
+        start(**variables) as server,
         asked(
             AWS_ENDPOINT_URL_S3=server.url, AWS_ACCESS_KEY_ID=server.access, AWS_SECRET_ACCESS_KEY=server.secret,
             AWS_SESSION_TOKEN=None, AWS_DEFAULT_REGION="us-east-1",

@@ -33,7 +33,19 @@ from tests.servers.programs import (
     versitygw,
 )
 
-__all__ = ["Missing", "S3Server", "Server", "cache_folder", "elasticsearch", "free_port", "installed", "s3"]
+__all__ = [
+    "Missing",
+    "S3Server",
+    "Server",
+    "cache_folder",
+    "die_with_parent",
+    "elasticsearch",
+    "free_port",
+    "fresh_folder",
+    "installed",
+    "running",
+    "s3",
+]
 
 LOCAL = "127.0.0.1"
 
@@ -57,7 +69,7 @@ class Server:
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
                 self.command, env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=output, start_new_session=True, preexec_fn=_die_with_parent, **user,
+                stderr=output, start_new_session=True, preexec_fn=die_with_parent, **user,
             )  # fmt: skip
         _wait(self.ready, seconds, self._alive)
 
@@ -132,7 +144,7 @@ def installed(
     the start (certificates, users).
     """
     archive, java, port = elasticsearch_zip(), java_home(), free_port(host)
-    with _folder() as folder:
+    with fresh_folder() as folder:
         home = unpack(archive, folder)
         if prepare is not None:
             prepare(home)
@@ -158,7 +170,7 @@ def installed(
         url = f"{scheme}://{host}:{port}"
         server = Server(command, environment, folder, url, url if scheme == "https" else f"{url}/_cluster/health")
         server.user = NOBODY  # it refuses to run as root
-        with _running(server):
+        with running(server):
             yield server
 
 
@@ -180,7 +192,7 @@ def s3(host: str = LOCAL, **variables: str) -> Iterator[S3Server]:
             _wait(url, 60)
             yield S3Server(url, access, secret)
         return
-    with _folder() as folder:
+    with fresh_folder() as folder:
         for name in ("data", "meta", "versions"):
             (folder / name).mkdir()
         command = [str(program), "--port", f"{host}:{port}", "--quiet", "posix", str(folder / "data")]
@@ -188,7 +200,7 @@ def s3(host: str = LOCAL, **variables: str) -> Iterator[S3Server]:
         chosen = {"VGW_META_SIDECAR": "{}/meta"} | variables
         settings = {name: value.format(folder) for name, value in chosen.items()}
         environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **keys, **settings}
-        with _running(Server(command, environment, folder, url, url)) as server:
+        with running(Server(command, environment, folder, url, url)) as server:
             yield S3Server(url, access, secret, server)
 
 
@@ -200,7 +212,8 @@ def free_port(host: str = LOCAL) -> int:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def fresh_folder() -> Iterator[Path]:
+    """A folder for a server's files, removed at the end."""
     folder = Path(tempfile.mkdtemp(prefix="tlm-server-"))
     try:
         yield folder
@@ -209,7 +222,8 @@ def _folder() -> Iterator[Path]:
 
 
 @contextmanager
-def _running(server: Server) -> Iterator[Server]:
+def running(server: Server) -> Iterator[Server]:
+    """The server, started; at the end it is stopped."""
     try:
         server.start()
         yield server
@@ -217,7 +231,8 @@ def _running(server: Server) -> Iterator[Server]:
         server.stop()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """What a process is prepared with that is to end with the thread that starts it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 

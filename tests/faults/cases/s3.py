@@ -19,6 +19,7 @@ from tests.servers.faulty import HALF, HANG_UP, Answer, Request
 from tlm.errors import InputError
 from tlm.upkeep import gc
 
+Case = Callable[[Storing], None]
 UPLOADER = "from tests.faults.storing import large; from tests.making import make; make({!r}, large)"
 
 
@@ -43,7 +44,7 @@ def clock_that_is_fast(ground: Storing) -> None:
     refused(ground, clock(1), r"refused with RequestTimeTooSkewed .*; set the clock of this machine")
 
 
-def server_that_is_read_only(ground: Storing) -> None:
+def versitygw_that_is_read_only(ground: Storing) -> None:
     restart(ground, VGW_READ_ONLY="true")
     try:
         with pytest.raises(InputError, match=r"refused with AccessDenied .*check the credentials and the bucket's pol"):
@@ -60,15 +61,21 @@ def bucket_that_is_missing(ground: Storing) -> None:
     ends(ground, "s3://missing/root")
 
 
+def versitygw_bucket_with_versions(ground: Storing) -> None:
+    """This server loses objects then, unless it keeps versions and attributes in other ways."""
+    del ground
+    with storing(VGW_META_SIDECAR="", VGW_VERSIONING_DIR="{}/versions") as other:
+        bucket_with_versions(other)
+
+
 def bucket_with_versions(ground: Storing) -> None:
     """What was removed there can be made again."""
-    del ground  # this server loses objects then, unless it keeps versions and attributes in other ways
-    with storing(VGW_META_SIDECAR="", VGW_VERSIONING_DIR="{}/versions") as other:
-        other.client.put_bucket_versioning(Bucket="faults", VersioningConfiguration={"Status": "Enabled"})
-        for _ in range(2):
-            ends(other, "s3://faults/versions")
-            gc(older_than_hours=0, delete=True, root="s3://faults/versions")
-            assert other.manifests("s3://faults/versions") == []
+    ground.client.create_bucket(Bucket="versions")
+    ground.client.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
+    for _ in range(2):
+        ends(ground, "s3://versions/root")
+        gc(older_than_hours=0, delete=True, root="s3://versions/root")
+        assert ground.manifests("s3://versions/root") == []
 
 
 def answers_that_break_off(ground: Storing) -> None:
@@ -183,8 +190,10 @@ def restart(ground: Storing, **variables: str) -> None:
     ground.process.start()
 
 
-CASES = (
+SHARED = (
     wrong_secret, unknown_key, credentials_that_expire, clock_that_is_slow, clock_that_is_fast,
-    server_that_is_read_only, bucket_that_is_missing, bucket_with_versions, answers_that_break_off, upload_that_fails,
-    upload_that_is_killed, completed_upload_whose_answer_is_lost,
+    bucket_that_is_missing, answers_that_break_off, upload_that_fails, upload_that_is_killed,
+    completed_upload_whose_answer_is_lost,
 )  # fmt: skip
+CASES: tuple[Case, ...] = (*SHARED, versitygw_that_is_read_only, versitygw_bucket_with_versions)
+CASES_OF_ALL: tuple[Case, ...] = (*SHARED, bucket_with_versions)  # of any server, whatever its own settings are

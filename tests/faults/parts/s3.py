@@ -1,17 +1,20 @@
 """An S3 server in trouble, gone or wrongly set: everything is stored exactly, or nothing is visible."""
 
 import random
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 from tests.faults.attempts import trials
-from tests.faults.cases.s3 import CASES
+from tests.faults.cases.s3 import CASES, CASES_OF_ALL, Case
 from tests.faults.junit import counted
 from tests.faults.row import Row
-from tests.faults.storing import Storing, race, store, storing, whole
+from tests.faults.storing import Storing, asked, race, store, storing, whole
 from tests.making import everything
+from tests.servers.ceph import gateway
 from tests.servers.faulty import HALF, HANG_UP, LOST, RESET, SLOW, Weather
+from tests.servers.programs import Missing
 from tlm.artifacts.artifact import Artifact
 from tlm.upkeep import gc
 
@@ -20,22 +23,33 @@ PROVED = tuple(f"tests/servers/test_{name}.py" for name in ("s3_store", "both_st
 
 
 def rows(seconds: int, seed: int) -> Iterator[Row]:
-    """Trouble for so many seconds, the server gone for as long, a race, then the cases and the servers' tests."""
+    """On versitygw, and on Ceph's gateway where that is installed."""
     with storing() as ground:
-        yield trials(
-            f"30 % of calls answered 500, 503, reset, lost, cut or late for {seconds} s",
-            lambda number: troubled(ground, number, seconds), range(seed, seed + 5),
-        )  # fmt: skip
-        yield trials(
-            f"the server killed at a random instant and gone for {seconds} s",
-            lambda number: gone(ground, number, seconds), range(seed, seed + 5),
-        )  # fmt: skip
-        yield trials("8 writers and 20 keys at once", lambda number: raced(ground, number, 8, 20), [seed])
-        yield trials(
-            "wrong, expired or skewed, read-only, missing or versioned bucket, unfinished uploads",
-            lambda number: CASES[number](ground), range(len(CASES)),
-        )  # fmt: skip
-    yield from counted(list(PROVED), lambda *_: "the servers' tests of stores")
+        yield from hurt(ground, "", CASES, seconds, seed)
+    try:
+        with storing(gateway) as ground:
+            yield from hurt(ground, "Ceph: ", CASES_OF_ALL, seconds, seed)
+    except Missing as missing:
+        print(f"not tried: {missing}", file=sys.stderr)
+
+
+def hurt(ground: Storing, whose: str, cases: Sequence[Case], seconds: int, seed: int) -> Iterator[Row]:
+    """Trouble for so many seconds, the server gone for as long, a race, then the cases and the servers' tests."""
+    yield trials(
+        f"{whose}30 % of calls answered 500, 503, reset, lost, cut or late for {seconds} s",
+        lambda number: troubled(ground, number, seconds), range(seed, seed + 5),
+    )  # fmt: skip
+    yield trials(
+        f"{whose}the server killed at a random instant and gone for {seconds} s",
+        lambda number: gone(ground, number, seconds), range(seed, seed + 5),
+    )  # fmt: skip
+    yield trials(f"{whose}8 writers and 20 keys at once", lambda number: raced(ground, number, 8, 20), [seed])
+    yield trials(
+        f"{whose}wrong, expired or skewed, read-only, missing or versioned bucket, unfinished uploads",
+        lambda number: cases[number](ground), range(len(cases)),
+    )  # fmt: skip
+    with asked(TLM_TEST_S3_URL=ground.url):
+        yield from counted(list(PROVED), lambda *_: f"{whose}the servers' tests of stores")
 
 
 def troubled(ground: Storing, seed: int, seconds: float) -> None:

@@ -28,6 +28,8 @@ ROWS = (  # modules, in the order of the data
     "elastic_index",
     "elastic_retrieve",
     "embedded",
+    "embedded_1m",
+    "embedded_4m",
     "training_cpu",
     "levers",
     "training_gpu",

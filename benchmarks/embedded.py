@@ -15,15 +15,13 @@ from typing import Any
 from benchmarks.measure import CPU, MEMORY, Cost, Measured, Stopwatch, per_cpu_second
 from benchmarks.passages import corpus, queries, texts, told
 from benchmarks.reference import engines
-from benchmarks.row import Result, Row, against, limit, not_measured
+from benchmarks.row import NotMeasured, Result, Row, against, limit, not_measured
 
 MEMORY_GIB = 2
 KINDS = ("full", "rake")
 TOP_K = (50, 5000)
 TOLD = {"full": "whole texts", "rake": "RAKE"}
-# documents: rounds, and how many of the task's queries are asked in each (all of them are charged for)
-SIZES = {100_000: (5, 800), 1_000_000: (3, 300), 4_000_000: (1, 100)}
-SMALL = {3000: (1, 100)}
+SIZE, SMALL = 100_000, 3000  # documents of this row, and of a quick run
 OTHERS = {"bm25s": "bm25s", "tantivy": "tantivy", "Lucene": "pyserini", "Elasticsearch": "elasticsearch"}
 SERVER_UP_TO = 1_000_000  # documents that the benchmark's Elasticsearch is given
 
@@ -72,21 +70,20 @@ class Trial:
         return Cost(self.index.wall + share * search.wall, self.index.cpu + share * search.cpu, self.memory)
 
 
-def run(quick: bool) -> list[Result]:
-    """Every size in turn, the largest with fewer rounds."""
+def measure(documents: int, rounds: int, asked: int, quick: bool) -> list[Result]:
+    """One size of corpus: so many rounds, and queries of the task in each (all of them are charged for)."""
     results = []
     with ExitStack() as stack:
         there = {name: module for name, module in OTHERS.items() if importlib.util.find_spec(module)}
-        url = _server(stack) if not quick else None
+        url = _server(stack) if not quick and documents <= SERVER_UP_TO else None
         if url is None:
             there.pop("Elasticsearch", None)
         for name in OTHERS.keys() - there.keys():
-            why = "no server in a quick run" if name == "Elasticsearch" else f"install {OTHERS[name]}"
+            why = f"install {OTHERS[name]}"
+            if name == "Elasticsearch":
+                why = "no server in a quick run" if quick else f"the server is given {SERVER_UP_TO:,} documents at most"
             results.append(not_measured("time to subset", why, "≥ 1×", name))
-        for documents, (rounds, asked) in (SMALL if quick else SIZES).items():
-            names = ["ours", *(name for name in there if name != "Elasticsearch" or documents <= SERVER_UP_TO)]
-            results += size(documents, names, rounds, asked, quick, url or "")
-    return results
+        return results + size(documents, ["ours", *there], rounds, asked, quick, url or "")
 
 
 def size(documents: int, names: list[str], rounds: int, asked: int, quick: bool, url: str = "") -> list[Result]:
@@ -199,16 +196,27 @@ def _anonymous(process: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
 
 
-ROW = Row(
-    name="embedded",
-    stage="from a corpus to a task's passages, embedded engine",
-    against="bm25s, tantivy, Lucene, Elasticsearch",
-    target=f"ahead of each at every size, within {MEMORY_GIB} GiB",
-    what="Time to subset is the index plus all queries of a task, in CPU seconds of a fresh process with one thread "
-    "(for Elasticsearch: of client and server). Queries are training texts, whole or their RAKE keywords; of large "
-    "corpora only some are asked, after a round that is not counted, and all are charged for. All engines read the "
-    "passages from one parquet file. bm25s' functions are compiled before the clock runs, and Lucene's hits stay in "
-    "Java. What the engines compute, and where they differ, stands in `benchmarks/reference/engines.py`.",
-    run=run,
-    packages=("numpy", "pyarrow", "bm25s", "numba", "tantivy", "pyserini", "elasticsearch"),
-)
+def row(name: str, documents: int, rounds: int, asked: int) -> Row:
+    """The row of a size; a quick run has one small size."""
+
+    def run(quick: bool) -> list[Result]:
+        if quick and documents > SIZE:
+            raise NotMeasured("a quick run has one small size")
+        return measure(SMALL, 1, 100, quick) if quick else measure(documents, rounds, asked, quick)
+
+    return Row(
+        name=name,
+        stage=f"from {documents:,} documents to a task's passages, embedded engine",
+        against="bm25s, tantivy, Lucene, Elasticsearch",
+        target=f"ahead of each, within {MEMORY_GIB} GiB",
+        what="Time to subset is the index plus all queries of a task, in CPU seconds of a fresh process with one "
+        "thread (for Elasticsearch: of client and server). Queries are training texts, whole or their RAKE keywords; "
+        f"{asked} of them are asked, after a first time that is not counted, and all are charged for; rounds: {rounds}. "
+        "All engines read the passages from one parquet file. bm25s' functions are compiled before the clock runs, "
+        "and Lucene's hits stay in Java. What the engines compute, and where they differ, stands in `benchmarks/reference/engines.py`.",
+        run=run,
+        packages=("numpy", "pyarrow", "bm25s", "numba", "tantivy", "pyserini", "elasticsearch"),
+    )
+
+
+ROW = row("embedded", SIZE, rounds=5, asked=800)

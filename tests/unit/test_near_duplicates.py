@@ -82,6 +82,7 @@ def test_chunks_make_no_difference(monkeypatch):
     texts = [" ".join(f"w{i}" for i in rng.integers(0, 6, rng.integers(0, 12))) for _ in range(200)]
     at_once = found(texts, 0.5)
     monkeypatch.setattr(module, "PASSAGES_AT_ONCE", 7)
+    monkeypatch.setattr(module, "SHINGLES_AT_ONCE", 100)
     assert found(texts, 0.5) == at_once
     assert max(at_once) > 0
 

@@ -18,6 +18,7 @@ from tlm.retrieval.ngrams import Hashes, HashSet, Ints, TokenLists, distinct, of
 
 SHINGLE = 5
 PASSAGES_AT_ONCE = 20_000
+SHINGLES_AT_ONCE = 1 << 27  # a gigabyte of hashes, and as much to gather them
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,9 @@ def _candidates(passages: TokenLists, threshold: Fraction) -> _Sets:
         np.arange(start, min(start + PASSAGES_AT_ONCE, len(passages)))
         for start in range(0, len(passages), PASSAGES_AT_ONCE)
     ]
-    repeated = _repeated([shingles(passages.select(rows), SHINGLE)[0] for rows in chunks])
+    if not chunks:
+        return _Sets(*(np.zeros(size, np.int64) for size in (0, 1, 0, 0)))
+    repeated = _repeated(passages, chunks)
     rows, hashes, owners, alone = [], [], [], []
     for chunk in chunks:
         every, of = shingles(passages.select(chunk), SHINGLE)
@@ -128,8 +131,6 @@ def _candidates(passages: TokenLists, threshold: Fraction) -> _Sets:
         alone.append(single[possible])
         hashes.append(some)
         owners.append(chunk[0] + of_some)
-    if not chunks:
-        return _Sets(*(np.zeros(size, np.int64) for size in (0, 1, 0, 0)))
     numbers, order = _by_rarity(np.concatenate(hashes)), np.concatenate(owners)
     lengths = np.bincount(order, minlength=len(passages))[np.concatenate(rows)]
     return _Sets(
@@ -137,11 +138,16 @@ def _candidates(passages: TokenLists, threshold: Fraction) -> _Sets:
     )
 
 
-def _repeated(parts: list[Hashes]) -> HashSet:
-    """The hashes that occur more than once."""
-    hashes = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
-    hashes.sort()
-    return HashSet(hashes[1:][hashes[1:] == hashes[:-1]])
+def _repeated(passages: TokenLists, chunks: list[Ints]) -> HashSet:
+    """The hashes that occur more than once; of very many texts a share of the hashes at a time, to save memory."""
+    rounds = np.uint64(1 + len(passages.ids) // SHINGLES_AT_ONCE)
+    found = [np.zeros(0, np.uint64)]
+    for turn in range(int(rounds)):
+        parts = (shingles(passages.select(rows), SHINGLE)[0] for rows in chunks)
+        hashes = np.concatenate([part[part % rounds == turn] for part in parts])
+        hashes.sort()
+        found.append(hashes[1:][hashes[1:] == hashes[:-1]])
+    return HashSet(np.concatenate(found))
 
 
 def _by_rarity(hashes: Hashes) -> Ints:

@@ -81,7 +81,7 @@ def plot(row: Row, result: Result, folder: Path) -> Path:
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "benchmarks"  # the same numbers give the same file
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, axes = pyplot.subplots(figsize=(4.8, 3.2), layout="constrained")
     sizes, values = zip(*sorted(result.points), strict=True)
@@ -89,6 +89,10 @@ def plot(row: Row, result: Result, folder: Path) -> Path:
     middle = len(sizes) // 2
     straight = [values[middle] * size / sizes[middle] for size in sizes]
     axes.loglog(sizes, straight, "--", color="#888888", label="in proportion")
+    axes.minorticks_off()
+    axes.set_xticks(sizes, [number(size) for size in sizes])
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value)))
     axes.set(xlabel=result.axes[0], ylabel=result.axes[1], title=result.label)
     axes.legend(frameon=False)
     file = folder / f"{row.name}-{re.sub('[^a-z0-9]+', '-', result.label.lower()).strip('-')}.svg"

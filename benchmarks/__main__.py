@@ -56,12 +56,13 @@ def main(arguments: list[str] | None = None) -> int:
     for name in ("TLM_THREADS", *(f"{library}_NUM_THREADS" for library in THREADS)):
         os.environ.setdefault(name, "1")  # rows import numerical libraries after this
     failed = 0
+    code = revision() or "unknown"  # before the rows change what is kept, which would make it "dirty"
     for row in map(load, names):
         results, whole = measure(row, given.quick)
         failed += not whole
         show(row, results)
         if out and (any(result.ours is not None for result in results) or not kept.read(row.name, _numbers(out))):
-            kept.keep(_with_facts(row, results, given.quick), _numbers(out))
+            kept.keep(_with_facts(row, results, given.quick, code), _numbers(out))
     if out:
         page.write(out, _numbers(out), [load(name) for name in ROWS])
         print(f"{out} was written from {_numbers(out)}")
@@ -120,11 +121,11 @@ def _numbers(out: Path) -> Path:
     return out.parent / "results" / "benchmarks"
 
 
-def _with_facts(row: Row, results: list[Result], quick: bool) -> kept.Kept:
+def _with_facts(row: Row, results: list[Result], quick: bool, code: str) -> kept.Kept:
     command = f"python -m benchmarks {row.name}{' --quick' if quick else ''}"
     found = {"tlm": __version__, **versions(row.packages)}
     day = datetime.now(UTC).date().isoformat()
-    return kept.Kept(row.name, command, day, revision() or "unknown", quick, machine(), found, results)
+    return kept.Kept(row.name, command, day, code, quick, machine(), found, results)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """The plan of a pipeline run: settings resolved and checked before any work, arms × seeds as flat strings."""
 
 from collections.abc import Sequence
-from statistics import median
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tlm import presets
+from tlm.advise import advice_for
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
-from tlm.presets.advice import Advice, advise
+from tlm.presets.advice import Advice
 from tlm.progress import say
 
 ARMS = ("task-only", "random", "bm25")
@@ -115,20 +115,6 @@ def advised(task: str, preset: str, overrides: Sequence[str] = ()) -> Advised:
         found.reasons.insert(0, f"Settings by the paper's rules: {' '.join(found.overrides)}.")
         say("\n".join(found.reasons))
     return Advised(retrieve.top_k, retrieve.query, " ".join(settled), "\n".join(found.reasons))
-
-
-def advice_for(task: str, preset: presets.Preset) -> Advice:
-    """What the paper would choose for the task with this URI, see `tlm.presets.advice`.
-
-    Raises InputError: it has no training examples.
-    """
-    from tlm.data.task import examples
-
-    labelled = Artifact.open(task, "task")
-    rows = [row for row in examples(labelled).to_pylist() if row["split"] == "train"]
-    if not rows:
-        raise InputError(f"{labelled.uri} has no training examples; expected at least one")
-    return advise(len(rows), median(len(f"{row['text']} {row['text_pair'] or ''}".split()) for row in rows), preset)
 
 
 def _given(overrides: Sequence[str]) -> list[str]:

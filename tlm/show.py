@@ -1,13 +1,11 @@
-"""Showing settings: the presets there are, one of them with its sources, what the paper's rules say of one's task."""
+"""Showing settings: the presets there are, one of them with its sources."""
 
 from collections.abc import Iterator, Sequence
 
 from tlm import presets
-from tlm.plan import advice_for
 from tlm.presets.cost import stage1_cost
 from tlm.presets.published import Published, published, table_b1
 from tlm.presets.scales import SCALES
-from tlm.progress import say
 from tlm.settings import SECTIONS, Preset
 
 COLUMNS = ("preset", "K", "rho1", "rho2", "steps", "batch", "length", "model")
@@ -23,22 +21,6 @@ def show(preset: str = "", *, overrides: Sequence[str] = ()) -> str:
     if not preset:
         return "\n".join(_list())
     return "\n".join(_lines(presets.resolve(preset, overrides)))
-
-
-def advise_command(task: str, *, preset: str = "pocket") -> str:
-    """Say what the paper would choose for a task: K, query, rho1, rho2, with the reasons.
-
-    The reasons go to stderr; the last line on stdout is made to be the pipeline's run_overrides, which
-    ``auto`` among them does by itself.
-
-    Args:
-        task: URI of the task.
-        preset: Named settings to start from; `tlm show` lists them.
-    """
-    advice = advice_for(task, presets.resolve(preset))
-    for reason in advice.reasons:
-        say(f"- {reason}")
-    return " ".join(advice.overrides)
 
 
 def _list() -> Iterator[str]:

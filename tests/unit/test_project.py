@@ -23,7 +23,7 @@ CODE = [path for part in OURS for path in sorted((HOME / part).rglob("*.py"))]
 FLOORS = (
     *("errors", "progress", "revision", "energy", "memory", "settings", "presets", "artifacts"),
     *("data", "retrieval", "training", "evaluation", "analysis", "cluster"),
-    *("plan", "paper", "show", "upkeep", "demo", "command", "cli"),
+    *("advise", "plan", "paper", "show", "upkeep", "demo", "command", "cli"),
 )
 HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "kfp")
 

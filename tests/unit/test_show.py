@@ -4,9 +4,10 @@ import pytest
 
 from tests.toys import make_task
 from tlm import presets
+from tlm.advise import advise_command
 from tlm.errors import InputError
 from tlm.settings import SECTIONS
-from tlm.show import advise_command, show
+from tlm.show import show
 
 
 def test_the_list_has_every_preset_once_under_its_scale():

@@ -37,6 +37,7 @@ ROWS = (  # modules, in the order of the data
     "startup",
     "overhead",
     "demo",
+    "dev_tasks",
 )
 PAGE = Path("docs/BENCHMARKS.md")
 THREADS = ("OMP", "MKL", "OPENBLAS", "NUMBA", "RAYON")  # libraries that would take all cores

@@ -96,7 +96,6 @@ def serialise(queries: Sequence[str], index: str, top_k: int, together: int) -> 
                     "_source": False,
                     "stored_fields": "_none_",
                     "sort": [{"_score": "desc"}, {"doc": "asc"}],
-                    "track_scores": True,
                     "track_total_hits": False,
                 }
             )

@@ -159,7 +159,6 @@ def _request(query: str, top_k: int) -> dict[str, Any]:
         "_source": False,
         "stored_fields": "_none_",
         "sort": [{"_score": "desc"}, {"doc": "asc"}],
-        "track_scores": True,
         "track_total_hits": False,
     }
 

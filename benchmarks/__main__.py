@@ -19,7 +19,7 @@ from rich.table import Table
 
 from benchmarks import kept, page
 from benchmarks.machine import machine, versions
-from benchmarks.row import NOT_MEASURED, NotMeasured, Result, Row, not_measured
+from benchmarks.row import NOT_MEASURED, NotMeasured, Result, Row, not_measured, number
 from tlm import __version__
 from tlm.revision import revision
 
@@ -98,7 +98,7 @@ def show(row: Row, results: list[Result]) -> None:
     )
     for result in results:
         table.add_row(
-            result.label, result.against, page.number(result.ours), page.number(result.theirs),
+            result.label, result.against, number(result.ours), number(result.theirs),
             result.unit, page.ratio(result), result.target, result.verdict.partition(":")[0],
         )  # fmt: skip
     Console(width=None if sys.stdout.isatty() else WIDE).print(table)

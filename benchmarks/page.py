@@ -1,32 +1,36 @@
 """docs/BENCHMARKS.md, written from the kept numbers: prose in ``page.md.j2``, tables and plots from here."""
 
-import re
 from pathlib import Path
 
 import jinja2
 
-from benchmarks import kept
-from benchmarks.row import NOT_MEASURED, PASS, SHORT, Result, Row
+from benchmarks import kept, pictures
+from benchmarks.row import NOT_MEASURED, PASS, SHORT, Result, Row, number
 
 FEW = 2  # labels that a note names
+OVERVIEW = "ratios.svg"
 
 
 def write(page: Path, numbers: Path, rows: list[Row]) -> None:
     """Write `page` anew from ``numbers/*.json``, and the plots beside those."""
     found = {row.name: kept.read(row.name, numbers) for row in rows}
+    results = [(row, facts.results) for row in rows if (facts := found[row.name])]
     plots = {
-        (row.name, result.label): plot(row, result, numbers).relative_to(page.parent).as_posix()
-        for row in rows
-        for result in (found[row.name].results if found[row.name] else [])  # type: ignore[union-attr]
+        (row.name, result.label): pictures.growth(row, result, numbers).relative_to(page.parent).as_posix()
+        for row, its in results
+        for result in its
         if result.points
     }
+    overview = pictures.overview(results, numbers / OVERVIEW).relative_to(page.parent).as_posix()
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False,
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters.update(number=number, ratio=ratio, cell=cell, notes=notes)
-    text = environment.get_template("page.md.j2").render(rows=rows, kept=found, plots=plots, verdict=verdict)
+    text = environment.get_template("page.md.j2").render(
+        rows=rows, kept=found, plots=plots, overview=overview, verdict=verdict
+    )
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, "utf-8")
 
@@ -53,15 +57,6 @@ def notes(results: list[Result]) -> list[str]:
     return [note if len(labels) > FEW else f"{'; '.join(labels)}: {note}" for note, labels in about.items()]
 
 
-def number(value: float | None) -> str:
-    """Three digits that count, thousands separated; "–" where there is none."""
-    if value is None:
-        return "–"
-    if value == 0 or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
 def ratio(result: Result) -> str:
     """The ratio with the smallest and largest of its repeats."""
     if result.ratio is None:
@@ -73,29 +68,3 @@ def ratio(result: Result) -> str:
 def cell(text: str) -> str:
     """Text that may stand in a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def plot(row: Row, result: Result, folder: Path) -> Path:
-    """Both axes logarithmic, with the line of the fitted exponent and one of exponent 1; the file that was written."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "benchmarks"  # the same numbers give the same file
-    from matplotlib import pyplot, ticker
-
-    figure, axes = pyplot.subplots(figsize=(4.8, 3.2), layout="constrained")
-    sizes, values = zip(*sorted(result.points), strict=True)
-    axes.loglog(sizes, values, "o-", color="#1f5fa8", label=f"measured, exponent {result.ours:.2f}")
-    middle = len(sizes) // 2
-    straight = [values[middle] * size / sizes[middle] for size in sizes]
-    axes.loglog(sizes, straight, "--", color="#888888", label="in proportion")
-    axes.minorticks_off()
-    axes.set_xticks(sizes, [number(size) for size in sizes])
-    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value)))
-    axes.set(xlabel=result.axes[0], ylabel=result.axes[1], title=result.label)
-    axes.legend(frameon=False)
-    file = folder / f"{row.name}-{re.sub('[^a-z0-9]+', '-', result.label.lower()).strip('-')}.svg"
-    figure.savefig(file, metadata={"Date": None})
-    pyplot.close(figure)
-    return file

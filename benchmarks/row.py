@@ -142,5 +142,14 @@ def need(*modules: str) -> None:
         raise NotMeasured(f"install {', '.join(absent)} (pip install -r benchmarks/requirements.txt)")
 
 
+def number(value: float | None) -> str:
+    """Three digits that count, thousands separated; "–" where there is none."""
+    if value is None:
+        return "–"
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
 def _verdict(reached: bool | None) -> str:
     return "" if reached is None else PASS if reached else SHORT

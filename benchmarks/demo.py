@@ -15,7 +15,7 @@ from benchmarks.training_data import demo_files
 MINUTES = 5.0
 SEEDS = "0,1,2,3,4"
 REPOSITORY = Path(__file__).resolve().parents[1]
-TINY = ("run_overrides=train.steps=20 train.warmup_steps=2 finetune.epochs=1", "run_arms=bm25")
+TINY = {"run_overrides": "train.steps=20 train.warmup_steps=2 finetune.epochs=1", "run_arms": "bm25"}
 
 
 def run(quick: bool) -> list[Result]:
@@ -29,7 +29,7 @@ def run(quick: bool) -> list[Result]:
         first = cost_of(lambda: demo(folder))
         note = f"{first.cpu / 60:.1f} CPU minutes on {_cores()} cores. Installation is not in it."
         results = [limit("the demo, first run", first.wall / 60, "minutes", MINUTES, note)]
-        return results + scores("the demo", pipeline(folder, "--params", _params(), "--set", f"run_seeds={SEEDS}"))
+        return results + scores("the demo", pipeline(folder, "--params", _params(), run_seeds=SEEDS))
 
 
 def demo(folder: Path) -> None:
@@ -41,13 +41,14 @@ def demo(folder: Path) -> None:
 def small_demo(folder: Path) -> None:
     """The same pipeline on a few services and packages, with a few steps of training."""
     data = demo_files(quick=True).absolute()
-    sets = (f"corpus_paths={data}/corpus.jsonl.gz", f"task_path={data}/api-errors", *TINY)
-    pipeline(folder, "--params", _params(), *(part for value in sets for part in ("--set", value)))
+    of_demo = {"corpus_paths": data / "corpus.jsonl.gz", "task_path": data / "api-errors"}
+    pipeline(folder, "--params", _params(), **of_demo, **TINY)
 
 
-def pipeline(folder: Path, *arguments: str) -> dict[str, Any]:
-    """Run the pipeline in `folder`; its report."""
-    out = _python(folder, "-m", "pipelines.run", "local", *arguments)
+def pipeline(folder: Path, *arguments: str, **parameters: object) -> dict[str, Any]:
+    """Run the pipeline in `folder` with these parameters; its report."""
+    given = [part for name, value in parameters.items() for part in ("--set", f"{name}={value}")]
+    out = _python(folder, "-m", "pipelines.run", "local", *arguments, *given)
     report = next(iter(Path(folder, out.splitlines()[-1].strip()).glob("report-*.json")))
     found: dict[str, Any] = json.loads(report.read_text("utf-8"))
     return found

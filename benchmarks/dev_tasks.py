@@ -23,19 +23,18 @@ def run(quick: bool) -> list[Result]:
 
 def of_task(data: Path, task: str) -> list[Result]:
     """A task of ``TLM_DEV_DATA`` at pocket scale: what an arm takes, and its scores."""
-    sets = {
+    parameters = {
         "run_preset": "pocket", "corpus_paths": data / "mixed-corpus.jsonl.zst", "corpus_source_field": "s",
         "task_path": data / task, "run_arms": "bm25",
     }  # fmt: skip
-    given = [part for name, value in sets.items() for part in ("--set", f"{name}={value}")]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with Stopwatch() as watch:
-            pipeline(folder, *given, "--set", "run_seeds=0")
+            pipeline(folder, **parameters, run_seeds=0)
         arm: Cost = watch.cost()
         told = f"{arm.wall / 60:.1f} minutes; corpus, index, retrieval and baseline are in it."
         result = limit(f"{task}, BM25's arm, one seed", arm.cpu / 60, "CPU minutes", ARM_CPU_MINUTES, told)
-        return [result, *scores(task, pipeline(folder, *given, "--set", f"run_seeds={SEEDS}"))]
+        return [result, *scores(task, pipeline(folder, **parameters, run_seeds=SEEDS))]
 
 
 ROW = Row(

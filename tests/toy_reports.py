@@ -1,6 +1,7 @@
 """Reports of toy worlds, and what must hold for every page."""
 
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,17 @@ HOSTILE = [
 ]
 
 
-def toy_world(root: Path, labels: list[str] | None = LABELS, texts: list[str] | None = None) -> World:
-    """40 examples, 60 passages; `texts` are mixed into both and into the labels' place in the examples."""
+def toy_world(
+    root: Path, labels: list[str] | None = LABELS, texts: list[str] | None = None, copies: Sequence[int] = ()
+) -> World:
+    """60 examples, 60 passages; `texts` are mixed into both; train is said to have the texts of `copies` too."""
     rows: list[Row] = []
     for index, text in enumerate([*(texts or []), *words(60, 0)][:60]):
         gold = labels[index % len(labels)] if labels else index / 7
         rows.append((text, None, gold, "train" if index < 30 else "dev" if index < 40 else "test"))
     metric = "macro_f1" if labels else "pearson"
     passages = [*(texts or []), *(f"passage {number}: {text}" for number, text in enumerate(words(60, 1)))]
-    return World(root, make_task(root, rows, metric, labels), passages)
+    return World(root, make_task(root, rows, metric, labels, copies=copies), passages)
 
 
 def reported(root: Path, metrics: list[str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Tiny artifacts of every kind that evaluation reads, written with `produce` directly."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 
+Skill = float | dict[str, float]
 Row = tuple[str, str | None, str | float, str]  # text, text_pair, label or target, split
 
 
@@ -27,8 +29,13 @@ def save(draft: Draft, name: str, columns: dict[str, Any]) -> None:
     draft.rows[name] = table.num_rows
 
 
-def make_task(root: Path, rows: list[Row], metric: str, labels: list[str] | None, name: str = "toy") -> str:
-    """A task of these rows (already in the order train, dev, test); float labels where `labels` is None."""
+def make_task(
+    root: Path, rows: list[Row], metric: str, labels: list[str] | None, name: str = "toy", copies: Sequence[int] = ()
+) -> str:
+    """A task of these rows (already in the order train, dev, test); float labels where `labels` is None.
+
+    `copies` are the ordinals of those that are said to have a copy in train.
+    """
     texts, pairs, golds, splits = (list(column) for column in zip(*rows, strict=True))
     nothing = [None] * len(rows)
     pair = any(second is not None for second in pairs)
@@ -45,12 +52,13 @@ def make_task(root: Path, rows: list[Row], metric: str, labels: list[str] | None
         save(draft, "examples.parquet", columns)
         text = pa.string()
         save(draft, "rejected.parquet", {name: pa.array([], text) for name in ("source", "line", "reason", "detail")})
-        save(draft, "leaks.parquet", {name: pa.array([], pa.int64()) for name in ("train", "test")})
+        columns = {"example": pa.array(copies, pa.int64()), "train": pa.array([0] * len(copies), pa.int64())}
+        save(draft, "leaks.parquet", columns)
         problem = "regression" if labels is None else "classification"
         draft.details.update(problem=problem, labels=labels or [], metric=metric, pair=pair, name=name)
         draft.counts.update({split: splits.count(split) for split in ("train", "dev", "test")}, leaks=0)
 
-    return make("task", root, write, {"rows": [list(row) for row in rows], "name": name})
+    return make("task", root, write, {"rows": [list(row) for row in rows], "name": name, "copies": list(copies)})
 
 
 def read_json(artifact: Artifact, name: str) -> Any:
@@ -74,8 +82,8 @@ class World:
         self.index = make("index", root, self._index, {"engine": "embedded"}, {"corpus": self.corpus})
         self.subsets = {arm: self._subset(arm, top_k) for arm in ("random", "bm25")}
 
-    def metrics(self, arm: str, seed: int, skill: float, stage: int = 2, mlm: float = 5.0, **settings: Any) -> str:
-        """Metrics of a run that predicts right with probability `skill`."""
+    def metrics(self, arm: str, seed: int, skill: Skill, stage: int = 2, mlm: float = 5.0, **settings: Any) -> str:
+        """Metrics of a run that predicts right with probability `skill`, which may be another for dev and test."""
         self.vocabulary = str(settings.pop("vocabulary", "own"))
         checkpoint = self._trained("checkpoint", arm, seed, skill, mlm, settings)
         name, trained = "checkpoint", checkpoint
@@ -151,7 +159,7 @@ class World:
         kind: str,
         arm: str,
         seed: int,
-        skill: float,
+        skill: Skill,
         mlm: float,
         settings: dict[str, Any],
         checkpoint: str | None = None,
@@ -199,7 +207,7 @@ class World:
     def _tokenizer(self, draft: Draft) -> None:
         (draft.folder / "tokenizer.json").write_text(json.dumps(self.vocabulary))
 
-    def _metrics(self, draft: Draft, arm: str, seed: int, skill: float, mlm: float, stage: int) -> None:
+    def _metrics(self, draft: Draft, arm: str, seed: int, skill: Skill, mlm: float, stage: int) -> None:
         from tlm.evaluation.examples import read_splits
         from tlm.evaluation.record import Prediction, write_metrics
 
@@ -207,12 +215,13 @@ class World:
         random = np.random.default_rng([seed, len(arm), stage])
         predictions = []
         for split in read_splits(task, "dev", "test").values():
+            own = skill[split.name] if isinstance(skill, dict) else skill
             if task.details["problem"] == "regression":
-                predictions.append(Prediction(split, split.gold + random.normal(0, 1 - skill, len(split.gold)), None))
+                predictions.append(Prediction(split, split.gold + random.normal(0, 1 - own, len(split.gold)), None))
                 continue
             classes = len(task.details["labels"])
             chances = random.dirichlet(np.ones(classes), len(split.gold))
-            right = random.random(len(split.gold)) < skill
+            right = random.random(len(split.gold)) < own
             chances[np.arange(len(split.gold))[right], split.gold[right]] += 1
             chances /= chances.sum(axis=1, keepdims=True)
             predictions.append(Prediction(split, chances.argmax(axis=1), chances))

@@ -127,8 +127,10 @@ def test_a_task_s_curve_has_its_own_batches_alone(runs, made):
 def test_an_order_is_claimed_only_where_intervals_carry_it(runs, made):
     first = told_by(made)["findings"][0]
     assert first.startswith("On average over 2 tasks, one encoder for all (multi-task) reaches ")
-    arms = {arm["arm"]: arm["mean"] for arm in told_by(made)["arms"]}
-    apart = arms["bm25"]["low"] > arms["multi-task"]["high"] or arms["multi-task"]["low"] > arms["bm25"]["high"]
+    over_tasks, *of_tasks = told_by(made)["differences"]
+    assert [one["task"] for one in (over_tasks, *of_tasks)] == ["", "other", "toy"]
+    assert over_tasks["mean"] == pytest.approx(statistics.mean(one["mean"] for one in of_tasks))
+    apart = over_tasks["low"] > 0 or over_tasks["high"] < 0
     assert ("no order is claimed" in first) != apart
     few = [uris[0] for tasks in runs.metrics.values() for uris in tasks]
     short = told_by(Artifact.open(report_multitask(few, root=str(runs.root))))

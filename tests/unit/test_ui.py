@@ -45,6 +45,19 @@ def test_counts_are_flat_numbers(task):
     assert all(isinstance(value, int | float) for value in shown.metadata.values())
 
 
+def test_a_test_split_of_one_class_has_no_roc_curve_and_all_numbers_are_finite(tmp_path):
+    """Kubeflow refuses JSON with NaN."""
+    for split, labels in (("train", ["no", "yes"] * 5), ("dev", ["no", "yes"]), ("test", ["no"] * 6)):
+        lines = [json.dumps({"text": f"{label} text {row}", "label": label}) for row, label in enumerate(labels)]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+    root = str(tmp_path / "root")
+    shown, matrix = dsl.Metrics(), dsl.ClassificationMetrics()
+    ui.log_scores(baseline(load_task(str(tmp_path), root=root), root=root), shown, matrix)
+    assert "confidenceMetrics" not in matrix.metadata
+    assert matrix.metadata["confusionMatrix"]
+    json.dumps([shown.metadata, matrix.metadata], allow_nan=False)
+
+
 def test_the_roc_curve_of_a_binary_task_is_whole_and_finite(metrics):
     shown, matrix = dsl.Metrics(), dsl.ClassificationMetrics()
     ui.log_scores(metrics, shown, matrix)

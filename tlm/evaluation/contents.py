@@ -12,6 +12,7 @@ from tlm.evaluation.curves import curves
 from tlm.evaluation.dropped import dropped, numbers
 from tlm.evaluation.evidence import evidence
 from tlm.evaluation.findings import best_on_dev, findings, finished
+from tlm.evaluation.intervals import all_differences
 from tlm.evaluation.lineage import Lineage, lineage_rows
 from tlm.evaluation.metrics import METRIC_NAMES
 from tlm.evaluation.runs import ARMS, Group, Run, grouped, spread
@@ -42,6 +43,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     compared = [group for group, summary in zip(groups, summaries, strict=True) if summary in whole]
     first = groups[0].runs[0].values
     regression = first["problem"] == "regression"
+    differences = _differences(compared)
     found: Contents = {
         "task": {
             "name": visible(first["task"], 80),
@@ -54,7 +56,8 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         },
         "groups": summaries,
         "prices": asdict(prices),
-        "findings": findings(summaries, first["metric"]),
+        "differences": differences,
+        "findings": findings(summaries, first["metric"], differences),
         "metric_names": METRIC_NAMES,
         "curves": curves(compared, regression),
         "best": {"name": best["name"], "role": best["role"]},
@@ -66,6 +69,16 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     }
     found["lineage"] = lineage_rows(lineage.everything(metrics))
     found["gone"] = lineage.told()
+    return found
+
+
+def _differences(groups: list[Group]) -> list[dict[str, Any]]:
+    """Every two groups with the difference of their test scores, and the name of the one that is ahead, if any."""
+    found = []
+    for one in all_differences([group.on("test") for group in groups]):
+        first, second = groups[one.first].name, groups[one.second].name
+        ahead = {1: first, 0: "", -1: second}[one.difference.sign]
+        found.append({"first": first, "second": second, "ahead": ahead, **one.difference._asdict()})
     return found
 
 

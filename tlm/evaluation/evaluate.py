@@ -5,7 +5,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.record import scored
 
-VERSION = 1
+VERSION = 2
 STAGES = {"checkpoint": "stage 1", "model": "stage 2"}
 
 

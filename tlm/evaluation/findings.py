@@ -1,19 +1,24 @@
 """What the numbers say and what they do not, in plain sentences. An order is claimed only where intervals carry it."""
 
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tlm.evaluation.intervals import LEAST_SEEDS
 from tlm.evaluation.metrics import METRIC_NAMES
-from tlm.evaluation.runs import LEAST_SEEDS
 from tlm.evaluation.text import power
 
 PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks
 Summary = dict[str, Any]
 
 
-def findings(groups: list[Summary], metric: str) -> list[str]:
-    """Sentences for the top of the report, the most important first. `groups` are `Group.summary` values."""
+def findings(groups: list[Summary], metric: str, differences: Sequence[dict[str, Any]]) -> list[str]:
+    """Sentences for the top of the report, the most important first.
+
+    Args:
+        groups: `Group.summary` values.
+        metric: What the task is judged by.
+        differences: Of every two whole groups: their names, the difference on test with its interval, who is ahead.
+    """
     trained = [group for group in finished(groups) if group["arm"] != "baseline"]
     baseline = next((group for group in groups if group["arm"] == "baseline"), None)
     if not trained:
@@ -25,8 +30,9 @@ def findings(groups: list[Summary], metric: str) -> list[str]:
     best = best_on_dev(trained)
     sentences = [_headline(best, baseline, metric, alone=len(trained) == 1)]
     if baseline is not None:
-        sentences.append(_against(best, baseline))
-    sentences += _order(trained)
+        sentences.append(_against(best["name"], baseline["name"], differences))
+    sentences += _order([group["name"] for group in trained], differences)
+    sentences += _copies(best, baseline)
     sentences += _together(trained)
     sentences += _unseen_text(trained)
     sentences += _scale(trained)
@@ -78,32 +84,48 @@ def _headline(best: Summary, baseline: Summary | None, metric: str, *, alone: bo
     return f"{who} reaches {hundred(best['test'])} {METRIC_NAMES[metric]} on test ({told}){yardstick}."
 
 
-def _against(best: Summary, baseline: Summary) -> str:
-    low, high, mark = best["test"]["low"], best["test"]["high"], baseline["test"]["mean"]
-    if low is None:
+def _against(best: str, baseline: str, differences: Sequence[dict[str, Any]]) -> str:
+    found = next(one for one in differences if {best, baseline} == {one["first"], one["second"]})
+    if found["low"] is None:
         return f"Fewer than {LEAST_SEEDS} seeds give no interval, so whether it differs from the baseline is left open."
-    where = "above" if mark < low else "below" if mark > high else ""
-    interval = f"Its 95 % interval over seeds, {100 * low:.1f} to {100 * high:.1f},"
-    return (
-        f"{interval} lies {where} the baseline."
-        if where
-        else f"{interval} includes the baseline: neither is claimed to be better."
-    )
+    told = points(found, best)
+    if found["ahead"]:
+        where = "ahead of" if found["ahead"] == best else "behind"
+        return f"It is {where} the baseline: {told}, over seeds and test examples."
+    return f"It is not shown to differ from the baseline: {told}, over seeds and test examples."
 
 
-def _order(trained: list[Summary]) -> Iterator[str]:
-    if len(trained) < 2:
-        return
-    if any(group["test"]["low"] is None for group in trained):
+def _order(names: list[str], differences: Sequence[dict[str, Any]]) -> Iterator[str]:
+    found = [one for one in differences if one["first"] in names and one["second"] in names]
+    if any(one["low"] is None for one in found):
         yield "With one or two seeds an arm, a few points between arms can be chance; no order is claimed."
         return
-    ranked = sorted(trained, key=lambda group: -group["test"]["mean"])
-    overlaps = [(a["name"], b["name"]) for a, b in pairwise(ranked) if a["test"]["low"] <= b["test"]["high"]]
-    apart = [(a["name"], b["name"]) for a, b in pairwise(ranked) if a["test"]["low"] > b["test"]["high"]]
-    for first, second in apart:
-        yield f"{first} is ahead of {second}: their intervals do not overlap."
-    if overlaps:
-        yield f"The intervals of {_listed(overlaps)} overlap; no order between them is claimed."
+    for one in found:
+        if one["ahead"]:
+            other = one["second"] if one["ahead"] == one["first"] else one["first"]
+            yield f"{one['ahead']} is ahead of {other}: {points(one, one['ahead'])}."
+    if still_open := [f"{one['first']} and {one['second']}" for one in found if not one["ahead"]]:
+        yield f"No order is claimed between {', between '.join(still_open)}: those intervals include 0."
+
+
+def points(difference: dict[str, Any], first: str) -> str:
+    """A difference in points (hundredths) with its interval, seen from the group called `first`."""
+    sign = 100 if first == difference["first"] else -100
+    low, high = sorted((sign * difference["low"], sign * difference["high"]))
+    return f"{sign * difference['mean']:+.1f} points (95 % interval {low:+.1f} to {high:+.1f})"
+
+
+def _copies(best: Summary, baseline: Summary | None) -> Iterator[str]:
+    if found := best["without_copies"].get("test"):
+        scores = [f"{best['name']} has {hundred(found['score'])}"]
+        if baseline is not None:
+            scores.append(f"the baseline {hundred(baseline['without_copies']['test']['score'])}")
+        total = best["examples"]["test"]
+        copies = total - found["n"]
+        yield (
+            f"{copies:,} of the {total:,} test texts are in train too, which lifts every score. "
+            f"Without them {' and '.join(scores)}."
+        )
 
 
 def _together(trained: list[Summary]) -> Iterator[str]:
@@ -133,7 +155,3 @@ def _scale(trained: list[Summary]) -> Iterator[str]:
             f"An arm cost at most {power(spent)} FLOPs, about one part in {power(PAPER_SMALL_FLOPS / spent)} of the "
             "paper’s small scale: what the paper found between arms need not show here."
         )
-
-
-def _listed(pairs: list[tuple[str, str]]) -> str:
-    return ", of ".join(f"{first} and {second}" for first, second in pairs)

@@ -9,7 +9,7 @@ from tlm.errors import InputError
 from tlm.evaluation.cost import Prices
 from tlm.evaluation.report import report
 
-VERSION = 2
+VERSION = 3
 
 
 def report_multitask(

@@ -48,6 +48,7 @@ def environment(*, autoescape: bool) -> Environment:
         plain_score=plain_score,
         amount=amount,
         interval=interval,
+        signed=signed,
         device=device,
         paid=paid,
         code=code,
@@ -100,6 +101,12 @@ def amount(spread: dict[str, Any]) -> str:
 def interval(spread: dict[str, Any]) -> str:
     """The 95 % interval of a score in hundredths."""
     return "–" if spread["low"] is None else f"{100 * spread['low']:.1f} – {100 * spread['high']:.1f}"
+
+
+def signed(difference: dict[str, Any]) -> str:
+    """The interval of a difference of scores in hundredths."""
+    low, high = difference["low"], difference["high"]
+    return "–" if low is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
 
 
 def seconds(spread: dict[str, Any]) -> str:

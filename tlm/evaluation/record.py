@@ -25,6 +25,16 @@ class Prediction:
     predicted: NDArray[Any]
     probabilities: NDArray[np.float64] | None
 
+    def scores(self, labels: list[str] | None) -> dict[str, Any]:
+        """All scores, see `tlm.evaluation.metrics.scores`."""
+        return scores(self.split.gold, self.predicted, self.probabilities, labels)
+
+    def without_copies(self) -> "Prediction":
+        """Only the examples whose texts train does not have."""
+        rows = np.flatnonzero(~self.split.copied)
+        chances = None if self.probabilities is None else self.probabilities[rows]
+        return Prediction(self.split.take(rows), self.predicted[rows], chances)
+
 
 def scored(task: Artifact) -> dict[str, str]:
     """The setting that decides the scores of a task with two classes: which of them is the positive one."""
@@ -37,6 +47,8 @@ def write_metrics(
 ) -> None:
     """Fill `draft` with metrics.json and predictions.parquet.
 
+    Where dev or test has texts that train has too, ``without_copies`` holds the scores of the others.
+
     Args:
         draft: The artifact in the making.
         task: The task that was predicted.
@@ -46,11 +58,13 @@ def write_metrics(
     """
     details = task.details
     labels = details["labels"] if details["problem"] == "classification" else None
-    splits = {p.split.name: scores(p.split.gold, p.predicted, p.probabilities, labels) for p in predictions}
+    splits = {p.split.name: p.scores(labels) for p in predictions}
+    without_copies = {p.split.name: p.without_copies().scores(labels) for p in predictions if _some(p.split.copied)}
     summary = {"task": details["name"], "metric": details["metric"], **identity}
     for name, values in splits.items():
         summary[name] = values[details["metric"]]
     whole = {**summary, **facts, **scored(task), "problem": details["problem"], "labels": labels, "splits": splits}
+    whole["without_copies"] = without_copies
     text = json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     (draft.folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
     table = pa.concat_tables(_table(prediction, labels) for prediction in predictions)
@@ -58,6 +72,10 @@ def write_metrics(
     draft.rows["predictions.parquet"] = table.num_rows
     draft.counts.update({name: values["n"] for name, values in splits.items()})
     draft.details.update(summary)
+
+
+def _some(flags: NDArray[np.bool_]) -> bool:
+    return bool(flags.any() and not flags.all())
 
 
 def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
@@ -75,6 +93,8 @@ def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
             "split": pa.array([split.name] * size, pa.string()),
             "gold": values(split.gold),
             "predicted": values(prediction.predicted),
+            "group": pa.array(split.group, pa.int64()),
+            "copied": pa.array(split.copied, pa.bool_()),
             "probabilities": pa.array(chances, pa.list_(pa.float64())),
         }
     )

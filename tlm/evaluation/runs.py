@@ -3,20 +3,25 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
 from tlm.evaluation.cost import Cost, Prices, total
+from tlm.evaluation.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval
 from tlm.evaluation.lineage import Lineage, flat, plain
 from tlm.evaluation.metrics import METRIC_NAMES
 from tlm.evaluation.student import t_quantile
 from tlm.evaluation.text import visible
 
 ARMS = ("baseline", "task-only", "random", "bm25")
-LEAST_SEEDS = 3  # for an interval
-CONFIDENCE = 0.95
+COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # of predictions.parquet, what intervals need
 BASELINE = "tf-idf + linear"
 
 
@@ -37,6 +42,14 @@ class Run:
         model = lineage.follow(artifact, "model")
         checkpoint = lineage.follow(model, "checkpoint") or lineage.follow(artifact, "checkpoint")
         return cls(artifact, values, model, checkpoint, lineage.follow(checkpoint, "subset_tokens", "data"))
+
+    @cached_property
+    def predictions(self) -> pa.Table:
+        """What was predicted: split, gold, predicted, group, copied. Raises InputError: an older version wrote it."""
+        file = pq.ParquetFile(self.artifact.path("predictions.parquet"))
+        if not set(COLUMNS) <= set(file.schema_arrow.names):
+            raise InputError(f"{self.artifact.uri} is of an older version; run its step (evaluate or baseline) again")
+        return file.read(COLUMNS)
 
     def costs(self) -> dict[str, Cost]:
         """What each stage of training cost."""
@@ -78,6 +91,15 @@ class Group:
         """Of the runs, in their order."""
         return [run.values["seed"] for run in self.runs]
 
+    def on(self, split: str, *, without_copies: bool = False) -> Arm:
+        """What its runs predicted for a split, or for those of its examples whose texts train does not have."""
+        values = self.runs[0].values
+        tables = [_rows(run.predictions, split, without_copies) for run in self.runs]
+        gold = _values(tables[0]["gold"], values["labels"])
+        predicted = np.stack([_values(table["predicted"], values["labels"]) for table in tables])
+        group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
+        return Arm((Scored(values["metric"], gold, predicted, group),), fixed=self.arm == "baseline")
+
     def summary(self, prices: Prices) -> dict[str, Any]:
         """Everything that the report says about the group, as plain values."""
         costs = [run.costs() for run in self.runs]
@@ -94,7 +116,10 @@ class Group:
             "chosen": first.get("chosen"),
             "tried": first.get("tried"),
             **self._together(),
-            **{part: spread(run.values[part] for run in self.runs) for part in ("dev", "test", "mlm_loss")},
+            **{split: with_interval(self.on(split)) for split in ("dev", "test")},
+            "mlm_loss": spread(run.values["mlm_loss"] for run in self.runs),
+            "examples": {split: first["splits"][split]["n"] for split in ("dev", "test")},
+            "without_copies": {split: self._without_copies(split, names) for split in first["without_copies"]},
             "scores": {name: spread(run.values["splits"]["test"][name] for run in self.runs) for name in names},
             "cost": spreads([total(stages.values()) for stages in costs], prices),
             "stages": {
@@ -102,6 +127,12 @@ class Group:
                 for stage in first["cost"]
             },
         }
+
+    def _without_copies(self, split: str, names: list[str]) -> dict[str, Any]:
+        """How many examples are left, their score with its interval, and the other scores."""
+        found = [run.values["without_copies"][split] for run in self.runs]
+        scores = {name: spread(one[name] for one in found) for name in names}
+        return {"n": found[0]["n"], "score": with_interval(self.on(split, without_copies=True)), "scores": scores}
 
     def _together(self) -> dict[str, list[str]]:
         """Whose tasks stage 1 was for, where it was for several."""
@@ -124,7 +155,7 @@ def spreads(costs: list[Cost], prices: Prices) -> dict[str, Any]:
 
 
 def spread(values: Iterable[float | None]) -> dict[str, Any]:
-    """Values, mean, standard deviation (from 2 on) and the 95 % t-interval of the mean (from `LEAST_SEEDS` on)."""
+    """Values, mean, standard deviation (from 2 on), 95 % t-interval of the mean over seeds (from `LEAST_SEEDS` on)."""
     found = [float(value) for value in values if value is not None]
     result: dict[str, Any] = {"values": found, "mean": None, "std": None, "low": None, "high": None}
     if found:
@@ -135,6 +166,12 @@ def spread(values: Iterable[float | None]) -> dict[str, Any]:
         half = t_quantile(CONFIDENCE, len(found) - 1) * result["std"] / len(found) ** 0.5
         result.update(low=result["mean"] - half, high=result["mean"] + half)
     return result
+
+
+def with_interval(arm: Arm) -> dict[str, Any]:
+    """The `spread` of an arm's scores over its seeds; the interval covers seeds and test examples."""
+    _, low, high = interval(arm)
+    return spread(arm.scores) | {"low": low, "high": None if high is None else min(high, 1.0)}  # no score exceeds 1
 
 
 def grouped(runs: list[Run]) -> list[Group]:
@@ -151,6 +188,16 @@ def grouped(runs: list[Run]) -> list[Group]:
     for (arm, stage, variant), group in groups.items():
         group.name = _named(arm, stage, dict(variant), variants[arm, stage])
     return list(groups.values())
+
+
+def _rows(predictions: pa.Table, split: str, without_copies: bool) -> pa.Table:
+    rows = predictions.filter(pc.equal(predictions["split"], split))
+    return rows.filter(pc.invert(rows["copied"])) if without_copies else rows
+
+
+def _values(column: pa.ChunkedArray, labels: list[str] | None) -> Any:
+    """Class ordinals, or floats where there are no labels; shape [n]."""
+    return column.to_numpy() if labels is None else pc.index_in(column, pa.array(labels, pa.string())).to_numpy()
 
 
 def _named(arm: str, stage: str, mine: dict[str, str], others: list[dict[str, str]]) -> str:

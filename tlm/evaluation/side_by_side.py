@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.cost import Cost, Prices, total
-from tlm.evaluation.findings import hundred
+from tlm.evaluation.findings import hundred, points
+from tlm.evaluation.intervals import LEAST_SEEDS, Arm, difference
 from tlm.evaluation.lineage import Lineage
-from tlm.evaluation.runs import Group, Run, grouped, spread, spreads
+from tlm.evaluation.runs import Group, Run, grouped, spreads, with_interval
 from tlm.evaluation.text import power
 
 TOGETHER = "multi-task"
@@ -42,7 +43,9 @@ def side_by_side(metrics: Sequence[Sequence[Artifact]], reports: Sequence[Artifa
         {name: shown[name] for name in ("arm", "name", "role")} | _arm(names, [groups[arm] for groups in found], prices)
         for arm, shown in zip(common, tasks[0]["groups"], strict=True)
     ]
-    return {"tasks": tasks, "arms": arms, "prices": asdict(prices), "findings": list(_findings(arms, tasks))}
+    differences = list(_differences(names, {arm["name"]: [own[arm["arm"]] for own in found] for arm in arms}, arms))
+    told = {"tasks": tasks, "arms": arms, "prices": asdict(prices), "differences": differences}
+    return {**told, "findings": list(_findings(arms, tasks, differences))}
 
 
 def _by_arm(name: str, groups: Sequence[Group]) -> Groups:
@@ -70,18 +73,51 @@ def _task(page: Told, common: Sequence[str], report: Artifact) -> Told:
 
 def _arm(names: Sequence[str], groups: Sequence[Group], prices: Prices) -> Told:
     """Mean score over the tasks for each seed that all have, and what all trainings cost."""
-    by_seed = [{run.values["seed"]: run for run in group.runs} for group in groups]
-    seeds = [seed for seed in by_seed[0] if all(seed in runs for runs in by_seed)]
+    by_seed, seeds = [{run.values["seed"]: run for run in group.runs} for group in groups], _seeds(groups)
     runs = {seed: [one[seed] for one in by_seed] for seed in seeds}
     trainings, totals = _trainings(names, runs)
     return {
         "seeds": seeds,
-        "mean": spread(sum(run.values["test"] for run in own) / len(own) for own in runs.values()),
+        "mean": with_interval(_over_tasks(groups)),
         "trainings": [
             {"stage": stage, "tasks": list(tasks), **spreads(costs, prices)} for (stage, tasks), costs in trainings
         ],
         "total": spreads(totals, prices),
     }
+
+
+def _seeds(groups: Sequence[Group]) -> list[int]:
+    """Those that every group has."""
+    return [seed for seed in groups[0].seeds if all(seed in group.seeds for group in groups)]
+
+
+def _over_tasks(groups: Sequence[Group]) -> Arm:
+    """One arm's runs on the test splits of all tasks: a run for each seed that all tasks have."""
+    seeds, splits = _seeds(groups), []
+    for group in groups:
+        (split,) = group.on("test").splits
+        splits.append(replace(split, predicted=split.predicted[[group.seeds.index(seed) for seed in seeds]]))
+    return Arm(tuple(splits), fixed=groups[0].arm == "baseline")
+
+
+def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Sequence[Told]) -> Iterator[Told]:
+    """Training together minus each other arm on test: over all tasks (task ""), then on each task."""
+    together, others = _compared(arms)
+    count = len(others) * (1 + len(names))
+    for other in others if together is not None else []:
+        first, second = together["name"], other["name"]
+        pairs = [(_over_tasks(groups[first]), _over_tasks(groups[second]))]
+        pairs += [(a.on("test"), b.on("test")) for a, b in zip(groups[first], groups[second], strict=True)]
+        for task, (a, b) in zip(["", *names], pairs, strict=True):
+            found = difference(a, b, count)
+            ahead = {1: first, 0: "", -1: second}[found.sign]
+            yield {"task": task, "first": first, "second": second, "ahead": ahead, **found._asdict()}
+
+
+def _compared(arms: Sequence[Told]) -> tuple[Told | None, list[Told]]:
+    """The arm that trained together, if any, and those that it is compared with."""
+    together = next((arm for arm in arms if arm["arm"] == TOGETHER), None)
+    return together, [arm for arm in arms if arm["arm"] not in (TOGETHER, "baseline")]
 
 
 def _trainings(
@@ -102,35 +138,32 @@ def _trainings(
     return sorted(found.items(), key=lambda pair: pair[0][0]), totals
 
 
-def _findings(arms: Sequence[Told], tasks: Sequence[Told]) -> Iterator[str]:
+def _findings(arms: Sequence[Told], tasks: Sequence[Told], differences: Sequence[Told]) -> Iterator[str]:
     """Sentences, the most important first; an order is claimed only where intervals carry it."""
-    together = next((arm for arm in arms if arm["arm"] == TOGETHER), None)
-    others = [arm for arm in arms if arm["arm"] not in (TOGETHER, "baseline")]
+    together, others = _compared(arms)
     if together is None or not others:
         yield f"{len(tasks)} tasks side by side; there is nothing to compare {TOGETHER} with."
         return
     place = arms.index(together)
     for other in others:
+        claims = {one["task"]: _claim(one) for one in differences if one["second"] == other["name"]}
         yield (
             f"On average over {len(tasks)} tasks, one encoder for all ({together['name']}) reaches "
             f"{hundred(together['mean'])} on test, each task alone ({other['name']}) {hundred(other['mean'])}; "
-            f"{_claim(together, other, together['mean'], other['mean'])}."
+            f"{claims['']}."
         )
         for task in tasks:
             scores = [task["groups"][at]["test"] for at in (place, arms.index(other))]
             told = f"together {hundred(scores[0])}, alone {hundred(scores[1])}"
-            yield f"{task['name']}: {told}; {_claim(together, other, *scores)}."
+            yield f"{task['name']}: {told}; {claims[task['name']]}."
         yield from _spent(together, other)
 
 
-def _claim(together: Told, other: Told, first: Told, second: Told) -> str:
-    if first["low"] is None or second["low"] is None:
-        return "fewer than 3 seeds give no interval, so no order is claimed"
-    if first["low"] > second["high"]:
-        return f"{together['name']} is ahead, the intervals do not overlap"
-    if second["low"] > first["high"]:
-        return f"{other['name']} is ahead, the intervals do not overlap"
-    return "the intervals overlap, so no order is claimed"
+def _claim(found: Told) -> str:
+    if found["low"] is None:
+        return f"fewer than {LEAST_SEEDS} seeds give no interval, so no order is claimed"
+    told = points(found, found["first"])
+    return f"{found['ahead']} is ahead ({told})" if found["ahead"] else f"no order is claimed ({told})"
 
 
 def _spent(together: Told, other: Told) -> Iterator[str]:

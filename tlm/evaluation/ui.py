@@ -37,10 +37,11 @@ def confusion(metrics: str) -> tuple[list[str], list[list[int]]]:
     return values["labels"] or [], values["splits"]["test"].get("confusion", [])
 
 
-def roc(metrics: str) -> tuple[list[float], list[float], list[float]]:
+def roc(metrics: str) -> tuple[list[float], list[float], list[float]] | None:
     """ROC curve of a binary task on test, the second label being positive: false and true positive rates, thresholds.
 
-    Thresholds fall from 1 (scikit-learn begins with infinity, which the pipeline's interface cannot hold).
+    Thresholds fall from 1 (scikit-learn begins with infinity, which the pipeline's interface cannot hold). None where
+    test has one class only: one of the rates is then undefined.
     """
     from sklearn.metrics import roc_curve
 
@@ -48,6 +49,8 @@ def roc(metrics: str) -> tuple[list[float], list[float], list[float]]:
     predictions = pq.read_table(Artifact.open(metrics, "metrics").path("predictions.parquet")).to_pylist()
     test = [row for row in predictions if row["split"] == "test"]
     truth = [row["gold"] == truly for row in test]
+    if len(set(truth)) < 2:
+        return None
     curve = roc_curve(truth, [row["probabilities"][1] for row in test])
     shown = np.unique(np.linspace(0, len(curve[0]) - 1, ROC_POINTS).round().astype(int))  # both ends among them
     fpr, tpr, thresholds = ([min(float(value), 1.0) for value in part[shown]] for part in curve)
@@ -103,8 +106,8 @@ def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
     if confusion_matrix is None or not labels:
         return
     confusion_matrix.log_confusion_matrix(labels, matrix)
-    if len(labels) == 2:
-        confusion_matrix.log_roc_curve(*roc(uri))
+    if len(labels) == 2 and (curve := roc(uri)):
+        confusion_matrix.log_roc_curve(*curve)
 
 
 def write_dataset_card(subset: str, path: str) -> None:

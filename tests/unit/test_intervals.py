@@ -1,0 +1,212 @@
+"""Intervals over seeds and test examples: against plain loops, against simulation, and in cases with known answers."""
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tlm.evaluation.intervals import Arm, Scored, all_differences, difference, interval
+from tlm.evaluation.metrics import score
+from tlm.evaluation.sums import scores_of, sums_of
+
+CLASSES = ("macro_f1", "micro_f1", "accuracy", "matthews")
+NUMBERS = ("pearson", "spearman")
+
+
+def arm(gold, predicted, group=None, metric="accuracy", **more):
+    gold = np.asarray(gold)
+    group = np.arange(len(gold)) if group is None else np.asarray(group)
+    return Arm((Scored(metric, gold, np.asarray(predicted), group),), **more)
+
+
+def rights(count: int, total: int) -> np.ndarray:
+    """Predictions of which the first `count` are right where all gold labels are 1."""
+    return (np.arange(total) < count).astype(int)
+
+
+# ---- scores out of sums
+
+
+@pytest.mark.parametrize("metric", [*CLASSES, *NUMBERS])
+@settings(deadline=None)  # the first call imports scikit-learn
+@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(2, 5))
+def test_scores_out_of_sums_are_those_of_the_examples(metric, seed, size, classes):
+    rng = np.random.default_rng(seed)
+    gold, predicted = rng.integers(classes, size=(2, size))
+    if metric in NUMBERS:
+        gold, predicted = gold + 0.5, predicted + rng.normal(0, 0.1, size).round(1)
+    group = rng.integers(3, size=size)
+    found = scores_of(metric, sums_of(metric, gold, predicted, group, 3).sum(axis=0))
+    assert found == pytest.approx(score(metric, gold, predicted), abs=1e-9)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 40))
+def test_of_two_classes_f1_is_that_of_the_second(seed, size):
+    gold, predicted = np.random.default_rng(seed).integers(2, size=(2, size))
+    found = scores_of("f1", sums_of("f1", gold, predicted, np.arange(size), size).sum(axis=0))
+    assert found == pytest.approx(score("f1", gold, predicted))
+
+
+# ---- the interval, step by step
+
+
+@pytest.mark.parametrize("metric", ["macro_f1", "pearson"])
+def test_it_is_what_plain_loops_over_resampled_groups_give(metric):
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(60), 2)
+    gold = rng.integers(3, size=120)
+    skills = np.array([0.8, 0.6])[:, None, None]
+    first, second = np.where(rng.random((2, 4, 120)) < skills, gold, rng.integers(3, size=(2, 4, 120)))
+    if metric == "pearson":
+        gold, first, second = gold + 0.5, first + 0.1 * rng.normal(size=(4, 120)), second * 1.0
+    ours = difference(*(arm(gold, side, group, metric, resamples=4000) for side in (first, second)))
+
+    def mean(side, rows):
+        return np.mean([score(metric, gold[rows], run[rows]) for run in side])
+
+    everything = np.arange(120)
+    drawn = []
+    for _ in range(300):
+        rows = np.concatenate([everything[group == one] for one in rng.integers(60, size=60)])
+        drawn.append(mean(first, rows) - mean(second, rows))
+    seeds = [np.var([mean([run], everything) for run in side], ddof=1) / 4 for side in (first, second)]
+    examples = np.var(drawn, ddof=1) + 1 / 60**2
+    total = sum(seeds) + examples
+    freedom = total**2 / (seeds[0] ** 2 / 3 + seeds[1] ** 2 / 3 + examples**2 / 59)
+    half = stats.t.ppf(0.975, freedom) * total**0.5
+    assert ours.mean == pytest.approx(mean(first, everything) - mean(second, everything))
+    assert ours.high - ours.mean == pytest.approx(half, rel=0.1)  # the bootstraps have 300 and 4,000 draws
+    assert ours.mean - ours.low == pytest.approx(ours.high - ours.mean)
+
+
+def test_the_same_predictions_have_the_same_interval():
+    gold, predicted = np.random.default_rng(1).integers(3, size=(2, 50))
+    assert interval(arm(gold, [predicted] * 3)) == interval(arm(gold, [predicted] * 3))
+
+
+def test_equal_seeds_still_have_the_examples_to_answer_for():
+    """Three equal seeds once had an interval of no width."""
+    low, high = interval(arm(np.ones(65, int), [rights(45, 65)] * 3))[1:]
+    assert high - low == pytest.approx(2 * 1.998 * (45 * 20 / 65**3 + 65**-2) ** 0.5, rel=0.08)  # t with 64 degrees
+
+
+def test_one_more_right_answer_is_no_order_and_many_are():
+    ones = np.ones(65, int)
+    baseline = arm(ones, [rights(44, 65)], fixed=True)
+    for more in (1, 2, 3, 4):
+        assert difference(arm(ones, [rights(44 + more, 65)] * 3), baseline).sign == 0
+    assert difference(arm(ones, [rights(60, 65)] * 3), baseline).sign == 1
+    assert difference(baseline, arm(ones, [rights(60, 65)] * 3)).sign == -1
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_too_few_seeds_name_no_order(seeds):
+    ones = np.ones(500, int)
+    worst, best = arm(ones, [rights(0, 500)] * 3), arm(ones, [rights(500, 500)] * seeds)
+    assert interval(best)[1:] == (None, None)
+    found = difference(best, worst)
+    assert (found.mean, found.low, found.high, found.sign) == (1.0, None, None, 0)
+
+
+def test_a_linear_model_needs_no_seeds():
+    ones = np.ones(500, int)
+    baseline = arm(ones, [rights(250, 500)], fixed=True)
+    assert interval(baseline).low == pytest.approx(0.5 - 1.965 * (0.25 / 500 + 500**-2) ** 0.5, abs=0.005)
+
+
+def test_examples_of_one_group_count_as_one():
+    rng = np.random.default_rng(2)
+    gold = np.ones(100, int)
+    once = [(rng.random(100) < 0.7).astype(int)]
+    repeated = [np.repeat(run, 4) for run in once]
+    alone = interval(arm(gold, once, fixed=True))
+    together = interval(arm(np.repeat(gold, 4), repeated, np.repeat(np.arange(100), 4), fixed=True))
+    apart = interval(arm(np.repeat(gold, 4), repeated, fixed=True))
+    assert tuple(together) == pytest.approx(tuple(alone))
+    assert apart.high - apart.low == pytest.approx((together.high - together.low) / 2, rel=0.1)
+
+
+def test_differences_are_paired_by_example():
+    """Two arms that are right and wrong together differ by less than their own intervals are wide."""
+    rng = np.random.default_rng(3)
+    easy = rng.random(400) < 0.6
+    first = [np.where(rng.random(400) < 0.02, ~easy, easy).astype(int) for _ in range(3)]
+    second = [np.where(rng.random(400) < 0.02, ~easy, easy).astype(int) for _ in range(3)]
+    gold = np.ones(400, int)
+    apart = interval(arm(gold, first))
+    between = difference(arm(gold, first), arm(gold, second))
+    assert between.high - between.low < 0.6 * (apart.high - apart.low)
+
+
+def test_many_comparisons_widen_each_interval():
+    rng = np.random.default_rng(4)
+    gold = rng.integers(2, size=2000)
+    arms = [arm(gold, np.where(rng.random((20, 2000)) < 0.7, gold, 1 - gold)) for _ in range(4)]
+    found = list(all_differences(arms))
+    assert [(one.first, one.second) for one in found] == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    for one in found:
+        alone = difference(arms[one.first], arms[one.second])
+        ratio = (one.difference.high - one.difference.low) / (alone.high - alone.low)
+        assert ratio == pytest.approx(stats.norm.ppf(1 - 0.025 / 6) / stats.norm.ppf(0.975), rel=0.03)
+
+
+def test_arms_with_other_examples_are_not_compared():
+    with pytest.raises(ValueError, match="different examples"):
+        difference(arm(np.ones(5, int), [rights(3, 5)] * 3), arm(np.zeros(5, int), [rights(3, 5)] * 3))
+
+
+def test_a_mean_over_tasks_has_the_variance_of_a_mean():
+    rng = np.random.default_rng(5)
+    gold = np.ones(400, int)
+    splits = [Scored("accuracy", gold, np.array([rng.random(400) < 0.7] * 3).astype(int), np.arange(400)) for _ in "ab"]
+    one, both = interval(Arm((splits[0],))), interval(Arm(tuple(splits)))
+    assert both.mean == pytest.approx(np.mean([interval(Arm((split,))).mean for split in splits]))
+    assert both.high - both.low == pytest.approx((one.high - one.low) / 2**0.5, rel=0.1)
+
+
+# ---- what the intervals promise, by simulation
+
+
+def simulated(rng, rows: int, seeds: int, gap: float, deviation: float, own: float) -> list[Arm]:
+    """Two arms whose expected share of right answers differs by `gap`.
+
+    An answer is right where the example is easy enough for the run's skill, which differs by `deviation` between
+    seeds. What is easy is shared by both arms, by the seeds of an arm (`own`), and by the examples of a group.
+    """
+    classes = 2 if rows < 100 else 7
+    shares = np.arange(classes, 0, -1) / sum(range(classes + 1))
+    gold = rng.choice(classes, rows, p=shares)
+    group = np.unique(rng.integers(rows // 2, size=rows), return_inverse=True)[1]
+    groups = group.max() + 1
+    shared = rng.normal(size=groups)
+    spread = (1 + own**2 + 0.7**2) ** 0.5
+    arms = []
+    for ahead in (gap, 0.0):
+        easy = (shared + own * rng.normal(size=groups))[group]
+        runs = []
+        for _ in range(seeds):
+            skill = spread * NormalDist().inv_cdf(min(0.98, 0.6 + ahead + deviation * rng.normal()))
+            right = easy + 0.7 * rng.normal(size=rows) < skill
+            runs.append(np.where(right, gold, (gold + 1 + rng.integers(classes - 1, size=rows)) % classes))
+        arms.append(arm(gold, runs, group, "macro_f1", resamples=150))
+    return arms
+
+
+@pytest.mark.parametrize("own", [0.3, 1.0])
+@pytest.mark.parametrize("seeds", [3, 5])
+@pytest.mark.parametrize("rows", [65, 974])
+def test_equal_arms_are_seldom_called_different(rows, seeds, own):
+    rng = np.random.default_rng([rows, seeds])
+    draws = 1000 if own < 1 or rows < 100 else 300
+    called = [difference(*simulated(rng, rows, seeds, 0.0, 0.02, own)).sign != 0 for _ in range(draws)]
+    assert np.mean(called) <= 0.065
+
+
+def test_eight_points_are_found():
+    rng = np.random.default_rng(8)
+    found = [difference(*simulated(rng, 974, 5, 0.08, 0.02, 0.3)).sign for _ in range(100)]
+    assert np.mean(np.array(found) == 1) >= 0.5

@@ -17,9 +17,10 @@ from tlm.evaluation.report import report
 from tlm.paper import page
 from tlm.paper.blocks import markdown
 from tlm.paper.command import paper
+from tlm.paper.examples import arm_of, summed
 from tlm.paper.keep import keep
 from tlm.paper.plan import missing, subsets_for, trials, wanted
-from tlm.paper.results import by_key, digest, fault, read_results
+from tlm.paper.results import Result, by_key, digest, fault, read_results
 from tlm.paper.subsets import make_subsets
 from tlm.plan import Run
 from tlm.retrieval.index import build_index
@@ -217,3 +218,18 @@ def test_the_random_subset_is_as_large_as_its_twin(runs):
     assert list(runs.subsets) == subsets_for(wanted("3", "tiny", "task")) == ["5", "random"]
     sizes = [Artifact.open(uri).details["passages"] for uri in runs.subsets.values()]
     assert sizes[0] == sizes[1] > 0
+
+
+def test_a_kept_run_brings_its_predictions_and_they_give_its_scores(kept):
+    found = read_results(kept)
+    assert len(found) == 3
+    for result in found:
+        for split in ("dev", "test"):
+            for metric in ("macro_f1", "accuracy", "matthews"):
+                arm = arm_of([result], split, metric)
+                assert 100 * arm.scores[0] == pytest.approx(result.score(split, metric))
+        assert summed([result] * 3, "test")["low"] is not None
+        assert not summed([result] * 3, "test")["seeds_only"]
+    without = Result(found[0].path, {name: value for name, value in found[0].values.items() if name != "examples"})
+    assert arm_of([without, found[0]], "test") is None
+    assert summed([without] * 3, "test")["seeds_only"]

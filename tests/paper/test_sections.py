@@ -129,9 +129,7 @@ def test_what_cannot_be_rewritten_is_one_sentence_and_changes_nothing(sheet, tmp
 def test_the_overview_has_a_section_too(sheet, tmp_path):
     sheet.write_text("<!-- tlm paper --update docs/page.md -->\n<!-- end -->\n")
     update(sheet, tmp_path, KEPT)
-    assert (
-        "| 4 | K, the passages retrieved for an example | 12 not run | pocket: 1 shown, 1 open |" in sheet.read_text()
-    )
+    assert "| 4 | K, the passages retrieved for an example | 12 not run | pocket: 2 seeds only |" in sheet.read_text()
 
 
 # ---- the table of the arms
@@ -147,7 +145,7 @@ def test_the_arms_are_summed_up_over_their_seeds():
             "task only",
             "53.0 ± 3.6 (3)",
             "53.0 ± 3.6 (3)",
-            f"{53 - half:.1f} – {53 + half:.1f}",
+            f"{53 - half:.1f} – {53 + half:.1f} (seeds only)",
             "4.00 ± 1.00 (3)",
             "1·10¹²",
         )

@@ -2,31 +2,33 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import stats
 
+from tests.paper.kept import rights
+from tlm.evaluation.intervals import difference
+from tlm.paper.examples import arm_of
 from tlm.paper.results import Result
 from tlm.paper.tables import Cell, cells
-from tlm.paper.verdicts import comparisons, difference, outcomes, tally
-
-SCORES = st.lists(st.floats(0, 100, width=32), min_size=3, max_size=8)
+from tlm.paper.verdicts import comparisons, outcomes, tally
 
 
-def runs(scores: list[float], split: str = "dev") -> dict[int, Result]:
-    """Results with these scores, in hundredths."""
+def runs(scores: list[float], split: str = "dev", kept: bool = False) -> dict[int, Result]:
+    """Results with these scores, in hundredths; with `kept` predictions of which so many of 1,000 are right."""
     found = {}
     for seed, score in enumerate(scores):
-        values: dict[str, Any] = {"metric": "macro_f1", "scores": {split: {"macro_f1": score / 100}}}
+        values: dict[str, Any] = {"metric": "accuracy" if kept else "macro_f1", "arm": "bm25"}
+        values["scores"] = {split: {values["metric"]: score / 100}}
+        if kept:
+            values["examples"] = {"labels": ["no", "yes"], split: rights(round(10 * score), 1000, seed)}
         found[seed] = Result(None, values)  # type: ignore[arg-type]
     return found
 
 
-def told(table: str, scale: str, task: str, scores: dict[str, list[float]], **kwargs: Any) -> dict[str, Any]:
+def told(
+    table: str, scale: str, task: str, scores: dict[str, list[float]], kept: bool = False, **kwargs: Any
+) -> dict[str, Any]:
     found = cells(table, scale, [task])
-    results = {cell.key: runs(scores[cell.row], cell.split) for cell in found if cell.row in scores}
+    results = {cell.key: runs(scores[cell.row], cell.split, kept) for cell in found if cell.row in scores}
     return {one.cell.row: one for one in outcomes(found, results, judged=scale == "small", **kwargs)}
 
 
@@ -63,30 +65,42 @@ def test_what_was_not_run_is_not_run_and_seeds_are_averaged():
     assert found["random, C_BERT"].verdict == "not run"
 
 
-@given(SCORES, SCORES)
-def test_the_interval_of_a_difference_is_welch_s(a, b):
-    """Against scipy's, whose degrees of freedom are not rounded: ours is never narrower."""
-    mean, low, high = difference(a, b)
-    if np.var(a) + np.var(b) < 1e-6:
-        return
-    theirs = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
-    assert mean == pytest.approx(np.mean(a) - np.mean(b), abs=1e-9)
-    assert low <= theirs.low + 1e-6
-    assert high >= theirs.high - 1e-6
-    freedom = stats.ttest_ind(a, b, equal_var=False).df
-    if abs(freedom - round(freedom)) < 1e-9:
-        assert (low, high) == pytest.approx(tuple(theirs))
+def test_the_interval_is_that_of_the_report():
+    """One function for both."""
+    scores = {BM25: [60.0, 63.0, 66.0], RANDOM: [50.0, 52.0, 57.0]}
+    (one,) = comparisons(list(told("3", "pocket", "scierc", scores, kept=True).values()))
+    arms = [arm_of(list(runs(scores[row], "dev", True).values()), "dev") for row in (BM25, RANDOM)]
+    theirs = difference(*arms)
+    assert (one.mean, one.low, one.high) == pytest.approx(tuple(100 * value for value in theirs))
 
 
-def test_equal_sizes_and_spreads_give_student_s_interval():
-    mean, low, high = difference([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
-    assert mean == -3
-    assert (low, high) == pytest.approx((-3 - 2.7764451 * (2 / 3) ** 0.5, -3 + 2.7764451 * (2 / 3) ** 0.5))
+def test_runs_without_predictions_carry_no_verdict():
+    """Intervals over seeds alone claim too much."""
+    scores = {BM25: [60.0, 61.0, 62.0], RANDOM: [50.0, 51.0, 52.0]}
+    found = told("3", "pocket", "scierc", scores)
+    (one,) = comparisons(list(found.values()))
+    assert (one.mean, one.low, one.high, one.verdict) == (pytest.approx(10), None, None, "seeds only")
+    assert found[BM25].scores["seeds_only"]
+    assert not told("3", "pocket", "scierc", scores, kept=True)[BM25].scores["seeds_only"]
 
 
-def test_too_few_seeds_give_no_interval():
-    assert difference([1.0, 2.0], [3.0, 4.0, 5.0]) == (-2.5, None, None)
-    assert difference([], [1.0]) == (None, None, None)
+def test_runs_on_other_examples_are_not_compared():
+    found = told("3", "pocket", "scierc", {BM25: [60.0, 61.0, 62.0], RANDOM: [50.0, 51.0, 52.0]}, kept=True)
+    other = found[RANDOM]._replace(arm=arm_of([Result(None, {  # type: ignore[arg-type]
+        "metric": "accuracy", "arm": "bm25", "examples": {"labels": ["no", "yes"], "dev": rights(50, 90, 0)}
+    })] * 3, "dev"))  # fmt: skip
+    (one,) = comparisons([found[BM25], other])
+    assert one.verdict == "seeds only"
+
+
+def test_many_rows_widen_each_interval():
+    rows = {"task data only": [50.0] * 3, "top 50": [51.0] * 3, "top 500": [52.0] * 3, "top 5000": [60.0] * 3}
+    few = {name: rows[name] for name in ("task data only", "top 5000")}
+    widths = []
+    for scores in (few, rows):
+        found = {one.other: one for one in comparisons(list(told("4", "pocket", "scierc", scores, kept=True).values()))}
+        widths.append(found["task data only"].high - found["task data only"].low)
+    assert widths[1] > 1.15 * widths[0]
 
 
 BM25, RANDOM = "BM25, C_BERT", "random, C_BERT"
@@ -98,12 +112,13 @@ BM25, RANDOM = "BM25, C_BERT", "random, C_BERT"
         ([60.0, 61.0, 62.0], [50.0, 51.0, 52.0], "shown"),
         ([50.0, 51.0, 52.0], [60.0, 61.0, 62.0], "reversed"),
         ([50.0, 60.0, 70.0], [49.0, 58.0, 69.0], "not shown"),
+        ([60.2, 60.2, 60.2], [60.0, 60.0, 60.0], "not shown"),
         ([60.0, 61.0], [50.0, 51.0, 52.0], "open"),
         ([60.0], [], "not run"),
     ],
 )
 def test_an_order_is_shown_only_where_an_interval_carries_it(bm25, random, verdict):
-    (one,) = comparisons(list(told("3", "pocket", "scierc", {BM25: bm25, RANDOM: random}).values()))
+    (one,) = comparisons(list(told("3", "pocket", "scierc", {BM25: bm25, RANDOM: random}, kept=True).values()))
     assert (one.chosen, one.other, one.claim, one.verdict) == (BM25, RANDOM, 1, verdict)
     assert one.paper == pytest.approx(86.07 - 83.80)
 

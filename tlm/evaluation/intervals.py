@@ -61,8 +61,8 @@ class Scored:
         """Scores of the runs on this split, shape [runs], and on resampled ones, shape [resamples, runs]."""
         sums = np.stack([sums_of(self.metric, self.gold, run, self.group, self.groups) for run in self.predicted], 1)
         flat = sums.reshape(self.groups, -1)
-        drawn = [scores_of(self.metric, (part @ flat).reshape(-1, *sums.shape[1:])) for part in _counts(len(flat), resamples)]
-        return scores_of(self.metric, sums.sum(axis=0)), np.concatenate(drawn)
+        resampled = np.concatenate([part @ flat for part in _counts(self.groups, resamples)])
+        return scores_of(self.metric, sums.sum(0)), scores_of(self.metric, resampled.reshape(-1, *sums.shape[1:]))
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class Arm:
     @property
     def scores(self) -> Floats:
         """Of each run, shape [runs]."""
-        return np.mean([scores for scores, _ in self._drawn], axis=0)
+        found: Floats = np.mean([scores for scores, _ in self._drawn], axis=0)
+        return found
 
     @property
     def mean_draws(self) -> Floats:

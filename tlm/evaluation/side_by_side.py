@@ -103,8 +103,10 @@ def _over_tasks(groups: Sequence[Group]) -> Arm:
 def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Sequence[Told]) -> Iterator[Told]:
     """Training together minus each other arm on test: over all tasks (task ""), then on each task."""
     together, others = _compared(arms)
+    if together is None:
+        return
     count = len(others) * (1 + len(names))
-    for other in others if together is not None else []:
+    for other in others:
         first, second = together["name"], other["name"]
         pairs = [(_over_tasks(groups[first]), _over_tasks(groups[second]))]
         pairs += [(a.on("test"), b.on("test")) for a, b in zip(groups[first], groups[second], strict=True)]

@@ -50,12 +50,10 @@ def _class_sums(
     gold: NDArray[np.int64], predicted: NDArray[np.int64], group: NDArray[np.int64], groups: int, classes: int
 ) -> Floats:
     """True positives, gold and predicted examples of each class, shape [groups, 3 * classes]."""
-    found = np.zeros((groups, 3, classes))
     right = gold == predicted
-    np.add.at(found, (group[right], 0, gold[right]), 1)
-    np.add.at(found, (group, 1, gold), 1)
-    np.add.at(found, (group, 2, predicted), 1)
-    return found.reshape(groups, -1)
+    kinds = ((group[right], gold[right]), (group, gold), (group, predicted))
+    counts = [np.bincount(where * classes + label, minlength=groups * classes) for where, label in kinds]
+    return np.stack([count.reshape(groups, classes) for count in counts], axis=1).reshape(groups, -1).astype(np.float64)
 
 
 def _moments(metric: str, gold: Floats, predicted: Floats, group: NDArray[np.int64], groups: int) -> Floats:
@@ -76,7 +74,8 @@ def _ranks(values: Floats) -> Floats:
 def _correlation(sums: Floats) -> Floats:
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     spread = np.clip(n * xx - x * x, 0, None) * np.clip(n * yy - y * y, 0, None)
-    return np.where(spread > 1e-12, _ratio(n * xy - x * y, np.sqrt(spread)), 0.0)
+    found: Floats = np.where(spread > 1e-12, _ratio(n * xy - x * y, np.sqrt(spread)), 0.0)
+    return found
 
 
 def _matthews(right: Floats, support: Floats, claimed: Floats) -> Floats:
@@ -87,4 +86,5 @@ def _matthews(right: Floats, support: Floats, claimed: Floats) -> Floats:
 
 def _ratio(above: Floats, below: NDArray[np.generic]) -> Floats:
     """0 where `below` is 0."""
-    return np.divide(above, below, out=np.zeros(np.shape(above)), where=np.asarray(below) != 0)
+    found: Floats = np.divide(above, below, out=np.zeros(np.shape(above)), where=np.asarray(below) != 0)
+    return found

@@ -10,6 +10,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.lineage import Lineage, flat
 from tlm.evaluation.runs import Run
+from tlm.paper.examples import packed
 from tlm.paper.plan import command_for
 from tlm.paper.results import BASELINE, FOLDER, differences, write_result
 from tlm.paper.tables import NEUTRAL, Cell, cells, is_of, our_name
@@ -63,6 +64,7 @@ def _result(run: Run, lineage: Lineage, table: str, corpus: str, command: str, r
         "seed": values["seed"],
         "metric": values["metric"],
         "scores": {split: _numbers(scores) for split, scores in values["splits"].items()},
+        "examples": packed(run.predictions, values["labels"]),
         "mlm_loss": values["mlm_loss"],
         "parameters": values.get("parameters"),
         "cost": values["cost"],

@@ -22,7 +22,8 @@ class Result:
     Attributes:
         path: Its file.
         values: What is in it: key, cell (table, scale, column, row), seed, arm, metric, scores by split and metric,
-            mlm_loss, cost, settings, versions, command, revision, made_from (kind/key: content), digest.
+            examples (what was predicted, see `tlm.paper.examples`; older files have none), mlm_loss, cost, settings,
+            versions, command, revision, made_from (kind/key: content), digest.
     """
 
     path: Path

@@ -2,30 +2,32 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from math import floor, hypot
+from math import hypot
 from typing import Any, NamedTuple
 
-from tlm.evaluation.runs import CONFIDENCE, LEAST_SEEDS, spread
-from tlm.evaluation.student import t_quantile
+from tlm.evaluation.intervals import Arm, difference
+from tlm.paper.examples import arm_of, summed
 from tlm.paper.plan import ByKey
 from tlm.paper.tables import Cell
 
 OK, NEAR, MISS, NOT_RUN = "OK", "near", "miss", "not run"
 SHOWN, NOT_SHOWN, REVERSED, OPEN = "shown", "not shown", "reversed", "open"
-NO_CLAIM = "no claim"
+NO_CLAIM, SEEDS_ONLY = "no claim", "seeds only"
 NEAR_TIMES = 2  # near is within so many times what OK is
 
 
 class Outcome(NamedTuple):
-    """A cell, and the scores in hundredths of its finished runs: `spread` of them; its verdict at the paper's scales.
+    """A cell, the scores in hundredths of its finished runs (`summed`), its verdict at the paper's scales, predictions.
 
     OK: the mean is within one published standard deviation (where none or 0 is printed, the table's tolerance) of
-    the published one; near: within two; else miss. "" at other scales.
+    the published one; near: within two; else miss. "" at other scales. `arm` is None where nothing was run, or runs
+    were kept without their predictions.
     """
 
     cell: Cell
     scores: dict[str, Any]
     verdict: str
+    arm: Arm | None = None
 
 
 class Comparison(NamedTuple):
@@ -39,9 +41,11 @@ class Comparison(NamedTuple):
             A task that the paper does not have gets the claim that all of its own tasks share.
         paper: By how much, in hundredths; None for such a task.
         mean: Ours.
-        low: Of Welch's 95 % interval for the difference of the means over seeds; None where seeds are too few.
+        low: Of the 95 % interval of the difference over seeds and examples, corrected for the number of comparisons
+            in the table; None where seeds are too few or predictions were not kept.
         high: Of it.
-        verdict: shown, not shown (the interval includes 0) or reversed; open (too few seeds); no claim; not run.
+        verdict: shown, not shown (the interval includes 0) or reversed; open (too few seeds); seeds only (runs were
+            kept without their predictions); no claim; not run.
     """
 
     task: str
@@ -59,9 +63,9 @@ def outcomes(found: Sequence[Cell], results: ByKey, *, judged: bool, tolerance: 
     """The cells with what came out; `judged` at the paper's scales, with `tolerance` (hundredths) as least room."""
     told = []
     for cell in found:
-        runs = results.get(cell.key, {})
-        scores = spread(runs[seed].score(cell.split, cell.metric) for seed in sorted(runs))
-        told.append(Outcome(cell, scores, _verdict(cell, scores["mean"], tolerance) if judged else ""))
+        runs = [run for _, run in sorted(results.get(cell.key, {}).items())]
+        scores, arm = summed(runs, cell.split, cell.metric), arm_of(runs, cell.split, cell.metric)
+        told.append(Outcome(cell, scores, _verdict(cell, scores["mean"], tolerance) if judged else "", arm))
     return told
 
 
@@ -83,16 +87,16 @@ def comparisons(told: Sequence[Outcome]) -> list[Comparison]:
         if chosen.cell.chosen and not other.cell.chosen and other.cell.column == chosen.cell.column
     ]
     claims = [_claim(chosen.cell, other.cell) for chosen, other in pairs]
-    found = []
+    settled = []
     for (chosen, other), own in zip(pairs, claims, strict=True):
         like = {
             claim
             for (a, b), claim in zip(pairs, claims, strict=True)
             if claim is not None and (a.cell.row, b.cell.row) == (chosen.cell.row, other.cell.row)
         }
-        claim = own if own is not None else like.pop() if len(like) == 1 else 0
-        found.append(_compared(chosen, other, claim))
-    return found
+        settled.append(own if own is not None else like.pop() if len(like) == 1 else 0)
+    judged = sum(bool(claim and a.arm and b.arm) for (a, b), claim in zip(pairs, settled, strict=True))
+    return [_compared(*pair, claim, judged) for pair, claim in zip(pairs, settled, strict=True)]
 
 
 def _claim(chosen: Cell, other: Cell) -> int | None:
@@ -103,44 +107,36 @@ def _claim(chosen: Cell, other: Cell) -> int | None:
     return 0 if abs(ahead) <= noise else 1 if ahead > 0 else -1
 
 
-def _compared(chosen: Outcome, other: Outcome, claim: int) -> Comparison:
+def _compared(chosen: Outcome, other: Outcome, claim: int, judged: int) -> Comparison:
+    """The two rows, where `judged` comparisons of the table can be decided at all."""
     a, b = chosen.cell.published, other.cell.published
-    mean, low, high = difference(chosen.scores["values"], other.scores["values"])
-    if mean is None:
-        verdict = NOT_RUN
-    elif claim == 0:
-        verdict = NO_CLAIM
-    elif low is None or high is None:
-        verdict = OPEN
-    else:
-        ours = 1 if low > 0 else -1 if high < 0 else 0
-        verdict = SHOWN if ours == claim else REVERSED if ours == -claim else NOT_SHOWN
     paper = a[0] - b[0] if a and b else None
-    names = (chosen.cell.column, chosen.cell.row, other.cell.row)
-    return Comparison(*names, claim, paper, mean, low, high, verdict)
+    mean, low, high, verdict = _difference(chosen, other, claim, judged)
+    return Comparison(chosen.cell.column, chosen.cell.row, other.cell.row, claim, paper, mean, low, high, verdict)
 
 
-def difference(a: Sequence[float], b: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Difference of two means and Welch's 95 % interval for it (degrees of freedom rounded down).
+def _difference(
+    chosen: Outcome, other: Outcome, claim: int, judged: int
+) -> tuple[float | None, float | None, float | None, str]:
+    """Difference in hundredths, the ends of its interval, the verdict."""
+    if chosen.scores["mean"] is None or other.scores["mean"] is None:
+        return None, None, None, NOT_RUN
+    mean = chosen.scores["mean"] - other.scores["mean"]
+    if chosen.arm is None or other.arm is None or not _comparable(chosen.arm, other.arm):
+        return mean, None, None, SEEDS_ONLY if claim else NO_CLAIM
+    found = difference(chosen.arm, other.arm, max(1, judged))
+    if found.low is None or found.high is None:
+        return mean, None, None, OPEN if claim else NO_CLAIM
+    ours = {claim: SHOWN, -claim: REVERSED}.get(found.sign, NOT_SHOWN) if claim else NO_CLAIM
+    return mean, 100 * found.low, 100 * found.high, ours
 
-    None where a side is empty; without an interval where one has fewer than `LEAST_SEEDS` values.
-    """
-    one, two = spread(a), spread(b)
-    if one["mean"] is None or two["mean"] is None:
-        return None, None, None
-    mean = one["mean"] - two["mean"]
-    if min(len(a), len(b)) < LEAST_SEEDS:
-        return mean, None, None
-    first, second = one["std"] ** 2 / len(a), two["std"] ** 2 / len(b)
-    if first + second == 0:
-        return mean, mean, mean
-    freedom = (first + second) ** 2 / (first**2 / (len(a) - 1) + second**2 / (len(b) - 1))
-    half = t_quantile(CONFIDENCE, floor(freedom + 1e-9)) * (first + second) ** 0.5
-    return mean, mean - half, mean + half
+
+def _comparable(first: Arm, second: Arm) -> bool:
+    return all(one.same_examples(other) for one, other in zip(first.splits, second.splits, strict=True))
 
 
 def tally(verdicts: Sequence[str]) -> str:
     """How often there is which verdict: ``3 OK, 1 near, 12 not run``."""
-    order = (OK, NEAR, MISS, SHOWN, NOT_SHOWN, REVERSED, OPEN, NO_CLAIM, NOT_RUN)
+    order = (OK, NEAR, MISS, SHOWN, NOT_SHOWN, REVERSED, OPEN, SEEDS_ONLY, NO_CLAIM, NOT_RUN)
     counted = Counter(verdicts)
     return ", ".join(f"{counted[name]} {name}" for name in order if counted[name])

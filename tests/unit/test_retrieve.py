@@ -213,7 +213,6 @@ def test_the_index_tells_what_it_is(root, index):
     artifact = Artifact.open(index, "index")
     assert artifact.details == {
         "engine": "embedded",
-        "name": "corpus",
         "analyzer": "standard",
         "k1": 1.2,
         "b": 0.75,

@@ -5,7 +5,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.record import scored
 
-VERSION = 1
+VERSION = 2
 STAGES = {"checkpoint": "stage 1", "model": "stage 2"}
 
 
@@ -69,7 +69,6 @@ def _score(draft: Draft, trained: Artifact, task: Artifact, device: str) -> None
         "mlm_loss": masked_lm_loss(stages["stage 1"], task, "test", device),
     }
     facts = {
-        "preset": details["preset"],
         "parameters": details["parameters"],
         "cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()},
     }

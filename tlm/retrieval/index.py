@@ -36,7 +36,7 @@ def build_index(
     Args:
         corpus: URI of the corpus.
         engine: "embedded" (files in the store) or "elasticsearch" (the server that TLM_ELASTICSEARCH_URL names).
-        name: Name for people; in Elasticsearch the index stands behind the alias tlm-NAME. The default is "corpus".
+        name: Name of the index in Elasticsearch, behind the alias tlm-NAME ("corpus" by default); nothing else has it.
         k1: BM25's saturation of term frequency, 0 or more.
         b: BM25's normalisation by length, from 0 (none) to 1 (full).
         root: Where artifacts are kept; the corpus must be there.

@@ -13,7 +13,7 @@ from benchmarks.row import NotMeasured
 
 HEAP = "1g"
 INDEX = "tlm-benchmark-index"  # its alias is tlm-benchmark
-DETAILS = {"name": "benchmark", "corpus_content": "benchmark", "analyzer": "standard", "k1": 1.2, "b": 0.75}
+DETAILS = {"alias": "tlm-benchmark", "corpus_content": "benchmark", "analyzer": "standard", "k1": 1.2, "b": 0.75}
 
 
 def started(stack: ExitStack) -> str:

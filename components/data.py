@@ -69,13 +69,13 @@ def load_task(
 
 
 @component(DATA_IMAGE)
-def advise(task: str, preset: str, overrides: str) -> NamedTuple(  # type: ignore[valid-type]
+def advise(task: str, corpus: str, preset: str, overrides: str) -> NamedTuple(  # type: ignore[valid-type]
     "Advised", [("top_k", int), ("query", str), ("overrides", str), ("reasons", str)]
 ):
     """Settle what overrides leave to the task (auto): K, query and rho1 by the paper's rules, with the reasons."""
     from tlm.plan import advised
 
-    return advised(task, preset, overrides.split())
+    return advised(task, preset, overrides.split(), corpus)
 
 
 @component(DATA_IMAGE)

@@ -96,7 +96,7 @@ def build(nodes: int) -> Any:
             root,
         )
         index = data.index(corpus=corpus, engine=index_engine, name=index_name, root=root).outputs["Output"]
-        advised = data.advise(task=task, **method).outputs
+        advised = data.advise(task=task, corpus=corpus, **method).outputs
         query = {name: advised[name] for name in ("query", "top_k")}
         hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
         filters = {"near_duplicates": export_near_duplicates, "overlap": export_overlap, "root": root}

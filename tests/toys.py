@@ -185,7 +185,7 @@ class World:
                 "flops": 4 * 10**13,
                 "paper_flops": 5 * 10**13,
             }
-            draft.details.update(arm=arm, seed=seed, preset="pocket", parameters=1_200_000, cost=cost)
+            draft.details.update(arm=arm, seed=seed, parameters=1_200_000, cost=cost)
             draft.run.update(device="cpu", threads=1, precision="fp32")
 
         inputs = {"task_tokens": self._tokens(self.task)}
@@ -234,7 +234,7 @@ class World:
         }
         names = ("stage 1", "stage 2")[:stage]
         identity = {"arm": arm, "seed": seed, "stage": names[-1], "mlm_loss": mlm + 0.01 * seed}
-        facts = {"preset": "pocket", "parameters": 1_200_000, "cost": dict.fromkeys(names, cost)}
+        facts = {"parameters": 1_200_000, "cost": dict.fromkeys(names, cost)}
         write_metrics(draft, task, predictions, identity, facts)
         draft.run["stages"] = {
             name: {"seconds": 200.5, "device": "cpu", "threads": 1, "precision": "fp32"} for name in names
@@ -282,7 +282,7 @@ def random_model(
         build.save(encoder, draft.folder / "model", vocabulary.path("tokenizer"))
         build.save_mlm_head(encoder, draft.folder / build.MLM_HEAD)
         cost = {"steps": 7, "tokens": 70, "flops": 7000, "paper_flops": 9000, "padded_tokens": 90}
-        draft.details.update(arm="task-only", seed=5, preset="tiny", parameters=1, cost=cost)
+        draft.details.update(arm="task-only", seed=5, parameters=1, cost=cost)
         draft.run.update(device="cpu", threads=1)
 
     settings = {"architecture": architecture, "scale": str(scale)}

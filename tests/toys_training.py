@@ -79,7 +79,7 @@ def checkpoint(root: Path, examples: str, *overrides: str, alone: bool = False, 
 
 def model(root: Path, start: Artifact, examples: str, *overrides: str, **settings: Any) -> Artifact:
     """Stage 2 of the tiny preset."""
-    settings = {"device": "cpu", "root": str(root), **settings}
+    settings = {"preset": "tiny", "device": "cpu", "root": str(root), **settings}
     return Artifact.open(finetune(start.uri, examples, overrides=list(overrides), **settings))
 
 

@@ -99,16 +99,18 @@ def settings(preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", 
     )
 
 
-def advised(task: str, preset: str, overrides: Sequence[str] = ()) -> Advised:
+def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str = "") -> Advised:
     """Settle `overrides`: ``auto`` among them stands for what `advice_for` says; what is given beside it holds.
 
     Args:
         task: URI of the task.
         preset: Named settings.
         overrides: As in `settings`.
+        corpus: URI of the corpus or its index; "": its size is left out of account.
     """
-    given = _given(overrides)
-    found = Advice([], []) if len(given) == len(overrides) else advice_for(task, presets.resolve(preset, given))
+    given, found = _given(overrides), Advice([], [])
+    if len(given) < len(overrides):
+        found = advice_for(task, presets.resolve(preset, given), corpus)
     settled = [*found.overrides, *given]
     retrieve = presets.resolve(preset, settled).retrieve
     if found.reasons:

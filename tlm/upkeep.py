@@ -124,8 +124,9 @@ def _remove(store: Store, folder: str, names: list[str]) -> None:
     artifact = Artifact.find(store, kind, key) if kind == "index" else None
     if artifact is not None and artifact.details.get("engine") == "elasticsearch":
         from tlm.retrieval.elastic import drop_index
+        from tlm.retrieval.index import located
 
-        drop_index(artifact.details)
+        drop_index(located(artifact))
     for name in sorted(
         names, key=lambda name: not name.endswith(MANIFEST)
     ):  # manifest first: then nobody reads the rest

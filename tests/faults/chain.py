@@ -51,7 +51,14 @@ STEPS = {  # name: command; {name} is the URI that the step of that name printed
     "retrieval-study": "retrieval-study {export} {random-export}",
     "attention": "attention {finetune} {train} --task {load-task} --device cpu --examples 8",
 }
-PRESETS = ("train", "train-multitask", "load-model")  # steps that take one
+PRESETS = (  # steps that take one
+    "train",
+    "finetune",
+    "train-multitask",
+    "multitask-finetune",
+    "other-finetune",
+    "load-model",
+)
 MAIN = list(STEPS)[: list(STEPS).index("report") + 1]
 
 

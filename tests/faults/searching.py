@@ -19,7 +19,7 @@ from tests.servers.servers import Server, installed
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import TlmError
 from tlm.retrieval import elastic_build, elastic_client
-from tlm.retrieval.index import build_index
+from tlm.retrieval.index import build_index, located
 from tlm.retrieval.retrieve import retrieve
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Searching:
 
     def name(self, index: str) -> str:
         """What the server calls it."""
-        return str(Artifact.open(index).details["index"])
+        return str(located(Artifact.open(index))["index"])
 
     @contextmanager
     def through(self, trouble: Trouble) -> Iterator[None]:

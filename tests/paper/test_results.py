@@ -124,10 +124,29 @@ def test_a_report_stands_for_all_its_runs_and_the_baseline_is_kept_beside_them(r
     assert f"| tf-idf + linear | {score:.1f} |" in text
 
 
+def test_a_run_whose_settings_are_gone_is_not_put_down_to_a_scale(runs, tmp_path):
+    root = tmp_path / "store"
+    shutil.copytree(runs.root, root)
+    for kind in ("model", "checkpoint"):
+        shutil.rmtree(root / kind)
+    metrics = runs.metrics["tiny-task-bm25"].replace(runs.root, str(root))
+    with pytest.raises(
+        InputError, match=r"fits table 3 at the scales demo, mini, pocket, tiny: .* are gone; repeat the run"
+    ):
+        keep([metrics], table="3", results=str(tmp_path / "results"))
+
+
+def test_groups_are_named_by_what_tells_them_apart_not_by_what_then_has_no_effect(runs):
+    uri = report([runs.metrics["tiny-task-bm25-rho1-inf"], runs.metrics["tiny-task-bm25"]], root=runs.root)
+    told = json.loads(Artifact.open(uri).path("report.json").read_text())
+    assert [group["name"] for group in told["groups"]] == ["bm25 (rho1=3)", "bm25 (rho1=inf)"]
+    assert {stage["preset"] for group in told["groups"] for stage in group["stages"].values()} == {"tiny"}
+
+
 def test_a_run_that_no_cell_asks_for_is_refused(runs, tmp_path):
-    with pytest.raises(InputError, match=r"without stage 2, task task, preset tiny\) fits no cell of table 3"):
+    with pytest.raises(InputError, match=r"without stage 2, task task\) fits no cell of table 3"):
         keep([runs.metrics["tiny-task-bm25-stage-1"]], table="3", results=str(tmp_path))
-    with pytest.raises(InputError, match=r"row 'BM25, C_BERT', but has train\.rho1=inf instead of 3"):
+    with pytest.raises(InputError, match=r"scale tiny, row 'BM25, C_BERT', but has train\.rho1=inf instead of 3"):
         keep([runs.metrics["tiny-task-bm25-rho1-inf"]], table="3", results=str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 

@@ -18,7 +18,7 @@ from tlm.training.tokens import tokenize
 CONTENT = {
     "corpus": "1285c6e9c7862d81",
     "task": "a7ed53994a7a0465",
-    "index": "a3d3fa09073d6bbc",
+    "index": "e5e1480d20ed6e95",
     "hits": "ff87ba4a93ccef04",
     "subset": "3d09260149ee2a36",
     "tokenizer": "2e97207395b67409",

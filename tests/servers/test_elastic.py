@@ -126,3 +126,12 @@ def test_hits_do_not_depend_on_the_number_of_shards(elasticsearch_root, elastics
         query: list(zip(docs.tolist(), scores.tolist(), strict=True)) for query, (docs, scores) in enumerate(answers)
     }
     assert_same(by_query(hits), found)
+
+
+def test_hits_are_the_same_artifact_by_whatever_name_the_index_has(elasticsearch_root):
+    corpus, task = corpus_of(["a b", "b c", "c d"], elasticsearch_root), task_of(["a c"], elasticsearch_root)
+    indices = [
+        build_index(corpus, engine="elasticsearch", name=name, root=elasticsearch_root) for name in ("one", "two")
+    ]
+    assert indices[0] != indices[1], "each has its own place on the server"
+    assert len({retrieve(index, task, root=elasticsearch_root) for index in indices}) == 1

@@ -13,7 +13,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted
 from tlm.retrieval import elastic, elastic_build, elastic_client
 from tlm.retrieval.elastic import drop_index
-from tlm.retrieval.index import build_index
+from tlm.retrieval.index import build_index, located
 from tlm.retrieval.retrieve import retrieve
 
 TEXTS = list(docstrings()[:600])
@@ -44,7 +44,7 @@ def try_only(times, monkeypatch):
 
 
 def server_index(index):
-    return Artifact.open(index).details["index"]
+    return located(Artifact.open(index))["index"]
 
 
 def test_an_index_is_closed_behind_its_alias_and_searched_by_name(root, elasticsearch):
@@ -152,7 +152,7 @@ def test_a_search_that_breaks_off_leaves_nothing(root, elasticsearch_url, monkey
 def test_an_index_of_that_name_with_another_origin_is_left_alone(root, elasticsearch):
     index = index_of(TEXTS, root)
     name = server_index(index)
-    drop_index(Artifact.open(index).details)
+    drop_index(located(Artifact.open(index)))
     elasticsearch.indices.create(index=name, mappings={"_meta": {"tlm": {"corpus_content": "another"}}})
     with pytest.raises(InputError, match=rf"'{name}' is unfinished, or made from something else"):
         search(index, root)
@@ -166,8 +166,8 @@ def test_an_index_of_that_name_with_another_origin_is_left_alone(root, elasticse
 
 def test_a_lost_index_is_named_and_restored(root, elasticsearch):
     index = index_of(TEXTS, root)
-    drop_index(Artifact.open(index).details)
-    drop_index(Artifact.open(index).details)  # removing what is not there is no error
+    drop_index(located(Artifact.open(index)))
+    drop_index(located(Artifact.open(index)))  # removing what is not there is no error
     with pytest.raises(InputError, match=r"has no index 'tlm-corpus-\w+' \(any more\); run `tlm index` again"):
         search(index, root)
     assert index_of(TEXTS, root) == index

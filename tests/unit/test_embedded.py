@@ -141,6 +141,18 @@ def test_equal_documents_come_in_their_order(engine_of):
     assert len(set(scores.tolist())) == 1
 
 
+@pytest.mark.parametrize("query", ["rare", "rare rare", "rare odd", "rare common"])
+@pytest.mark.parametrize("lengths", [[5] * 10, range(1, 11), [5] * 13], ids=["equal", "different", "more than K"])
+def test_a_rare_term_finds_all_of_the_first_k(engine_of, lengths, query):
+    """A block so large that the first score to beat is taken from what its documents have of the rare terms."""
+    found = [f"rare odd {'filler ' * length}" for length in lengths]
+    texts = found + ["common words that stand in most texts"] * (4 * 10 * embedded.GROUP)
+    engine = engine_of(texts)
+    ((docs, _),) = engine.search([query], 10)
+    assert len(docs) == 10
+    check_against_reference(engine, texts, query, 10)
+
+
 def test_more_asked_for_than_there_is(engine_of):
     ((docs, _),) = engine_of(["a b", "b c", "c d"]).search(["b"], 10_000)
     assert docs.tolist() == [0, 1]

@@ -138,9 +138,9 @@ def test_the_head_is_fresh_or_the_checkpoint_s(root, examples, start):
         assert not np.allclose(reset[name], seeded[name], atol=1e-6)
 
 
-def test_seed_and_preset_are_the_checkpoint_s_unless_given(root, examples, start):
+def test_the_seed_is_the_checkpoint_s_unless_given(root, examples, start):
     end = model(root, start, examples)
-    assert (end.details["seed"], end.details["preset"], end.details["arm"]) == (0, "tiny", "bm25")
+    assert (end.details["seed"], end.details["arm"]) == (0, "bm25")
     assert model(root, start, examples, seed=4).details["seed"] == 4
 
 

@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from tests.toys import Row, make, make_task, words
+from tests.toys_training import passages
 from tlm import presets
+from tlm.advise import advise_command
 from tlm.errors import InputError
 from tlm.plan import Run, advised, plan, plan_apart, plan_together, settings
 from tlm.presets import resolve
 from tlm.presets.advice import advise
+from tlm.retrieval.index import build_index
 
 SOURCES = {
     "task": "/a b/task/1",
@@ -53,6 +56,19 @@ def test_auto_stands_for_the_paper_s_rules_and_what_is_given_beside_it_holds(tas
     assert (told.top_k, told.query) == (50, "rake")
     assert len(told.reasons.splitlines()) == 1 + len(rule.reasons)
     assert "30 training examples are fewer than 5,000" in told.reasons
+
+
+def test_auto_takes_a_lower_k_for_a_small_corpus(task: str, tmp_path: Path) -> None:
+    corpus = passages(tmp_path, "corpus", count=120)
+    index = build_index(corpus, root=str(tmp_path))
+    for place in (corpus, index):
+        told = advised(task, "pocket", ["auto"], place)
+        assert told.top_k == 4
+        assert "the corpus has 120 passages" in told.reasons
+        assert "retrieve.top_k=4" in advise_command(task, corpus=place).split()
+    assert advised(task, "pocket", ["auto", "retrieve.top_k=20"], corpus).top_k == 20
+    assert advised(task, "pocket", ["auto"]).top_k == 50
+    assert "retrieve.top_k=50" in advise_command(task).split()
 
 
 def test_without_auto_settings_stay_as_given(task: str) -> None:

@@ -180,6 +180,30 @@ def test_the_bounds_of_the_rule_for_k(examples, top_k):
     assert paper_top_k(examples, large=True) == 2 * top_k
 
 
+@pytest.mark.parametrize(
+    ("name", "examples", "passages", "top_k"),
+    [
+        ("pocket", 3_219, 319_877, 50),  # SciERC as it was run (docs/RESULTS.md): half as many hits as passages
+        ("pocket", 3_219, 3_219 * 50, 50),
+        ("pocket", 3_219, 3_219 * 50 - 1, 49),
+        ("pocket", 3_219, 2_000, 1),
+        ("small", 3_219, 25_000_000, 5_000),
+        ("small", 3_219, 319_877, 99),
+        ("small", 200_000, 1_000_000, 5),
+    ],
+)
+def test_a_small_corpus_takes_a_lower_k_and_says_why(name, examples, passages, top_k):
+    preset = presets.resolve(name)
+    plain, told = advise(examples, 30, preset), advise(examples, 30, preset, passages)
+    assert f"retrieve.top_k={top_k}" in told.overrides
+    lowered = told.overrides != plain.overrides
+    assert told.overrides[1:] == plain.overrides[1:]
+    assert lowered == (told.reasons != plain.reasons)
+    if lowered:
+        assert f"the corpus has {passages:,} passages" in told.reasons[0]
+        assert f"K={top_k}" in told.reasons[0]
+
+
 def test_advice_for_the_paper_s_tasks_is_table_b1_where_it_says_so():
     fits = 0
     for task, facts in table_b1()["tasks"].items():

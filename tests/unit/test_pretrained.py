@@ -184,7 +184,7 @@ def test_without_a_start_the_recipe_has_nothing_new(tmp_path):
                 overrides=["train.steps=2", "train.warmup_steps=1"])  # fmt: skip
     manifest = Artifact.open(uri).manifest
     assert set(manifest.inputs) == {"task", "task_tokens"}
-    assert set(manifest.settings) == {"arm", "seed", "preset", "model", "train"}
+    assert set(manifest.settings) == {"arm", "seed", "model", "train"}
 
 
 def test_a_tokenizer_is_adopted_from_such_a_folder_too(tmp_path):

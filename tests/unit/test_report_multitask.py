@@ -39,7 +39,7 @@ class Runs:
         }
 
     def scored(self, start: Artifact, one: str) -> str:
-        model = finetune(start.uri, one, overrides=STAGE2, device="cpu", root=str(self.root))
+        model = finetune(start.uri, one, preset="tiny", overrides=STAGE2, device="cpu", root=str(self.root))
         self.models.append(Artifact.open(model))
         return evaluate(model, one, device="cpu", root=str(self.root))
 
@@ -143,7 +143,8 @@ def test_what_cannot_stand_side_by_side_is_one_sentence(runs):
         report_multitask(runs.metrics["bm25"][0], root=root)
     with pytest.raises(InputError, match="have no arm in common"):
         report_multitask([runs.metrics["bm25"][0][0], runs.metrics["multi-task"][1][0]], root=root)
-    other = finetune(runs.alone[0][0].uri, runs.tasks[0], overrides=["finetune.steps=3"], device="cpu", root=root)
+    few = {"preset": "tiny", "overrides": ["finetune.steps=3"], "device": "cpu"}
+    other = finetune(runs.alone[0][0].uri, runs.tasks[0], **few, root=root)
     more = evaluate(other, runs.tasks[0], device="cpu", root=root)
     with pytest.raises(InputError, match="the runs of bm25 on toy differ in their settings"):
         report_multitask([*runs.all(), more], root=root)

@@ -100,8 +100,10 @@ def test_rake_asks_for_keywords(root, index):
 def test_auto_looks_at_the_length_of_training_texts(root, index, words, kind, capsys):
     texts = [" ".join(["red"] * words), " ".join(["blue"] * words), "short"]
     assert choose(texts) == kind
-    hits = retrieve(index, task_of(texts, root), root=root)
+    hits = retrieve(index, task_of(texts, root), query="auto", root=root)
     assert Artifact.open(hits).details["query"] == kind
+    whole = retrieve(index, task_of(texts, root), root=root)
+    assert Artifact.open(whole).details["query"] == "full", "nobody asked for keywords"
     assert ("RAKE" in capsys.readouterr().err) == (kind == "rake")
 
 
@@ -213,7 +215,6 @@ def test_the_index_tells_what_it_is(root, index):
     artifact = Artifact.open(index, "index")
     assert artifact.details == {
         "engine": "embedded",
-        "name": "corpus",
         "analyzer": "standard",
         "k1": 1.2,
         "b": 0.75,

@@ -69,7 +69,6 @@ def _score(draft: Draft, trained: Artifact, task: Artifact, device: str) -> None
         "mlm_loss": masked_lm_loss(stages["stage 1"], task, "test", device),
     }
     facts = {
-        "preset": details["preset"],
         "parameters": details["parameters"],
         "cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()},
     }

@@ -19,6 +19,7 @@ from tlm.evaluation.lineage import Lineage, flat, plain
 from tlm.evaluation.metrics import METRIC_NAMES
 from tlm.evaluation.student import t_quantile
 from tlm.evaluation.text import visible
+from tlm.settings import SECTIONS
 
 ARMS = ("baseline", "task-only", "random", "bm25")
 COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # of predictions.parquet, what intervals need
@@ -110,7 +111,6 @@ class Group:
             "arm": self.arm,
             "stage": self.stage,
             "seeds": self.seeds,
-            "preset": first.get("preset"),
             "parameters": first.get("parameters"),
             "vocabulary": self.runs[0].vocabulary(),
             "chosen": first.get("chosen"),
@@ -144,7 +144,7 @@ class Group:
         told = [run.told(stage) for run in self.runs]
         return {
             name: ", ".join(sorted({str(one[name]) for one in told if name in one}))
-            for name in ("device", "processes", "threads", "precision")
+            for name in ("preset", "overrides", "device", "processes", "threads", "precision")
         }
 
 
@@ -204,9 +204,16 @@ def _named(arm: str, stage: str, mine: dict[str, str], others: list[dict[str, st
     name = {"baseline": BASELINE}.get(arm, arm)
     if stage == "stage 1":
         name += ", stage 1 only"
-    names = sorted({key for variant in others for key in variant if len({other.get(key) for other in others}) > 1})
+    names = sorted({key for variant in others for key in variant if _differs(key, others)})
     told = [f"{key.rpartition('.')[2]}={mine[key]}" for key in names if key in mine]
     return f"{name} ({', '.join(told)})" if told else name
+
+
+def _differs(setting: str, variants: list[dict[str, str]]) -> bool:
+    values = {variant.get(setting) for variant in variants}
+    if setting.partition(".")[0] in SECTIONS:
+        values.discard(None)  # it has no effect there, because of another setting that differs
+    return len(values) > 1
 
 
 def _order(run: Run) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from tlm.evaluation.runs import Run
 from tlm.paper.examples import packed
 from tlm.paper.plan import command_for
 from tlm.paper.results import BASELINE, FOLDER, differences, write_result
-from tlm.paper.tables import NEUTRAL, Cell, cells, is_of, our_name
+from tlm.paper.tables import NEUTRAL, Cell, cells, is_of, our_name, scales
 from tlm.revision import revision as revision_of_code
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow")
@@ -77,26 +77,32 @@ def _result(run: Run, lineage: Lineage, table: str, corpus: str, command: str, r
 
 
 def _cell(run: Run, settings: dict[str, Any], table: str, task: str, corpus: str) -> Cell:
-    """The cell that the run fills."""
-    preset = run.values["preset"]
-    scale, stages = preset.partition("-")[0], 1 if run.values["stage"] == "stage 1" else 2
+    """The cell that the run fills: the one with its settings, at whatever scale."""
+    stages = 1 if run.values["stage"] == "stage 1" else 2
     alike = [
         cell
+        for scale in scales()
         for cell in cells(table, scale, [task])
         if (cell.arm, cell.stages) == (run.values["arm"], stages) and is_of(cell, corpus)
     ]
     if not alike:
         stage = "without stage 2" if stages == 1 else "with stage 2"
         raise InputError(
-            f"{run.artifact.uri} (arm {run.values['arm']}, {stage}, task {task}, preset {preset}) fits no cell of "
-            f"table {table}; name another table, or repeat the run with the preset of one of its scales"
+            f"{run.artifact.uri} (arm {run.values['arm']}, {stage}, task {task}) fits no cell of table {table}; "
+            "name another table, or repeat the run as one of the table's cells has it"
         )
     told = {cell: differences(settings, cell.settings()) for cell in alike}
     best = min(alike, key=lambda cell: len(told[cell]))
     if told[best]:
         raise InputError(
-            f"{run.artifact.uri} is not what table {table} asks for: it comes nearest to the row '{best.row}', "
-            f"but has {', '.join(told[best][:3])}"
+            f"{run.artifact.uri} is not what table {table} asks for: it comes nearest to scale {best.scale}, row "
+            f"'{best.row}', but has {', '.join(told[best][:3])}"
+        )
+    found = {cell.scale for cell in alike if not told[cell]}
+    if len(found) > 1:
+        raise InputError(
+            f"{run.artifact.uri} fits table {table} at the scales {', '.join(sorted(found))}: the artifacts that tell "
+            "its settings apart are gone; repeat the run"
         )
     return best
 

@@ -115,12 +115,17 @@ def ladders() -> dict[str, Any]:
     return _data("scales.toml")
 
 
+def scales() -> tuple[str, ...]:
+    """Those of the paper and ours."""
+    return *PAPER, *ladders()
+
+
 def check_names(table: str, scale: str) -> None:
     """Raises InputError: there is no such table or scale."""
     if table not in all_tables():
         raise InputError(f"the paper's table '{table}' is not among those with numbers: {', '.join(all_tables())}")
-    if scale not in (*PAPER, *ladders()):
-        raise InputError(f"scale '{scale}' is unknown{nearest(scale, (*PAPER, *ladders()))}")
+    if scale not in scales():
+        raise InputError(f"scale '{scale}' is unknown{nearest(scale, scales())}")
 
 
 def cells(table: str, scale: str, tasks: Sequence[str] = ()) -> list[Cell]:
@@ -204,7 +209,7 @@ def _column(facts: dict[str, Any], task: str, scale: str) -> str:
 def _mapped(facts: dict[str, Any], row: dict[str, Any], task: str, scale: str) -> tuple[str, dict[str, Any]]:
     """Preset and settings to change, the same or not."""
     column, changes = _column(facts, task, scale), dict(row.get("set", {}))
-    if row["arm"] in RETRIEVING and "train" in facts:  # GLUE: one preset, and the rule for K
+    if row["arm"] in RETRIEVING and task in facts.get("train", ()):  # GLUE: one preset, and the rule for K
         changes["retrieve.top_k"] = paper_top_k(facts["train"][task])
     if scale in PAPER:
         return column, {**changes, **row.get("more", {})}

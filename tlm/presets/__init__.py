@@ -10,7 +10,7 @@ from tlm.presets.published import paper_presets
 from tlm.presets.scales import SCALES, Values
 from tlm.settings import SECTIONS, Preset
 
-__all__ = ["OVERRIDDEN", "Preset", "names", "resolve"]
+__all__ = ["OVERRIDDEN", "Preset", "named", "names", "resolve"]
 
 OVERRIDDEN = "set for this run"
 
@@ -39,6 +39,11 @@ def resolve(preset: str, overrides: Sequence[str] = ()) -> Preset:
         return Preset.model_validate({"name": preset, **values})
     except ValidationError as error:
         raise InputError(_sentence(error)) from None
+
+
+def named(preset: str, overrides: Sequence[str] = ()) -> dict[str, str]:
+    """What a run was started with, for its run.json: other names for the same settings give the same result."""
+    return {"preset": preset, "overrides": " ".join(overrides)}
 
 
 def _values(preset: str) -> Values:

@@ -21,7 +21,7 @@ class Advice(NamedTuple):
     reasons: list[str]
 
 
-def advise(examples: int, words: float, preset: Preset) -> Advice:
+def advise(examples: int, words: float, preset: Preset, passages: int | None = None) -> Advice:
     """What the paper would choose for a task.
 
     Args:
@@ -29,8 +29,9 @@ def advise(examples: int, words: float, preset: Preset) -> Advice:
         words: Median words of a training text (both texts of a pair together).
         preset: The settings to start from: their K says what "much" is at that scale, their steps how often the task
             is seen.
+        passages: How many the corpus has, where it is known: a small one takes a lower K.
     """
-    found = [_top_k(examples, preset), _query(words), _rho1(examples, preset), _rho2(preset)]
+    found = [_top_k(examples, preset, passages), _query(words), _rho1(examples, preset), _rho2(preset)]
     reasons = [reason for _, reason in found]
     if words * TOKENS_PER_WORD + 2 > preset.model.max_length:
         reasons.append(
@@ -45,15 +46,27 @@ def paper_top_k(examples: int, *, large: bool = False) -> int:
     return (5000 if examples < FEW else 50 if examples > MANY else 500) * (2 if large else 1)
 
 
-def _top_k(examples: int, preset: Preset) -> tuple[str, str]:
+def _top_k(examples: int, preset: Preset, passages: int | None) -> tuple[str, str]:
+    top_k, told = _paper_s(examples, preset)
+    most = top_k if passages is None else max(1, passages // examples)
+    if top_k > most:
+        told += (
+            f" But the corpus has {passages:,} passages: K={most}, so that all examples together ask for no more than "
+            "it has, and retrieval still chooses."
+        )
+    return f"retrieve.top_k={min(top_k, most)}", told
+
+
+def _paper_s(examples: int, preset: Preset) -> tuple[int, str]:
+    """K by the paper's rule at the preset's scale, and a sentence that says why."""
     rule = paper_top_k(examples, large=preset.name.startswith("large"))
     which = "fewer than 5,000" if examples < FEW else "more than 100,000" if examples > MANY else "5,000 to 100,000"
     said = f"K: {examples:,} training examples are {which}, for which the paper takes K={rule}"
     if preset.name in paper_presets():
-        return f"retrieve.top_k={rule}", f"{said}."
+        return rule, f"{said}."
     top_k = max(1, rule * preset.retrieve.top_k // 5000)
     return (
-        f"retrieve.top_k={top_k}",
+        top_k,
         f"{said}; preset {preset.name} has {preset.retrieve.top_k} where the paper has 5000, so K={top_k} here.",
     )
 

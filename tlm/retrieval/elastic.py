@@ -23,7 +23,7 @@ WANTED = (
 
 
 class Elastic:
-    """An `Engine` on an Elasticsearch index; `details` are those of the ``index`` artifact."""
+    """An `Engine` on an Elasticsearch index; `details` are what `index.located` gives."""
 
     def __init__(self, details: Mapping[str, Any]) -> None:
         self.index = str(details["index"])
@@ -147,7 +147,7 @@ def shape(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drop_index(details: Mapping[str, Any]) -> None:
-    """Remove the index of an ``index`` artifact from its server; removing what is not there is no error."""
+    """Remove the index with these details (`index.located`) from its server; removing what is not there is no error."""
     client = connect()
     patiently(lambda: client.indices.delete(index=details["index"], ignore_unavailable=True))
 

@@ -52,7 +52,7 @@ def ensure(details: Mapping[str, Any], texts: Iterable[str], total: int) -> list
             rejected = _finished(client, details)  # by another writer, which then closes it to us
             if rejected is None:
                 raise
-    _publish(client, index, f"tlm-{details['name']}")
+    _publish(client, index, details["alias"])
     return rejected
 
 

@@ -2,6 +2,7 @@
 
 from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.engine import Engine
+from tlm.retrieval.index import located
 
 
 def open_engine(index: Artifact) -> Engine:
@@ -13,7 +14,7 @@ def open_engine(index: Artifact) -> Engine:
     if index.details["engine"] == "elasticsearch":
         from tlm.retrieval.elastic import Elastic
 
-        return Elastic(index.details)
+        return Elastic(located(index))
     from tlm.retrieval.embedded import Embedded
 
     return Embedded(index.path)

@@ -14,7 +14,7 @@ from tlm.data.corpus import passages
 from tlm.errors import InputError, nearest
 from tlm.progress import Meter, say
 
-VERSION = 1
+VERSION = 2
 ENGINES = ("embedded", "elasticsearch")
 ANALYZER = "standard"
 REJECTED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
@@ -36,7 +36,7 @@ def build_index(
     Args:
         corpus: URI of the corpus.
         engine: "embedded" (files in the store) or "elasticsearch" (the server that TLM_ELASTICSEARCH_URL names).
-        name: Name for people; in Elasticsearch the index stands behind the alias tlm-NAME. The default is "corpus".
+        name: Name of the index in Elasticsearch, behind the alias tlm-NAME ("corpus" by default); nothing else has it.
         k1: BM25's saturation of term frequency, 0 or more.
         b: BM25's normalisation by length, from 0 (none) to 1 (full).
         root: Where artifacts are kept; the corpus must be there.
@@ -62,8 +62,7 @@ def build_index(
         raise InputError(f"b is {b}; expected 0 to 1")
     if source.details["passages"] == 0:
         raise InputError(f"{corpus} has no passages to index")
-    settings = {"engine": engine, "name": name, "k1": k1, "b": b}
-    recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
+    settings = {"engine": engine, "k1": k1, "b": b}
     details = {
         **settings,
         "analyzer": ANALYZER,
@@ -71,9 +70,22 @@ def build_index(
         "corpus_content": source.content,
     }
     if engine == "embedded":
+        recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
         return produce(recipe, root, lambda draft: _embed(draft, source, details))
-    details["index"] = f"tlm-{name}-{recipe.key[:12]}"
+    recipe = Recipe("index", "index", VERSION, {**settings, "name": name}, {"corpus": source})
     return _index_in_elasticsearch(recipe, source, details, root)
+
+
+def located(index: Artifact) -> dict[str, Any]:
+    """The details of an index in Elasticsearch, with its name there and its alias.
+
+    The names are no part of its content: the same index by another name finds the same.
+    """
+    return {**index.details, **_names(index.manifest.settings["name"], index.manifest.key)}
+
+
+def _names(name: str, key: str) -> dict[str, str]:
+    return {"index": f"tlm-{name}-{key[:12]}", "alias": f"tlm-{name}"}
 
 
 def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
@@ -87,12 +99,12 @@ def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
 
 def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str, Any], root: str | None) -> str:
     """Fill the index and publish its handle; for a handle that is there already, restore the index if it is gone."""
-    found = True
+    found, there = True, {**details, **_names(recipe.settings["name"], recipe.key)}
 
     def write(draft: Draft) -> None:
         nonlocal found
         found = False
-        rejected = _ensure(corpus, details)
+        rejected = _ensure(corpus, there)
         rows = [{"doc": doc, "reason": "refused", "detail": why} for doc, why in rejected]
         pq.write_table(pa.Table.from_pylist(rows, REJECTED), draft.folder / "rejected.parquet", compression="zstd")
         documents = details["documents"] - len(rejected)
@@ -102,7 +114,7 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
     uri = produce(recipe, root, write)
     if found:
         try:
-            _ensure(corpus, details)
+            _ensure(corpus, there)
         except InputError as error:
             say(f"warning: the handle is there, but its index could not be checked: {error}")
     return uri

@@ -35,7 +35,7 @@ def retrieve(
     task: str,
     *,
     arm: Literal["bm25", "random"] = "bm25",
-    query: Literal["full", "rake", "auto"] = "auto",
+    query: Literal["full", "rake", "auto"] = "full",
     top_k: int = 50,
     like: str = "",
     seed: int = 0,

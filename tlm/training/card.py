@@ -23,7 +23,7 @@ Texts longer than {max_length} tokens are cut.
 ## What it was trained on
 - task: {name}, {train:,} training examples; {output}
 - passages: {passages}
-- preset `{preset}`, seed {seed}
+- seed {seed}
 - stage 1: {stage1_steps:,} steps, {stage1_flops:.3g} FLOPs; stage 2: {steps:,} steps, {flops:.3g} FLOPs
 
 ## How good it is
@@ -59,7 +59,7 @@ def model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
 
     Args:
         task: Details of the task artifact, and ``train``: how many training examples.
-        facts: What stage 2 knows: arm, preset, seed, parameters, architecture, max_length, best, best_step,
+        facts: What stage 2 knows: arm, seed, parameters, architecture, max_length, best, best_step,
             evaluations, steps, flops, stage1_steps, stage1_flops.
     """
     classes = task["labels"]

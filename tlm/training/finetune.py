@@ -4,17 +4,18 @@ from tlm import presets
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
+from tlm.training.effective import finetune_settings
 from tlm.training.launch import Command, train_together
 from tlm.training.tokens import tokenize
 
-VERSION = 1
+VERSION = 2
 
 
 def finetune(
     checkpoint: str,
     task: str,
     *,
-    preset: str = "",
+    preset: str,
     overrides: list[str] = (),  # type: ignore[assignment]
     seed: int = -1,
     device: str = "auto",
@@ -30,7 +31,7 @@ def finetune(
     Args:
         checkpoint: URI of the checkpoint.
         task: URI of the task.
-        preset: Named settings; empty: those of the checkpoint.
+        preset: Named settings, as a rule those of stage 1; `tlm show` lists them.
         overrides: Settings to change, such as finetune.lr=1e-4.
         seed: For the fresh head, order and dropout; -1: that of the checkpoint.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
@@ -41,7 +42,7 @@ def finetune(
     """
     given = dict(locals())
     start, examples = Artifact.open(checkpoint, "checkpoint"), Artifact.open(task, "task")
-    settings = presets.resolve(preset or start.details["preset"], overrides).finetune
+    settings = presets.resolve(preset, overrides).finetune
     numbers = {"seed": (seed, -1), "save_steps": (save_steps, 0), "save_minutes": (save_minutes, 0), "gpus": (gpus, 0)}
     for name, (value, least) in numbers.items():
         if value < least:
@@ -53,13 +54,9 @@ def finetune(
             )
     tokenizer = start.input("task_tokens").input("tokenizer")
     tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, root=root))
-    facts = {
-        "arm": start.details["arm"],
-        "seed": start.details["seed"] if seed < 0 else seed,
-        "preset": preset or start.details["preset"],
-    }
+    facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}
     inputs = {"checkpoint": start, "task": examples, "task_tokens": tokens}
-    resolved = {**facts, "finetune": settings.model_dump(mode="json")}
+    resolved = {**facts, "finetune": finetune_settings(settings)}
     recipe = Recipe("model", "finetune", VERSION, settings=resolved, inputs=inputs)
 
     def write(draft: Draft) -> None:
@@ -68,5 +65,6 @@ def finetune(
 
         snapshots = Snapshots(recipe.key, root, save_steps, save_minutes)
         stage2.write(draft, inputs, settings, facts, device, snapshots)
+        draft.run |= presets.named(preset, overrides)
 
     return train_together(recipe, root, write, Command("tlm.training.finetune:finetune", given))

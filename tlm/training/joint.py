@@ -8,10 +8,11 @@ from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
 from tlm.settings import Model
 from tlm.training.architectures import check_architecture
+from tlm.training.effective import model_settings, train_settings
 from tlm.training.launch import Command, train_together
 from tlm.training.tokens import tokenize
 
-VERSION = 1
+VERSION = 2
 TASK_ONLY = "task-only"
 
 
@@ -59,10 +60,11 @@ def train(
         from tlm.training.checkpoint import Snapshots
 
         snapshots = Snapshots(recipe.key, root, save_steps, save_minutes)
-        facts = {name: recipe.settings[name] for name in ("arm", "seed", "preset")}
+        facts = {name: recipe.settings[name] for name in ("arm", "seed")}
         shape = {"model": Model.model_validate(recipe.settings["model"])}
         settings = presets.resolve(preset, overrides).model_copy(update=shape)
         stage1.write(draft, recipe.inputs, settings, facts, device, snapshots)
+        draft.run |= presets.named(preset, overrides)
 
     return train_together(recipe, root, write, Command("tlm.training.joint:train", given))
 
@@ -91,9 +93,10 @@ def checkpoint_recipe(
         inputs["subset_tokens"] = Artifact.open(tokenize(passages.uri, vocabulary.uri, root=root))
     if begin is not None:
         inputs["start"] = begin
-    facts = {"arm": _arm(begin, passages), "seed": seed, "preset": preset}
-    resolved = {"model": model.model_dump(mode="json"), "train": settings.train.model_dump(mode="json")}
-    return Recipe("checkpoint", "train", VERSION, settings={**facts, **resolved}, inputs=inputs)
+    facts = {"arm": _arm(begin, passages), "seed": seed}
+    training = train_settings(settings.train, external=passages is not None)
+    resolved = {**facts, "model": model_settings(model), "train": training}
+    return Recipe("checkpoint", "train", VERSION, settings=resolved, inputs=inputs)
 
 
 def _tokenizer(given: str, start: Artifact | None) -> Artifact:

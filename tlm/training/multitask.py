@@ -14,7 +14,7 @@ from tlm.training.joint import check_numbers, checkpoint_recipe
 from tlm.training.launch import Command, train_together
 from tlm.training.tokens import tokenize
 
-VERSION = 1
+VERSION = 2
 ARM = "multi-task"
 
 
@@ -65,8 +65,9 @@ def train_multitask(
         from tlm.training.checkpoint import Snapshots
 
         snapshots = Snapshots(recipe.key, root, save_steps, save_minutes)
-        facts = {"arm": ARM, "seed": seed, "preset": preset}
+        facts = {"arm": ARM, "seed": seed}
         multitask_stage1.write(draft, inputs, names, presets.resolve(preset, overrides), facts, device, snapshots)
+        draft.run |= presets.named(preset, overrides)
 
     return train_together(recipe, root, write, Command("tlm.training.multitask:train_multitask", given))
 

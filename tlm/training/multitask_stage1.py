@@ -43,7 +43,7 @@ def write(
         inputs: ``task`` and ``task_tokens`` of the first task, ``task-1`` … of the others; perhaps ``subset_tokens``.
         names: Of the tasks.
         preset: All settings.
-        facts: Arm, seed, preset: for the details.
+        facts: Arm and seed, for the details.
         device: As the step was given it.
         snapshots: Where unfinished work is kept.
     """

@@ -8,11 +8,12 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.produce import Recipe, produce
 from tlm.errors import InputError
+from tlm.training.effective import model_settings
 from tlm.training.located import CONVERT, WEIGHTS, files_of, model_folder
 from tlm.training.tokenizer import adopt_tokenizer
 from tlm.training.tokens import tokenize
 
-VERSION = 1
+VERSION = 2
 ARM = "plm"
 
 
@@ -44,8 +45,8 @@ def load_model(
         shape = takeover.shape_of(folder, settings.model)
         tokenizer = Artifact.open(adopt_tokenizer(folder, root))
         tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, root=root))
-        facts = {"arm": ARM, "seed": 0, "preset": preset, "name": published_name(model)}
-        resolved = {**facts, "model": shape.model_dump(mode="json"), "files": digests}
+        facts = {"arm": ARM, "seed": 0, "name": published_name(model)}
+        resolved = {**facts, "model": model_settings(shape), "files": digests}
         recipe = Recipe("checkpoint", "load-model", VERSION, resolved, {"task": examples, "task_tokens": tokens})
         return produce(recipe, root, lambda draft: takeover.write(draft, folder, recipe.inputs, shape, facts))
 

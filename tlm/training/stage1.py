@@ -36,7 +36,7 @@ def write(
         draft: Where to.
         inputs: The artifacts ``task``, ``task_tokens``, but for the task-only arm ``subset_tokens``, perhaps ``start``.
         preset: All settings.
-        facts: Arm, seed, preset: for the details.
+        facts: Arm and seed, for the details.
         device: As the step was given it.
         snapshots: Where unfinished work is kept.
     """

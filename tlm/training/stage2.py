@@ -42,7 +42,7 @@ def write(
         draft: Where to.
         inputs: The artifacts ``checkpoint``, ``task`` and ``task_tokens``.
         settings: Those of stage 2.
-        facts: Arm, seed, preset: for the details.
+        facts: Arm and seed, for the details.
         device: As the step was given it.
         snapshots: Where unfinished work is kept.
     """

@@ -79,7 +79,7 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
         folder: The published model.
         inputs: The artifacts ``task`` and ``task_tokens``.
         shape: What `shape_of` gave.
-        facts: Arm, seed, preset and name: for the details.
+        facts: Arm, seed and name, for the details.
     """
     task, tokenizer = inputs["task"].details, inputs["task_tokens"].input("tokenizer")
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,0 +1,59 @@
+"""README's two ways are one: its steps, typed as they stand there, make what the pipeline makes."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.tiny import write_tiny
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.roots import open_store
+
+ROOT = Path(__file__).parents[2]
+KINDS = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
+TINY = {  # what README has for the preset pocket, and what tiny has
+    "my/corpus/*.jsonl.gz": "corpus.jsonl",
+    "my/task": "task",
+    "--preset pocket": "--preset tiny",
+    "--top-k 50)": "--top-k 5)",
+    "--vocab-size 6000": "--vocab-size 400",
+}
+
+
+def readme_steps() -> str:
+    """The commands below "Step by step", for the tiny preset and files."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Step by step")[2]
+    (steps,) = re.findall(r"```\n(corpus=.*?)```", section, re.DOTALL)
+    for ours, tiny in TINY.items():
+        assert ours in steps, f"README no longer says {ours}"
+        steps = steps.replace(ours, tiny)
+    return steps
+
+
+def contents(root: Path) -> dict[str, list[tuple[str, str]]]:
+    """Key and content of every artifact that both ways make, by kind."""
+    store = open_store(str(root))
+    names = {tuple(stored.name.split("/")[:2]) for kind in KINDS for stored in store.list(f"{kind}/")}
+    found: dict[str, list[tuple[str, str]]] = {kind: [] for kind in KINDS}
+    for kind, key in sorted(names):
+        artifact = Artifact.find(store, kind, key)
+        assert artifact is not None, f"{kind}/{key} is unfinished"
+        found[kind].append((key, artifact.content))
+    return found
+
+
+def test_the_steps_by_hand_make_what_the_pipeline_makes(run_module: Callable, tmp_path: Path) -> None:
+    write_tiny(tmp_path)
+    values = {"corpus_paths": "corpus.jsonl", "task_path": "task", "run_preset": "tiny", "store_root": "pipeline"}
+    given = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
+    run_module("pipelines.run", "local", *given)
+    script = f'set -e\ntlm() {{ "{sys.executable}" -m tlm.cli "$@"; }}\n{readme_steps()}'
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TLM_ROOT": "by-hand"}
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    by_hand, pipeline = contents(tmp_path / "by-hand"), contents(tmp_path / "pipeline")
+    assert all(by_hand.values())
+    assert by_hand == pipeline
+    assert (tmp_path / "my-model" / "model.safetensors").is_file()

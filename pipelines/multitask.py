@@ -89,9 +89,10 @@ def build(nodes: int) -> Any:
         corpus_fields = {"id_field": corpus_id_field, "text_field": corpus_text_field, "words": corpus_words}
         task_fields = {"text_field": task_text_field, "pair_field": task_pair_field, "label_field": task_label_field}
         read = {"paths": corpus_paths, "source_field": corpus_source_field, **corpus_fields}
-        corpus = data.load_corpus(**read, root=root).after(preflight).outputs["Output"]
         labelled = {"paths": task_paths, "metric": task_metric, **task_fields}
-        tasks = multitask.load_tasks(**labelled, overrides=run_overrides, root=root).after(preflight).output
+        tasks = multitask.load_tasks(**labelled, overrides=run_overrides, root=root).after(preflight)
+        corpus = data.load_corpus(**read, root=root).after(tasks).outputs["Output"]  # see stages.load
+        tasks = tasks.output
         index = data.index(corpus=corpus, engine=index_engine, name=index_name, root=root).outputs["Output"]
         query = {name: settings[name] for name in ("query", "top_k")}
         filters = {"near_duplicates": export_near_duplicates, "overlap": export_overlap}

@@ -112,9 +112,14 @@ def test_elasticsearch_and_s3_give_what_the_laptop_gives(
     assert sum(shared) / len(shared) >= 0.98
 
 
-def test_a_failing_step_ends_the_run_with_its_own_sentence(tiny: Path, run_module: Callable) -> None:
-    wrong = [*arguments(tiny, "store", "embedded", **RUNS), "--set", "task_label_field=lable"]
-    done = run_module("pipelines.run", "local", *wrong, code=2)
-    assert "'lable'" in done.stderr
-    assert "did you mean 'label'?" in done.stderr
+@pytest.mark.parametrize("pipeline", ["tlm", "multitask", "ablation"])
+def test_a_failing_step_ends_the_run_with_its_own_sentence(tiny: Path, run_module: Callable, pipeline: str) -> None:
+    """At once: nothing of the corpus is read, and the step is not tried again, as it would fail again."""
+    names = {"task_paths" if pipeline == "multitask" else "task_path": tiny / "task", "task_label_field": "lable"}
+    values = {"corpus_paths": tiny / "corpus.jsonl", "store_root": "store", **names}
+    settings = [item for name, value in values.items() for item in ("--set", f"{name}={value}")]
+    done = run_module("pipelines.run", "local", "--pipeline", pipeline, *settings, code=2)
+    assert done.stderr.count("'lable'; it has 'text', 'label'; did you mean 'label'?") == 1
+    begun = [line.removeprefix("▸ ") for line in done.stderr.splitlines() if line.startswith("▸")]
+    assert begun == ["preflight", "load-tasks" if pipeline == "multitask" else "load-task"]
     assert "Traceback" not in done.stderr

@@ -19,6 +19,11 @@ SHARE_HOPELESS = 0.1  # so many of the first HOPELESS_ROWS rows: no need to read
 HOPELESS_ROWS = 10_000
 LONGEST_DETAIL = 200
 LONGEST_CACHED = 200  # characters of an id or a source
+_SEPARATORS = {  # and what to do with a table that has them
+    ";": "';', expected were commas (.csv) or tabs (.tsv): export it with those",
+    "\t": "tabs: rename it to .tsv",
+    ",": "',': rename it to .csv",
+}
 
 
 class Row(NamedTuple):
@@ -91,8 +96,14 @@ def unknown_field(where: str, field: str, known: Iterable[str]) -> InputError:
     """The error for a field that a file does not have: names those there are, and the nearest."""
     names = list(known)
     close = difflib.get_close_matches(field, names, n=1)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
+    hint = _other_separator(names) or (f"; did you mean '{close[0]}'?" if close else "")
     return InputError(f"{where} has no field '{field}'; it has {', '.join(map(repr, names)) or 'none'}{hint}")
+
+
+def _other_separator(names: Sequence[str]) -> str:
+    """A hint for a table whose columns are separated by something else than its name says, so that it has only one."""
+    found = next((separator for separator in _SEPARATORS if len(names) == 1 and separator in names[0]), None)
+    return f"; its columns seem to be separated by {_SEPARATORS[found]}" if found else ""
 
 
 def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> None:

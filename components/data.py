@@ -56,6 +56,7 @@ def load_task(
     pair_field: str,
     label_field: str,
     metric: str,
+    problem: str,
     files: str,
     root: str,
     counts: dsl.Output[dsl.Metrics],
@@ -65,7 +66,7 @@ def load_task(
     from tlm.evaluation.ui import log_counts
 
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
-    return log_counts(load_task(path, **fields, metric=metric, files=files, root=root), counts)
+    return log_counts(load_task(path, **fields, metric=metric, problem=problem, files=files, root=root), counts)
 
 
 @component(DATA_IMAGE)

@@ -7,7 +7,14 @@ from components.base import DATA_IMAGE, TRAIN_IMAGE, component
 
 @component(DATA_IMAGE)
 def load_tasks(
-    paths: str, text_field: str, pair_field: str, label_field: str, metric: str, overrides: str, root: str
+    paths: str,
+    text_field: str,
+    pair_field: str,
+    label_field: str,
+    metric: str,
+    problem: str,
+    overrides: str,
+    root: str,
 ) -> list[str]:
     """Read several labelled tasks (train, dev, test); settings that tasks cannot share are refused before that."""
     from tlm.data.task import load_task
@@ -15,7 +22,8 @@ def load_tasks(
 
     check_together(overrides.split())
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
-    return [load_task(path.strip(), **fields, metric=metric, root=root) for path in paths.split(",")]
+    how = {"metric": metric, "problem": problem, "root": root}
+    return [load_task(path.strip(), **fields, **how) for path in paths.split(",")]
 
 
 @component(DATA_IMAGE)

@@ -1,6 +1,7 @@
 """The pipeline on this machine: the Kubeflow DAG itself, its steps as subprocesses or in containers."""
 
 import contextlib
+import copy
 import os
 import sys
 import time
@@ -42,11 +43,21 @@ def run(parameters: dict[str, Any], images: Path | None = None, network: str = "
     """
     values = {"index_engine": "embedded", "store_root": "artifacts"} | parameters
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
-    with _steps(build(name), values, images, network) as pipeline:
+    with _steps(_without_retries(build(name)), values, images, network) as pipeline:
         report = _run_pipeline(pipeline, values)
     artifact = Artifact.open(report, "report")
     headline, results, *_ = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
     sys.stdout.write(f"\n{headline}\n## {results}\nReport: {artifact.path('report.html')}\n{report}\n")
+
+
+def _without_retries(pipeline: BaseComponent) -> BaseComponent:
+    """A copy in which a step fails at once: retries are for lost pods, and kfp.local waits a minute for two of them."""
+    changed = copy.deepcopy(pipeline)
+    graph = changed.component_spec.implementation.graph
+    for component in (graph.root, *graph.components.values()):
+        for step in component.dag.tasks.values():
+            step.ClearField("retry_policy")
+    return changed
 
 
 @contextlib.contextmanager

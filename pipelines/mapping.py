@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from tlm.errors import InputError
+from tlm.errors import InputError, with_article
 
 
 def read_mapping(file: Path, *, language: str, expected: str, advice: str) -> dict[Any, Any]:
@@ -27,5 +27,5 @@ def read_mapping(file: Path, *, language: str, expected: str, advice: str) -> di
     except yaml.YAMLError as error:
         raise InputError(f"{file}: not valid {language}: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise InputError(f"{file}: expected {expected}, found a {type(values).__name__}")
+        raise InputError(f"{file}: expected {expected}, found {with_article(type(values).__name__)}")
     return values

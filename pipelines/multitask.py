@@ -39,6 +39,7 @@ def build(nodes: int) -> Any:
         task_metric: str = "auto",
         task_pair_field: str = "",
         task_paths: str = "s3://tlm/task/",
+        task_problem: str = "auto",
         task_text_field: str = "text",
         train_cpu: str = "4",
         train_gpu_type: str = "nvidia.com/gpu",
@@ -70,6 +71,7 @@ def build(nodes: int) -> Any:
             task_metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (of two classes), pearson or spearman.
             task_pair_field: Field that holds the second text of a pair; empty for single texts.
             task_paths: The tasks, separated by commas: folders with train, dev and test files, or names.
+            task_problem: classification, regression, or auto: as the labels are.
             task_text_field: Field that holds the text.
             train_cpu: Most CPUs a training pod may use, 1 or more.
             train_gpu_type: Resource name of the accelerator.
@@ -89,9 +91,10 @@ def build(nodes: int) -> Any:
         corpus_fields = {"id_field": corpus_id_field, "text_field": corpus_text_field, "words": corpus_words}
         task_fields = {"text_field": task_text_field, "pair_field": task_pair_field, "label_field": task_label_field}
         read = {"paths": corpus_paths, "source_field": corpus_source_field, **corpus_fields}
-        corpus = data.load_corpus(**read, root=root).after(preflight).outputs["Output"]
-        labelled = {"paths": task_paths, "metric": task_metric, **task_fields}
-        tasks = multitask.load_tasks(**labelled, overrides=run_overrides, root=root).after(preflight).output
+        labelled = {"paths": task_paths, "metric": task_metric, "problem": task_problem, **task_fields}
+        tasks = multitask.load_tasks(**labelled, overrides=run_overrides, root=root).after(preflight)
+        corpus = data.load_corpus(**read, root=root).after(tasks).outputs["Output"]  # see stages.load
+        tasks = tasks.output
         index = data.index(corpus=corpus, engine=index_engine, name=index_name, root=root).outputs["Output"]
         query = {name: settings[name] for name in ("query", "top_k")}
         filters = {"near_duplicates": export_near_duplicates, "overlap": export_overlap}

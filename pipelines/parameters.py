@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from pipelines.mapping import read_mapping
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError, nearest, with_article
 
 # Places outside of the steps.
 OUTSIDE = ("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "paper_models")
@@ -114,7 +114,7 @@ def _checked(name: str, value: Any, known: Mapping[str, Parameter]) -> Any:
         value = float(value)
     if expected is not object and type(value) is not expected:
         raise InputError(
-            f"parameter '{name}': {value!r} is a {type(value).__name__}, expected {expected.__name__}"
+            f"parameter '{name}': {value!r} is {with_article(type(value).__name__)}, expected {expected.__name__}"
             + (f"; write '{value}' in quotes" if expected is str else "")
         )
     try:

@@ -1,4 +1,4 @@
-"""What each step gets on a cluster: CPU, memory, scratch space, GPUs, secrets, retries. kfp.local ignores all of it."""
+"""What each step gets on a cluster: CPU, memory, scratch space, GPUs, secrets, retries. Local runs use none of it."""
 
 from typing import NamedTuple
 

@@ -10,9 +10,12 @@ from pipelines.resources import TrainingPods, equip
 
 
 def load(preflight: Any, corpus: dict[str, Any], task: dict[str, Any], root: Any) -> tuple[Any, Any]:
-    """URIs of the corpus and the task, read once the preflight is done."""
-    corpus_step = data.load_corpus(**corpus, root=root).after(preflight)
+    """URIs of the corpus and the task, read once the preflight is done.
+
+    The task comes first: it takes seconds, and a fault in it should show before hours go into corpus and index.
+    """
     task_step = data.load_task(**task, root=root).after(preflight)
+    corpus_step = data.load_corpus(**corpus, root=root).after(task_step)
     return corpus_step.outputs["Output"], task_step.outputs["Output"]
 
 

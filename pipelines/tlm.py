@@ -38,6 +38,7 @@ def build(nodes: int) -> Any:
         task_metric: str = "auto",
         task_pair_field: str = "",
         task_path: str = "s3://tlm/task/",
+        task_problem: str = "auto",
         task_text_field: str = "text",
         train_cpu: str = "4",
         train_gpu_type: str = "nvidia.com/gpu",
@@ -71,6 +72,7 @@ def build(nodes: int) -> Any:
             task_metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (of two classes), pearson or spearman.
             task_pair_field: Field that holds the second text of a pair; empty for single texts.
             task_path: Folder with train, dev and test files, one file to be split, or a name such as paper:scierc.
+            task_problem: classification, regression, or auto: as the labels are.
             task_text_field: Field that holds the text.
             train_cpu: Most CPUs a training pod may use, 1 or more.
             train_gpu_type: Resource name of the accelerator.
@@ -92,7 +94,7 @@ def build(nodes: int) -> Any:
         corpus, task = stages.load(
             preflight,
             {"paths": corpus_paths, "source_field": corpus_source_field, **corpus_fields},
-            {"path": task_path, "metric": task_metric, "files": task_files, **task_fields},
+            {"path": task_path, "metric": task_metric, "problem": task_problem, "files": task_files, **task_fields},
             root,
         )
         index = data.index(corpus=corpus, engine=index_engine, name=index_name, root=root).outputs["Output"]

@@ -59,6 +59,13 @@ def reason(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
+def with_article(noun: str) -> str:
+    """`noun` with its article: an index, a corpus; none before a plural such as hits."""
+    if noun.endswith("s") and not noun.endswith("us"):
+        return noun
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint for a misspelt name: ``; did you mean 'x'?`` or the list of what there is."""
     names = sorted(known)

@@ -114,9 +114,28 @@ def test_elasticsearch_and_s3_give_what_the_laptop_gives(
     assert sum(shared) / len(shared) >= 0.98
 
 
-def test_a_failing_step_ends_the_run_with_its_own_sentence(tiny: Path, run_module: Callable) -> None:
-    wrong = [*arguments(tiny, "store", "embedded", **RUNS), "--set", "task_label_field=lable"]
-    done = run_module("pipelines.run", "local", *wrong, code=2)
-    assert "'lable'" in done.stderr
-    assert "did you mean 'label'?" in done.stderr
+MISSPELT = "task/train.jsonl has no field 'lable'; it has 'text', 'label'; did you mean 'label'?"
+NO_NUMBER = "task/train.jsonl:1: label 'bread' is no number; a regression has numbers only"
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "setting", "sentence"),
+    [
+        ("tlm", "task_label_field=lable", MISSPELT),
+        ("tlm", "task_problem=regression", NO_NUMBER),
+        ("ablation", "task_problem=regression", NO_NUMBER),
+        ("multitask", "task_problem=regression", NO_NUMBER),
+    ],
+)
+def test_a_failing_step_ends_the_run_with_its_own_sentence(
+    tiny: Path, run_module: Callable, pipeline: str, setting: str, sentence: str
+) -> None:
+    """At once: nothing of the corpus is read, and the step is not tried again, as it would fail again."""
+    task = "task_paths" if pipeline == "multitask" else "task_path"
+    values = [f"corpus_paths={tiny}/corpus.jsonl", f"{task}={tiny}/task", "store_root=store", setting]
+    settings = [item for value in values for item in ("--set", value)]
+    done = run_module("pipelines.run", "local", "--pipeline", pipeline, *settings, code=2)
+    assert done.stderr.count(sentence) == 1
+    begun = [line.removeprefix("▸ ") for line in done.stderr.splitlines() if line.startswith("▸")]
+    assert begun == ["preflight", "load-tasks" if pipeline == "multitask" else "load-task"]
     assert "Traceback" not in done.stderr

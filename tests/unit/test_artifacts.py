@@ -195,7 +195,7 @@ def test_a_uri_that_leads_nowhere_is_said_in_one_sentence(tmp_path, uri, sentenc
 
 
 def test_an_artifact_of_another_kind_is_refused(tmp_path):
-    with pytest.raises(InputError, match="is a numbers; expected a letters or words"):
+    with pytest.raises(InputError, match="is numbers; expected letters or words"):
         Artifact.open(make(f"{tmp_path}").uri, "letters", "words")
 
 

@@ -61,7 +61,7 @@ def test_no_step_imports_torch_before_it_works(name: str) -> None:
         (["load-task", "nowhere"], "nowhere"),
         (["index", "artifacts/corpus/none"], "there is no finished corpus here"),
         (["index", "nonsense"], "is no artifact URI"),
-        (["export", "artifacts/corpus/none"], "is a corpus; expected a hits"),
+        (["export", "artifacts/corpus/none"], "is a corpus; expected hits"),
         (["show", "pockett"], "did you mean 'pocket'?"),
         (["fetch", "artifacts/model/none", "x"], "there is no finished model here"),
         (["gc", "--keep-runs", "-1"], "must not be negative"),

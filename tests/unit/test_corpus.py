@@ -197,6 +197,16 @@ def test_rows_that_may_be_bad_are_a_setting(tmp_path):
     assert load([path], tmp_path, max_rejected=12).counts["rejected"] == {"missing field": 12}
 
 
+@pytest.mark.parametrize(("good", "bad", "stops"), [(990, 10, False), (989, 11, True), (11_987, 12, True)])
+def test_the_limit_is_the_larger_of_ten_rows_and_a_thousandth_not_their_sum(tmp_path, good, bad, stops):
+    path = write(tmp_path / "in.jsonl", [{"text": f"good {number}"} for number in range(good)] + [{"text": None}] * bad)
+    if stops:
+        with pytest.raises(InputError, match=rf"{bad} of {good + bad} rows cannot be used \({bad} null\)"):
+            load([path], tmp_path)
+    else:
+        assert load([path], tmp_path).counts["rejected"] == {"null": bad}
+
+
 def test_killed_in_the_middle_and_run_again_it_is_the_same(tmp_path):
     path = write(tmp_path / "in.jsonl", ({"text": f"text {number % 40_000} of many"} for number in range(60_000)))
     undisturbed, root = load([path], tmp_path / "undisturbed"), tmp_path / "root"

@@ -75,7 +75,7 @@ def test_order_and_bad_rows_survive_any_chunk(
     for found in outputs:
         assert [row["row"] for row in found] == list(range(1, 21))
         assert {row["row"]: row["error"] for row in found if "error" in row} == {
-            4: "not JSON", 6: "no field 'text'", 8: "the text is a int; expected a string", 10: "the text is empty",
+            4: "not JSON", 6: "no field 'text'", 8: "the text is an int; expected a string", 10: "the text is empty",
             12: "the text is not UTF-8", 14: "a list; expected an object", 16: "the text is not UTF-8",
         }  # fmt: skip
         assert [row.get("label") for row in found] == [row.get("label") for row in outputs[0]]

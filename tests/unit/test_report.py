@@ -255,7 +255,7 @@ def test_what_cannot_be_reported_is_said_in_a_sentence(tmp_path: Path) -> None:
         report([world.metrics("bm25", 0, 0.6), baseline(other, root=str(tmp_path))], root=str(tmp_path))
     with pytest.raises(InputError, match="needs the URI of at least one"):
         report([], root=str(tmp_path))
-    with pytest.raises(InputError, match="is a task; expected a metrics"):
+    with pytest.raises(InputError, match="is a task; expected metrics"):
         report([world.task], root=str(tmp_path))
 
 

@@ -170,5 +170,5 @@ def test_what_is_no_tokenizer_ends_in_a_sentence(tmp_path):
 
 def test_a_corpus_is_no_task(tmp_path):
     examples = task(tmp_path)
-    with pytest.raises(InputError, match="is a corpus; expected a task or subset"):
+    with pytest.raises(InputError, match="is a corpus; expected a task or a subset"):
         tokenize(passages(tmp_path, "corpus"), tokenizer(tmp_path, examples), root=str(tmp_path))

@@ -10,7 +10,7 @@ from tlm.artifacts.digest import SIGNATURE, file_sha256, value_sha256
 from tlm.artifacts.manifest import MANIFEST, RUN, FileEntry, Manifest
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.store import Store
-from tlm.errors import Damaged, InputError
+from tlm.errors import Damaged, InputError, with_article
 from tlm.progress import say
 
 
@@ -29,7 +29,7 @@ class Artifact:
         """
         root, kind, key = _split(uri)
         if kinds and kind not in kinds:
-            raise InputError(f"{uri} is a {kind}; expected a {' or '.join(kinds)}")
+            raise InputError(f"{uri} is {with_article(kind)}; expected {' or '.join(map(with_article, kinds))}")
         found = cls.find(open_store(root), kind, key)
         if found is None:
             raise InputError(f"{uri}: there is no finished {kind} here; check the URI, or run the step that makes it")

@@ -14,6 +14,7 @@ from tlm.artifacts.manifest import MANIFEST, RUN, InputRef, Manifest, content_di
 from tlm.artifacts.roots import open_store, resolve_root
 from tlm.artifacts.scratch import scratch_folder
 from tlm.artifacts.store import Store
+from tlm.artifacts.told import tell
 from tlm.energy import Energy
 from tlm.errors import InputError
 from tlm.progress import say
@@ -59,6 +60,7 @@ def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) ->
     finished = Artifact.find(store, recipe.kind, recipe.key)
     if finished is not None:
         say(f"{recipe.step}: already there, nothing to do")
+        tell(finished)
         return finished.uri
     started = time.time()
     with scratch_folder(store.scratch(), f"{recipe.kind}-{recipe.key}") as folder:
@@ -67,7 +69,9 @@ def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) ->
             write(draft)
         draft.run |= energy.facts()
         manifest = _publish(store, recipe, draft, started)
-    return Artifact(store, manifest).uri
+    made = Artifact(store, manifest)
+    tell(made)
+    return made.uri
 
 
 def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Manifest:

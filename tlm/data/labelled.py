@@ -1,5 +1,6 @@
 """Labelled examples as they are read, before they become a task."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -50,20 +51,22 @@ class Example:
 def read_examples(files: Mapping[str, list[RawFile]], fields: Fields, rejects: Rejects) -> tuple[int, list[Example]]:
     """How many rows there are, and the examples among them in file order; the others go to `rejects`.
 
-    Raises InputError: a list of labels, too many bad rows, no example at all.
+    Raises InputError: a list of labels, too many bad rows, or of dev or test more than a tenth.
     """
-    rows, found = 0, list[Example]()
+    rows, found = Counter[str](), list[Example]()
     for split, own in files.items():
         for file in own:
             for row in track(read(file, fields.wanted), f"reading {file.name}", unit="rows"):
-                rows += 1
+                rows[split] += 1
                 try:
                     found.append(_example(file, row, fields, split))
                 except BadRow as bad:
                     rejects.add(file.name, row.line, bad.reason, bad.detail)
             file.check_unchanged()
-    rejects.check(rows)
-    return rows, found
+    rejects.check(rows.total())
+    for split in ("dev", "test"):
+        rejects.check_held_out(split, {file.name for file in files.get(split, [])}, rows[split])
+    return rows.total(), found
 
 
 def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_label: bool) -> list[Example]:

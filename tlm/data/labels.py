@@ -37,9 +37,14 @@ def label_of(values: Mapping[str, Any], field: str) -> str:
     label = checked_text(str(value), field)
     if label.lower() == "nan":
         raise BadRow("NaN", f"field '{field}' is {label}")
-    if value in (math.inf, -math.inf) or (_NUMBER.fullmatch(label) and math.isinf(float(label))):
+    if value in (math.inf, -math.inf) or (is_number(label) and math.isinf(float(label))):
         raise BadRow("infinite", f"field '{field}' is {label[:20]}")
     return label
+
+
+def is_number(label: str) -> bool:
+    """Whether a label reads as a number."""
+    return _NUMBER.fullmatch(label) is not None
 
 
 def targets_of(labels: Sequence[str]) -> list[float] | None:
@@ -48,7 +53,7 @@ def targets_of(labels: Sequence[str]) -> list[float] | None:
     They do if every one reads as a number and at least one has a fractional part: 1, 2, 3 and 1.0, 2.0 are classes,
     4.5, 2 and 3.25 are targets.
     """
-    if not all(_NUMBER.fullmatch(label) for label in labels):
+    if not all(map(is_number, labels)):
         return None
     targets = [float(label) for label in labels]
     return None if all(target.is_integer() for target in targets) else targets

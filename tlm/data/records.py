@@ -3,7 +3,7 @@
 import difflib
 import reprlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +15,16 @@ from tlm.data.text import normalise
 from tlm.errors import InputError
 
 SHARE_REJECTED = 0.001  # rows that may be bad even where `max_rejected` is smaller
+SHARE_HELD_OUT = 0.1  # rows of dev or test that may be bad
 SHARE_HOPELESS = 0.1  # so many of the first HOPELESS_ROWS rows: no need to read on
 HOPELESS_ROWS = 10_000
 LONGEST_DETAIL = 200
 LONGEST_CACHED = 200  # characters of an id or a source
+_SEPARATORS = {  # and what to do with a table that has them
+    ";": "';', expected were commas (.csv) or tabs (.tsv): export it with those",
+    "\t": "tabs: rename it to .tsv",
+    ",": "',': rename it to .csv",
+}
 
 
 class Row(NamedTuple):
@@ -91,8 +97,14 @@ def unknown_field(where: str, field: str, known: Iterable[str]) -> InputError:
     """The error for a field that a file does not have: names those there are, and the nearest."""
     names = list(known)
     close = difflib.get_close_matches(field, names, n=1)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
+    hint = _other_separator(names) or (f"; did you mean '{close[0]}'?" if close else "")
     return InputError(f"{where} has no field '{field}'; it has {', '.join(map(repr, names)) or 'none'}{hint}")
+
+
+def _other_separator(names: Sequence[str]) -> str:
+    """A hint for a table whose columns are separated by something else than its name says, so that it has only one."""
+    found = next((separator for separator in _SEPARATORS if len(names) == 1 and separator in names[0]), None)
+    return f"; its columns seem to be separated by {_SEPARATORS[found]}" if found else ""
 
 
 def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> None:
@@ -111,6 +123,9 @@ def not_utf8(line: int, error: UnicodeDecodeError) -> Reject:
     return Reject(line, "invalid UTF-8", f"byte 0x{error.object[error.start]:02x} at {error.start}")
 
 
+_Place = tuple[str, int, str, str]  # base name of the file, line, reason, detail
+
+
 class Rejects:
     """The rows set aside, and the limit above which a step stops: max(`most` rows, 0.1 % of the rows read)."""
 
@@ -118,7 +133,7 @@ class Rejects:
         if most < 0:
             raise InputError(f"max_rejected is {most}; expected 0 or more rows")
         self.most = most
-        self._rows: list[tuple[str, int, str, str]] = []
+        self._rows: list[_Place] = []
 
     def add(self, file: str, line: int, reason: str, detail: str) -> None:
         """Set a row aside: base name of its file, line number, reason code, what was found."""
@@ -127,15 +142,21 @@ class Rejects:
 
     def check(self, read: int) -> None:
         """Raise InputError if too many of the `read` rows, or all of them, were set aside."""
-        all_of_them = len(self._rows) == read > 0
-        if all_of_them or len(self._rows) > max(self.most, SHARE_REJECTED * read):
-            reasons = ", ".join(f"{count} {reason}" for reason, count in self.by_reason().items())
-            file, line, reason, detail = self._rows[0]
-            limit = "" if all_of_them else f", more than {self.most} and than 0.1 %"
-            raise InputError(
-                f"{len(self._rows)} of {read} rows cannot be used ({reasons}){limit}, "
-                f"the first at {file}:{line}: {reason}, {detail}; mend them{' or raise max_rejected' * bool(limit)}"
-            )
+        if len(self._rows) == read > 0:
+            raise _too_many(self._rows, read, "rows", "", "mend them")
+        if len(self._rows) > max(self.most, SHARE_REJECTED * read):
+            limit = f", more than {self.most} and than 0.1 %"
+            raise _too_many(self._rows, read, "rows", limit, "mend them or raise max_rejected")
+
+    def check_held_out(self, split: str, files: Container[str], read: int) -> None:
+        """Raise InputError if dev or test lost more than a tenth of its rows, whatever `most` is: it is another split.
+
+        `files` are the base names of its files, `read` their rows.
+        """
+        lost = [row for row in self._rows if row[0] in files]
+        if len(lost) > SHARE_HELD_OUT * read:
+            advice = "mend them, or take them out of the file"
+            raise _too_many(lost, read, f"{split} rows", ", more than a tenth", advice)
 
     def check_hopeless(self, read: int) -> None:
         """The same, half-way: raises only where the rows read so far are so bad that the rest cannot make up for it."""
@@ -144,8 +165,7 @@ class Rejects:
 
     def by_reason(self) -> dict[str, int]:
         """How many rows were set aside for each reason, the most frequent first."""
-        counts = Counter(reason for _, _, reason, _ in self._rows)
-        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+        return _by_reason(self._rows)
 
     def write(self, path: Path) -> int:
         """Write them as parquet (file, line, reason, detail); the number of rows."""
@@ -155,6 +175,20 @@ class Rejects:
         arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
         pq.write_table(pa.table(arrays, names=names), path, compression="zstd")
         return len(self._rows)
+
+
+def _by_reason(rows: Sequence[_Place]) -> dict[str, int]:
+    counts = Counter(reason for _, _, reason, _ in rows)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _too_many(rows: Sequence[_Place], read: int, what: str, limit: str, advice: str) -> InputError:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in _by_reason(rows).items())
+    file, line, reason, detail = rows[0]
+    return InputError(
+        f"{len(rows)} of {read} {what} cannot be used ({reasons}){limit}, "
+        f"the first at {file}:{line}: {reason}, {detail}; {advice}"
+    )
 
 
 def _kind(value: Any) -> str:

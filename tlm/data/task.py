@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.doubts import check_problem, is_regression
 from tlm.data.files import RawFile, raw_files
 from tlm.data.labelled import Example, Fields, divided, read_examples
-from tlm.data.labels import check_metric, metric_for, targets_of
+from tlm.data.labels import check_metric, metric_for
 from tlm.data.leaks import find_leaks, write_leaks
 from tlm.data.readers import check
 from tlm.data.records import Rejects
@@ -24,6 +25,7 @@ from tlm.errors import InputError, nearest
 from tlm.progress import say
 
 VERSION = 1
+CLASSES_SHOWN = 10
 WHOLE = "all"  # the one file that is to be split
 
 
@@ -35,6 +37,7 @@ def load_task(
     label_field: str = "label",
     id_field: str = "",
     metric: str = "auto",
+    problem: str = "auto",
     files: str = "",
     dev_share: float = 0.1,
     test_share: float = 0.1,
@@ -44,8 +47,9 @@ def load_task(
 ) -> str:
     """Load a labelled task: a folder with train, dev and test files, one file to be split, or a task by its name.
 
-    Labels are classes, or targets of a regression if all of them are numbers and some have a fractional part. A file
-    is split by the seed, label by label, and equal texts stay together. Dev and test texts that are in train too are
+    Labels are classes, or targets of a regression if all of them are numbers and some have a fractional part; where a
+    few rows would decide that, or two labels differ in spelling only, the step stops and asks for `problem`. A file is
+    split by the seed, label by label, and equal texts stay together. Dev and test texts that are in train too are
     reported, not removed. The paper's tasks and GLUE's have names (paper:scierc, glue:mnli) which stand for their data
     on the Hugging Face Hub, or in `files`, with their columns, labels and published metric.
 
@@ -56,11 +60,13 @@ def load_task(
         label_field: Field with the label.
         id_field: Field with an example's id; none makes it <file name>:<line>.
         metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman.
+        problem: classification, regression, or auto: as the labels are.
         files: Folder with the files of a task that is given by its name, where they should not come from the Hub.
         dev_share: Share of the examples for dev, where there is no dev file.
         test_share: Share of the examples for test, where one file is split.
         seed: Draws the split, where there is one to draw.
-        max_rejected: Rows that may be unusable (set aside with a reason) before the step stops; 0.1 % may always.
+        max_rejected: Rows that may be unusable (set aside with a reason) before the step stops; 0.1 % may always, but
+            of dev and test no more than a tenth.
         root: Where artifacts are kept.
 
     Returns:
@@ -70,8 +76,15 @@ def load_task(
         InputError: a setting out of range, a file, field or label that does not fit, too many bad rows.
     """
     check_metric(metric)
+    check_problem(problem)
     _check_shares(dev_share, test_share)
     entry = task_entry(path)
+    if entry and problem != "auto":
+        known = "regression" if entry.regression else "classification"
+        raise InputError(f"{path} is a {known}; leave problem at auto")
+    if label_field in (text_field, pair_field):
+        same = "text_field" if label_field == text_field else "pair_field"
+        raise InputError(f"{same} and label_field are both '{label_field}'; give each its own field")
     if files and entry is None:
         raise InputError(f"{path} is not the name of a task, so files {files} cannot be its; give one of the two")
     fields = Fields(text_field, pair_field, label_field, id_field)
@@ -91,10 +104,14 @@ def load_task(
             "seed": seed if shares else None,
             "files": [[split, file.name, file.digest()] for split, own in by_split.items() for file in own],
         }
+        if problem != "auto":
+            settings["problem"] = problem
         if entry:
             settings |= {"labels": entry.labels, "ordinals": entry.ordinals, "published": entry.metrics}
         recipe = Recipe("task", "load-task", VERSION, settings)
-        return produce(recipe, root, lambda draft: _write(draft, settings, by_split, fields, rejects, entry))
+        uri = produce(recipe, root, lambda draft: _write(draft, settings, by_split, fields, rejects, entry))
+    _say_problem(Artifact.open(uri, "task"))
+    return uri
 
 
 def examples(task: Artifact) -> pa.Table:
@@ -153,7 +170,7 @@ def _write(
         found = as_published(entry, found)
         regression = entry.regression
     else:
-        regression = targets_of([example.label for example in found]) is not None
+        regression = is_regression(found, fields, settings.get("problem", "auto"))
     problem = "regression" if regression else "classification"
     if settings["shares"]:
         found = divided(found, settings["shares"], settings["seed"], by_label=not regression)
@@ -207,6 +224,17 @@ def _class_labels(found: Sequence[Example], order: Sequence[str]) -> list[str]:
             hint = nearest(example.label, labels)
             raise InputError(f"{example.where}: label '{example.label}' is not in train{hint}")
     return labels
+
+
+def _say_problem(task: Artifact) -> None:
+    """Say what the labels were taken for."""
+    if task.details["problem"] == "regression":
+        targets = examples(task)["target"].to_pylist()
+        say(f"load-task: regression, {len(targets):,} targets from {min(targets):g} to {max(targets):g}")
+        return
+    classes = [f"{label} {task.counts['labels'][label]:,}" for label in task.details["labels"]]
+    more = f" and {len(classes) - CLASSES_SHOWN:,} more" if len(classes) > CLASSES_SHOWN else ""
+    say(f"load-task: classification, {len(classes):,} classes: {', '.join(classes[:CLASSES_SHOWN])}{more}")
 
 
 def _warn_of(leaks: Sequence[tuple[int, int]], found: Sequence[Example]) -> None:

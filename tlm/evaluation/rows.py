@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError, nearest, with_article
 from tlm.evaluation.text import BIDI_AND_CONTROLS, spelled
 
 ReadFormat = Literal["auto", "txt", "jsonl", "csv"]
@@ -124,7 +124,7 @@ def _line_row(number: int, line: str, fields: list[str] | None) -> Row:
     except (ValueError, RecursionError):
         return Row(number, error="not JSON")
     if not isinstance(record, dict):
-        return Row(number, error=f"a {type(record).__name__}; expected an object")
+        return Row(number, error=f"{with_article(type(record).__name__)}; expected an object")
     missing = [field for field in fields if field not in record]
     if missing:
         return Row(number, error=f"no field '{missing[0]}'")
@@ -134,7 +134,7 @@ def _line_row(number: int, line: str, fields: list[str] | None) -> Row:
 def _checked(number: int, values: list[Any]) -> Row:
     for value in values:
         if not isinstance(value, str):
-            return Row(number, error=f"the text is a {type(value).__name__}; expected a string")
+            return Row(number, error=f"the text is {with_article(type(value).__name__)}; expected a string")
         if not value.strip():
             return Row(number, error="the text is empty")
         if any("\ud800" <= character <= "\udfff" for character in value):

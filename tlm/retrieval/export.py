@@ -103,8 +103,8 @@ def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None
 def _count(draft: Draft, hits: Artifact, verdicts: Verdicts, like: int | None) -> None:
     counts = {reason: len(verdicts.rows(number)) for number, reason in enumerate(REASONS)}
     kept = counts[REASONS[KEPT]]
-    removed = ", ".join(f"{reason} {count:,}" for reason, count in counts.items() if count and reason != REASONS[KEPT])
     if not kept:
+        removed = ", ".join(f"{reason} {count:,}" for reason, count in counts.items() if count)
         raise InputError(f"the filters leave none of the {len(verdicts.reason):,} passages of {hits.uri} ({removed})")
     draft.counts = {"candidates": len(verdicts.reason), **counts}
     if like is not None:
@@ -112,7 +112,6 @@ def _count(draft: Draft, hits: Artifact, verdicts: Verdicts, like: int | None) -
         if kept < like:
             say(f"warning: {like:,} passages were asked for, and only {kept:,} are left")
     draft.details = {"arm": hits.details["arm"], "passages": kept}
-    say(f"export: {kept:,} of {len(verdicts.reason):,} passages kept" + (f" ({removed})" if removed else ""))
 
 
 def _write_kept(draft: Draft, hits: Artifact, corpus: Artifact, union: Union, rows: Ints) -> None:

@@ -201,12 +201,11 @@ def _joined(parts: list[TokenLists]) -> TokenLists:
 def _count(draft: Draft, files: list[RawFile], verdicts: Verdicts, rows: int, rejects: Rejects) -> None:
     counts = {reason: len(verdicts.rows(number)) for number, reason in enumerate(REASONS) if number != SURPLUS}
     kept = counts[REASONS[KEPT]]
-    removed = ", ".join(f"{reason} {count:,}" for reason, count in counts.items() if count and reason != REASONS[KEPT])
     if not kept:
+        removed = ", ".join(f"{reason} {count:,}" for reason, count in counts.items() if count)
         raise InputError(f"the filters leave none of the {rows:,} passages of {files[0].where} ({removed})")
     draft.counts = {"candidates": rows, **counts, "rejected": rejects.by_reason()}
     draft.details = {"arm": "bm25", "passages": kept, "provenance": "imported"}
-    say(f"import: {kept:,} of {rows:,} passages kept" + (f" ({removed})" if removed else ""))
 
 
 def _write_kept(draft: Draft, staged: list[Path], verdicts: Verdicts) -> None:

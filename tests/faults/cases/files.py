@@ -68,6 +68,24 @@ CASES = {
     "an empty text": load("c.txt", b"\n", "c.txt is empty; expected rows with the fields text"),
     "a header only": load("c.csv", "text,n\n", "c.csv is empty; expected rows with the fields text"),
     "an empty member": load("c.jsonl.gz", gzip.compress(b""), "c.jsonl.gz is empty"),
+    "a CSV with semicolons": load(
+        "c.csv",
+        "id;text\n1;a\n",
+        "c.csv has no field 'text'; it has 'id;text'; its columns seem to be separated by ';', expected were commas",
+    ),
+    "a CSV with quotes and semicolons": load(
+        "c.csv", '"id";"text"\n"1";"a"\n', "c.csv:1: malformed csv, ',' expected after '\"'; expected the names"
+    ),
+    "a CSV with tabs": load(
+        "c.csv",
+        "id\ttext\n1\ta\n",
+        "c.csv has no field 'text'; it has 'id\\ttext'; its columns seem to be separated by tabs: rename it to .tsv",
+    ),
+    "a TSV with commas": load(
+        "c.tsv",
+        "id,text\n1,a\n",
+        "c.tsv has no field 'text'; it has 'id,text'; its columns seem to be separated by ',': rename it to .csv",
+    ),
     "an unclosed quote": load(
         "c.csv", 'text,n\nfine,1\n"open,1\n' + "more,2\n" * 9, "c.csv:3: a quote opened here is never closed; close it"
     ),

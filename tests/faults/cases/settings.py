@@ -100,5 +100,6 @@ CASES = {
     "a URI that is none": given(
         "index nonsense", expected="'nonsense' is no artifact URI; expected <root>/<kind>/<key>"
     ),
-    "an artifact of another kind": given(INDEX[0], "export {0}", expected="is a corpus; expected a hits"),
+    "an artifact of another kind": given(INDEX[0], "export {0}", expected="is a corpus; expected hits"),
+    "an index where a corpus is wanted": given(*INDEX[:2], "index {1}", expected="is an index; expected a corpus"),
 }

@@ -1,0 +1,120 @@
+"""Tasks that a few labels would turn over, or whose columns were mistaken, are refused; real ones are not."""
+
+import csv
+import json
+
+import pytest
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.task import examples, load_task
+from tlm.errors import InputError
+
+
+def table(path, rows, fields=("text", "label")):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([fields, *rows])
+    return str(path)
+
+
+def labelled(path, labels):
+    return table(path, [(f"text number {number}", label) for number, label in enumerate(labels)])
+
+
+def load(path, root, **settings):
+    return Artifact.open(load_task(path, root=str(root), **settings), "task")
+
+
+def refused(path, root, **settings):
+    with pytest.raises(InputError) as caught:
+        load(path, root, **settings)
+    return str(caught.value)
+
+
+def test_one_fraction_among_whole_numbers_is_asked_about(tmp_path):
+    path = labelled(tmp_path / "t.csv", ["1", "2", "3"] * 10 + ["2.5"])
+    assert refused(path, tmp_path) == (
+        f"{path}:32: label '2.5' has a fraction, the other 30 labels are whole numbers; mend it, or set problem to "
+        "classification (each label a class) or regression (numbers to predict)"
+    )
+    assert load(path, tmp_path, problem="regression").details["problem"] == "regression"
+    assert load(path, tmp_path, problem="classification").details["labels"] == ["1", "2", "2.5", "3"]
+
+
+def test_whole_numbers_are_a_regression_if_one_says_so(tmp_path):
+    task = load(labelled(tmp_path / "t.csv", ["1", "2", "3"] * 10), tmp_path, problem="regression")
+    assert (task.details["problem"], task.details["metric"], task.details["labels"]) == ("regression", "pearson", [])
+    assert set(examples(task)["target"].to_pylist()) == {1.0, 2.0, 3.0}
+    assert "t.csv:3: label 'no' is no number" in refused(
+        labelled(tmp_path / "t.csv", ["1", "no"] * 9), tmp_path, problem="regression"
+    )
+
+
+def test_one_word_among_targets_is_asked_about(tmp_path):
+    path = labelled(tmp_path / "t.csv", [f"{number / 4}" for number in range(20)] + ["n/a-"])
+    assert refused(path, tmp_path).startswith(f"{path}:22: label 'n/a-' is no number, the other 20 labels are")
+
+
+@pytest.mark.parametrize(("one", "other"), [("pos", "Pos"), ("1", "1.0"), ("straße", "STRASSE")])
+def test_labels_that_differ_in_case_only_are_asked_about(tmp_path, one, other):
+    path = labelled(tmp_path / "t.csv", [one, "7"] * 15 + [other, other])
+    assert refused(path, tmp_path) == (
+        f"{path}:32: labels '{other}' (2 rows) and '{one}' (15 rows) differ in spelling only; make them one, or set "
+        "problem to classification to keep both"
+    )
+    assert len(load(path, tmp_path, problem="classification").details["labels"]) == 3
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_text_given_as_label_is_named(tmp_path, suffix):
+    rows = [(f"text number {number}", f"title {number}", ["news", "sport"][number % 2]) for number in range(40)]
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "csv":
+        table(path, rows, ("text", "label", "category"))
+    else:
+        path.write_text(
+            "".join(json.dumps(dict(zip(("text", "label", "category"), row, strict=True))) + "\n" for row in rows)
+        )
+    assert refused(str(path), tmp_path) == (
+        f"{path}: field 'label' has 40 different values in 40 rows, so it looks like text, not labels; did you mean "
+        "label_field=category? if they are classes, set problem=classification"
+    )
+    assert load(str(path), tmp_path, label_field="category").details["labels"] == ["news", "sport"]
+
+
+def test_numbers_that_hardly_repeat_are_no_classes(tmp_path):
+    path = labelled(tmp_path / "t.csv", [str(number * 7) for number in range(40)])
+    expected = "if they are numbers to predict, set problem=regression; if they are classes, problem=classification"
+    assert refused(path, tmp_path).endswith(expected)
+
+
+def test_a_label_given_as_text_is_named(tmp_path):
+    rows = [(f"text number {number}", ["news", "sport"][number % 2], "ab"[number % 3 == 0]) for number in range(40)]
+    path = table(tmp_path / "t.csv", rows, ("text", "category", "label"))
+    assert refused(path, tmp_path, text_field="category") == (
+        f"{path}: field 'category' has 2 different values in 40 rows, so it looks like labels, not text; did you mean "
+        "text_field=text?"
+    )
+    assert "text_field and label_field are both 'label'" in refused(path, tmp_path, text_field="label")
+
+
+def test_what_the_labels_were_taken_for_is_said_also_when_the_task_is_found(tmp_path, capsys):
+    for _ in range(2):
+        load(labelled(tmp_path / "c.csv", ["pos", "neg", "pos"] * 10), tmp_path)
+        assert capsys.readouterr().err.endswith("load-task: classification, 2 classes: neg 10, pos 20\n")
+        load(labelled(tmp_path / "r.csv", [f"{number / 4}" for number in range(20)]), tmp_path)
+        assert capsys.readouterr().err.endswith("load-task: regression, 20 targets from 0 to 4.75\n")
+    load(labelled(tmp_path / "m.csv", [str(number % 14) for number in range(280)]), tmp_path)
+    assert capsys.readouterr().err.endswith(
+        " 14 classes: 0 20, 1 20, 10 20, 11 20, 12 20, 13 20, 2 20, 3 20, 4 20, 5 20 and 4 more\n"
+    )
+
+
+def test_a_problem_that_is_none_and_one_of_a_known_task(tmp_path):
+    path = labelled(tmp_path / "t.csv", ["a", "b"] * 9)
+    assert "problem 'classifcation' is not known; did you mean 'classification'?" in refused(
+        path, tmp_path, problem="classifcation"
+    )
+    assert "paper:scierc is a classification; leave problem at auto" in refused(
+        "paper:scierc", tmp_path, files=str(tmp_path), problem="regression"
+    )

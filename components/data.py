@@ -55,6 +55,7 @@ def load_task(
     text_field: str,
     pair_field: str,
     label_field: str,
+    group_field: str,
     metric: str,
     problem: str,
     files: str,
@@ -66,7 +67,8 @@ def load_task(
     from tlm.evaluation.ui import log_counts
 
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
-    return log_counts(load_task(path, **fields, metric=metric, problem=problem, files=files, root=root), counts)
+    more = {"group_field": group_field, "metric": metric, "problem": problem, "files": files}
+    return log_counts(load_task(path, **fields, **more, root=root), counts)
 
 
 @component(DATA_IMAGE)

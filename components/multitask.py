@@ -11,6 +11,7 @@ def load_tasks(
     text_field: str,
     pair_field: str,
     label_field: str,
+    group_field: str,
     metric: str,
     problem: str,
     overrides: str,
@@ -22,8 +23,8 @@ def load_tasks(
 
     check_together(overrides.split())
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
-    how = {"metric": metric, "problem": problem, "root": root}
-    return [load_task(path.strip(), **fields, **how) for path in paths.split(",")]
+    more = {"group_field": group_field, "metric": metric, "problem": problem}
+    return [load_task(path.strip(), **fields, **more, root=root) for path in paths.split(",")]
 
 
 @component(DATA_IMAGE)

@@ -35,6 +35,7 @@ def build(nodes: int) -> Any:
         run_seeds: str = "0,1,2",
         store_root: str = "s3://tlm/artifacts",
         task_files: str = "",
+        task_group_field: str = "",
         task_label_field: str = "label",
         task_metric: str = "auto",
         task_pair_field: str = "",
@@ -70,6 +71,7 @@ def build(nodes: int) -> Any:
             run_seeds: Seeds, separated by commas.
             store_root: Where artifacts are kept: s3://bucket/prefix or a folder.
             task_files: Folder with the files of a task given by its name, where they should not come from the Hub.
+            task_group_field: Field that examples share which are not independent; empty: equal texts tell.
             task_label_field: Field that holds the label, or the number for regression.
             task_metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (of two classes), pearson or spearman.
             task_pair_field: Field that holds the second text of a pair; empty for single texts.
@@ -92,7 +94,8 @@ def build(nodes: int) -> Any:
         prices = {"gpu_hour": report_gpu_hour, "cpu_hour": report_cpu_hour, "kilowatt_hour": report_kilowatt_hour}
         preflight = data.preflight(**settings, engine=index_engine, root=root, **prices)
         corpus_fields = {"id_field": corpus_id_field, "text_field": corpus_text_field, "words": corpus_words}
-        task_fields = {"text_field": task_text_field, "pair_field": task_pair_field, "label_field": task_label_field}
+        task_fields = {"text_field": task_text_field, "pair_field": task_pair_field}
+        task_fields |= {"label_field": task_label_field, "group_field": task_group_field}
         corpus, task = stages.load(
             preflight,
             {"paths": corpus_paths, "source_field": corpus_source_field, **corpus_fields},

@@ -35,6 +35,7 @@ def build(nodes: int) -> Any:
         run_preset: str = "pocket",
         run_seeds: str = "0",
         store_root: str = "s3://tlm/artifacts",
+        task_group_field: str = "",
         task_label_field: str = "label",
         task_metric: str = "auto",
         task_pair_field: str = "",
@@ -67,6 +68,7 @@ def build(nodes: int) -> Any:
             run_preset: Named settings of model and training; see `tlm show`.
             run_seeds: Seeds, separated by commas.
             store_root: Where artifacts are kept: s3://bucket/prefix or a folder.
+            task_group_field: Field that examples share which are not independent; empty: equal texts tell.
             task_label_field: Field that holds the label, or the number for regression; the same for all tasks.
             task_metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (of two classes), pearson or spearman.
             task_pair_field: Field that holds the second text of a pair; empty for single texts.
@@ -89,7 +91,8 @@ def build(nodes: int) -> Any:
         preflight = data.preflight(**method, arms="bm25", seeds=run_seeds, engine=index_engine, root=root, **prices)
         settings = preflight.outputs
         corpus_fields = {"id_field": corpus_id_field, "text_field": corpus_text_field, "words": corpus_words}
-        task_fields = {"text_field": task_text_field, "pair_field": task_pair_field, "label_field": task_label_field}
+        task_fields = {"text_field": task_text_field, "pair_field": task_pair_field}
+        task_fields |= {"label_field": task_label_field, "group_field": task_group_field}
         read = {"paths": corpus_paths, "source_field": corpus_source_field, **corpus_fields}
         labelled = {"paths": task_paths, "metric": task_metric, "problem": task_problem, **task_fields}
         tasks = multitask.load_tasks(**labelled, overrides=run_overrides, root=root).after(preflight)

@@ -2,17 +2,20 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.groups import groups_of
 from tlm.data.labels import targets_of
 from tlm.data.splits import assign
 from tlm.data.task import examples, load_task
@@ -287,3 +290,22 @@ def test_the_steps_can_be_read_without_heavy_packages():
     heavy = {"torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "datasets", "kfp"}
     code = f"import sys, tlm.data.corpus, tlm.data.task; print({heavy!r} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_examples_belong_together_by_a_field_or_by_their_text(tmp_path):
+    rows = [("a [[ b ]] << c >>", "x"), ("A b, c.", "y"), ("<e1>a</e1> <e2>b</e2> c", "y"), ("a b d", "x")]
+    for split in ("train", "dev", "test"):
+        lines = [json.dumps({"text": text, "label": str(n % 2), "by": by}) for n, (text, by) in enumerate(rows)]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+    for fields, expected in (({}, [0, 0, 0, 1]), ({"group_field": "by"}, [0, 1, 1, 0])):
+        table = examples(Artifact.open(load_task(str(tmp_path), root=str(tmp_path / "root"), **fields)))
+        assert groups_of(table).tolist() == expected * 3
+    with pytest.raises(InputError, match="no field 'author'"):
+        load_task(str(tmp_path), root=str(tmp_path / "root"), group_field="author")
+
+
+@pytest.mark.skipif("TLM_DEV_DATA" not in os.environ, reason="set TLM_DEV_DATA to the folder with scierc/")
+def test_scierc_s_test_rows_are_397_sentences(tmp_path):
+    table = examples(Artifact.open(load_task(f"{os.environ['TLM_DEV_DATA']}/scierc", root=str(tmp_path))))
+    test = table.filter(pc.equal(table["split"], "test"))
+    assert (len(test), groups_of(test).max() + 1) == (974, 397)

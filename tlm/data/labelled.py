@@ -22,16 +22,21 @@ class Fields:
     pair_field: str
     label_field: str
     id_field: str
+    group_field: str = ""
 
     @property
     def wanted(self) -> list[str]:
         """The fields wanted of each row, the text's first."""
-        return [name for name in (self.text_field, self.pair_field, self.label_field, self.id_field) if name]
+        names = (self.text_field, self.pair_field, self.label_field, self.id_field, self.group_field)
+        return [name for name in names if name]
 
 
 @dataclass(frozen=True)
 class Example:
-    """A labelled text or pair, with the place it is from; `twin` is equal for texts with equal letters and digits."""
+    """A labelled text or pair, with the place it is from.
+
+    `twin` is equal for texts with equal letters and digits; `group` is "" where the task names no field for it.
+    """
 
     file: RawFile
     line: int
@@ -41,6 +46,7 @@ class Example:
     label: str
     split: str
     twin: str
+    group: str = ""
 
     @property
     def where(self) -> str:
@@ -102,4 +108,5 @@ def _example(file: RawFile, row: Row | Reject, fields: Fields, split: str) -> Ex
             "supported; give each text one label, or make one task for each label"
         ) from None
     name = name_of(values, fields.id_field) if fields.id_field else f"{file.name}:{line}"
-    return Example(file, line, name, text, pair, label, split, twin_key(text, pair))
+    group = name_of(values, fields.group_field) if fields.group_field else ""
+    return Example(file, line, name, text, pair, label, split, twin_key(text, pair), group)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,6 +14,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.doubts import check_problem, is_regression
 from tlm.data.files import RawFile, raw_files
+from tlm.data.groups import COLUMN as GROUP
 from tlm.data.labelled import Example, Fields, divided, read_examples
 from tlm.data.labels import check_metric, metric_for
 from tlm.data.leaks import find_leaks, write_leaks
@@ -36,6 +38,7 @@ def load_task(
     pair_field: str = "",
     label_field: str = "label",
     id_field: str = "",
+    group_field: str = "",
     metric: str = "auto",
     problem: str = "auto",
     files: str = "",
@@ -59,6 +62,8 @@ def load_task(
         pair_field: Field with the second text of a pair; none where examples are single texts.
         label_field: Field with the label.
         id_field: Field with an example's id; none makes it <file name>:<line>.
+        group_field: Field that examples share which are not independent (an author, a document), for the intervals of
+            scores; none: texts that are equal but for case, punctuation and span marks.
         metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman.
         problem: classification, regression, or auto: as the labels are.
         files: Folder with the files of a task that is given by its name, where they should not come from the Hub.
@@ -87,12 +92,12 @@ def load_task(
         raise InputError(f"{same} and label_field are both '{label_field}'; give each its own field")
     if files and entry is None:
         raise InputError(f"{path} is not the name of a task, so files {files} cannot be its; give one of the two")
-    fields = Fields(text_field, pair_field, label_field, id_field)
+    fields = Fields(text_field, pair_field, label_field, id_field, group_field)
     rejects = Rejects(max_rejected)
     with raw_files(_places(path, files, entry)) as found:
         by_split = named_files(entry, files, found) if entry else _by_split(path, found)
-        if entry and fields == Fields("text", "", "label", id_field):
-            fields = fitting_fields(entry, by_split, id_field)
+        if entry and fields == Fields("text", "", "label", id_field, group_field):
+            fields = replace(fitting_fields(entry, by_split, id_field), group_field=group_field)
         for file in chain.from_iterable(by_split.values()):
             check(file, fields.wanted)
         shares = _shares(files or path, by_split, dev_share, test_share)
@@ -117,7 +122,8 @@ def load_task(
 def examples(task: Artifact) -> pa.Table:
     """The labelled examples: columns id, text, text_pair, label, target, split; the row ordinal names the example.
 
-    Ordered train, dev, test. `text_pair` is null without pairs, `label` for regression, `target` for classes.
+    Ordered train, dev, test. `text_pair` is null without pairs, `label` for regression, `target` for classes. Where
+    the task names a field for groups there is a column `group` (`tlm.data.groups`).
     """
     return pq.ParquetFile(task.path("examples.parquet")).read()
 
@@ -179,7 +185,9 @@ def _write(
     metric = metric_for(labels, settings["metric"])
     leaks = find_leaks(found)
     _warn_of(leaks, found)
-    pq.write_table(_table(found, problem), draft.folder / "examples.parquet", compression="zstd")
+    pq.write_table(
+        _table(found, problem, grouped=bool(fields.group_field)), draft.folder / "examples.parquet", compression="zstd"
+    )
     write_leaks(leaks, found, draft.folder / "leaks.parquet")
     draft.rows = {
         "examples.parquet": len(found),
@@ -246,9 +254,9 @@ def _warn_of(leaks: Sequence[tuple[int, int]], found: Sequence[Example]) -> None
         )
 
 
-def _table(found: Sequence[Example], problem: str) -> pa.Table:
+def _table(found: Sequence[Example], problem: str, *, grouped: bool) -> pa.Table:
     classes = problem == "classification"
-    return pa.table(
+    table = pa.table(
         {
             "id": pa.array([example.id for example in found], pa.string()),
             "text": pa.array([example.text for example in found], pa.string()),
@@ -258,3 +266,4 @@ def _table(found: Sequence[Example], problem: str) -> pa.Table:
             "split": pa.array([example.split for example in found], pa.string()),
         }
     )
+    return table.append_column(GROUP, pa.array([example.group for example in found])) if grouped else table

@@ -57,11 +57,15 @@ _NAME_IN_TEXT = re.compile(r"\b(?:[A-Z][A-Za-z0-9]*[a-z0-9])(?:Exception|Error|F
 
 @dataclass(frozen=True)
 class Example:
-    """A row of the task; `id` is ``<service>/<shape>`` of the first shape that has this text."""
+    """A row of the task; `id` is ``<service>/<shape>`` of the first shape that has this text.
+
+    What one service says of its errors is in one style, so its examples are a group.
+    """
 
     id: str
     text: str
     label: str
+    service: str
 
 
 def label_of(error: ApiError) -> str | None:
@@ -110,7 +114,8 @@ def examples(services: Iterable[Service]) -> tuple[dict[str, list[Example]], dic
             else:
                 words = " ".join(tokens(text))
                 labels[words].add(label)
-                read[split_of(service.name)].append((words, Example(f"{service.name}/{error.name}", text, label)))
+                example = Example(f"{service.name}/{error.name}", text, label, service.name)
+                read[split_of(service.name)].append((words, example))
     rows: dict[str, list[Example]] = {split: [] for split in SPLITS}
     taken: set[str] = set()
     for split in reversed(SPLITS):

@@ -102,9 +102,12 @@ class Snapshots:
                 say(f"goes on after step {step:,}")
 
     def due(self, step: int) -> bool:
-        """Whether it is time to save after `step` steps."""
-        by_steps = self.every_steps > 0 and step % self.every_steps == 0
-        return by_steps or 0 < self.every_seconds <= time.monotonic() - self._saved
+        """Whether `step` is one after which to save."""
+        return self.every_steps > 0 and step % self.every_steps == 0
+
+    def late(self) -> bool:
+        """Whether the minutes are over after which to save: by the clock of the process that saves."""
+        return 0 < self.every_seconds <= time.monotonic() - self._saved
 
     def save(self, state: State) -> None:
         """Save. Raises Interrupted if that fails (a full disk): the snapshot before this one stands."""

@@ -87,8 +87,8 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
             state.step += 1
             if world.first:
                 work.after(state)
-            ending = agreement.stop(state.step, stop.is_set())
-            saving = ending or snapshots.due(state.step)
+            ending, late = agreement.any(state.step, stop.is_set(), world.first and snapshots.late())
+            saving = ending or late or snapshots.due(state.step)
             seconds = time.monotonic() - watch
             if saving or seconds >= LOOK_EVERY_SECONDS or state.step == plan.steps:
                 loss = state.curve.check(looked, state.step)

@@ -9,7 +9,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.cost import Prices
 
-VERSION = 3
+VERSION = 4
 
 
 def report(

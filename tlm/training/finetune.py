@@ -66,7 +66,7 @@ def finetune(
         from tlm.training import stage2
         from tlm.training.checkpoint import Snapshots
 
-        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes)
+        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes, draft.spending)
         stage2.write(draft, inputs, settings, facts, device, snapshots)
 
     return train_together(recipe, root, write, Command("tlm.training.finetune:finetune", given))

@@ -58,7 +58,7 @@ def train(
         from tlm.training import stage1
         from tlm.training.checkpoint import Snapshots
 
-        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes)
+        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes, draft.spending)
         facts = {name: recipe.settings[name] for name in ("arm", "seed", "preset")}
         shape = {"model": Model.model_validate(recipe.settings["model"])}
         settings = presets.resolve(preset, overrides).model_copy(update=shape)

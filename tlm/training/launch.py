@@ -21,6 +21,7 @@ from tlm.artifacts.progress import Progress
 from tlm.artifacts.roots import open_store, resolve_root
 from tlm.errors import InputError, Interrupted, Terminated, TlmError
 from tlm.progress import say
+from tlm.spending import Spending
 from tlm.training.cores import cores
 from tlm.training.endings import ENDINGS, Ending
 from tlm.training.rank import dying_with_parent
@@ -116,7 +117,9 @@ def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], N
             uri = produce(recipe, root, write)
             Progress(recipe.key, root).clear()
         elif not found:
-            write(Draft(Path(os.devnull)))
+            draft = Draft(Path(os.devnull), spending=Spending(None if world.local == 0 else ()))
+            with draft.spending:
+                write(draft)
         world.wait()  # until it is published
     return uri or finished(recipe, root) or ""
 

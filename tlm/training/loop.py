@@ -11,6 +11,7 @@ from torch import nn
 from tlm.errors import Terminated
 from tlm.progress import Meter
 from tlm.settings import Finetune, Train
+from tlm.spending import JOULES, Amount, Spending
 from tlm.training.batches import Batch, share, split
 from tlm.training.chance import DROPOUT, number
 from tlm.training.checkpoint import Snapshots, State
@@ -71,7 +72,9 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
         InputError: training diverged, or the device's memory does not hold a step.
         Terminated: SIGTERM arrived; the state was saved.
     """
-    world = World.here()
+    world, spending = World.here(), snapshots.spending
+    threads = torch.get_num_threads() if device.type == "cpu" else 1
+    spending.workers = {"cpu_seconds" if device.type == "cpu" else "gpu_seconds": world.size * threads}
     if world.first:
         snapshots.resume(state)
     state.share(world)
@@ -95,14 +98,25 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
                 rate = state.curve.costs[looked : state.step, 0].sum() / max(seconds, 1e-9)
                 meter.advance(state.step - looked, f"loss {loss:.3f}, {rate:,.0f} tokens/s")
                 looked, watch = state.step, time.monotonic()
-            if saving and world.first:
-                snapshots.save(state)
+            if saving:
+                _ask_machines(spending, world)
+                if world.first:
+                    snapshots.save(state)
             if ending:
                 world.wait()  # a process that ends early would have the first one ended while it saves
                 raise Terminated(
                     f"stopped by SIGTERM after step {state.step:,}, which is saved; repeat the command to go on"
                 )
+    _ask_machines(spending, world)
     meter.close()
+
+
+def _ask_machines(spending: Spending, world: World) -> None:
+    """Tell the first process what the other machines have spent; on each machine one process counts for all."""
+    counts = world.local == 0 and not world.first
+    mine = spending.joules() if counts else {}
+    told = world.sum(*(number for name in JOULES for number in mine.get(name, Amount())))
+    spending.elsewhere = {name: Amount(told[2 * i], int(told[2 * i + 1])) for i, name in enumerate(JOULES)}
 
 
 def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, device: torch.device, world: World) -> None:

@@ -64,7 +64,7 @@ def train_multitask(
         from tlm.training import multitask_stage1
         from tlm.training.checkpoint import Snapshots
 
-        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes)
+        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes, draft.spending)
         facts = {"arm": ARM, "seed": seed, "preset": preset}
         multitask_stage1.write(draft, inputs, names, presets.resolve(preset, overrides), facts, device, snapshots)
 

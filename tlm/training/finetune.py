@@ -25,7 +25,7 @@ def finetune(
 ) -> str:
     """Fine-tune a stage-1 checkpoint on the task alone and keep the weights that are best on dev (stage 2).
 
-    Saves its state while it works, also on SIGTERM, and goes on from there when it is repeated.
+    Saves its state while it works, also on SIGTERM and Ctrl-C, and goes on from there when it is repeated.
 
     Args:
         checkpoint: URI of the checkpoint.

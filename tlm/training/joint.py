@@ -32,7 +32,7 @@ def train(
 ) -> str:
     """Train a model on the retrieved passages and the task together, from scratch or on from a checkpoint (stage 1).
 
-    Saves its state while it works, also on SIGTERM, and goes on from there when it is repeated.
+    Saves its state while it works, also on SIGTERM and Ctrl-C, and goes on from there when it is repeated.
 
     Args:
         task: URI of the task.

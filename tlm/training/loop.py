@@ -8,7 +8,6 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from tlm.errors import Terminated
 from tlm.progress import Meter
 from tlm.settings import Finetune, Train
 from tlm.spending import JOULES, Amount, Spending
@@ -18,7 +17,7 @@ from tlm.training.checkpoint import Snapshots, State
 from tlm.training.device import autocast, memory_advice
 from tlm.training.encoder import Inputs, to_device
 from tlm.training.losses import Losses
-from tlm.training.signals import sigterm
+from tlm.training.signals import STOPS, stopping
 from tlm.training.world import Agreement, World
 
 LOOK_EVERY_SECONDS = 1.0  # reading a loss waits for the device
@@ -70,7 +69,7 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
 
     Raises:
         InputError: training diverged, or the device's memory does not hold a step.
-        Terminated: SIGTERM arrived; the state was saved.
+        Terminated: SIGTERM or Ctrl-C arrived; the state was saved.
     """
     world, spending = World.here(), snapshots.spending
     threads = torch.get_num_threads() if device.type == "cpu" else 1
@@ -84,14 +83,16 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
     meter.advance(state.step)
     watch = time.monotonic()
     agreement = Agreement(world, state.step)
-    with sigterm() as stop, memory_advice(work.advice):
+    with stopping() as stop, memory_advice(work.advice):
         while state.step < plan.steps:
             _step(state, work, plan, arithmetic, device, world)
             state.step += 1
             if world.first:
                 work.after(state)
-            ending, late = agreement.any(state.step, stop.is_set(), world.first and snapshots.late())
-            saving = ending or late or snapshots.due(state.step)
+            arrived = [stop.number == number for number in STOPS]
+            *told, late = agreement.any(state.step, *arrived, world.first and snapshots.late())
+            ending = next((error for error, was in zip(STOPS.values(), told, strict=True) if was), None)
+            saving = bool(ending) or late or snapshots.due(state.step)
             seconds = time.monotonic() - watch
             if saving or seconds >= LOOK_EVERY_SECONDS or state.step == plan.steps:
                 loss = state.curve.check(looked, state.step)
@@ -104,8 +105,8 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
                     snapshots.save(state)
             if ending:
                 world.wait()  # a process that ends early would have the first one ended while it saves
-                raise Terminated(
-                    f"stopped by SIGTERM after step {state.step:,}, which is saved; repeat the command to go on"
+                raise ending(
+                    f"stopped by {ending.by} after step {state.step:,}, which is saved; repeat the command to go on"
                 )
     _ask_machines(spending, world)
     meter.close()

@@ -35,7 +35,7 @@ def train_multitask(
     """Train one encoder from scratch for several tasks together, with a classification head for each (stage 1).
 
     Internal batches go round the tasks in turn. `finetune` then takes the checkpoint for any of the tasks, or for
-    another one. Saves its state while it works, also on SIGTERM, and goes on from there when it is repeated.
+    another one. Saves its state while it works, also on SIGTERM and Ctrl-C, and goes on from there when it is repeated.
 
     Args:
         tasks: URIs of the tasks.

@@ -134,10 +134,13 @@ def killed_runs(folder: Path) -> dict[str, Any]:
         "kill finetune": ("finetune", chance.randrange(4, STEPS), signal.SIGKILL),
         "term train": ("train", 5, signal.SIGTERM),
         "term finetune": ("finetune", 7, signal.SIGTERM),
+        "interrupt train": ("train", 6, signal.SIGINT),
+        "interrupt finetune": ("finetune", 5, signal.SIGINT),
     }
     found: dict[str, Any] = {
         "undisturbed": in_child(lambda: both_stages(folder / "undisturbed", *dropout, save_steps=0))
     }
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
     for name, way in ways.items():
         root = folder / name
 

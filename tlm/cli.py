@@ -7,13 +7,13 @@ Modules are imported only for the command that is called, so that ``tlm --help``
 import errno
 import signal
 import sys
-from typing import Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from tlm import __version__
-from tlm.command import command
-from tlm.errors import InputError, Interrupted, Terminated, TlmError, printable
+from tlm.errors import Cancelled, InputError, Interrupted, Terminated, TlmError, printable
+
+if TYPE_CHECKING:
+    import typer  # by the functions below: what is imported here comes before Ctrl-C is heeded
 
 COMMANDS = {  # name: (module:function, what stands in the list of commands)
     "preflight": ("tlm.cluster.preflight:preflight", "Check the store, the disk and Elasticsearch before a run"),
@@ -51,8 +51,19 @@ COMMANDS = {  # name: (module:function, what stands in the list of commands)
 }
 
 
-def build(arguments: list[str]) -> typer.Typer:
+def build(arguments: list[str]) -> "typer.Typer":
     """The application for these arguments: the command that they name is imported, the others are only listed."""
+    import typer
+
+    from tlm.command import command
+
+    def options(
+        version: bool = typer.Option(
+            False, "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ) -> None:
+        """Options that stand before the command."""
+
     app = typer.Typer(
         help="Train a text classifier from scratch on a task and the part of a corpus that matters to it.",
         no_args_is_help=True,
@@ -60,19 +71,25 @@ def build(arguments: list[str]) -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    app.callback()(_options)
+    app.callback()(options)
     for name, (target, summary) in COMMANDS.items():
         app.command(name, help=summary)(command(target) if name in arguments[:1] else _listed)
     return app
 
 
 def main() -> None:
-    """Run, turning what went wrong into one sentence and an exit code (2 input, 3 resumable, 143 SIGTERM)."""
-    signal.signal(signal.SIGTERM, _on_sigterm)
+    """Run, turning what went wrong into one sentence and an exit code.
+
+    The codes: 2 input, 3 resumable, 130 Ctrl-C, 143 SIGTERM.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _on_signal)
     try:
         build(sys.argv[1:])()
-    except _Stopped:
-        _fail(Terminated("stopped by SIGTERM; repeat the command to go on"))
+    except _Stopped as stopped:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one ends what is left at once
+        _fail(stopped.error(f"stopped by {stopped.error.by}; repeat the command to go on"))
     except TlmError as error:
         _fail(error)
     except OSError as error:
@@ -83,7 +100,10 @@ def main() -> None:
 
 
 class _Stopped(BaseException):
-    """SIGTERM: no Exception, lest whoever looks out for any fault of a library takes it for one."""
+    """A signal: no Exception, lest whoever looks out for any fault of a library takes it for one."""
+
+    def __init__(self, error: type[Terminated]) -> None:
+        self.error = error
 
 
 def _fail(error: TlmError) -> None:
@@ -91,8 +111,8 @@ def _fail(error: TlmError) -> None:
     sys.exit(error.exit_code)
 
 
-def _on_sigterm(signum: int, frame: Any) -> None:
-    raise _Stopped
+def _on_signal(number: int, frame: Any) -> None:
+    raise _Stopped(Cancelled if number == signal.SIGINT else Terminated)
 
 
 def _listed() -> None:
@@ -101,14 +121,10 @@ def _listed() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        import typer
+
         print(__version__)
         raise typer.Exit
-
-
-def _options(
-    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_print_version, is_eager=True),
-) -> None:
-    """Options that stand before the command."""
 
 
 if __name__ == "__main__":

@@ -47,17 +47,10 @@ class Counter:
 
 
 class Energy:
-    """``with Energy() as energy: work()``; then ``energy.joules`` is a number, or None where nobody counts.
-
-    Attributes:
-        cpu_joules: Of all processor packages of the machine; None where unknown.
-        gpu_joules: Of the GPUs that this process may use; None where unknown.
-    """
+    """``with Energy() as energy: work()``; then ``energy.joules`` is a number, or None where nobody counts."""
 
     def __init__(self, counters: Sequence[Counter] | None = None, every: float = SAMPLE_SECONDS) -> None:
         """`counters` are those of the machine by default; they are looked at every so many seconds."""
-        self.cpu_joules: float | None = None
-        self.gpu_joules: float | None = None
         self._given, self._every = counters, every
         self._counters: list[Counter] = []
         self._lock, self._ended = threading.Lock(), threading.Event()
@@ -75,7 +68,21 @@ class Energy:
         if self._counters:
             self._thread.join()
         self._sample()
-        self.cpu_joules, self.gpu_joules = self._sum("cpu"), self._sum("gpu")
+
+    def look(self) -> None:
+        """Read the counters now, unless the block has ended."""
+        if not self._ended.is_set():
+            self._sample()
+
+    @property
+    def cpu_joules(self) -> float | None:
+        """Of all processor packages of the machine, at the last look; None where unknown."""
+        return self._sum("cpu")
+
+    @property
+    def gpu_joules(self) -> float | None:
+        """Of the GPUs that this process may use, at the last look; None where unknown."""
+        return self._sum("gpu")
 
     @property
     def joules(self) -> float | None:
@@ -83,18 +90,14 @@ class Energy:
         known = [part for part in (self.cpu_joules, self.gpu_joules) if part is not None]
         return sum(known) if known else None
 
-    def facts(self) -> dict[str, float]:
-        """For run.json: ``cpu_joules`` and ``gpu_joules``, as far as they are known."""
-        parts = {"cpu_joules": self.cpu_joules, "gpu_joules": self.gpu_joules}
-        return {name: round(value, 1) for name, value in parts.items() if value is not None}
-
     def _watch(self) -> None:
         while not self._ended.wait(self._every):
             self._sample()
 
     def _sample(self) -> None:
         with self._lock:
-            self._counters = [counter for counter in self._counters if _works(counter.sample)]
+            silent = {counter.kind for counter in self._counters if not _works(counter.sample)}
+            self._counters = [counter for counter in self._counters if counter.kind not in silent]  # no partial sums
 
     def _sum(self, kind: str) -> float | None:
         found = [counter.total for counter in self._counters if counter.kind == kind]

@@ -39,6 +39,14 @@ class Terminated(TlmError):
     """SIGTERM arrived: a checkpoint was written, and the command can be repeated."""
 
     exit_code = 143
+    by = "SIGTERM"
+
+
+class Cancelled(Terminated):
+    """Ctrl-C (SIGINT): otherwise as Terminated."""
+
+    exit_code = 130
+    by = "Ctrl-C"
 
 
 def without_password(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.errors import InputError
+from tlm.errors import InputError, TlmError
 from tlm.training.launch import Command, train_together
 
 
@@ -57,4 +57,8 @@ def launch(step: str, root: str) -> str:
 
 
 if __name__ == "__main__":
-    launch(sys.argv[1], sys.argv[2])
+    try:
+        launch(sys.argv[1], sys.argv[2])
+    except TlmError as error:
+        print(f"tlm: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import heed_interrupts
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tests.training import steps
 from tlm.errors import InputError, Interrupted, Terminated, TlmError
@@ -35,7 +36,8 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def started(command: list[str], env: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, cwd=HOME, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=HOME, env=env, preexec_fn=heed_interrupts, **pipes)
 
 
 def until(found: Callable[[], object], seconds: float = 120) -> None:
@@ -62,17 +64,21 @@ def children() -> set[str]:
     return {text for path in Path("/proc/self/task").glob("*/children") for text in path.read_text().split()}
 
 
-def test_sigterm_reaches_all_and_ends_with_143_and_a_saved_step(command):
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("number", "name", "code"), [(signal.SIGTERM, "SIGTERM", 143), (signal.SIGINT, "Ctrl-C", 130)])
+def test_a_signal_reaches_all_and_ends_with_its_code_and_a_saved_step(command, count, number, name, code):
     root = Path(command[-1])
-    run = started([*command, "--set", "train.steps=100000", "--save-steps", "50"], environment(2))
-    until(lambda: list(root.glob("progress/*/*/manifest.json")))
-    run.send_signal(signal.SIGTERM)
+    steps = f"train.steps={100_000 + 10 * count + (number == signal.SIGINT)}"  # each has snapshots of its own
+    before = set(root.glob("progress/*"))
+    run = started([*command, "--set", steps, "--save-steps", "50"], environment(count))
+    until(lambda: [path for path in root.glob("progress/*/*/manifest.json") if path.parents[1] not in before])
+    run.send_signal(number)
     out, said = run.communicate(timeout=60)
-    assert run.returncode == 143, said
+    assert run.returncode == code, said
     assert out == ""
     *_, sentence = said.strip().splitlines()
-    assert sentence.startswith("tlm: stopped by SIGTERM after step ")
-    assert said.count("stopped by SIGTERM") == 1
+    assert sentence.startswith(f"tlm: stopped by {name} after step ")
+    assert said.count("stopped by") == 1
     assert "Traceback" not in said
     step = int(sentence.split("after step ")[1].split(", which")[0].replace(",", ""))
     assert list(root.glob(f"progress/*/step-{step:09d}/manifest.json"))
@@ -97,6 +103,19 @@ def test_what_ends_one_process_ends_all_and_is_said_once(monkeypatch, tmp_path, 
     said = capfd.readouterr().err
     assert sentence not in said
     assert children() <= before
+
+
+def test_an_interrupt_before_the_first_step_is_one_sentence(tmp_path):
+    run = started([sys.executable, "-m", "tests.training.steps", "endless", str(tmp_path)], environment(2))
+    until(lambda: len(list(tmp_path.glob("pid.*"))) == 2)
+    run.send_signal(signal.SIGINT)
+    said = run.communicate(timeout=60)[1]
+    assert run.returncode == 130, said
+    assert said.splitlines() == [
+        "2 processes",
+        "tlm: stopped by Ctrl-C before there was a step to save; repeat the command to go on",
+    ]
+    until(lambda: not alive(str(tmp_path)), 20)
 
 
 def test_processes_die_with_their_launcher(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.worlds import PLANS, STEPS
+from tests.training.worlds import LOOKED_AT, PLANS, SAVE_SECONDS, STEPS, TICKS
 
 HOME = Path(__file__).parents[2]
 
@@ -94,3 +94,13 @@ def test_sigterm_on_one_process_ends_all_after_the_same_saved_step(runs):
     step = int(first["sentence"].split("after step ")[1].split(",")[0])
     assert 5 <= step < STEPS
     assert max(runs["stopped"]["snapshots"]) == f"step-{step:09d}"
+
+
+@pytest.mark.parametrize("name", TICKS)
+def test_no_process_waits_for_its_device_more_often_than_about_once_a_second(runs, name):
+    """By its own clock; the first one also at each snapshot. Clocks that disagree hold nobody up."""
+    first, second = runs["looks"][name]
+    seconds, others = (LOOKED_AT * tick for tick in TICKS[name])
+    assert first["looks"] <= seconds + seconds / SAVE_SECONDS + 1
+    assert second["looks"] <= others + seconds / SAVE_SECONDS + 1
+    assert first["content"] == second["content"]

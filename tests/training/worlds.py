@@ -20,8 +20,11 @@ from tests.servers.servers import free_port
 from tests.toys_training import checkpoint, die_in, in_child, model, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, TlmError
+from tlm.training.world import World
 
 STEPS = 20
+LOOKED_AT, SAVE_SECONDS = 100, 4.0
+TICKS = {"equal clocks": (0.1, 0.1), "the other's is fast": (0.1, 0.5), "the other's is slow": (0.5, 0.1)}
 SAME = (f"train.steps={STEPS}", "finetune.dropout=0", "finetune.steps=24")
 PLANS = {
     "mixed": (*SAME, "train.rho1=2"),
@@ -118,6 +121,32 @@ def disturbed(root: Path, disturb: Callable[[int], None], *overrides: str) -> di
     return {"ended": ended, "seconds": seconds, "snapshots": snapshots, "again": again, "left": left}
 
 
+def looks(root: Path, ticks: tuple[float, float]) -> list[dict[str, Any]]:
+    """How often each process waited for its losses, and the checkpoint; a batch takes `ticks[rank]` of its seconds."""
+    from tlm.training import curve, stage1
+
+    counted, now, batch, check = [0], [0.0], stage1.Joint.batch, curve.Curve.check
+
+    def batch_in_time(self: Any, step: int) -> Any:
+        now[0] += ticks[World.here().rank]
+        return batch(self, step)
+
+    def check_and_count(self: Any, start: int, stop: int) -> float:
+        counted[0] += 1
+        return check(self, start, stop)
+
+    def work(rank: int) -> Any:
+        stage1.Joint.batch = batch_in_time  # type: ignore[method-assign]
+        curve.Curve.check = check_and_count  # type: ignore[method-assign]
+        time.monotonic = lambda: now[0]
+        os.environ["MASTER_PORT"] = str(PORTS[0])
+        examples = task(root)
+        made = checkpoint(root, examples, *SAME, f"train.steps={LOOKED_AT}", save_minutes=SAVE_SECONDS / 60)
+        return {"looks": counted[0], "content": made.content}
+
+    return [ended.get("value", ended) for ended in in_world(2, work)]
+
+
 def dropout_seeds(root: Path) -> list[dict[str, Any]]:
     """Contents, and the seed of each process's last dropout."""
     import torch
@@ -140,6 +169,7 @@ def all_runs(folder: Path) -> dict[str, Any]:
         "killed": disturbed(folder / "killed", only(1, lambda: die_in("train", 8, kill)), *DROPOUT),
         "killed in stage 2": disturbed(folder / "killed 2", only(0, lambda: die_in("finetune", 8, kill)), *DROPOUT),
         "stopped": disturbed(folder / "stopped", only(1, lambda: die_in("train", 4, term)), *DROPOUT),
+        "looks": {name: looks(folder / f"looks {name}", ticks) for name, ticks in TICKS.items()},
         "failed": disturbed(folder / "failed", only(1, lambda: fail_at(8)), *DROPOUT),
     }
 

@@ -41,7 +41,6 @@ def test_packages_and_their_memory_count_but_their_parts_do_not(tmp_path):
     assert energy.cpu_joules == pytest.approx(5 + 2 + 3)
     assert energy.gpu_joules is None
     assert energy.joules == pytest.approx(10)
-    assert energy.facts() == {"cpu_joules": 10.0}
 
 
 @given(st.integers(1, 10**6), st.lists(st.floats(0, 0.999), min_size=1, max_size=20), st.floats(0, 0.999))
@@ -75,7 +74,6 @@ def test_a_machine_that_does_not_tell(tmp_path):
     with Energy([]) as energy:
         pass
     assert energy.joules is None
-    assert energy.facts() == {}
 
 
 def test_a_counter_that_vanishes_is_unknown_not_zero(tmp_path):
@@ -83,6 +81,14 @@ def test_a_counter_that_vanishes_is_unknown_not_zero(tmp_path):
     with Energy(rapl(tmp_path)) as energy:
         file.unlink()
     assert energy.joules is None
+
+
+def test_a_package_that_vanishes_leaves_no_partial_sum(tmp_path):
+    files = [zone(tmp_path, f"intel-rapl:{number}", f"package-{number}", 5) for number in (0, 1)]
+    with Energy(rapl(tmp_path)) as energy:
+        files[0].unlink()
+        files[1].write_text("3000005")
+    assert energy.cpu_joules is None
 
 
 def test_an_unreadable_zone_is_left_out(tmp_path):
@@ -168,6 +174,18 @@ def test_cost_of_a_stage_on_cpu_and_gpu():
     both = total([cpu, gpu])
     assert (both.flops, both.tokens, both.seconds) == (200, 20, 9000)
     assert (both.gpu_seconds, both.cpu_seconds, both.joules) == (7200, 14400, None)
+
+
+def test_cost_of_attempts_on_different_machines():
+    told = {"seconds": 90.0, "device": "NVIDIA A100", "threads": 8, "processes": 4}
+    both = Cost.told(COUNTED, {**told, "gpu_seconds": 240.0, "cpu_seconds": 60.0, "gpu_joules": 5.0, "cpu_joules": 1.0})
+    assert (both.seconds, both.gpu_seconds, both.cpu_seconds, both.joules) == (90, 240, 60, 6)
+
+
+def test_what_was_measured_in_part_is_not_taken_for_the_whole():
+    part = {"gpu_seconds_at_least": 240.0, "seconds_at_least": 60.0, "gpu_joules": 5.0, "cpu_joules_at_least": 1.0}
+    cost = Cost.told(COUNTED, {"device": "NVIDIA A100", "processes": 4, **part})
+    assert cost.seconds is cost.gpu_seconds is cost.cpu_seconds is cost.joules is None
 
 
 def test_what_was_not_measured_stays_unknown():

@@ -173,10 +173,23 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(architecture):
     assert sum(part.ce for part in parts).item() == pytest.approx(whole.ce.item(), abs=1e-6)
 
 
+TARGETS = np.array([0.5, 1, 2, 0, 1, 2, 3], dtype=np.float32)
+
+
+def test_a_batch_of_targets_in_parts_has_the_gradient_of_the_whole():
+    """In parts of unequal size, so that a mean of the parts' means would be another number."""
+    model, batch = made("modernbert", None), replace(masked_batch(), labels=TARGETS)
+    whole = classification_loss(model, to_device(batch, CPU))
+    parts = [classification_loss(model, to_device(part, CPU)) for part in split(batch, 3)]
+    assert [len(part.lengths) for part in split(batch, 3)] == [3, 2, 2]
+    assert_same(model, sum(part.total for part in parts) / 100, whole.total / 100)  # gradients of squares are large
+    assert sum(part.ce for part in parts).item() == pytest.approx(whole.ce.item(), abs=1e-6)
+
+
 def test_a_target_is_learned_by_squared_error():
     model = made("modernbert", None)
     batch = masked_batch()
-    inputs = to_device(replace(batch, labels=np.array([0.5, 1, 2, 0, 1, 2, 3], dtype=np.float32)), CPU)
+    inputs = to_device(replace(batch, labels=TARGETS), CPU)
     loss = classification_loss(model, inputs)
     values = library_classes(model, inputs, inputs.ids)[:, 0]
     assert loss.total.item() == pytest.approx(((values - inputs.labels) ** 2).mean().item(), abs=1e-6)

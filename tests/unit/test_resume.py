@@ -35,17 +35,18 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(runs, stage):
     assert killed["again"] == runs["undisturbed"]
 
 
+@pytest.mark.parametrize(("way", "code"), [("term", 143), ("interrupt", 130)])
 @pytest.mark.parametrize("stage", ["train", "finetune"])
-def test_sigterm_saves_the_step_in_progress_and_exits_with_143(runs, stage):
-    ended = runs[f"term {stage}"]
-    assert ended["code"] == 143
+def test_a_signal_saves_the_step_in_progress(runs, stage, way, code):
+    ended = runs[f"{way} {stage}"]
+    assert ended["code"] == code
     assert max(ended["snapshots"]) == f"step-{ended['step'] + 1:09d}"
     assert ended["again"] == runs["undisturbed"]
 
 
 def test_snapshots_are_removed_when_the_work_is_published(runs):
     assert {name: run["left"] for name, run in runs.items() if name != "undisturbed"} == dict.fromkeys(
-        ("kill train", "kill finetune", "term train", "term finetune"), 0
+        [f"{way} {stage}" for way in ("kill", "term", "interrupt") for stage in ("train", "finetune")], 0
     )
 
 

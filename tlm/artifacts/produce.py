@@ -15,9 +15,9 @@ from tlm.artifacts.roots import open_store, resolve_root
 from tlm.artifacts.scratch import scratch_folder
 from tlm.artifacts.store import Store
 from tlm.artifacts.told import tell
-from tlm.energy import Energy
 from tlm.errors import InputError
 from tlm.progress import say
+from tlm.spending import Spending
 
 KEY_DIGITS = 24
 
@@ -48,6 +48,7 @@ class Draft:
     details: dict[str, Any] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
+    spending: Spending = field(default_factory=Spending)
 
 
 def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> str:
@@ -65,9 +66,8 @@ def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) ->
     started = time.time()
     with scratch_folder(store.scratch(), f"{recipe.kind}-{recipe.key}") as folder:
         draft = Draft(folder)
-        with Energy() as energy:
+        with draft.spending:
             write(draft)
-        draft.run |= energy.facts()
         manifest = _publish(store, recipe, draft, started)
     made = Artifact(store, manifest)
     tell(made)
@@ -111,7 +111,7 @@ def _ref(artifact: Artifact) -> InputRef:
 def _run(draft: Draft, started: float) -> dict[str, Any]:
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-        "seconds": round(time.time() - started, 3),
+        **draft.spending.facts(),
         "host": platform.node(),
         "python": platform.python_version(),
         "tlm": __version__,

@@ -3,9 +3,11 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.manifest import MANIFEST, Manifest, content_digest, seal
+from tlm.artifacts.digest import signed_json
+from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest, seal
 from tlm.artifacts.roots import open_store, resolve_root
 from tlm.artifacts.scratch import scratch_folder
 from tlm.errors import Damaged
@@ -22,9 +24,12 @@ class Progress:
         self.kind = f"progress/{key}"
         self.damaged: set[str] = set()  # what `latest` passed over; removed when there is a whole one in its place
 
-    def save(self, step: int, fill: Callable[[Path], None]) -> None:
-        """Publish a snapshot: `fill` writes its files into a folder. Older snapshots but one are removed."""
-        name = f"step-{step:09d}"
+    def save(self, step: int, fill: Callable[[Path], None], run: dict[str, Any] | None = None) -> None:
+        """Publish a snapshot: `fill` writes its files into a folder. Older snapshots but one are removed.
+
+        `run` is for its run.json: facts that are no part of its content, such as the time that it took.
+        """
+        name = _name(step)
         with scratch_folder(self.store.scratch(), name) as folder:
             fill(folder)
             files = seal(folder, {})
@@ -34,6 +39,7 @@ class Progress:
             kind=self.kind, key=name, content=content_digest(files, {}), step="snapshot", version=1,
             settings={}, inputs={}, counts={"step": step}, details={}, files=files,
         )  # fmt: skip
+        self.store.write(f"{self.kind}/{name}/{RUN}", signed_json(run or {}))
         self.store.write(f"{self.kind}/{name}/{MANIFEST}", manifest.to_bytes())  # over a damaged one, if one is there
         self.damaged.discard(name)
         whole = [step for step in self._steps() if step not in self.damaged]
@@ -64,6 +70,11 @@ class Progress:
                 return int(name.removeprefix("step-"))
         return None
 
+    def run(self, step: int) -> dict[str, Any]:
+        """What `save` was given of the run; {} where that is lost."""
+        snapshot = Artifact.find(self.store, self.kind, _name(step))
+        return {} if snapshot is None else snapshot.run()
+
     def clear(self) -> None:
         """Remove all snapshots: the work is finished and published."""
         for stored in list(self.store.list(f"{self.kind}/")):
@@ -77,3 +88,7 @@ class Progress:
         self.store.delete(f"{self.kind}/{step}/{MANIFEST}")  # first: without it the rest does not exist
         for stored in list(self.store.list(f"{self.kind}/{step}/")):
             self.store.delete(stored.name)
+
+
+def _name(step: int) -> str:
+    return f"step-{step:09d}"

@@ -1,6 +1,5 @@
 """Following a TrainJob: create it or find it, repeat the first pod's log, wait for the end, clean up."""
 
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -8,9 +7,9 @@ from typing import Any
 
 from tlm.cluster.job import NODE
 from tlm.cluster.kube import Api, Refused
-from tlm.errors import InputError, Interrupted, Terminated, TlmError
+from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
-from tlm.training.signals import sigterm
+from tlm.training.signals import Stop, stopping
 
 LOOK_SECONDS = 5.0
 GONE_SECONDS = 600.0  # pods that are told to end save their state first
@@ -26,10 +25,10 @@ def follow(api: Api, job: dict[str, Any], start_minutes: float, look_seconds: fl
     Raises:
         InputError: the API refused, or training failed with exit code 2 (its log says why).
         Interrupted: training failed otherwise, did not begin in `start_minutes`, or the job was deleted by others.
-        Terminated: SIGTERM arrived.
+        Terminated: SIGTERM or Ctrl-C arrived.
     """
     watch = _Watch(api, job, look_seconds)
-    with sigterm() as stop:
+    with stopping() as stop:
         watch.stop = stop
         try:
             watch.submit()
@@ -45,7 +44,7 @@ class _Watch:
         self.title = f"TrainJob {api.namespace}/{self.name}"
         self.jobs = JOBS.format(api.namespace)
         self.pods = f"/api/v1/namespaces/{api.namespace}/pods"
-        self.stop = threading.Event()
+        self.stop = Stop()
         self.submitted = False
         self.read_until: dict[str, str] = {}  # by pod: the time of the last line that was repeated
         self.read_at: dict[str, float] = {}
@@ -120,7 +119,8 @@ class _Watch:
     def _pause(self) -> None:
         if self.stop.wait(self.look_seconds):
             deleted = f"; {self.title} is deleted, its pods save their state" if self.submitted else ""
-            raise Terminated(f"stopped by SIGTERM{deleted}; repeat to go on")
+            error = self.stop.error()
+            raise error(f"stopped by {error.by}{deleted}; repeat to go on")
 
     def _get(self) -> dict[str, Any] | None:
         try:

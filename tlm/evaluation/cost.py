@@ -6,6 +6,7 @@ from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.spending import AT_LEAST, JOULES
 
 HOUR, KILOWATT_HOUR = 3600.0, 3.6e6
 
@@ -35,10 +36,10 @@ class Cost:
         padded_tokens: Up to the full length, as the paper counts.
         flops: Of our step on real tokens.
         paper_flops: 6 · parameters · padded tokens (the paper, section 4.1).
-        seconds: Wall clock, of the process that finished (one that was interrupted before left no time).
+        seconds: Wall clock of all attempts; one that was interrupted counts up to its last snapshot.
         gpu_seconds: Wall clock times GPUs.
         cpu_seconds: Wall clock times threads, where no GPU did the work.
-        joules: CPU and GPU together, as far as the machine tells.
+        joules: CPU and GPU together, of all attempts and machines, as far as these tell.
     """
 
     steps: float | None = None
@@ -59,18 +60,14 @@ class Cost:
     @classmethod
     def told(cls, counted: dict[str, Any], run: dict[str, Any]) -> "Cost":
         """From the counts in a manifest (tokens, flops, …) and the facts of its run.json."""
-        seconds, device = run.get("seconds"), run.get("device")  # "cpu", else a GPU by its name
-        on_gpu = device not in (None, "cpu")
-        workers = int(run.get("processes", 1)) * (1 if on_gpu else int(run.get("threads", 1)))
-        used = None if seconds is None or device is None else float(seconds) * workers
-        energy = [run[name] for name in ("cpu_joules", "gpu_joules") if run.get(name) is not None]
+        energy = [run[name] for name in JOULES if run.get(name) is not None]
+        whole = not any(name + AT_LEAST in run for name in JOULES)
         names = ("steps", "tokens", "padded_tokens", "flops", "paper_flops")
         return cls(
             **{name: counted.get(name) for name in names},
-            seconds=seconds,
-            gpu_seconds=used if on_gpu else None,
-            cpu_seconds=None if on_gpu else used,
-            joules=sum(energy) if energy else None,
+            seconds=run.get("seconds"),
+            **_worked(run),
+            joules=sum(energy) if energy and whole else None,
         )
 
     def money(self, prices: Prices) -> float | None:
@@ -81,6 +78,18 @@ class Cost:
             return None
         hours = prices.gpu_hour * (self.gpu_seconds or 0) + prices.cpu_hour * (self.cpu_seconds or 0)
         return hours / HOUR + prices.kilowatt_hour * (self.joules or 0) / KILOWATT_HOUR or None
+
+
+def _worked(run: dict[str, Any]) -> dict[str, float | None]:
+    """Seconds times GPUs, and seconds times threads where no GPU did the work."""
+    names = ("gpu_seconds", "cpu_seconds")
+    if any(name + end in run for name in names for end in ("", AT_LEAST)):
+        return {name: run.get(name) for name in names}
+    seconds, device = run.get("seconds"), run.get("device")  # of a version that told no more; "cpu", or a GPU's name
+    if seconds is None or device is None:
+        return {}
+    workers = int(run.get("processes", 1)) * (int(run.get("threads", 1)) if device == "cpu" else 1)
+    return {"cpu_seconds" if device == "cpu" else "gpu_seconds": float(seconds) * workers}
 
 
 def total(costs: Iterable[Cost]) -> Cost:

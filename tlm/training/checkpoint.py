@@ -14,6 +14,7 @@ from tlm.artifacts.progress import Progress
 from tlm.artifacts.scratch import scratch_folder
 from tlm.errors import Interrupted
 from tlm.progress import say
+from tlm.spending import UNKNOWN, Amount, Spending
 from tlm.training.curve import Curve
 from tlm.training.optimizer import AdamW
 from tlm.training.tensors import read_tensors, write_tensors
@@ -86,10 +87,15 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Snapshots:
-    """Saves the state of the work named `key` every so many steps or minutes (0: never), and finds it again."""
+    """Saves the state of the work named `key` every so many steps or minutes (0: never), and finds it again.
 
-    def __init__(self, key: str, root: str | None, every_steps: int, every_minutes: float) -> None:
-        self.progress = Progress(key, root)
+    What the work has spent goes with each snapshot, and from there into `spending` of the attempt that goes on.
+    """
+
+    def __init__(
+        self, key: str, root: str | None, every_steps: int, every_minutes: float, spending: Spending | None = None
+    ) -> None:
+        self.progress, self.spending = Progress(key, root), spending or Spending(())
         self.every_steps, self.every_seconds = every_steps, every_minutes * 60
         self._saved = time.monotonic()
 
@@ -99,17 +105,22 @@ class Snapshots:
             step = self.progress.latest(folder)
             if step is not None:
                 state.read(folder)
+                told = self.progress.run(step).get("spent")
+                self.spending.before = UNKNOWN if told is None else {name: Amount(*pair) for name, pair in told.items()}
                 say(f"goes on after step {step:,}")
 
     def due(self, step: int) -> bool:
-        """Whether it is time to save after `step` steps."""
-        by_steps = self.every_steps > 0 and step % self.every_steps == 0
-        return by_steps or 0 < self.every_seconds <= time.monotonic() - self._saved
+        """Whether `step` is one after which to save."""
+        return self.every_steps > 0 and step % self.every_steps == 0
+
+    def late(self) -> bool:
+        """Whether the minutes are over after which to save: by the clock of the process that saves."""
+        return 0 < self.every_seconds <= time.monotonic() - self._saved
 
     def save(self, state: State) -> None:
         """Save. Raises Interrupted if that fails (a full disk): the snapshot before this one stands."""
         try:
-            self.progress.save(state.step, state.write)
+            self.progress.save(state.step, state.write, {"spent": self.spending.total()})
         except OSError as error:
             what = f"the snapshot after step {state.step:,} could not be written ({error})"
             raise Interrupted(f"{what}; mend that, then repeat the command") from None

@@ -5,7 +5,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tlm.errors import InputError, Interrupted, Terminated, TlmError
+from tlm.errors import Cancelled, InputError, Interrupted, Terminated, TlmError
 
 ENDINGS = "TLM_ENDINGS"  # names the folder of these files
 
@@ -54,5 +54,5 @@ class Ending:
         """The error again."""
         if self.errno:
             return OSError(self.errno, self.text, self.path or None)
-        kinds = {kind.exit_code: kind for kind in (TlmError, InputError, Interrupted, Terminated)}
+        kinds = {kind.exit_code: kind for kind in (TlmError, InputError, Interrupted, Terminated, Cancelled)}
         return kinds[self.code](self.text)

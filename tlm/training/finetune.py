@@ -26,7 +26,7 @@ def finetune(
 ) -> str:
     """Fine-tune a stage-1 checkpoint on the task alone and keep the weights that are best on dev (stage 2).
 
-    Saves its state while it works, also on SIGTERM, and goes on from there when it is repeated.
+    Saves its state while it works, also on SIGTERM and Ctrl-C, and goes on from there when it is repeated.
 
     Args:
         checkpoint: URI of the checkpoint.
@@ -63,7 +63,7 @@ def finetune(
         from tlm.training import stage2
         from tlm.training.checkpoint import Snapshots
 
-        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes)
+        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes, draft.spending)
         stage2.write(draft, inputs, settings, facts, device, snapshots)
         draft.run |= presets.named(preset, overrides)
 

@@ -33,7 +33,7 @@ def train(
 ) -> str:
     """Train a model on the retrieved passages and the task together, from scratch or on from a checkpoint (stage 1).
 
-    Saves its state while it works, also on SIGTERM, and goes on from there when it is repeated.
+    Saves its state while it works, also on SIGTERM and Ctrl-C, and goes on from there when it is repeated.
 
     Args:
         task: URI of the task.
@@ -59,7 +59,7 @@ def train(
         from tlm.training import stage1
         from tlm.training.checkpoint import Snapshots
 
-        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes)
+        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes, draft.spending)
         facts = {name: recipe.settings[name] for name in ("arm", "seed")}
         shape = {"model": Model.model_validate(recipe.settings["model"])}
         settings = presets.resolve(preset, overrides).model_copy(update=shape)

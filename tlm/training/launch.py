@@ -19,12 +19,13 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.artifacts.progress import Progress
 from tlm.artifacts.roots import open_store, resolve_root
-from tlm.errors import InputError, Interrupted, Terminated, TlmError
+from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
+from tlm.spending import Spending
 from tlm.training.cores import cores
 from tlm.training.endings import ENDINGS, Ending
 from tlm.training.rank import dying_with_parent
-from tlm.training.signals import sigterm
+from tlm.training.signals import Stop, stopping
 
 PROCESSES = "TLM_PROCESSES"
 NODES = "PET_NNODES"  # torchrun's own names: Kubeflow Trainer sets them in each pod of a job of several nodes
@@ -116,7 +117,9 @@ def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], N
             uri = produce(recipe, root, write)
             Progress(recipe.key, root).clear()
         elif not found:
-            write(Draft(Path(os.devnull)))
+            draft = Draft(Path(os.devnull), spending=Spending(None if world.local == 0 else ()))
+            with draft.spending:
+                write(draft)
         world.wait()  # until it is published
     return uri or finished(recipe, root) or ""
 
@@ -124,7 +127,7 @@ def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], N
 def _launch(command: Command, count: int) -> None:
     """Run `command` in `count` processes here (and on the other nodes), to the end."""
     say(f"{count} processes" + (f" on each of {nodes()} nodes" if nodes() > 1 else ""))
-    with tempfile.TemporaryDirectory(prefix="tlm-torchrun-") as folder, sigterm() as stop:
+    with tempfile.TemporaryDirectory(prefix="tlm-torchrun-") as folder, stopping() as stop:
         endings = Path(folder)
         threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // count))
         env = {**os.environ, ENDINGS: folder, "OMP_NUM_THREADS": threads}
@@ -137,12 +140,12 @@ def _launch(command: Command, count: int) -> None:
                 preexec_fn=dying_with_parent(),
                 start_new_session=True,
             )
-        told = False
+        told: Stop | None = None
         try:
             while child.poll() is None:
-                if stop.is_set() and not told:
-                    _tell(child, endings, count)
-                    told = True
+                if stop.is_set() and told is None:
+                    _tell(child, endings, count, stop.number)
+                    told = stop
                 _wait(child, LOOK_SECONDS)
         finally:
             _end(child)
@@ -157,14 +160,14 @@ def _torchrun(command: Command, count: int, folder: str) -> list[str]:
     return [*run, "-m", "tlm.training.rank", command.step, json.dumps(command.arguments)]
 
 
-def _tell(child: subprocess.Popen[bytes], endings: Path, count: int) -> None:
-    """Pass SIGTERM on: to the processes themselves, because torchrun would kill them 30 s after telling them."""
+def _tell(child: subprocess.Popen[bytes], endings: Path, count: int, number: int) -> None:
+    """Pass a signal on: to the processes themselves, because torchrun would kill them 30 s after telling them."""
     pids = [int(path.suffix[1:]) for path in endings.glob("pid.*")]
     if len(pids) < count:  # nothing was begun
         child.terminate()
     for pid in pids:
         try:
-            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, number)
         except ProcessLookupError:
             continue
 
@@ -186,12 +189,13 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _reason(endings: Path, code: int, told: bool) -> TlmError | OSError:
+def _reason(endings: Path, code: int, told: Stop | None) -> TlmError | OSError:
     """The error that ended the training, said by the process that had it first."""
     known = [Ending.read(path) for path in endings.glob("*.json")]
     first = min(known, key=lambda ending: (ending.lost, ending.time), default=None)
     if told and (first is None or first.lost):
-        return Terminated("stopped by SIGTERM before there was a step to save; repeat the command to go on")
+        error = told.error()
+        return error(f"stopped by {error.by} before there was a step to save; repeat the command to go on")
     if first is not None:
         return first.error()
     log = (endings / "torchrun.log").read_text(encoding="utf-8", errors="replace")

@@ -8,16 +8,16 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from tlm.errors import Terminated
 from tlm.progress import Meter
 from tlm.settings import Finetune, Train
+from tlm.spending import JOULES, Amount, Spending
 from tlm.training.batches import Batch, share, split
 from tlm.training.chance import DROPOUT, number
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.device import autocast, memory_advice
 from tlm.training.encoder import Inputs, to_device
 from tlm.training.losses import Losses
-from tlm.training.signals import sigterm
+from tlm.training.signals import STOPS, stopping
 from tlm.training.world import Agreement, World
 
 LOOK_EVERY_SECONDS = 1.0  # reading a loss waits for the device
@@ -69,9 +69,11 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
 
     Raises:
         InputError: training diverged, or the device's memory does not hold a step.
-        Terminated: SIGTERM arrived; the state was saved.
+        Terminated: SIGTERM or Ctrl-C arrived; the state was saved.
     """
-    world = World.here()
+    world, spending = World.here(), snapshots.spending
+    threads = torch.get_num_threads() if device.type == "cpu" else 1
+    spending.workers = {"cpu_seconds" if device.type == "cpu" else "gpu_seconds": world.size * threads}
     if world.first:
         snapshots.resume(state)
     state.share(world)
@@ -81,28 +83,41 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
     meter.advance(state.step)
     watch = time.monotonic()
     agreement = Agreement(world, state.step)
-    with sigterm() as stop, memory_advice(work.advice):
+    with stopping() as stop, memory_advice(work.advice):
         while state.step < plan.steps:
             _step(state, work, plan, arithmetic, device, world)
             state.step += 1
             if world.first:
                 work.after(state)
-            ending = agreement.stop(state.step, stop.is_set())
-            saving = ending or snapshots.due(state.step)
+            arrived = [stop.number == number for number in STOPS]
+            *told, late = agreement.any(state.step, *arrived, world.first and snapshots.late())
+            ending = next((error for error, was in zip(STOPS.values(), told, strict=True) if was), None)
+            saving = bool(ending) or late or snapshots.due(state.step)
             seconds = time.monotonic() - watch
             if saving or seconds >= LOOK_EVERY_SECONDS or state.step == plan.steps:
                 loss = state.curve.check(looked, state.step)
                 rate = state.curve.costs[looked : state.step, 0].sum() / max(seconds, 1e-9)
                 meter.advance(state.step - looked, f"loss {loss:.3f}, {rate:,.0f} tokens/s")
                 looked, watch = state.step, time.monotonic()
-            if saving and world.first:
-                snapshots.save(state)
+            if saving:
+                _ask_machines(spending, world)
+                if world.first:
+                    snapshots.save(state)
             if ending:
                 world.wait()  # a process that ends early would have the first one ended while it saves
-                raise Terminated(
-                    f"stopped by SIGTERM after step {state.step:,}, which is saved; repeat the command to go on"
+                raise ending(
+                    f"stopped by {ending.by} after step {state.step:,}, which is saved; repeat the command to go on"
                 )
+    _ask_machines(spending, world)
     meter.close()
+
+
+def _ask_machines(spending: Spending, world: World) -> None:
+    """Tell the first process what the other machines have spent; on each machine one process counts for all."""
+    counts = world.local == 0 and not world.first
+    mine = spending.joules() if counts else {}
+    told = world.sum(*(number for name in JOULES for number in mine.get(name, Amount())))
+    spending.elsewhere = {name: Amount(told[2 * i], int(told[2 * i + 1])) for i, name in enumerate(JOULES)}
 
 
 def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, device: torch.device, world: World) -> None:

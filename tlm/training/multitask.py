@@ -35,7 +35,7 @@ def train_multitask(
     """Train one encoder from scratch for several tasks together, with a classification head for each (stage 1).
 
     Internal batches go round the tasks in turn. `finetune` then takes the checkpoint for any of the tasks, or for
-    another one. Saves its state while it works, also on SIGTERM, and goes on from there when it is repeated.
+    another one. Saves its state while it works, also on SIGTERM and Ctrl-C, and goes on from there when it is repeated.
 
     Args:
         tasks: URIs of the tasks.
@@ -64,7 +64,7 @@ def train_multitask(
         from tlm.training import multitask_stage1
         from tlm.training.checkpoint import Snapshots
 
-        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes)
+        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes, draft.spending)
         facts = {"arm": ARM, "seed": seed}
         multitask_stage1.write(draft, inputs, names, presets.resolve(preset, overrides), facts, device, snapshots)
         draft.run |= presets.named(preset, overrides)

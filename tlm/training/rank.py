@@ -49,6 +49,7 @@ def dying_with_parent() -> Callable[[], None]:
 def _settle(endings: Path, rank: int) -> None:
     """Die with torchrun, be found by the launcher, and leave talking to the first process."""
     dying_with_parent()()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before training begins the launcher says what there is to say
     (endings / f"pid.{os.getpid()}").touch()
     os.dup2(1, 2)  # stderr is torchrun's log, stdout the launcher's stderr
     if rank > 0:

@@ -137,18 +137,20 @@ def _all_there() -> Iterator[None]:
 
 
 class Agreement:
-    """Whether to stop, asked of all processes at the same steps, about once a second; one alone is asked each step."""
+    """Questions to all processes, put at the same steps, about once a second; one alone answers at each step."""
 
     def __init__(self, world: World, step: int) -> None:
         self.world, self.asked_at, self.next = world, step, step + 1
         self.since = time.monotonic()
 
-    def stop(self, step: int, asked: bool) -> bool:
-        """Whether any process was `asked` to stop, where `step` is one at which they speak."""
-        if self.world.size == 1 or step < self.next:
-            return asked and self.world.size == 1
+    def any(self, step: int, *answers: bool) -> list[bool]:
+        """For each question whether any process says yes; all no if `step` is not one at which they speak."""
+        if self.world.size == 1:
+            return list(answers)
+        if step < self.next:
+            return [False] * len(answers)
         steps, seconds = step - self.asked_at, time.monotonic() - self.since
         wanted = min(2 * steps, max(1, round(steps * ASK_EVERY_SECONDS / max(seconds, 1e-9))))
-        stops, ahead = self.world.sum(asked, wanted if self.world.first else 0)
+        *told, ahead = self.world.sum(*answers, wanted if self.world.first else 0)
         self.asked_at, self.next, self.since = step, step + int(ahead), time.monotonic()
-        return stops > 0
+        return [yes > 0 for yes in told]

@@ -1,0 +1,64 @@
+"""Ctrl-C in any command, whatever it is importing or doing: one sentence and exit code 130."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import heed_interrupts
+from tests.toys_training import passages, task, tokenizer
+from tlm.cli import COMMANDS
+
+HOME = Path(__file__).parents[2]
+SENTENCE = "tlm: stopped by Ctrl-C; repeat the command to go on\n"
+# Runs the command line, and sends its process SIGINT when it begins to import the module that is named first.
+PROGRAM = """
+import importlib.abc, os, signal, sys
+
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == moment:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+moment, *sys.argv[1:] = sys.argv[1:]
+sys.meta_path.insert(0, Interrupting())
+from tlm.cli import main
+main()
+"""
+
+
+def interrupted(moment: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROGRAM, moment, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=HOME, preexec_fn=heed_interrupts)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_while_a_command_is_imported(name):
+    done = interrupted(COMMANDS[name][0].partition(":")[0], name, "--help")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", SENTENCE)
+
+
+@pytest.mark.parametrize("moment", ["typer", "tlm.command", "docstring_parser"])
+def test_while_the_command_line_itself_is_imported(moment):
+    done = interrupted(moment, "ls")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", SENTENCE)
+
+
+@pytest.mark.parametrize("moment", ["torch", "tlm.training.stage1", "tlm.training.loop"])
+def test_while_training_starts(tmp_path, moment):
+    examples = task(tmp_path)
+    options = ["--tokenizer", tokenizer(tmp_path, examples), "--subset", passages(tmp_path, "subset")]
+    done = interrupted(moment, "train", examples, *options, "--preset", "tiny", "--root", str(tmp_path))
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.endswith(SENTENCE)
+    assert "Traceback" not in done.stderr
+
+
+def test_where_interrupts_are_ignored_they_stay_so():
+    """As for a command that a shell runs in the background."""
+    program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + PROGRAM
+    command = [sys.executable, "-c", program, "typer", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=HOME)
+    assert (done.returncode, done.stderr) == (0, "")

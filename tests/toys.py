@@ -44,7 +44,7 @@ def make_task(root: Path, rows: list[Row], metric: str, labels: list[str] | None
         }
         save(draft, "examples.parquet", columns)
         text = pa.string()
-        save(draft, "rejected.parquet", {name: pa.array([], text) for name in ("source", "line", "reason", "detail")})
+        save(draft, "rejected.parquet", {name: pa.array([], text) for name in ("file", "line", "reason", "detail")})
         save(draft, "leaks.parquet", {name: pa.array([], pa.int64()) for name in ("train", "test")})
         problem = "regression" if labels is None else "classification"
         draft.details.update(problem=problem, labels=labels or [], metric=metric, pair=pair, name=name)
@@ -91,7 +91,7 @@ class World:
             ids = [f"p{doc}" for doc in range(start, stop)]
             columns = {"doc": range(start, stop), "id": ids, "text": texts, "source": ["toy"] * len(texts)}
             save(draft, f"passages-{shard:05d}.parquet", {name: list(column) for name, column in columns.items()})
-        rejected = {"source": ["a.jsonl"], "line": [7], "reason": ["not JSON"], "detail": ["{'text'"]}
+        rejected = {"file": ["a.jsonl"], "line": [7], "reason": ["not JSON"], "detail": ["{'text'"]}
         save(draft, "rejected.parquet", rejected)
         draft.counts.update(
             read=len(self.passages) + 3, passages=len(self.passages), duplicates=2, rejected={"not JSON": 1}

@@ -51,7 +51,7 @@ def make_task(
         }
         save(draft, "examples.parquet", columns)
         text = pa.string()
-        save(draft, "rejected.parquet", {name: pa.array([], text) for name in ("source", "line", "reason", "detail")})
+        save(draft, "rejected.parquet", {name: pa.array([], text) for name in ("file", "line", "reason", "detail")})
         columns = {"example": pa.array(copies, pa.int64()), "train": pa.array([0] * len(copies), pa.int64())}
         save(draft, "leaks.parquet", columns)
         problem = "regression" if labels is None else "classification"
@@ -99,7 +99,7 @@ class World:
             ids = [f"p{doc}" for doc in range(start, stop)]
             columns = {"doc": range(start, stop), "id": ids, "text": texts, "source": ["toy"] * len(texts)}
             save(draft, f"passages-{shard:05d}.parquet", {name: list(column) for name, column in columns.items()})
-        rejected = {"source": ["a.jsonl"], "line": [7], "reason": ["not JSON"], "detail": ["{'text'"]}
+        rejected = {"file": ["a.jsonl"], "line": [7], "reason": ["not JSON"], "detail": ["{'text'"]}
         save(draft, "rejected.parquet", rejected)
         draft.counts.update(
             read=len(self.passages) + 3, passages=len(self.passages), duplicates=2, rejected={"not JSON": 1}

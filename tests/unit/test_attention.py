@@ -241,7 +241,7 @@ def test_wrong_settings_in_a_sentence(world, tmp_path):
         ([model], {"split": "dev"}, "no examples in split 'dev'"),
         ([model], {"split": "tset"}, "no examples in split 'tset'"),
         ([str(empty)], {}, "has no config.json"),
-        ([task], {}, "expected a model or checkpoint"),
+        ([task], {}, "expected a model or a checkpoint"),
         ([checkpoint], {"examples": 0}, "examples is 0"),
     ]:
         with pytest.raises(InputError, match=expected):

@@ -88,5 +88,5 @@ def test_wrong_settings_in_a_sentence(world):
     ]:
         with pytest.raises(InputError, match=expected):
             preview(uri, **options)
-    with pytest.raises(InputError, match="expected a hits or subset"):
+    with pytest.raises(InputError, match="expected hits or a subset"):
         preview(world.task)

@@ -32,7 +32,7 @@ def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> 
 
     Raises:
         InputError: a label that is no number in a regression; and with "auto", where a few rows would decide, two
-            labels differ in case only, or a column looks like texts where labels are expected.
+            labels differ in spelling only, or a column looks like texts where labels are expected.
     """
     _check_texts(examples, fields)
     if problem == "classification":

@@ -259,6 +259,16 @@ def test_another_test_text_makes_another_subset_of_the_same_hits(tmp_path):
     assert sorted(kept(export(after, root=str(tmp_path)))) == [0]
 
 
+def test_a_filter_that_is_off_does_not_make_another_subset(tmp_path):
+    texts = [prose(0), f"{prose(1)} {ROLLED}"]
+    hits = [make(tmp_path, texts, one_each(texts), test=[test]) for test in (ROLLED, "something else")]
+    off = {"near_duplicates": False, "overlap": False}
+    settings = {"jaccard": 0.1, "overlap_share": 0.9, "passage_share": 0.9, "ngram": 3}
+    subsets = {export(one, root=str(tmp_path), **off, **how) for one in hits for how in ({}, settings)}
+    assert len(subsets) == 1
+    assert set(Artifact.open(subsets.pop()).manifest.inputs) == {"hits", "corpus"}
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [

@@ -160,6 +160,29 @@ def test_second_texts_of_pairs_are_protected(tmp_path):
     assert dropped(export(hits, root=str(tmp_path))) == {0: ("overlaps test", "1.00 of the n-grams of example 2")}
 
 
+@pytest.mark.parametrize("in_pair", [False, True], ids=["text", "pair"])
+@pytest.mark.parametrize("words", [500, 2000])
+def test_a_long_test_text_is_removed_passage_by_passage(tmp_path, words, in_pair):
+    text = prose(0, words).split()
+    pieces = [" ".join(text[start : start + 100]) for start in range(0, words, 100)]
+    quoting = f"{prose(1, 80)} {' '.join(text[40:60])}"
+    texts = [*pieces, prose(2, 100), quoting]
+    held_out = {"test": [prose(3)], "pairs": [" ".join(text)]} if in_pair else {"test": [" ".join(text)]}
+    subset = export(make(tmp_path, texts, one_each(texts), **held_out), root=str(tmp_path))
+    assert [row["text"] for row in kept(subset).values()] == [prose(2, 100), quoting]
+    assert set(dropped(subset).values()) == {("overlaps test", "1.00 of its n-grams are in example 2")}
+
+
+def test_passage_share_is_how_much_of_a_passage_may_be_test_text(tmp_path):
+    text = prose(0, 1000)
+    half = f"{prose(1, 53)} {' '.join(text.split()[:54])}"  # 47 of its 100 n-grams
+    hits = make(tmp_path, [half, prose(2)], one_each([half, prose(2)]), test=[text])
+    assert sorted(kept(export(hits, passage_share=0.48, root=str(tmp_path)))) == [0, 1]
+    subset = export(hits, passage_share=0.47, root=str(tmp_path))
+    assert dropped(subset) == {0: ("overlaps test", "0.47 of its n-grams are in example 2")}
+    assert sorted(kept(export(hits, passage_share=0.01, overlap=False, root=str(tmp_path)))) == [0, 1]
+
+
 def test_random_hits_are_cut_to_as_many_as_the_other_subset_has(tmp_path):
     texts = [prose(i) for i in range(6)] + [prose(0) + " more"]
     hits = [(0, doc, rank, 0.0) for rank, doc in enumerate([5, 6, 0, 2, 4, 1, 3], start=1)]
@@ -236,12 +259,23 @@ def test_another_test_text_makes_another_subset_of_the_same_hits(tmp_path):
     assert sorted(kept(export(after, root=str(tmp_path)))) == [0]
 
 
+def test_a_filter_that_is_off_does_not_make_another_subset(tmp_path):
+    texts = [prose(0), f"{prose(1)} {ROLLED}"]
+    hits = [make(tmp_path, texts, one_each(texts), test=[test]) for test in (ROLLED, "something else")]
+    off = {"near_duplicates": False, "overlap": False}
+    settings = {"jaccard": 0.1, "overlap_share": 0.9, "passage_share": 0.9, "ngram": 3}
+    subsets = {export(one, root=str(tmp_path), **off, **how) for one in hits for how in ({}, settings)}
+    assert len(subsets) == 1
+    assert set(Artifact.open(subsets.pop()).manifest.inputs) == {"hits", "corpus"}
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
         ({"jaccard": 0.0}, "jaccard is 0.0; expected a share above 0 and up to 1"),
         ({"jaccard": 80}, "jaccard is 80; expected"),
         ({"overlap_share": 1.5}, "overlap_share is 1.5; expected"),
+        ({"passage_share": 0.0}, "passage_share is 0.0; expected a share above 0 and up to 1"),
         ({"ngram": 1}, "ngram is 1; expected at least 3"),
         ({"min_words": -1}, "min_words is -1; expected 0"),
     ],

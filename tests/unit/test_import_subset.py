@@ -145,7 +145,7 @@ def test_overlaps_are_those_that_export_finds(tmp_path, monkeypatch):
         for i in range(200)
     ]
     task = labelled(tmp_path / "task", tmp_path, tests)
-    filters = Filters(min_words=5, jaccard=None, overlap_share=0.3, ngram=8)
+    filters = Filters(min_words=5, jaccard=None, overlap_share=0.3, passage_share=0.5, ngram=8)
     expected = judge(texts, np.arange(len(texts)), Artifact.open(task), filters, None)
     monkeypatch.setattr(importing, "AT_ONCE", 30)
     subset = taken(external(tmp_path / "x.csv", texts), tmp_path, task=task)
@@ -155,12 +155,29 @@ def test_overlaps_are_those_that_export_finds(tmp_path, monkeypatch):
     assert 20 < subset.counts["overlaps test"] < 180
 
 
-def test_a_closed_vocabulary_takes_new_words_for_none_of_the_known_ones():
+def test_a_long_test_text_is_removed_passage_by_passage(tmp_path, monkeypatch):
+    text = prose(0, 2000).split()
+    pieces = [" ".join(text[start : start + 100]) for start in range(0, 2000, 100)]
+    # Two thirds of this passage are words that no protected text has; they must not count as one
+    quoting = " ".join([*text[50:80], *prose(1, 60).split()])
+    task = labelled(tmp_path / "task", tmp_path, [" ".join(text)])
+    monkeypatch.setattr(importing, "AT_ONCE", 7)
+    subset = taken(external(tmp_path / "x.csv", [*pieces, quoting, prose(2, 100)]), tmp_path, task=task)
+    assert sorted(kept(subset)) == [20, 21]
+    assert set(left_out(subset).values()) == {("overlaps test", "1.00 of its n-grams are in example 3")}
+    less = taken(
+        external(tmp_path / "x.csv", [*pieces, quoting, prose(2, 100)]), tmp_path, task=task, passage_share=0.2
+    )
+    assert left_out(less)[20] == ("overlaps test", "0.28 of its n-grams are in example 3")
+
+
+def test_a_closed_vocabulary_tells_new_words_apart_and_forgets_them():
     vocabulary = Vocabulary()
     vocabulary.encode(["a b"])
     vocabulary.close()
-    words = vocabulary.encode(["b new a", "newer"])
-    assert (words.ids.tolist(), words.lengths.tolist()) == ([1, -1, 0, -1], [3, 1])
+    words = vocabulary.encode(["b new a", "newer new"])
+    assert (words.ids.tolist(), words.lengths.tolist()) == ([1, 2, 0, 3, 2], [3, 2])
+    assert vocabulary.encode(["newest a"]).ids.tolist() == [2, 0]
 
 
 def test_the_same_file_gives_the_same_subset_and_is_found_again(tmp_path):

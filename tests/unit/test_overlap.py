@@ -19,35 +19,55 @@ def grams(words: list[str], n: int) -> set[tuple[str, ...]]:
     return {tuple(words[i : i + n]) for i in range(len(words) - n + 1)}
 
 
-def share_of(passage: str, text: str, n: int) -> Fraction:
-    """The share of the text's n-grams (or of the one that it is as a whole) that occur in the passage."""
-    words = tokens(text)
+def share_of(one: str, other: str, n: int) -> Fraction:
+    """The share of the one's n-grams (if it is shorter than n: of the one gram that it is) that the other has."""
+    words = tokens(one)
     n = min(n, len(words))
     if n < MIN_TOKENS:
         return Fraction(0)
     wanted = grams(words, n)
-    return Fraction(len(wanted & grams(tokens(passage), n)), len(wanted))
+    return Fraction(len(wanted & grams(tokens(other), n)), len(wanted))
 
 
-def find(passages: list[str], texts: list[str], n: int = 8, share: float = 0.3) -> Overlaps:
+def reference(passage: str, texts: list[str], n: int, text_share: str, passage_share: str) -> tuple[int, float, bool]:
+    """The first text that the passage overlaps, by which share, and whether it is the share of the passage."""
+    for number, text in enumerate(texts):
+        shares = [(share_of(text, passage, n), text_share, False), (share_of(passage, text, n), passage_share, True)]
+        for share, least, of_passage in shares:
+            if share > 0 and share >= Fraction(least):
+                return number, float(share), of_passage
+    return -1, 0, False
+
+
+def find(
+    passages: list[str], texts: list[str], n: int = 8, text_share: float = 0.3, passage_share: float = 0.5
+) -> Overlaps:
     vocabulary = Vocabulary()
-    return find_overlaps(vocabulary.encode(passages), vocabulary.encode(texts), n, share)
+    return find_overlaps(vocabulary.encode(passages), vocabulary.encode(texts), n, text_share, passage_share)
 
 
-words = st.lists(st.sampled_from("abcde"), max_size=14).map(" ".join)
+words = st.lists(st.sampled_from("abcde"), max_size=24).map(" ".join)
 
 
-@settings(max_examples=300, deadline=None)
-@given(
-    st.lists(words, max_size=8), st.lists(words, max_size=6), st.integers(3, 6), st.sampled_from(["0.3", "0.5", "1"])
-)
-def test_same_as_counting_all_pairs(passages, texts, n, share):
-    result = find(passages, texts, n, float(share))
-    for passage, text, degree in zip(passages, result.text.tolist(), result.share.tolist(), strict=True):
-        shares = [share_of(passage, other, n) for other in texts]
-        expected = next((i for i, value in enumerate(shares) if value > 0 and value >= Fraction(share)), -1)
-        assert text == expected
-        assert degree == (float(shares[text]) if text >= 0 else 0)
+@st.composite
+def passages_and_texts(draw: st.DrawFn) -> tuple[list[str], list[str]]:
+    """Random words, and pieces of each other: what stands word for word in both."""
+    texts = draw(st.lists(words, max_size=6))
+    cuts = st.tuples(st.sampled_from(texts or [""]), st.integers(0, 20), st.integers(0, 20), words)
+    pieces = cuts.map(lambda cut: " ".join([*cut[0].split()[cut[1] : cut[1] + cut[2]], *cut[3].split()[:6]]))
+    return draw(st.lists(words | pieces, max_size=8)), texts
+
+
+shares = st.sampled_from(["0.3", "0.5", "0.75", "1"])
+
+
+@settings(max_examples=500, deadline=None)
+@given(passages_and_texts(), st.integers(3, 6), shares, shares)
+def test_same_as_counting_all_pairs(both, n, text_share, passage_share):
+    passages, texts = both
+    result = find(passages, texts, n, float(text_share), float(passage_share))
+    found = zip(result.text.tolist(), result.share.tolist(), result.of_passage.tolist(), strict=True)
+    assert list(found) == [reference(passage, texts, n, text_share, passage_share) for passage in passages]
 
 
 def test_entity_markers_and_case_do_not_hide_a_sentence():
@@ -66,7 +86,29 @@ def test_both_halves_of_a_sentence_cut_by_a_passage_boundary_are_found():
         " ".join([*sentence[15:], "and", "other", "text"]),
     ]
     assert find(halves, [" ".join(sentence)]).text.tolist() == [0, 0]
-    assert find(halves, [" ".join(sentence)], share=0.5).text.tolist() == [-1, -1]
+    assert find(halves, [" ".join(sentence)], text_share=0.5).text.tolist() == [-1, 0]
+    assert find(halves, [" ".join(sentence)], text_share=0.5, passage_share=0.8).text.tolist() == [-1, -1]
+
+
+def test_the_pieces_of_a_long_text_are_found_and_a_quoted_sentence_is_not():
+    text = [f"w{i}" for i in range(2000)]
+    pieces = [" ".join(text[start : start + 99]) for start in range(0, 2000, 99)]  # the last has 20 words
+    quoting = " ".join([*(f"a{i}" for i in range(75)), *text[200:225]])
+    two_texts = " ".join([*text[:40], *(f"b{i}" for i in range(40))])  # most of it is in a text, but not in one
+    result = find([*pieces, quoting, two_texts], [" ".join(text), " ".join(f"b{i}" for i in range(2000))])
+    assert result.text.tolist() == [0] * len(pieces) + [-1, -1]
+    assert result.of_passage.tolist() == [True] * len(pieces) + [False, False]
+    assert (result.share[: len(pieces)] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("passage", "removed"),
+    [("w3 w4 w5 w6 w7", True), ("w3, W4, w5", True), ("w3 w4", False), ("w3 w4 w5 w7", False), ("x w3 w4 w5", False)],
+)
+def test_a_passage_shorter_than_an_n_gram_goes_if_it_stands_whole_in_a_text(passage, removed):
+    result = find([passage, "another"], [" ".join(f"w{i}" for i in range(200))])
+    assert result.text.tolist() == [0 if removed else -1, -1]
+    assert result.of_passage.tolist() == [removed, False]
 
 
 @pytest.mark.parametrize(

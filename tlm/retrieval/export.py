@@ -15,10 +15,9 @@ from tlm.errors import InputError
 from tlm.progress import say, track
 from tlm.retrieval.judge import KEPT, NEAR_DUPLICATE, REASONS, SURPLUS, TOO_SHORT, Filters, Verdicts, judge
 from tlm.retrieval.ngrams import Ints
-from tlm.retrieval.overlap import MIN_TOKENS
 from tlm.retrieval.union import Union, queries_of, union_of
 
-VERSION = 1
+VERSION = 2
 SUBSET = pa.schema(
     [
         ("doc", pa.int64()),
@@ -38,6 +37,7 @@ def export(
     overlap: bool = True,
     jaccard: float = 0.8,
     overlap_share: float = 0.3,
+    passage_share: float = 0.5,
     ngram: int = 8,
     min_words: int = 5,
     root: str | None = None,
@@ -50,7 +50,8 @@ def export(
         overlap: Remove passages that overlap dev or test texts of the task.
         jaccard: Near-duplicates have at least this Jaccard similarity of their sets of word 5-grams.
         overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
-        ngram: Words in such an n-gram; a text with fewer (but 3 or more) must occur whole.
+        passage_share: It also does if at least this share of its own n-grams is in the text, as in a long text's part.
+        ngram: Words in such an n-gram; a text or passage with fewer (but 3 or more) must occur whole.
         min_words: Remove passages with fewer words.
         root: Where artifacts are kept; the hits must be there.
 
@@ -62,30 +63,21 @@ def export(
     Raises:
         InputError: a setting is out of range, there are no hits, or the filters leave nothing.
     """
-    check_filters(jaccard, overlap_share, ngram, min_words)
+    filters = Filters.of(
+        near_duplicates=near_duplicates,
+        overlap=overlap,
+        jaccard=jaccard,
+        overlap_share=overlap_share,
+        passage_share=passage_share,
+        ngram=ngram,
+        min_words=min_words,
+    )
     source = Artifact.open(hits, "hits")
     corpus, task = source.input("index").input("corpus"), source.input("task") if overlap else None
-    filters = Filters(
-        min_words=min_words,
-        jaccard=jaccard if near_duplicates else None,
-        overlap_share=overlap_share if overlap else None,
-        ngram=ngram if overlap else None,
-    )
     # equal hits may come from other texts: a changed test text changes no hit, but what must go
     inputs = {"hits": source, "corpus": corpus} | ({"task": task} if task else {})
     recipe = Recipe("subset", "export", VERSION, settings=asdict(filters), inputs=inputs)
     return produce(recipe, root, lambda draft: _write(draft, source, corpus, task, filters))
-
-
-def check_filters(jaccard: float, overlap_share: float, ngram: int, min_words: int) -> None:
-    """Raise InputError if a setting of the filters is out of range."""
-    for name, share in (("jaccard", jaccard), ("overlap_share", overlap_share)):
-        if not 0 < share <= 1:
-            raise InputError(f"{name} is {share}; expected a share above 0 and up to 1")
-    if ngram < MIN_TOKENS:
-        raise InputError(f"ngram is {ngram}; expected at least {MIN_TOKENS}: shorter runs of words are in every text")
-    if min_words < 0:
-        raise InputError(f"min_words is {min_words}; expected 0 (keep all) or more")
 
 
 def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None, filters: Filters) -> None:
@@ -145,7 +137,7 @@ def _detail(union: Union, verdicts: Verdicts, row: int) -> str:
         return "the same text as an earlier passage"
     if verdicts.reason[row] == NEAR_DUPLICATE:
         return f"Jaccard {degree:.2f} with doc {union.docs[about]}"
-    return f"{degree:.2f} of the n-grams of example {about}"
+    return verdicts.overlap(row)
 
 
 def read_passages(corpus: Artifact, docs: Ints) -> Iterator[pa.Table]:

@@ -25,7 +25,7 @@ from tlm.data.registry import subset_address
 from tlm.data.shards import Shards
 from tlm.errors import InputError
 from tlm.progress import say, track
-from tlm.retrieval.export import SUBSET, check_filters, write_dropped
+from tlm.retrieval.export import SUBSET, write_dropped
 from tlm.retrieval.judge import (
     KEPT,
     NEAR_DUPLICATE,
@@ -41,7 +41,7 @@ from tlm.retrieval.judge import (
 from tlm.retrieval.ngrams import TokenLists, Vocabulary, offsets_of
 from tlm.retrieval.union import Union
 
-VERSION = 1
+VERSION = 2
 STAGED = pa.schema([("doc", pa.int64()), ("text", pa.string()), ("rank", pa.int32())])
 NO_RANK = np.iinfo(np.int32).max
 AT_ONCE = 100_000  # passages judged together; for each portion the protected texts are hashed anew
@@ -56,6 +56,7 @@ def import_subset(
     overlap: bool = True,
     jaccard: float = 0.8,
     overlap_share: float = 0.3,
+    passage_share: float = 0.5,
     ngram: int = 8,
     min_words: int = 5,
     max_rejected: int = 10,
@@ -75,7 +76,8 @@ def import_subset(
         overlap: Remove passages that overlap dev or test texts of the task.
         jaccard: Near-duplicates have at least this Jaccard similarity of their sets of word 5-grams.
         overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
-        ngram: Words in such an n-gram; a text with fewer (but 3 or more) must occur whole.
+        passage_share: It also does if at least this share of its own n-grams is in the text, as in a long text's part.
+        ngram: Words in such an n-gram; a text or passage with fewer (but 3 or more) must occur whole.
         min_words: Remove passages with fewer words.
         max_rejected: Rows that may be unusable (set aside with a reason) before the step stops; 0.1 % may always.
         root: Where artifacts are kept; the task must be there.
@@ -87,16 +89,18 @@ def import_subset(
     Raises:
         InputError: a setting is out of range, a file or field cannot be read, too many bad rows, or nothing is left.
     """
-    check_filters(jaccard, overlap_share, ngram, min_words)
+    filters = Filters.of(
+        near_duplicates=near_duplicates,
+        overlap=bool(task) and overlap,
+        jaccard=jaccard,
+        overlap_share=overlap_share,
+        passage_share=passage_share,
+        ngram=ngram,
+        min_words=min_words,
+    )
     protects = Artifact.open(task, "task") if task and overlap else None
     if protects is None:
         say("import: dev and test texts in these passages, if there are any, stay: they are not looked for")
-    filters = Filters(
-        min_words=min_words,
-        jaccard=jaccard if near_duplicates else None,
-        overlap_share=overlap_share if protects is not None else None,
-        ngram=ngram if protects is not None else None,
-    )
     rejects = Rejects(max_rejected)
     with raw_files([subset_address(path)]) as files:
         for file in files:
@@ -168,7 +172,7 @@ def _judge(
 ) -> tuple[Union, Verdicts]:
     """Documents and ranks of all passages, and the verdict on each."""
     size, vocabulary = len(first), Vocabulary()
-    verdicts = Verdicts(np.zeros(size, np.int8), np.zeros(size, np.int64), np.zeros(size))
+    verdicts = Verdicts.keep_all(size)
     protected = Protected.of(task, vocabulary) if task is not None else None
     if filters.jaccard is None:
         vocabulary.close()
@@ -179,12 +183,12 @@ def _judge(
         union.docs[part] = table["doc"].to_numpy()
         union.best_rank[part] = table["rank"].fill_null(NO_RANK).to_numpy()
         words = vocabulary.encode(table["text"].to_pylist())
-        here = Verdicts(verdicts.reason[part], verdicts.about[part], verdicts.degree[part])  # views
+        here = verdicts.part(part)
         here.mark(np.flatnonzero(~first[part]), NEAR_DUPLICATE, -1, 1.0)
         short = np.flatnonzero((words.lengths < filters.min_words) & first[part])
         here.mark(short, TOO_SHORT, words.lengths[short])
-        if protected is not None and filters.overlap_share is not None and filters.ngram is not None:
-            remove_overlaps(here, words, protected, filters.ngram, filters.overlap_share)
+        if protected is not None:
+            remove_overlaps(here, words, protected, filters)
         if filters.jaccard is not None:
             kept_words.append(words)
     if filters.jaccard is not None:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.task import examples
+from tlm.errors import InputError
 from tlm.progress import say
 from tlm.retrieval.near_duplicates import find_near_duplicates
 from tlm.retrieval.ngrams import Ints, TokenLists, Vocabulary
@@ -26,7 +27,36 @@ class Filters:
     min_words: int
     jaccard: float | None
     overlap_share: float | None
+    passage_share: float | None
     ngram: int | None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        near_duplicates: bool,
+        overlap: bool,
+        jaccard: float,
+        overlap_share: float,
+        passage_share: float,
+        ngram: int,
+        min_words: int = 0,
+    ) -> "Filters":
+        """The filters that a step's settings ask for.
+
+        Raises:
+            InputError: a setting is out of range, even one of a filter that is off.
+        """
+        for name, share in (("jaccard", jaccard), ("overlap_share", overlap_share), ("passage_share", passage_share)):
+            if not 0 < share <= 1:
+                raise InputError(f"{name} is {share}; expected a share above 0 and up to 1")
+        if ngram < MIN_TOKENS:
+            expected = f"expected at least {MIN_TOKENS}: shorter runs of words are in every text"
+            raise InputError(f"ngram is {ngram}; {expected}")
+        if min_words < 0:
+            raise InputError(f"min_words is {min_words}; expected 0 (keep all) or more")
+        overlaps = (overlap_share, passage_share, ngram) if overlap else (None, None, None)
+        return cls(min_words, jaccard if near_duplicates else None, *overlaps)
 
 
 @dataclass(frozen=True)
@@ -34,12 +64,23 @@ class Verdicts:
     """For each passage of the union: the reason (an index into `REASONS`) and what it is about.
 
     `about` is the example's ordinal (overlap), the row of the kept passage in the union (near-duplicate) or the number
-    of words (too short); `degree` the share of the example's n-grams, or the Jaccard similarity.
+    of words (too short); `degree` the share of n-grams (overlap: the passage's own where `of_passage` is set, else the
+    example's), or the Jaccard similarity.
     """
 
     reason: npt.NDArray[np.int8]
     about: Ints
     degree: npt.NDArray[np.float64]
+    of_passage: npt.NDArray[np.bool_]
+
+    @classmethod
+    def keep_all(cls, size: int) -> "Verdicts":
+        """All of so many passages are kept, so far."""
+        return cls(np.zeros(size, np.int8), np.zeros(size, np.int64), np.zeros(size), np.zeros(size, bool))
+
+    def part(self, rows: slice) -> "Verdicts":
+        """A view of some rows: what is marked there is marked here."""
+        return Verdicts(self.reason[rows], self.about[rows], self.degree[rows], self.of_passage[rows])
 
     def rows(self, reason: int = KEPT) -> Ints:
         """The rows that have this verdict, ascending."""
@@ -54,6 +95,11 @@ class Verdicts:
     ) -> None:
         """Enter a verdict for `rows`."""
         self.reason[rows], self.about[rows], self.degree[rows] = reason, about, degree
+
+    def overlap(self, row: int) -> str:
+        """How the passage of this row overlaps an example, in words."""
+        grams = "its n-grams are in" if self.of_passage[row] else "the n-grams of"
+        return f"{self.degree[row]:.2f} of {grams} example {self.about[row]}"
 
 
 def judge(
@@ -73,12 +119,11 @@ def judge(
     """
     vocabulary = Vocabulary()
     words = vocabulary.encode(texts)
-    size = len(words)
-    verdicts = Verdicts(np.zeros(size, np.int8), np.zeros(size, np.int64), np.zeros(size))
+    verdicts = Verdicts.keep_all(len(words))
     short = np.flatnonzero(words.lengths < filters.min_words)
     verdicts.mark(short, TOO_SHORT, words.lengths[short])
-    if task is not None and filters.overlap_share is not None and filters.ngram is not None:
-        remove_overlaps(verdicts, words, Protected.of(task, vocabulary), filters.ngram, filters.overlap_share)
+    if task is not None:
+        remove_overlaps(verdicts, words, Protected.of(task, vocabulary), filters)
     if filters.jaccard is not None:
         remove_near_duplicates(verdicts, words, best_first, filters.jaccard)
     if like is not None:
@@ -106,13 +151,17 @@ class Protected:
         return cls(ordinals, reasons, words)
 
 
-def remove_overlaps(verdicts: Verdicts, words: TokenLists, protected: Protected, n: int, share: float) -> None:
-    """Enter the verdict on every kept passage that has a `share` of the n-grams of a protected text."""
+def remove_overlaps(verdicts: Verdicts, words: TokenLists, protected: Protected, filters: Filters) -> None:
+    """Enter the verdict on every kept passage that overlaps a protected text, unless that filter is off."""
+    if filters.ngram is None or filters.overlap_share is None or filters.passage_share is None:
+        return
     rows = verdicts.rows()
-    found = find_overlaps(words.select(rows), protected.words, n, share)
+    shares = filters.overlap_share, filters.passage_share
+    found = find_overlaps(words.select(rows), protected.words, filters.ngram, *shares)
     overlapping = found.text >= 0
-    text = found.text[overlapping]
-    verdicts.mark(rows[overlapping], protected.reasons[text], protected.ordinals[text], found.share[overlapping])
+    rows, text = rows[overlapping], found.text[overlapping]
+    verdicts.mark(rows, protected.reasons[text], protected.ordinals[text], found.share[overlapping])
+    verdicts.of_passage[rows] = found.of_passage[overlapping]
 
 
 def remove_near_duplicates(verdicts: Verdicts, words: TokenLists, best_first: Ints, jaccard: float) -> None:

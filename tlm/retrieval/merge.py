@@ -14,7 +14,7 @@ from tlm.data.corpus import passages
 from tlm.data.shards import Shards
 from tlm.errors import InputError
 from tlm.progress import say
-from tlm.retrieval.export import DROPPED, SUBSET, check_filters, read_passages
+from tlm.retrieval.export import DROPPED, SUBSET, read_passages
 from tlm.retrieval.judge import (
     KEPT,
     NEAR_DUPLICATE,
@@ -30,7 +30,7 @@ from tlm.retrieval.judge import (
 from tlm.retrieval.ngrams import Ints, TokenLists, Vocabulary, offsets_of
 from tlm.retrieval.union import Union
 
-VERSION = 1
+VERSION = 2
 MERGED = SUBSET.append(pa.field("tasks", pa.list_(pa.string())))
 
 
@@ -51,6 +51,7 @@ def merge_subsets(
     overlap: bool = True,
     jaccard: float = 0.8,
     overlap_share: float = 0.3,
+    passage_share: float = 0.5,
     ngram: int = 8,
     root: str | None = None,
 ) -> str:
@@ -65,7 +66,8 @@ def merge_subsets(
         overlap: Remove passages that overlap dev or test texts of any of the tasks.
         jaccard: Near-duplicates have at least this Jaccard similarity of their sets of word 5-grams.
         overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
-        ngram: Words in such an n-gram; a text with fewer (but 3 or more) must occur whole.
+        passage_share: It also does if at least this share of its own n-grams is in the text, as in a long text's part.
+        ngram: Words in such an n-gram; a text or passage with fewer (but 3 or more) must occur whole.
         root: Where artifacts are kept; the subsets must be there.
 
     Returns:
@@ -75,15 +77,16 @@ def merge_subsets(
     Raises:
         InputError: a setting is out of range, the subsets are of different corpora or arms, or of tasks with one name.
     """
-    check_filters(jaccard, overlap_share, ngram, min_words=0)
+    filters = Filters.of(
+        near_duplicates=near_duplicates,
+        overlap=overlap,
+        jaccard=jaccard,
+        overlap_share=overlap_share,
+        passage_share=passage_share,
+        ngram=ngram,
+    )
     parts = _parts([Artifact.open(uri, "subset") for uri in subsets])
     corpus = parts[0].subset.input("corpus")
-    filters = Filters(
-        min_words=0,
-        jaccard=jaccard if near_duplicates else None,
-        overlap_share=overlap_share if overlap else None,
-        ngram=ngram if overlap else None,
-    )
     inputs = {"corpus": corpus}
     for number, part in enumerate(parts):
         inputs |= {f"subset-{number}": part.subset, f"task-{number}": part.task}
@@ -161,16 +164,14 @@ def _union(parts: Sequence[Part]) -> tuple[Union, list[Ints]]:
 
 def _judge(texts: Iterable[str], union: Union, parts: Sequence[Part], filters: Filters) -> tuple[Verdicts, Ints]:
     """The verdict on each passage of the union; and for those that overlap, whose dev or test text."""
-    vocabulary, size = Vocabulary(), len(union)
+    vocabulary = Vocabulary()
     words: TokenLists = vocabulary.encode(texts)
-    verdicts = Verdicts(np.zeros(size, np.int8), np.zeros(size, np.int64), np.zeros(size))
-    whose = np.full(size, -1, np.int64)
-    for number, part in enumerate(parts):
-        if filters.overlap_share is not None and filters.ngram is not None:
-            clean = verdicts.rows()
-            protected = Protected.of(part.task, vocabulary)
-            remove_overlaps(verdicts, words, protected, filters.ngram, filters.overlap_share)
-            whose[clean[verdicts.reason[clean] != KEPT]] = number
+    verdicts = Verdicts.keep_all(len(union))
+    whose = np.full(len(union), -1, np.int64)
+    for number, part in enumerate(parts if filters.ngram is not None else ()):
+        clean = verdicts.rows()
+        remove_overlaps(verdicts, words, Protected.of(part.task, vocabulary), filters)
+        whose[clean[verdicts.reason[clean] != KEPT]] = number
     if filters.jaccard is not None:
         remove_near_duplicates(verdicts, words, union.best_first(), filters.jaccard)
     return verdicts, whose
@@ -234,7 +235,7 @@ def _joined(pairs: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
 def _write_dropped(draft: Draft, parts: Sequence[Part], union: Union, verdicts: Verdicts, whose: Ints) -> None:
     rows = np.flatnonzero(verdicts.reason != KEPT)
     details = [
-        f"{verdicts.degree[row]:.2f} of the n-grams of example {verdicts.about[row]} of {parts[whose[row]].name}"
+        f"{verdicts.overlap(row)} of {parts[whose[row]].name}"
         if whose[row] >= 0
         else f"Jaccard {verdicts.degree[row]:.2f} with doc {union.docs[verdicts.about[row]]}"
         for row in rows.tolist()

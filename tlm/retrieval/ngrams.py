@@ -2,7 +2,7 @@
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,19 +24,23 @@ class Vocabulary:
     def __init__(self) -> None:
         self._numbers: defaultdict[str, int] = defaultdict()
         self._numbers.default_factory = self._numbers.__len__
-        self._number_of: Callable[[str], int] = self._numbers.__getitem__
+        self._closed_at: int | None = None
 
     def close(self) -> None:
-        """Take up no more: from now on every new token has the number -1, and memory does not grow with the texts."""
-        known = self._numbers
-        self._number_of = lambda token: known.get(token, -1)
+        """Learn no more, so that memory does not grow with the texts: from now on `encode` forgets its new tokens.
+
+        Within one call a new token still has a number of its own; the next call may give that number to another.
+        """
+        self._closed_at = len(self._numbers)
 
     def encode(self, texts: Iterable[str]) -> "TokenLists":
         """The tokens (`tlm.data.text.tokens`) of each text."""
-        number_of, ids, offsets = self._number_of, array("i"), array("q", [0])
+        number_of, ids, offsets = self._numbers.__getitem__, array("i"), array("q", [0])
         for text in texts:
             ids.extend(map(number_of, tokens(text)))
             offsets.append(len(ids))
+        while self._closed_at is not None and len(self._numbers) > self._closed_at:
+            self._numbers.popitem()
         return TokenLists(np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int64))
 
 

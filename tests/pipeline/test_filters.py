@@ -1,0 +1,119 @@
+"""The switches of the two filters, from the components' arguments and the pipeline's parameters to both arms' text."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from kfp import dsl
+
+from components import data, multitask, paper
+from tests.tiny import write_tiny
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.roots import open_store
+from tlm.data.corpus import load_corpus
+from tlm.data.task import load_task
+from tlm.retrieval.export import export
+from tlm.retrieval.index import build_index
+from tlm.retrieval.retrieve import retrieve
+
+TWIN = "rain and bread with chess before the storm and after the oven under a queen and over the cloud of flour"
+SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
+
+
+@dataclass(frozen=True)
+class Made:
+    """URIs of what comes before the subsets, and the store they are in."""
+
+    root: str
+    index: str
+    task: str
+    hits: str
+
+
+def write_planted(folder: Path) -> None:
+    """The tiny corpus and task, a passage that holds a test text and two that nearly repeat each other."""
+    write_tiny(folder, documents=100, train=12, held_out=6)
+    test = json.loads((folder / "task" / "test.jsonl").read_text(encoding="utf-8").splitlines()[0])["text"]
+    planted = [f"{test} and then the rain", TWIN, f"{TWIN} again"]
+    with (folder / "corpus.jsonl").open("a", encoding="utf-8") as corpus:
+        corpus.writelines(json.dumps({"text": text, "source": "planted"}) + "\n" for text in planted)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("planted")
+    write_planted(folder)
+    root = str(folder / "store")
+    task = load_task(str(folder / "task"), root=root)
+    index = build_index(load_corpus([str(folder / "corpus.jsonl")], root=root), root=root)
+    return Made(root, index, task, retrieve(index, task, query="full", top_k=500, root=root))
+
+
+def removed(subset: str) -> set[str]:
+    """Why passages were removed from a subset."""
+    table = pq.read_table(Artifact.open(subset, "subset").path("dropped.parquet"))
+    return set(table["reason"].to_pylist())
+
+
+def expected(near_duplicates: bool, overlap: bool) -> set[str]:
+    reasons = {"near-duplicate": near_duplicates, "overlaps test": overlap}
+    return {reason for reason, on in reasons.items() if on}
+
+
+@pytest.mark.parametrize(("near_duplicates", "overlap"), SWITCHES)
+def test_the_components_of_both_arms_filter_as_they_are_told(
+    made: Made, tmp_path: Path, near_duplicates: bool, overlap: bool
+) -> None:
+    switches = {"near_duplicates": near_duplicates, "overlap": overlap, "root": made.root}
+    outputs = {
+        "counts": dsl.Metrics(uri=str(tmp_path / "counts")),
+        "dataset_card": dsl.Markdown(uri=str(tmp_path / "card.md")),
+    }
+    bm25 = data.export.python_func(made.hits, **switches, **outputs)
+    assert removed(bm25) == expected(near_duplicates, overlap)
+    assert bool(outputs["counts"].metadata["overlaps test"]) == overlap
+    assert "passages (bm25)" in (tmp_path / "card.md").read_text(encoding="utf-8")
+    everything = export(made.hits, near_duplicates=False, overlap=False, root=made.root)
+    random = data.random_subset.python_func(made.index, made.task, everything, "bm25,random", **switches)
+    assert Artifact.open(random).details["arm"] == "random"
+    assert removed(random) == expected(near_duplicates, overlap)
+
+
+@pytest.mark.parametrize(("near_duplicates", "overlap"), SWITCHES)
+def test_the_components_of_several_subsets_filter_as_they_are_told(
+    made: Made, near_duplicates: bool, overlap: bool
+) -> None:
+    switches = {"near_duplicates": near_duplicates, "overlap": overlap, "root": made.root}
+    _, own = multitask.task_subsets.python_func(made.index, [made.task], "full", 500, **switches)
+    assert removed(own) == expected(near_duplicates, overlap)
+    of_table = paper.subsets.python_func(made.index, made.task, "3", "tiny", "", **switches)
+    assert removed(of_table["random"]) == expected(near_duplicates, overlap)
+
+
+@pytest.mark.parametrize(("near_duplicates", "overlap"), [(True, False), (False, True)])
+def test_the_pipeline_s_parameters_reach_both_arms(
+    run_module: Callable[..., Any], tmp_path: Path, near_duplicates: bool, overlap: bool
+) -> None:
+    write_planted(tmp_path / "data")
+    values = {
+        "corpus_paths": "data/corpus.jsonl",
+        "task_path": "data/task",
+        "run_preset": "tiny",
+        "run_arms": "random",
+        "run_overrides": "retrieve.top_k=500 train.steps=8",
+        "export_near_duplicates": near_duplicates,
+        "export_overlap": overlap,
+        "store_root": "store",
+    }
+    run_module(
+        "pipelines.run", "local", *(item for pair in values.items() for item in ("--set", "=".join(map(str, pair))))
+    )
+    root = str(tmp_path / "store")
+    keys = {stored.name.split("/")[1] for stored in open_store(root).list("subset/")}
+    subsets = [Artifact.open(f"{root}/subset/{key}", "subset") for key in keys]
+    found = {subset.details["arm"]: removed(subset.uri) for subset in subsets}
+    assert found == dict.fromkeys(("bm25", "random"), expected(near_duplicates, overlap))

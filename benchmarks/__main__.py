@@ -18,10 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import kept, page
-from benchmarks.machine import machine, versions
+from benchmarks.machine import machine, revision, versions
 from benchmarks.row import NOT_MEASURED, NotMeasured, Result, Row, not_measured, number
 from tlm import __version__
-from tlm.revision import revision
 
 ROWS = (  # modules, in the order of the data
     "data_steps",
@@ -45,7 +44,7 @@ WIDE = 160  # columns where there is no terminal
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0; 1 where a row failed; 2 where there is no such row."""
+    """0; 1 where a row failed; 2 where there is no such row, or the code is not committed."""
     given = _parse(arguments)
     names = ROWS if "all" in given.names else tuple(name.replace("-", "_") for name in given.names)
     unknown = [name for name in names if name not in ROWS]
@@ -53,11 +52,16 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"benchmarks: '{unknown[0]}' is no row; expected all, {', '.join(ROWS)}", file=sys.stderr)
         return 2
     out = given.out or (None if given.quick else PAGE)
+    code = revision(Path(__file__).parents[1])
+    if out == PAGE and code.endswith("-dirty"):
+        print(
+            f"benchmarks: the code is not that of a commit ({code}); commit it, or name another --out", file=sys.stderr
+        )
+        return 2
     os.environ["TLM_BENCHMARK_DEVICE"] = given.device
     for name in ("TLM_THREADS", *(f"{library}_NUM_THREADS" for library in THREADS)):
         os.environ.setdefault(name, "1")  # rows import numerical libraries after this
     failed = 0
-    code = revision() or "unknown"  # before the rows change what is kept, which would make it "dirty"
     for row in map(load, names):
         results, whole = measure(row, given.quick)
         failed += not whole

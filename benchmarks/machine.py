@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
@@ -37,3 +38,21 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def revision(folder: Path) -> str:
+    """The commit of a checkout, with ``-dirty`` where its files differ from it; "unknown" where there is none.
+
+    Files under ``docs`` do not count: benchmarks write them, and the next row would be dirty.
+    """
+    try:
+        commit = _git(folder, "describe", "--always", "--exclude", "*")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return f"{commit}-dirty" if changed else commit
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()

@@ -3,6 +3,7 @@
 import tempfile
 import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,11 +42,11 @@ SHAPES = (
     Shape("pocket", "pocket", FP32, {EXTERNAL: 40, INTERNAL: 80, STAGE2: 80}, {EXTERNAL: 5.0, INTERNAL: 8.0}),
     Shape(
         "mini", "mini", (*FP32, "train.external_batch=32", "train.internal_batch=32", "finetune.batch=32"),
-        {EXTERNAL: 4, INTERNAL: 6, STAGE2: 6}, {EXTERNAL: 2.8, INTERNAL: 2.8},
+        {EXTERNAL: 6, INTERNAL: 12, STAGE2: 12}, {EXTERNAL: 2.8, INTERNAL: 2.8},
     ),
     Shape(
         "BERT-base", "small", (*FP32, "train.external_batch=16", "train.internal_batch=16", "finetune.batch=16"),
-        {EXTERNAL: 1, INTERNAL: 1, STAGE2: 1}, {EXTERNAL: 1.8, INTERNAL: 1.8},
+        {EXTERNAL: 2, INTERNAL: 4, STAGE2: 4}, {EXTERNAL: 1.8, INTERNAL: 1.8},
     ),
 )  # fmt: skip
 
@@ -179,19 +180,19 @@ class Bench:
 
     def authors(self, steps: int) -> Side:
         """The loop in `benchmarks.reference.joint`."""
-        from benchmarks.reference.joint import AuthorsLoop, loader
+        from benchmarks.reference.joint import WORKERS, AuthorsLoop, loader
 
-        train, rows = self.preset.train, self._rows(padded=True)
-        batches = loader(rows, self.tokenizer, self.batch, self._mask_share())
+        model, workers = self._library_model(sparing=False), WORKERS if self._is_gpu else 0
+        batches = loader(self._rows(padded=True), self.tokenizer, self.batch, self._mask_share(), workers)
         external, internal = (batches, None) if self.kind == EXTERNAL else (None, batches)
-        loop = AuthorsLoop(self._library_model(), external, internal, train, self.device, self._precision())
+        loop = AuthorsLoop(model, external, internal, self.preset.train, self.device, self._precision())
 
         def go() -> Cost:
-            before = rows.tokens
+            before = int(model.seen)
             with Stopwatch() as watch:
                 loop.run(steps)
                 finish(self.device)
-            return watch.cost(rows.tokens - before)
+            return watch.cost(int(model.seen) - before)
 
         return go
 
@@ -200,14 +201,17 @@ class Bench:
         from benchmarks.reference.joint import collator
         from benchmarks.reference.trainer import AtSteps, trainer
 
-        model, rows = self._library_model(), self._rows(padded=False)
+        model, rows = self._library_model(sparing=True), self._rows(padded=False)
+        batches = collator(self.tokenizer, self._mask_share(), 8 if self._is_gpu else None)
+        clip = self.preset.finetune.clip if self.kind == STAGE2 else self.preset.train.clip
+        settings, seeds = self.preset.train.model_copy(update={"clip": clip}), count()
 
         def go() -> Cost:
             watch, tokens = Stopwatch(), [0]
 
             def start() -> None:
                 finish(self.device)
-                tokens[0] = rows.tokens
+                tokens[0] = int(model.seen)
                 watch.__enter__()
 
             def stop() -> None:
@@ -216,13 +220,17 @@ class Bench:
 
             with tempfile.TemporaryDirectory() as folder:
                 made = trainer(
-                    model, rows, collator(self.tokenizer, self._mask_share()), self.preset.train, self.batch, steps + 1,
-                    AtSteps(1, start, stop), Path(folder), self._precision() is not None, self.device.type == "cpu",
+                    model, rows, batches, settings, self.batch, steps + 1, AtSteps(1, start, stop), Path(folder),
+                    self._precision() is not None, not self._is_gpu, next(seeds),
                 )  # fmt: skip
                 made.train()
-            return watch.cost(rows.tokens - tokens[0])
+            return watch.cost(int(model.seen) - tokens[0])
 
         return go
+
+    @property
+    def _is_gpu(self) -> bool:
+        return bool(self.device.type == "cuda")
 
     def _rows(self, padded: bool) -> Any:
         from benchmarks.reference.joint import external_rows, internal_rows
@@ -234,10 +242,10 @@ class Bench:
     def _mask_share(self) -> float:
         return 0.0 if self.kind == STAGE2 else self.preset.train.mask_share
 
-    def _library_model(self) -> Any:
+    def _library_model(self, sparing: bool) -> Any:
         from benchmarks.reference.joint import JointModel
 
-        return JointModel(self.config, float(self.preset.train.rho2)).to(self.device)
+        return JointModel(self.config, float(self.preset.train.rho2), sparing=sparing).to(self.device)
 
     def _precision(self) -> Any:
         import torch
@@ -273,9 +281,12 @@ ROW = Row(
     "clips, the optimizer. All three train the same model on the same texts with batches of the same size; what counts "
     "is tokens per CPU second, padding not counted, in one thread. The authors' way "
     "(`benchmarks/reference/joint.py`, written from the paper): texts padded to the full length, logits at every "
-    "position (none in stage 2), the library's model and collator. `Trainer`: its defaults, texts padded to the longest"
-    " of their batch. The ratios grow with the share of padding, which depends on the texts: each line tells it. "
-    "Losses are equal on equal inputs (`tests/benchmarks/test_reference_training.py`).",
+    "position (none in stage 2), the library's model and collator. `Trainer` has the settings of a user who knows "
+    "the library (`benchmarks/reference/trainer.py`): texts of similar length share a batch, which is padded to "
+    "its longest text; ModernBERT (pocket and mini) computes logits only where a token was masked, by its option "
+    "`sparse_prediction`; the library's BERT (BERT-base) has no such option. The ratios grow with the share of "
+    "padding, which depends on the texts: each line tells it. Losses are equal on equal inputs "
+    "(`tests/benchmarks/test_reference_training.py`).",
     run=run,
     packages=("torch", "transformers", "accelerate", "numpy"),
 )

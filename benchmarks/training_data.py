@@ -5,12 +5,14 @@ Finished steps are found again in ``build/benchmarks``, or where ``TLM_BENCHMARK
 """
 
 import os
+import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
 
+LOCK = Path(__file__).resolve().parents[1] / "requirements.txt"
 EVERY = 8  # quick: every eighth service and package
 
 
@@ -47,13 +49,21 @@ class Material:
 def demo_files(quick: bool) -> Path:
     """The demo's data folder, written if it is not there; `quick`: a small part of it."""
     from tlm.demo.__main__ import write
-    from tlm.demo.docstrings import packages
     from tlm.demo.services import model_files
 
     data = folder() / ("demo-small" if quick else "demo")
     if not (data / "api-errors" / "test.jsonl").exists():
-        write(data, *((model_files()[::EVERY], packages()[::EVERY]) if quick else ()))
+        every = EVERY if quick else 1
+        write(data, model_files()[::every], locked()[::every])
     return data
+
+
+def locked() -> list[tuple[str, list[Path]]]:
+    """The demo's packages as a fresh installation has them: without those that only benchmarks need."""
+    from tlm.demo.docstrings import STANDARD_LIBRARY, packages
+
+    names = {STANDARD_LIBRARY, *re.findall(r"^([\w.-]+)==", LOCK.read_text("utf-8"), re.MULTILINE)}
+    return [(name, files) for name, files in packages() if name in names]
 
 
 @lru_cache(1)

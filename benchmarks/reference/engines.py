@@ -43,30 +43,28 @@ class Reference(Protocol):
 
 
 class Bm25s:
-    """bm25s with numba: sparse matrix of scores in memory."""
+    """bm25s with numba, for its index too: sparse matrix of scores in memory."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        import bm25s
+
+        self.index = bm25s.BM25(method="lucene", k1=K1, b=B, backend="numba")
 
     def prepare(self, texts: Iterable[str]) -> None:
-        self._index(["some words", "more words", "words"])
+        self.index.compile()  # without it only searching is; its own warm-up writes beyond an array
+        self.fill(["some words", "more words", "words"])
         self.search(["some words"], 1)
 
     def fill(self, texts: Iterable[str]) -> None:
-        self._index(list(texts))
+        tokens = self._tokens(list(texts))
+        self.documents = len(tokens.ids)
+        self.index.index(tokens, show_progress=False)
 
     def search(self, queries: Sequence[str], top_k: int) -> list[tuple[np.ndarray, np.ndarray]]:
         docs, scores = self.index.retrieve(
             self._tokens(queries), k=min(top_k, self.documents), n_threads=1, show_progress=False
         )
         return list(zip(docs, scores, strict=True))
-
-    def _index(self, texts: list[str]) -> None:
-        import bm25s
-
-        self.documents = len(texts)
-        self.index = bm25s.BM25(method="lucene", k1=K1, b=B, backend="numba")
-        self.index.index(self._tokens(texts), show_progress=False)
 
     def _tokens(self, texts: Sequence[str]) -> Any:
         import bm25s

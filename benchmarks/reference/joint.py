@@ -1,15 +1,21 @@
 """The authors' way of both stages, from their description in the paper (section 3.2) and in docs/method.md.
 
-How faithful it is. As described: the library's model; texts padded to the full length when they are tokenized; whole
-rows shuffled, batches cut from them; the library's collator masks on the fly; the encoder and both heads run over every
-position of every text, logits of the whole vocabulary included; one internal batch after rho1 external ones; AdamW with
-linear warm-up and decay; no clipping. Stage 2 is the same loop with the classification loss alone, which the paper
-calls rho1 = rho2 = 0. In their favour: rows are ready in memory (theirs are read from Arrow files),
-there is no multi-process wrapper around model and loader, attention is the library's fused kernel of today.
-Different: the classification head is the one that our model has, run by the library's code, so that both sides train
-the same model and their losses can be compared (theirs is linear, GELU, linear on [CLS]: as much work to the eye).
+As described: the library's model; texts padded to the full length when they are tokenized; whole rows shuffled, batches
+cut from them; the library's collator masks on the fly; the encoder and both heads run over every position of every
+text, logits of the whole vocabulary included; one internal batch after rho1 external ones; AdamW with linear warm-up
+and decay; no clipping. Stage 2 is the same loop with the classification loss alone, which the paper calls
+rho1 = rho2 = 0.
 
-That its losses are ours on equal inputs is held in tests/benchmarks/test_reference_training.py.
+In their favour: rows are ready in memory (theirs are read from Arrow files), there is no multi-process wrapper around
+the model and the loader, attention and AdamW are the fused kernels of today, losses are read only at the end, and on a
+GPU worker processes make the batches.
+
+Different: the classification head is the one of our model, run by the library's code, so that both sides train the same
+model and their losses can be compared. Theirs is linear, GELU, linear on [CLS]: about as much work.
+
+`JointModel` is also what Hugging Face's `Trainer` trains (`benchmarks.reference.trainer`), there with everything left
+out that the library lets its users leave out. tests/benchmarks/test_reference_training.py holds that the losses and
+gradients of both are ours on equal inputs.
 """
 
 from collections.abc import Iterator
@@ -37,13 +43,22 @@ from tlm.training.encoder import Encoder
 from tlm.training.examples import Examples
 from tlm.training.texts import Texts
 
+WORKERS = 4  # processes that make batches for a GPU
 CLASSES = "classes"  # how a batch calls the labels of its texts; `labels` are those of its tokens
 
 
 class JointModel(nn.Module):
-    """The library's masked-language model, and the library's classification head on the same encoder."""
+    """The library's masked-language model, and the library's classification head on the same encoder.
 
-    def __init__(self, config: dict[str, Any], rho2: float, normalised: bool = True) -> None:
+    Attributes:
+        seen: How many tokens it was given so far, padding left out.
+    """
+
+    def __init__(self, config: dict[str, Any], rho2: float, normalised: bool = True, sparing: bool = False) -> None:
+        """`sparing` computes logits only where a token is to be predicted, and no classes for external data.
+
+        The first is the library's option `sparse_prediction`, which ModernBERT has and BERT has not.
+        """
         super().__init__()
         kinds: dict[str, Any] = {
             "bert": (BertConfig, BertForMaskedLM, BertForSequenceClassification),
@@ -51,10 +66,13 @@ class JointModel(nn.Module):
         }
         self.kind = config["model_type"]
         config_class, tokens_class, classes_class = kinds[self.kind]
+        if sparing and self.kind == "modernbert":
+            config = {**config, "sparse_prediction": True}
         self.classifier, self.tokens = (made(config_class.from_dict(config)) for made in (classes_class, tokens_class))
         setattr(self.tokens, self.tokens.base_model_prefix, self.classifier.base_model)
         self.tokens.tie_weights()
-        self.rho2, self.normalised = rho2, normalised
+        self.rho2, self.normalised, self.sparing = rho2, normalised, sparing
+        self.seen: Tensor | int = 0
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, classes: Tensor | None = None
@@ -67,27 +85,27 @@ class JointModel(nn.Module):
             labels: -100 where nothing is to be predicted, [B, T]; None in stage 2.
             classes: [B]; None for external data.
         """
-        output = self.classifier.base_model(input_ids, attention_mask=attention_mask)
-        class_logits = self._class_logits(output, attention_mask)
+        self.seen = self.seen + attention_mask.sum()
         if labels is None:
-            return {"loss": F.cross_entropy(class_logits, classes)}  # type: ignore[arg-type]
-        mlm = F.cross_entropy(self._token_logits(output.last_hidden_state).flatten(0, 1), labels.flatten())
+            return {"loss": self.classifier(input_ids, attention_mask, labels=classes).loss}
+        classify = classes is not None or not self.sparing
+        output = self.tokens(input_ids, attention_mask, labels=labels, output_hidden_states=classify)
+        mlm = output.loss
+        if not classify:
+            return {"loss": mlm, "mlm": mlm.detach()}
+        class_logits = self._class_logits(output.hidden_states[-1], attention_mask)
         if classes is None:
             return {"loss": mlm + 0.0 * class_logits.sum(), "mlm": mlm.detach()}
         ce = F.cross_entropy(class_logits, classes)
         total = self.rho2 * mlm + ce
         return {"loss": total / (self.rho2 + 1) if self.normalised else total, "mlm": mlm.detach(), "ce": ce.detach()}
 
-    def _token_logits(self, states: Tensor) -> Tensor:
-        model = self.tokens
-        return model.cls(states) if self.kind == "bert" else model.decoder(model.head(states))  # type: ignore[no-any-return]
-
-    def _class_logits(self, output: Any, attention_mask: Tensor) -> Tensor:
+    def _class_logits(self, states: Tensor, attention_mask: Tensor) -> Tensor:
         model = self.classifier
         if self.kind == "bert":
-            return model.classifier(model.dropout(output.pooler_output))  # type: ignore[no-any-return]
+            return model.classifier(model.dropout(model.base_model.pooler(states)))  # type: ignore[no-any-return]
         weights = attention_mask.unsqueeze(-1)
-        mean = (output.last_hidden_state * weights).sum(1) / weights.sum(1)
+        mean = (states * weights).sum(1) / weights.sum(1)
         return model.classifier(model.drop(model.head(mean)))  # type: ignore[no-any-return]
 
     @torch.no_grad()
@@ -100,15 +118,10 @@ class JointModel(nn.Module):
 
 
 class Rows(Dataset[dict[str, Any]]):
-    """Texts as the library's collator takes them, made once: ids with special tokens, cut; padded or not.
-
-    Attributes:
-        tokens: How many were taken so far, padding left out.
-    """
+    """Texts as the library's collator takes them, made once: ids with special tokens, cut; padded or not."""
 
     def __init__(self, texts: Texts, rows: list[int], labels: Any = None, padded: bool = True) -> None:
         """`labels` are class ordinals by row of `texts`, or None."""
-        self.tokens, self.lengths = 0, texts.lengths[rows].tolist()
         self.features = [_feature(texts, row, padded) for row in rows]
         if labels is not None:
             for feature, row in zip(self.features, rows, strict=True):
@@ -118,7 +131,6 @@ class Rows(Dataset[dict[str, Any]]):
         return len(self.features)
 
     def __getitem__(self, place: int) -> dict[str, Any]:
-        self.tokens += self.lengths[place]
         return dict(self.features[place])
 
 
@@ -140,16 +152,21 @@ def internal_rows(examples: Examples, padded: bool = True) -> Rows:
     return Rows(examples.texts, examples.rows("train").tolist(), examples.labels, padded)
 
 
-def loader(rows: Rows, tokenizer: PreTrainedTokenizerFast, batch: int, mask_share: float) -> DataLoader[Any]:
-    """Shuffled batches, made by the library's collator."""
-    return DataLoader(rows, batch, shuffle=True, drop_last=True, collate_fn=collator(tokenizer, mask_share))
+def loader(
+    rows: Rows, tokenizer: PreTrainedTokenizerFast, batch: int, mask_share: float, workers: int = 0
+) -> DataLoader[Any]:
+    """Shuffled batches, made by the library's collator; by `workers` processes, if any."""
+    return DataLoader(
+        rows, batch, shuffle=True, drop_last=True, collate_fn=collator(tokenizer, mask_share),
+        num_workers=workers, pin_memory=workers > 0, persistent_workers=workers > 0,
+    )  # fmt: skip
 
 
-def collator(tokenizer: PreTrainedTokenizerFast, mask_share: float) -> Any:
-    """The library's collator that masks, or where nothing is masked the one that only pads."""
+def collator(tokenizer: PreTrainedTokenizerFast, mask_share: float, multiple: int | None = None) -> Any:
+    """The library's collator that masks, or where nothing is masked the one that only pads, to a `multiple`."""
     if mask_share:
-        return DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask_share)
-    return DataCollatorWithPadding(tokenizer)
+        return DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask_share, pad_to_multiple_of=multiple)
+    return DataCollatorWithPadding(tokenizer, pad_to_multiple_of=multiple)
 
 
 def endless(batches: DataLoader[Any]) -> Iterator[dict[str, Tensor]]:
@@ -175,7 +192,7 @@ class AuthorsLoop:
         self.external = None if external is None else endless(external)
         self.internal = None if internal is None else endless(internal)
         self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=settings.lr, betas=settings.betas, weight_decay=settings.weight_decay
+            model.parameters(), lr=settings.lr, betas=settings.betas, weight_decay=settings.weight_decay, fused=True
         )
         self.schedule = get_linear_schedule_with_warmup(  # type: ignore[no-untyped-call]
             self.optimizer, settings.warmup_steps, settings.steps
@@ -188,16 +205,16 @@ class AuthorsLoop:
         self.model.train()
         for _ in range(steps):
             batch = next(self._source())
-            batch = {name: value.to(self.device) for name, value in batch.items()}
+            batch = {name: value.to(self.device, non_blocking=True) for name, value in batch.items()}
             with torch.autocast(self.device.type, self.precision, enabled=self.precision is not None):
                 loss = self.model(**batch)["loss"]
             loss.backward()
             self.optimizer.step()
             self.schedule.step()
             self.optimizer.zero_grad()
-            losses.append(loss.item())
+            losses.append(loss.detach())
             self.step += 1
-        return losses
+        return [loss.item() for loss in losses]
 
     def _source(self) -> Iterator[dict[str, Tensor]]:
         rho1 = self.settings.rho1

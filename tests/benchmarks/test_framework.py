@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import kept, page, pictures
+from benchmarks.machine import revision
 from benchmarks.measure import CPU, MEMORY, Cost, Stopwatch, child, compare, cost_of, per_cpu_second
 from benchmarks.row import (
     NotMeasured,
@@ -21,6 +22,8 @@ from benchmarks.row import (
     need,
     not_measured,
 )
+from benchmarks.training_data import locked
+from tlm.demo.docstrings import packages
 
 
 def test_sides_take_turns_and_each_round_goes_the_other_way():
@@ -140,9 +143,21 @@ def test_every_row_loads_without_heavy_imports():
     assert done.stdout.strip() == "[]"
 
 
+def test_the_demo_s_corpus_leaves_out_what_is_not_locked(tmp_path, monkeypatch):
+    """Packages that only benchmarks need would change its corpus, and with it the scores in docs/RESULTS.md."""
+    (tmp_path / "only_here-1.0.dist-info").mkdir()
+    (tmp_path / "only_here-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: only-here\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kept_packages = {name for name, _ in locked()}
+    assert "only-here" in {name for name, _ in packages()}
+    assert "only-here" not in kept_packages
+    assert {"numpy", "torch", "pyarrow", "pydantic-core", "typing-extensions", "python"} <= kept_packages
+
+
 def run_here(folder, monkeypatch, rows: list[Row], *arguments: str) -> int:
     monkeypatch.chdir(folder)
     monkeypatch.setattr(command, "ROWS", tuple(row.name for row in rows))
+    monkeypatch.setattr(command, "revision", lambda folder: "abc")
     monkeypatch.setattr(command, "load", lambda name: next(row for row in rows if row.name == name))
     return command.main(list(arguments))
 
@@ -176,3 +191,32 @@ def test_a_row_that_fails_does_not_stop_the_others_but_is_an_error(tmp_path, mon
 def test_an_unknown_row_is_refused(capsys):
     assert command.main(["trainign"]) == 2
     assert "'trainign' is no row" in capsys.readouterr().err
+
+
+def test_numbers_are_those_of_a_commit(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "revision", lambda folder: "abc-dirty")
+    assert command.main(["startup"]) == 2
+    assert "not that of a commit (abc-dirty)" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_benchmarks_write_does_not_make_the_next_row_dirty(tmp_path):
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.example"]
+        subprocess.run(["git", *who, "-C", str(tmp_path), *arguments], check=True, capture_output=True)
+
+    assert revision(tmp_path) == "unknown"
+    (tmp_path / "docs").mkdir()
+    page_written, code = tmp_path / "docs" / "BENCHMARKS.md", tmp_path / "code.py"
+    for file in (page_written, code):
+        file.write_text("before")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "all")
+    clean = revision(tmp_path)
+    assert len(clean) >= 7
+    page_written.write_text("after")
+    assert revision(tmp_path) == clean
+    code.write_text("after")
+    assert revision(tmp_path) == f"{clean}-dirty"

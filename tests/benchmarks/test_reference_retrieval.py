@@ -1,9 +1,12 @@
 """The engines that ours is measured against answer the same questions; corpora are grown as promised."""
 
+import http.server
 import importlib
 import importlib.util
 import json
+import multiprocessing
 import re
+import threading
 from collections import Counter
 
 import pyarrow as pa
@@ -66,6 +69,14 @@ def test_bm25s_finds_nearly_what_we_find(tmp_path):
         assert ((engines.K1 + 1) * scores).tolist() == pytest.approx(our_scores.tolist(), rel=0.05)
 
 
+def test_bm25s_is_compiled_before_the_clock_runs(tmp_path):
+    bm25s = engine("bm25s", tmp_path / "bm25s")
+    bm25s.prepare(TEXTS)
+    compiled = list(bm25s.index._np_csc.signatures)
+    bm25s.fill(TEXTS)
+    assert bm25s.index._np_csc.signatures == compiled != []
+
+
 def test_every_query_is_charged_for():
     cost = embedded.Cost(wall=2.0, cpu=1.0, work=10)
     trial = embedded.Trial(embedded.Cost(7.0, 5.0), {("full", 50): cost}, 1)
@@ -103,26 +114,68 @@ def test_the_row_of_a_small_corpus(root):
     assert {result.verdict for result in results} <= {PASS, SHORT, ""}
 
 
-def test_the_loop_and_the_limit_find_what_we_find(elasticsearch_url, monkeypatch):
+@pytest.fixture
+def served(elasticsearch_url, monkeypatch):
+    """A data set that Elasticsearch has as `datasets` indexes it."""
     if not importlib.util.find_spec("datasets"):
         missing("datasets is not installed: pip install -r benchmarks/requirements.txt")
-    datasets = importlib.import_module("datasets")
-    client = Elasticsearch(elasticsearch_url, request_timeout=120)
+    rows = importlib.import_module("datasets").Dataset.from_dict({"text": TEXTS})
     monkeypatch.setenv(URL, elasticsearch_url)
-    rows = datasets.Dataset.from_dict({"text": TEXTS})
-    with service.Server(elasticsearch_url):
-        elastic.add_index(client, rows, "benchmark-datasets")
-        details = service.details(len(TEXTS))
-        ensure(details, iter(TEXTS), len(TEXTS))
-        expected = list(Elastic(details).search(QUERIES, 20))
-        found = list(elastic.Loop(rows, "benchmark-datasets").search(QUERIES, 20))
-        bodies = elastic.serialise(QUERIES, details["index"], 20, 4)
-        answers = [
-            answer["hits"]["hits"]
-            for body in elastic.send(elasticsearch_url, bodies)
-            for answer in json.loads(body)["responses"]
-        ]
+    with service.Server(elasticsearch_url) as server:
+        elastic.add_index(server.client, rows, "benchmark-datasets")
+        yield rows
+
+
+def test_the_loop_and_the_limit_find_what_we_find(served, elasticsearch_url):
+    details = service.details(len(TEXTS))
+    ensure(details, iter(TEXTS), len(TEXTS))
+    expected = list(Elastic(details).search(QUERIES, 20))
+    found = list(elastic.Loop(served, "benchmark-datasets").search(QUERIES, 20))
+    bodies = elastic.serialise(QUERIES, details["index"], 20, 2)
+    answers = [
+        answer["hits"]["hits"]
+        for body in elastic.send(elasticsearch_url, bodies, 2)
+        for answer in json.loads(body)["responses"]
+    ]
     same_hits([(docs, scores) for docs, scores, _ in found], expected)
     assert all(texts == [TEXTS[doc] for doc in docs] for docs, _, texts in found)
     for hits, (docs, _) in zip(answers, expected, strict=True):
         assert [hit["sort"][1] for hit in hits] == docs.tolist()
+
+
+def test_the_processes_of_the_loop_inherit_one_client(served, monkeypatch):
+    made, make = multiprocessing.Value("i"), Elasticsearch.__init__
+
+    def counted(client, *arguments, **options):
+        with made.get_lock():
+            made.value += 1
+        make(client, *arguments, **options)
+
+    monkeypatch.setattr(Elasticsearch, "__init__", counted)
+    elastic.client.cache_clear()
+    assert len(list(elastic.Loop(served, "benchmark-datasets").search(QUERIES, 5))) == len(QUERIES)
+    assert made.value == 1
+
+
+def test_the_limit_has_as_many_requests_under_way_as_it_is_asked_for():
+    arrived = threading.Barrier(2, timeout=30)
+
+    class Answers(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            arrived.wait()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            return
+
+        protocol_version = "HTTP/1.1"
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        bodies = [str(number).encode() for number in range(6)]
+        assert elastic.send(f"http://127.0.0.1:{server.server_port}", bodies, 2) == bodies
+        server.shutdown()

@@ -5,12 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, models
+from torch import nn
+from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedTokenizerFast
 
-from benchmarks.reference.joint import JointModel
-from tests.unit.test_encoder import made, masked_batch
+from benchmarks.reference.joint import CLASSES, JointModel, Rows, collator
+from benchmarks.reference.trainer import AtSteps, trainer
+from tests.unit.test_encoder import SPECIAL, VOCABULARY, made, masked_batch
+from tlm.presets import resolve
 from tlm.training.batches import Batch
 from tlm.training.encoder import Encoder, to_device
 from tlm.training.losses import classification_loss, external_loss, internal_loss
+from tlm.training.texts import Ragged, Texts
 
 CPU = torch.device("cpu")
 FULL = 24  # longer than any text: their texts are padded to it
@@ -32,9 +38,9 @@ def padded(batch: Batch) -> dict[str, torch.Tensor]:
     }
 
 
-def both(architecture: str) -> tuple[Encoder, JointModel, Batch]:
+def both(architecture: str, sparing: bool = False) -> tuple[Encoder, JointModel, Batch]:
     ours = made(architecture)
-    theirs = JointModel(ours.body.config, RHO2)
+    theirs = JointModel(ours.body.config, RHO2, sparing=sparing)
     theirs.take(ours)
     return ours, theirs, masked_batch()
 
@@ -48,9 +54,13 @@ def assert_same_gradients(ours: Encoder, theirs: JointModel) -> None:
         torch.testing.assert_close(mine, other, atol=2e-6, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
 
 
+SPARING = pytest.mark.parametrize("sparing", [False, True], ids=["authors", "trainer"])
+
+
+@SPARING
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
-def test_the_external_loss_is_ours(architecture):
-    ours, theirs, batch = both(architecture)
+def test_the_external_loss_is_ours(architecture, sparing):
+    ours, theirs, batch = both(architecture, sparing)
     loss = external_loss(ours, to_device(batch, CPU)).total
     other = theirs(**padded(batch))["loss"]
     assert loss.item() == pytest.approx(other.item(), abs=2e-6)
@@ -59,10 +69,11 @@ def test_the_external_loss_is_ours(architecture):
     assert_same_gradients(ours, theirs)
 
 
+@SPARING
 @pytest.mark.parametrize("normalised", [True, False])
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
-def test_the_joint_loss_is_ours(architecture, normalised):
-    ours, theirs, batch = both(architecture)
+def test_the_joint_loss_is_ours(architecture, normalised, sparing):
+    ours, theirs, batch = both(architecture, sparing)
     theirs.normalised = normalised
     loss = internal_loss(ours, to_device(batch, CPU), RHO2, normalised, mask_internal=True)
     other = theirs(**padded(batch), classes=torch.from_numpy(batch.labels))
@@ -74,9 +85,10 @@ def test_the_joint_loss_is_ours(architecture, normalised):
     assert_same_gradients(ours, theirs)
 
 
+@SPARING
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
-def test_the_loss_of_stage_2_is_ours(architecture):
-    ours, theirs, batch = both(architecture)
+def test_the_loss_of_stage_2_is_ours(architecture, sparing):
+    ours, theirs, batch = both(architecture, sparing)
     clean = padded(dataclasses.replace(batch, corrupted=batch.ids))
     del clean["labels"]
     loss = classification_loss(ours, to_device(batch, CPU)).total
@@ -93,3 +105,69 @@ def test_another_input_is_told_apart():
     assert external_loss(ours, to_device(batch, CPU)).total.item() != pytest.approx(
         theirs(**padded(other))["loss"].item(), abs=1e-4
     )
+
+
+def test_the_trainer_uses_the_library_s_sparse_prediction():
+    """ModernBERT's `sparse_prediction`: the same loss to the last bit, and logits only where a token is predicted."""
+    ours, theirs, batch = both("modernbert", sparing=True)
+    library = ModernBertForMaskedLM(ModernBertConfig.from_dict({**ours.body.config, "sparse_prediction": True}))
+    library.load_state_dict(theirs.tokens.state_dict())
+    rows: list[int] = []
+    theirs.tokens.decoder.register_forward_hook(lambda module, inputs, logits: rows.append(logits.shape[:-1].numel()))
+    given = padded(batch)
+    assert theirs(**given)["loss"].item() == library(**given).loss.item()
+    theirs(**given, classes=torch.from_numpy(batch.labels))
+    assert rows == [len(batch.positions)] * 2
+
+
+def test_the_authors_way_computes_all_logits():
+    _, theirs, batch = both("modernbert")
+    rows: list[int] = []
+    theirs.tokens.decoder.register_forward_hook(lambda module, inputs, logits: rows.append(logits.shape[:-1].numel()))
+    theirs(**padded(batch))
+    assert rows == [len(batch.ids) * FULL]
+
+
+class Seen:
+    """What a model was given: width of each batch and how much of it is text."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.widths: list[int] = []
+        self.filled: list[float] = []
+        model.register_forward_pre_hook(self, with_kwargs=True)
+
+    def __call__(self, model: nn.Module, arguments: tuple[object, ...], given: dict[str, torch.Tensor]) -> None:
+        self.widths.append(given["attention_mask"].shape[1])
+        self.filled.append(given["attention_mask"].float().mean().item())
+
+
+def short_texts(count: int) -> Texts:
+    chance = np.random.default_rng(7)
+    words = [chance.integers(5, VOCABULARY, chance.integers(1, 40)).tolist() for _ in range(count)]
+    return Texts(Ragged.of(words), None, 48, SPECIAL)
+
+
+@pytest.mark.parametrize(("clip", "masks"), [(0.0, 0.15), (0.5, 0.0)])
+def test_the_trainer_has_its_best_ordinary_settings(tmp_path, clip, masks):
+    settings = resolve("tiny", [f"train.clip={clip}"]).train
+    count, steps = 1600, 24
+    classes = None if masks else np.arange(count) % 3
+    rows = Rows(short_texts(count), list(range(count)), classes, padded=False)
+    model = JointModel(made("modernbert").body.config, RHO2, sparing=True)
+    seen, done = Seen(model), []
+    names = {"pad_token": "[PAD]", "mask_token": "[MASK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    vocabulary = {name: place for place, name in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])}
+    vocabulary |= {f"w{place}": place for place in range(5, VOCABULARY)}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(vocabulary, "[UNK]")), **names)
+    watch = AtSteps(1, lambda: done.append(int(model.seen)), lambda: done.append(int(model.seen)))
+    made_trainer = trainer(model, rows, collator(tokenizer, masks), settings, 8, steps, watch, tmp_path)
+    made_trainer.train()
+    assert model.tokens.config._attn_implementation == "sdpa"
+    assert made_trainer.optimizer.optimizer.defaults["fused"]
+    assert made_trainer.args.max_grad_norm == clip
+    assert made_trainer.args.dataloader_num_workers == 0
+    assert len(seen.widths) == steps
+    assert np.mean(seen.filled) > 0.85, "texts of similar length share a batch; shuffled ones fill about 0.55"
+    assert seen.widths != sorted(seen.widths, reverse=True), "a few batches stand for all"
+    assert 0 < done[0] < done[1] == sum(round(a * b * 8) for a, b in zip(seen.filled, seen.widths, strict=True))
+    assert (CLASSES in rows[0]) == (not masks)

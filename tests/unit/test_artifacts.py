@@ -210,8 +210,8 @@ def manifest_of(tmp_path: Path) -> Path:
 def test_a_damaged_manifest_is_said(tmp_path, damage):
     path = manifest_of(tmp_path)
     path.write_bytes(damage(path.read_bytes().removesuffix(b"\n")))
-    with pytest.raises(InputError, match=r"manifest\.json"):
-        make(f"{tmp_path}")
+    with pytest.raises(InputError, match=r"manifest\.json: .*; repeat its step$"):
+        Artifact.open(f"{path.parent}")
 
 
 @pytest.mark.parametrize(
@@ -230,8 +230,8 @@ def test_a_damaged_manifest_is_said(tmp_path, damage):
 def test_a_manifest_that_is_not_what_was_published_is_said(tmp_path, change):
     path = manifest_of(tmp_path)
     path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
-    with pytest.raises(InputError, match=r"manifest\.json: .*make it anew"):
-        make(f"{tmp_path}")
+    with pytest.raises(InputError, match=r"manifest\.json: .*; repeat its step$"):
+        Artifact.open(f"{path.parent}")
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def export(
         overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
         ngram: Words in such an n-gram; a text with fewer (but 3 or more) must occur whole.
         min_words: Remove passages with fewer words.
-        root: Where artifacts are kept; the hits must be there.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
         The URI of the subset: ``passages-*.parquet`` (doc, text, best_rank, best_score, queries) ordered by doc, and

@@ -66,7 +66,7 @@ def merge_subsets(
         jaccard: Near-duplicates have at least this Jaccard similarity of their sets of word 5-grams.
         overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
         ngram: Words in such an n-gram; a text with fewer (but 3 or more) must occur whole.
-        root: Where artifacts are kept; the subsets must be there.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
         The URI of the subset: as `export` writes it, and ``tasks``: the names of those that asked for a passage.

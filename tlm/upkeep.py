@@ -5,15 +5,17 @@ import time
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.manifest import MANIFEST
 from tlm.artifacts.roots import open_store, resolve_root
 from tlm.artifacts.store import Store, Stored
-from tlm.errors import Damaged, InputError
+from tlm.errors import Damaged, InputError, printable
 from tlm.progress import say
 
 DAY = 86_400.0
+SHOWN = 4  # of counts by reason or label
 RESULTS = ("report", "study")  # what people read
 TRAINED = ("checkpoint", "model", "metrics")  # what took long to make
 
@@ -40,7 +42,7 @@ def fetch(uri: str, folder: str, *, force: bool = False) -> str:
 
 
 def ls(*, kind: str = "", root: str | None = None) -> str:
-    """List the finished artifacts, oldest first: when made, kind, key, size, main counts.
+    """List the finished artifacts, oldest first: when made, kind, key, size, counts.
 
     Args:
         kind: Only artifacts of this kind.
@@ -54,9 +56,19 @@ def ls(*, kind: str = "", root: str | None = None) -> str:
             continue
         when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(modified))
         size = sum(entry.size for entry in manifest.files) / 1e6
-        counts = " ".join(f"{name}={value}" for name, value in list(manifest.counts.items())[:4])
+        counts = printable(", ".join(f"{name} {_count(value)}" for name, value in manifest.counts.items()))
         lines.append(f"{when}  {manifest.kind:<10} {manifest.key}  {size:>9,.1f} MB  {counts}".rstrip())
     return "\n".join(lines) or "no finished artifacts here"
+
+
+def _count(value: Any) -> str:
+    """A number, in short; of counts by reason or label the largest few."""
+    if isinstance(value, dict) and value:
+        largest = sorted(value.items(), key=lambda item: -item[1])[:SHOWN]
+        shown = [f"{name} {_count(part)}" for name, part in largest]
+        more = [f"{len(value) - SHOWN} more"] if len(value) > SHOWN else []
+        return "{" + ", ".join(shown + more) + "}"
+    return f"{value:.3g}" if isinstance(value, int | float) and value >= 1e9 else str(value or 0)
 
 
 def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, root: str | None = None) -> str:

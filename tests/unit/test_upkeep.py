@@ -1,15 +1,23 @@
 """Listing, fetching, and removing what no kept run needs."""
 
+import json
 import os
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.artifacts.progress import Progress
+from tlm.data.corpus import load_corpus
+from tlm.data.task import load_task
 from tlm.errors import InputError
+from tlm.retrieval.export import export
+from tlm.retrieval.index import build_index
+from tlm.retrieval.retrieve import retrieve
+from tlm.training.tokenizer import build_tokenizer
 from tlm.upkeep import fetch, gc, ls
 
 
@@ -50,6 +58,47 @@ def test_ls_names_each_artifact_once(tmp_path: Path) -> None:
     assert len(lines) == 3
     assert all(any(uri.rsplit("/", 1)[1] in line for line in lines) for uri in made.values())
     assert ls(kind="model", root=str(tmp_path)).count("\n") == 0
+
+
+def listed(uri: str) -> str:
+    """What `ls` says of an artifact behind its size."""
+    artifact = Artifact.open(uri)
+    (line,) = [line for line in ls(root=artifact.store.root).splitlines() if artifact.manifest.key in line]
+    return line.partition(" MB  ")[2]
+
+
+def test_ls_shows_all_counts_and_the_rows_that_were_set_aside(tmp_path: Path) -> None:
+    root, data = str(tmp_path / "store"), tmp_path / "data"
+    data.mkdir()
+    texts = [f"the {word} of number {number}" for number, word in enumerate(["ship", "court", "gene"] * 10)]
+    rows = [*({"text": text} for text in texts), {"text": ""}, {"text": 1}]
+    (data / "corpus.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    corpus = load_corpus([str(data / "corpus.jsonl")], max_rejected=9, root=root)
+    (data / "corpus.jsonl").unlink()
+    for split in ("train", "dev", "test"):
+        examples = [{"text": f"{split} {text}", "label": text.split()[1]} for text in texts[:6]]
+        examples += [{"text": "nothing", "label": ""}] if split == "train" else []
+        (data / f"{split}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in examples))
+    task = load_task(str(data), max_rejected=9, root=root)
+    hits = retrieve(build_index(corpus), task)
+    assert listed(corpus).startswith("documents 30, duplicates 0, passages 30, read 32, rejected {")
+    assert listed(task).startswith("dev 6, labels {court 6, gene 6, ship 6}, leaks 0, read 19, rejected {")
+    for uri, path in ((corpus, "rejected.parquet"), (task, "rejected.parquet")):
+        reasons = pq.read_table(Artifact.open(uri).path(path))["reason"].to_pylist()
+        assert reasons
+        assert all(f"{reason} {reasons.count(reason)}" in listed(uri).partition("rejected {")[2] for reason in reasons)
+    assert listed(hits).startswith("examples 6, hits ")
+    assert ", near-duplicate 0, " in listed(export(hits, overlap=False))
+    assert listed(build_tokenizer(corpus, task, vocab_size=300)).startswith("texts 36, vocab_size ")
+
+
+def test_ls_shortens_what_is_long_and_prints_no_commands_for_the_terminal(tmp_path: Path) -> None:
+    def write(draft: Draft) -> None:
+        labels = {f"\x1b{number}": number for number in range(9)}
+        draft.counts.update(flops=4 * 10**13, labels=labels, rejected={}, leaks=0)
+
+    uri = produce(Recipe("task", "test", 1, {}), str(tmp_path), write)
+    assert listed(uri) == r"flops 4e+13, labels {\x1b8 8, \x1b7 7, \x1b6 6, \x1b5 5, 5 more}, leaks 0, rejected 0"
 
 
 def there(*uris: str) -> list[bool]:

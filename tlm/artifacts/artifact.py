@@ -2,6 +2,7 @@
 
 import fnmatch
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -15,6 +16,8 @@ from tlm.artifacts.store import Store
 from tlm.artifacts.used import note_use
 from tlm.errors import Damaged, InputError
 from tlm.progress import say
+
+_NUMBERS = re.compile(r"([0-9]+)")
 
 
 class Artifact:
@@ -140,10 +143,10 @@ class Artifact:
         return [self.verified(entry) for entry in self.entries(pattern)]
 
     def entries(self, pattern: str = "*") -> list[FileEntry]:
-        """Manifest entries by logical name."""
+        """Manifest entries by logical name; numbers in names count as numbers, so that shard 100000 follows 99999."""
         return sorted(
             (entry for entry in self.manifest.files if fnmatch.fnmatch(entry.logical, pattern)),
-            key=lambda entry: entry.logical,
+            key=lambda entry: [int(part) if part.isdecimal() else part for part in _NUMBERS.split(entry.logical)],
         )
 
     def run(self) -> dict[str, Any]:

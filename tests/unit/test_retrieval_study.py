@@ -132,9 +132,9 @@ def test_a_subset_whose_ancestors_are_gone_still_tells_its_size(tmp_path):
     assert "Gone" in told["gone"]
 
 
-def test_what_cannot_be_compared_is_refused_in_a_sentence(tiny, tmp_path):
+def test_what_cannot_be_compared_is_refused_in_a_sentence(tiny):
     root, found, drawn = tiny
-    elsewhere = toy_world(tmp_path).subsets["bm25"]
+    elsewhere = toy_world(Path(root)).subsets["bm25"]
     for subsets, options, expected in [
         ([found, elsewhere], {"names": ["a", "b"]}, "not known to be from the same corpus"),
         ([found, found], {}, "two subsets are called"),

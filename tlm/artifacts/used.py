@@ -11,7 +11,7 @@ SECONDS = 3600.0  # a note as young as that is not written again
 
 
 def note_use(store: Store, folder: str) -> None:
-    """Note that the artifact in `folder` (``<kind>/<key>``) is used now; a store that refuses to be written to may."""
+    """Note that the artifact in `folder` (``<kind>/<key>``) is used now; no error if the store cannot be written to."""
     name = f"{folder}/{USED}"
     with suppress(TlmError, OSError):
         noted = max((stored.modified for stored in store.list(name)), default=0.0)

@@ -2,18 +2,22 @@
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.manifest import MANIFEST
 from tlm.artifacts.roots import open_store, resolve_root
-from tlm.artifacts.store import Store
-from tlm.errors import InputError
+from tlm.artifacts.store import Store, Stored
+from tlm.errors import Damaged, InputError, printable
 from tlm.progress import say
 
-HOUR = 3600.0
-RESULTS = ("report", "study")  # what people read: with what it was made from, it is kept
+DAY = 86_400.0
+SHOWN = 4  # of counts by reason or label
+RESULTS = ("report", "study")  # what people read
+TRAINED = ("checkpoint", "model", "metrics")  # what took long to make
 
 
 def fetch(uri: str, folder: str, *, force: bool = False) -> str:
@@ -38,85 +42,125 @@ def fetch(uri: str, folder: str, *, force: bool = False) -> str:
 
 
 def ls(*, kind: str = "", root: str | None = None) -> str:
-    """List the finished artifacts, oldest first: when made, kind, key, size, main counts.
+    """List the finished artifacts, oldest first: when made, kind, key, size, counts.
 
     Args:
         kind: Only artifacts of this kind.
-        root: Where artifacts are kept.
+        root: Store to look at; by default TLM_ROOT, else ./artifacts.
     """
     lines = []
-    for modified, artifact in _finished(open_store(resolve_root(root))):
+    store = open_store(resolve_root(root))
+    for modified, artifact in _manifests(store, store.list(""))[0]:
         manifest = artifact.manifest
-        if kind not in ("", manifest.kind):
+        if (kind or manifest.kind) != manifest.kind or manifest.kind.startswith("progress/"):
             continue
         when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(modified))
         size = sum(entry.size for entry in manifest.files) / 1e6
-        counts = " ".join(f"{name}={value}" for name, value in list(manifest.counts.items())[:4])
+        counts = printable(", ".join(f"{name} {_count(value)}" for name, value in manifest.counts.items()))
         lines.append(f"{when}  {manifest.kind:<10} {manifest.key}  {size:>9,.1f} MB  {counts}".rstrip())
     return "\n".join(lines) or "no finished artifacts here"
 
 
-def gc(*, keep_runs: int = 3, older_than_hours: float = 24.0, delete: bool = False, root: str | None = None) -> str:
-    """Remove what the newest reports and studies do not need: artifacts, unfinished work and uploads, indices.
+def _count(value: Any) -> str:
+    """A number, in short; of counts by reason or label the largest few."""
+    if isinstance(value, dict) and value:
+        largest = sorted(value.items(), key=lambda item: -item[1])[:SHOWN]
+        shown = [f"{name} {_count(part)}" for name, part in largest]
+        more = [f"{len(value) - SHOWN} more"] if len(value) > SHOWN else []
+        return "{" + ", ".join(shown + more) + "}"
+    return f"{value:.3g}" if isinstance(value, int | float) and value >= 1e9 else str(value or 0)
 
-    A dry run unless ``--delete`` is given. What is younger than ``--older-than-hours`` stays: it may belong to a
-    run under way.
+
+def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, root: str | None = None) -> str:
+    """Remove what nobody needs: artifacts, unfinished work and uploads, Elasticsearch indices.
+
+    These stay, with all they were made from: the newest reports and studies, what was made or used in the last days
+    (a run under way may need it), and checkpoints, models and metrics that no report or study covers. A dry run unless
+    ``--delete`` is given.
 
     Args:
-        keep_runs: How many of the newest reports, and of the newest studies, are kept, with all they were made from.
-        older_than_hours: Spare what is younger than this.
+        keep_runs: How many of the newest reports, and of the newest studies, are kept.
+        unused_days: Remove only what was neither made nor used for so many days.
         delete: Really remove.
-        root: Where artifacts are kept.
+        root: Store to look at; by default TLM_ROOT, else ./artifacts.
     """
-    if keep_runs < 0 or older_than_hours < 0:
-        raise InputError("keep-runs and older-than-hours must not be negative")
+    if keep_runs < 0 or unused_days < 0:
+        raise InputError("keep-runs and unused-days must not be negative")
     store = open_store(resolve_root(root))
-    needed = _needed(store, keep_runs)
-    horizon = time.time() - older_than_hours * HOUR
-    folders: dict[str, list[tuple[str, int, float]]] = {}
+    horizon = time.time() - unused_days * DAY
+    folders: dict[str, list[Stored]] = {}
     for stored in store.list(""):
-        folders.setdefault("/".join(stored.name.split("/")[:2]), []).append((stored.name, stored.size, stored.modified))
+        folders.setdefault(_top(stored.name), []).append(stored)
+    needed = _needed(store, folders, keep_runs, horizon)
     freed = 0
     for folder, files in sorted(folders.items()):
-        if folder in needed or max(modified for _, _, modified in files) > horizon:
+        if folder in needed or (delete and _young(store.list(f"{folder}/"), horizon)):  # used since we looked
             continue
-        freed += sum(size for _, size, _ in files)
+        freed += sum(stored.size for stored in files)
         say(f"{'removing' if delete else 'would remove'} {folder}")
         if delete:
-            _remove(store, folder, [name for name, _, _ in files])
+            _remove(store, folder, [stored.name for stored in files])
     for name in store.abandoned(horizon, delete):
         say(f"{'removing' if delete else 'would remove'} the unfinished upload of {name}")
     return f"{freed / 1e6:,.1f} MB {'freed' if delete else 'would be freed; give --delete to remove'}"
 
 
-def _finished(store: Store) -> list[tuple[float, Artifact]]:
+def _manifests(store: Store, files: Iterable[Stored]) -> tuple[list[tuple[float, Artifact]], set[str]]:
+    """The whole artifacts and snapshots among `files`, oldest first, with the time they were published.
+
+    Also the folders of artifacts whose manifest is damaged; a warning names each.
+    """
     found: list[tuple[float, Artifact]] = []
-    for stored in store.list(""):
-        parts = stored.name.split("/")
-        if len(parts) == 3 and parts[2] == MANIFEST:
-            artifact = Artifact.find(store, parts[0], parts[1])
+    damaged = set()
+    for stored in files:
+        kind, _, key = stored.name.removesuffix(f"/{MANIFEST}").rpartition("/")
+        if stored.name == f"{kind}/{key}/{MANIFEST}" and kind.count("/") == kind.startswith("progress/"):
+            try:
+                artifact = Artifact.find(store, kind, key)
+            except Damaged as error:
+                say(f"warning: passed over: {error}")
+                damaged |= {f"{kind}/{key}"}
+                continue
             if artifact is not None:
                 found.append((stored.modified, artifact))
-    return sorted(found, key=lambda pair: (pair[0], pair[1].folder_name))
+    return sorted(found, key=lambda pair: (pair[0], pair[1].folder_name)), damaged
 
 
-def _needed(store: Store, keep_runs: int) -> set[str]:
-    newest = [artifact for _, artifact in reversed(_finished(store))]
-    needed: set[str] = set()
-    for kind in RESULTS:
-        for result in [artifact for artifact in newest if artifact.manifest.kind == kind][:keep_runs]:
-            needed.update(_with_inputs(result, needed))
-    return needed
+def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, horizon: float) -> set[str]:
+    """The folders that stay."""
+    found, damaged = _manifests(store, chain.from_iterable(folders.values()))
+    newest = [one for _, one in reversed(found)]
+    made_from: dict[str, set[str]] = {}
+    for artifact in newest:
+        sources = (ref.folder_name for ref in artifact.manifest.inputs.values())
+        made_from.setdefault(_top(artifact.folder_name), set()).update(sources)
+    results = [[one.folder_name for one in newest if one.manifest.kind == kind] for kind in RESULTS]
+    covered = _with_sources(chain.from_iterable(results), made_from)
+    uncovered = (one.folder_name for one in newest if one.manifest.kind in TRAINED and one.folder_name not in covered)
+    young = (folder for folder, files in folders.items() if _young(files, horizon))
+    kept = chain.from_iterable(names[:keep_runs] for names in results)
+    return _with_sources(chain(young, uncovered, kept, damaged), made_from)
 
 
-def _with_inputs(artifact: Artifact, known: set[str]) -> Iterator[str]:
-    if artifact.folder_name in known:
-        return
-    yield artifact.folder_name
-    for ref in artifact.manifest.inputs.values():
-        source = Artifact.find(artifact.store, ref.kind, ref.key)
-        if source is not None:
-            yield from _with_inputs(source, known)
+def _with_sources(folders: Iterable[str], made_from: dict[str, set[str]]) -> set[str]:
+    """`folders` and all that they were made from."""
+    found: set[str] = set()
+    waiting = list(folders)
+    while waiting:
+        folder = waiting.pop()
+        if folder not in found:
+            found.add(folder)
+            waiting += made_from.get(folder, ())
+    return found
+
+
+def _young(files: Iterable[Stored], horizon: float) -> bool:
+    return any(stored.modified > horizon for stored in files)
+
+
+def _top(name: str) -> str:
+    """The folder of an artifact, or of all snapshots of some work, that `name` lies in."""
+    return "/".join(name.split("/")[:2])
 
 
 def _remove(store: Store, folder: str, names: list[str]) -> None:

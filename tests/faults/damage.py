@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest
+from tlm.artifacts.used import USED
 
 STRANGERS = ("added_tokens.json", "adapter_config.json", "model.safetensors.index.json", "passages-99999.parquet")
 
 
 def files(folder: Path) -> list[Path]:
-    """All files of an artifact."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    """All files of an artifact, without the note when it was last used, whose content nobody reads."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != USED)
 
 
 def data_files(folder: Path) -> list[Path]:

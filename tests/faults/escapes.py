@@ -114,7 +114,7 @@ def _through(place: str, pattern: str, root: Path, target: Path) -> Iterator[str
         yield refused(lambda: _read_all(made.uri), f"reading through a link for the {place}")
         yield refused(lambda: fetch(made.uri, str(root / "copy"), force=True), f"fetching through one for the {place}")
     with suppress(InputError):
-        gc(keep_runs=0, older_than_hours=0, delete=True, root=str(root))
+        gc(keep_runs=0, unused_days=0, delete=True, root=str(root))
     yield "" if _state(target.parent) == before else f"removing through a link for the {place} reached the other side"
 
 

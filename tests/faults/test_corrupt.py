@@ -50,7 +50,7 @@ def test_every_bit_of_a_manifest_counts(tmp_path):
     for place in range(len(data) * 8):
         flipped = bytearray(data)
         flipped[place // 8] ^= 1 << place % 8
-        with pytest.raises(Damaged, match="make it anew"):
+        with pytest.raises(Damaged, match="repeat its step"):
             Manifest.from_bytes(bytes(flipped), "here")
 
 

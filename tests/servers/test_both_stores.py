@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -21,10 +23,15 @@ from tests.making import (
     recipe,
     truncate,
 )
+from tests.searchable import corpus_of, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.progress import KEPT, Progress
 from tlm.artifacts.roots import open_store
 from tlm.errors import InputError
+from tlm.retrieval.export import export
+from tlm.retrieval.index import build_index
+from tlm.retrieval.retrieve import retrieve
+from tlm.upkeep import gc, ls
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -125,6 +132,26 @@ def test_a_damaged_file_is_never_read(root, store, name, damage):
     assert made.path("more.parquet").read_bytes() == expected()["more.parquet"]
 
 
+@pytest.mark.parametrize("damage", [flip, truncate, lambda data: b""], ids=["bit flip", "truncation", "empty"])
+def test_a_damaged_manifest_is_passed_over_and_its_step_makes_the_artifact_again(root, store, capsys, damage):
+    whole, made = make(root, seed=1), make(root)
+    name = f"{made.folder_name}/manifest.json"
+    published = store.read(name)
+    store.write(name, damage(published))
+    for look in (partial(ls, root=root), partial(gc, unused_days=0, root=root)):
+        assert made.manifest.key not in look()
+        told = capsys.readouterr().err
+        assert f"warning: passed over: {root}/{name}: " in told
+        assert f"would remove {made.folder_name}" not in told
+    assert whole.manifest.key in ls(root=root)
+    with pytest.raises(InputError, match=rf"^{root}/{name}: .*; repeat its step$"):
+        Artifact.open(made.uri)
+    assert everything(make(root)) == expected()
+    assert store.read(name) == published
+    assert store.read(f"{name}.damaged") == damage(published)
+    assert made.manifest.key in ls(root=root)
+
+
 def run(*command: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -155,6 +182,30 @@ def test_killed_at_any_moment_nothing_unfinished_is_seen_and_the_next_run_finish
         make(place, seed=1)
         assert [path for path in leftovers(store.scratch()) if path.is_dir() or path.suffix == ".lock"] == []
     assert step == 3
+
+
+# ---- removing what nobody needs
+
+
+def test_gc_spares_what_a_run_under_way_uses(root, store):
+    """The run found corpus and index finished; both are old, and no report needs them."""
+    texts = [f"{text} number {number}" for number, text in enumerate(["the cell and the gene", "a ship at sea"] * 20)]
+    corpus, other = corpus_of(texts, root), corpus_of(texts[:9], root)
+    index, examples = build_index(corpus, root=root), task_of(texts[:3], root)
+    time.sleep(2.5)  # S3 tells times in whole seconds
+    old = time.time() - 1
+
+    def collect() -> None:
+        gc(unused_days=(time.time() - old) / 86_400, delete=True, root=root)
+
+    assert build_index(corpus, root=root) == index
+    assert task_of(texts[:3], root) == examples
+    collect()
+    hits = retrieve(index, examples, root=root)
+    collect()
+    subset = export(hits, near_duplicates=False, root=root)
+    assert Artifact.open(subset).details["passages"] > 0
+    assert store.read(f"{other.removeprefix(f'{root}/')}/manifest.json") is None, "gc removed nothing"
 
 
 # ---- unfinished work

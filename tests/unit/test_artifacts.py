@@ -210,8 +210,8 @@ def manifest_of(tmp_path: Path) -> Path:
 def test_a_damaged_manifest_is_said(tmp_path, damage):
     path = manifest_of(tmp_path)
     path.write_bytes(damage(path.read_bytes().removesuffix(b"\n")))
-    with pytest.raises(InputError, match=r"manifest\.json"):
-        make(f"{tmp_path}")
+    with pytest.raises(InputError, match=r"manifest\.json: .*; repeat its step$"):
+        Artifact.open(f"{path.parent}")
 
 
 @pytest.mark.parametrize(
@@ -230,8 +230,8 @@ def test_a_damaged_manifest_is_said(tmp_path, damage):
 def test_a_manifest_that_is_not_what_was_published_is_said(tmp_path, change):
     path = manifest_of(tmp_path)
     path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
-    with pytest.raises(InputError, match=r"manifest\.json: .*make it anew"):
-        make(f"{tmp_path}")
+    with pytest.raises(InputError, match=r"manifest\.json: .*; repeat its step$"):
+        Artifact.open(f"{path.parent}")
 
 
 @pytest.mark.parametrize(
@@ -285,3 +285,30 @@ def test_small_files_of_the_dead_are_swept_when_they_are_old(tmp_path):
     os.utime(old, (0, 0))
     with scratch_folder(tmp_path, "mine"):
         assert (old.exists(), new.exists()) == (False, True)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="which file a handle is of, only Linux tells")
+def test_all_is_on_the_disk_before_the_manifest_appears(tmp_path, monkeypatch):
+    """A power cut may lose what is not synced: data, the manifest's own bytes, the names in a folder."""
+    synced: set[int | Path] = set()  # inodes of files (their names still change), paths of folders
+    before: set[int | Path] = set()  # those synced before the manifest appeared
+    sync, link = os.fsync, os.link
+
+    def watched_sync(handle):
+        sync(handle)
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        synced.add(path if path.is_dir() else path.stat().st_ino)
+
+    def watched_link(source, target):
+        before.update(synced)
+        synced.clear()
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_sync)
+    monkeypatch.setattr(os, "link", watched_link)
+    folder = Path(produce(recipe(), f"{tmp_path}", fill))
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(files) == 6
+    assert {path.name for path in files if path.stat().st_ino not in before} == set()
+    assert {path.parent for path in files} <= before
+    assert folder in synced, "the name of the manifest itself"

@@ -1,6 +1,7 @@
 """The attention study: heads made by hand are known for what they are, and weights are what the formula gives."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -211,22 +212,21 @@ def test_several_models_side_by_side(world):
 def test_equal_content_twice(world, tmp_path):
     root, task, _, model = world
     options = {"task": task, "examples": 5}
+    shutil.copytree(root, tmp_path, ignore=shutil.ignore_patterns("study"), dirs_exist_ok=True)
     contents = {Artifact.open(attention([model], **options, root=str(place))).content for place in (root, tmp_path)}
     assert len(contents) == 1
 
 
 def test_a_folder_with_other_weights_is_another_study(world, tmp_path):
-    import shutil
-
     from safetensors.torch import load_file, save_file
 
     root, task, _, _ = world
     folder = tmp_path / "bert"
     shutil.copytree(root / "folders" / "bert", folder)
-    first = attention([str(folder)], task=task, examples=3, root=str(tmp_path))
+    first = attention([str(folder)], task=task, examples=3, root=str(root))
     tensors = load_file(folder / "model.safetensors")
     save_file({name: value * 2 for name, value in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
-    assert attention([str(folder)], task=task, examples=3, root=str(tmp_path)) != first
+    assert attention([str(folder)], task=task, examples=3, root=str(root)) != first
 
 
 def test_wrong_settings_in_a_sentence(world, tmp_path):
@@ -249,13 +249,11 @@ def test_wrong_settings_in_a_sentence(world, tmp_path):
 
 
 def test_a_folder_without_weights_is_told(world, tmp_path):
-    import shutil
-
     root, task, _, _ = world
     folder = tmp_path / "bert"
     shutil.copytree(root / "folders" / "bert", folder, ignore=shutil.ignore_patterns("*.safetensors"))
     with pytest.raises(InputError, match="does not load as an encoder"):
-        attention([str(folder)], task=task, root=str(tmp_path))
+        attention([str(folder)], task=task, root=str(root))
 
 
 def test_names_replace_what_models_are_called(world):

@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Recipe, produce
 from tlm.data.corpus import load_corpus, passages
 from tlm.data.shards import Shards
 from tlm.data.stage import Stage
 from tlm.data.text import fold, normalise
 from tlm.errors import InputError
+from tlm.evaluation.sampling import rows_at
 
 
 def write(path, rows):
@@ -237,3 +239,21 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
         return int(subprocess.run([sys.executable, "-c", command], check=True, capture_output=True).stdout)
 
     assert peak(90_000) < 1.2 * peak(30_000)
+
+
+def test_more_than_100_000_shards_stay_in_the_order_of_their_numbers(tmp_path):
+    """As if 99,998 had been written before: their numbers grow from five digits to six."""
+
+    def write(draft):
+        shards = Shards(draft.folder, "passages", groups=1, group_rows=2)
+        shards.rows = {f"passages-{number:05d}.parquet": 0 for number in range(99_998)}
+        for doc in range(9):
+            shards.add(pa.table({"doc": [doc], "text": [f"text {doc}"]}))
+        draft.rows = shards.close()
+
+    corpus = Artifact.open(produce(Recipe("corpus", "many-shards", 1, {}), str(tmp_path), write))
+    assert [row["doc"] for row in rows_of(corpus)] == list(range(9))
+    found = rows_at(corpus, "passages-*", [1, 4, 8])
+    assert [(ordinal, row["doc"]) for ordinal, row in found.items()] == [(1, 1), (4, 4), (8, 8)]
+    numbers = [99_998, 99_999, 100_000, 100_001, 100_002]
+    assert [entry.logical for entry in corpus.entries()] == [f"passages-{number}.parquet" for number in numbers]

@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceC
 from tests.toys_training import checkpoint, model, passages, rows, task, tokenizer
 from tests.unit.test_encoder import LABELS, SPECIAL, VOCABULARY, attention_mask, inputs_of, types
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Recipe
 from tlm.errors import InputError
 from tlm.presets import resolve
 from tlm.training import build
@@ -138,18 +139,21 @@ def test_a_run_that_is_taken_up_again_is_bit_equal(tmp_path, architecture):
     )
     plan = Plan(preset.train, preset.train.steps, 2, preset.model.dropout, seed=0)
 
-    def run(work: type[Joint], key: str) -> Encoder:
+    def recipe(name: str) -> Recipe:
+        return Recipe("checkpoint", name, 1, {})
+
+    def run(work: type[Joint], name: str) -> Encoder:
         encoder = build.build(config, seed=0)
         state = State(encoder, AdamW(encoder, 0.01, (0.9, 0.98)), Curve(plan.steps, CPU))
         given = work(encoder, read, Texts.open(tokens, preset.train.external_length), preset, 0)
-        fit(state, given, plan, Snapshots(key, str(tmp_path), 2, 0), CPU)
+        fit(state, given, plan, Snapshots(recipe(name), str(tmp_path), 2, 0), CPU)
         return encoder
 
-    whole_run = run(Joint, "0" * 24)
+    whole_run = run(Joint, "whole")
     with pytest.raises(KeyboardInterrupt):
-        run(Dying, "1" * 24)
-    assert list((tmp_path / "progress" / ("1" * 24)).glob("*000004"))
-    again = run(Joint, "1" * 24)
+        run(Dying, "dying")
+    assert list((tmp_path / "progress" / recipe("dying").key).glob("*000004"))
+    again = run(Joint, "dying")
     for (name, value), other in zip(whole_run.state_dict().items(), again.state_dict().values(), strict=True):
         assert torch.equal(value, other), name
 

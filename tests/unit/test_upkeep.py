@@ -1,14 +1,23 @@
 """Listing, fetching, and removing what no kept run needs."""
 
+import json
 import os
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.artifacts.progress import Progress
+from tlm.data.corpus import load_corpus
+from tlm.data.task import load_task
 from tlm.errors import InputError
+from tlm.retrieval.export import export
+from tlm.retrieval.index import build_index
+from tlm.retrieval.retrieve import retrieve
+from tlm.training.tokenizer import build_tokenizer
 from tlm.upkeep import fetch, gc, ls
 
 
@@ -29,9 +38,10 @@ def run(root: Path, seed: int) -> dict[str, str]:
     return {"corpus": corpus, "model": model, "report": make(root, "report", seed, model=model)}
 
 
-def age(root: Path, hours: float) -> None:
+def age(root: Path, days: float) -> None:
+    """Have all files be so old."""
     for path in root.rglob("*"):
-        os.utime(path, (time.time() - hours * 3600,) * 2)
+        os.utime(path, (time.time() - days * 86_400,) * 2)
 
 
 def test_fetch_gives_plain_names(tmp_path: Path) -> None:
@@ -50,42 +60,170 @@ def test_ls_names_each_artifact_once(tmp_path: Path) -> None:
     assert ls(kind="model", root=str(tmp_path)).count("\n") == 0
 
 
+def listed(uri: str) -> str:
+    """What `ls` says of an artifact behind its size."""
+    artifact = Artifact.open(uri)
+    (line,) = [line for line in ls(root=artifact.store.root).splitlines() if artifact.manifest.key in line]
+    return line.partition(" MB  ")[2]
+
+
+def test_ls_shows_all_counts_and_the_rows_that_were_set_aside(tmp_path: Path) -> None:
+    root, data = str(tmp_path / "store"), tmp_path / "data"
+    data.mkdir()
+    texts = [f"the {word} of number {number}" for number, word in enumerate(["ship", "court", "gene"] * 10)]
+    rows = [*({"text": text} for text in texts), {"text": ""}, {"text": 1}]
+    (data / "corpus.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    corpus = load_corpus([str(data / "corpus.jsonl")], max_rejected=9, root=root)
+    (data / "corpus.jsonl").unlink()
+    for split in ("train", "dev", "test"):
+        examples = [{"text": f"{split} {text}", "label": text.split()[1]} for text in texts[:6]]
+        examples += [{"text": "nothing", "label": ""}] if split == "train" else []
+        (data / f"{split}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in examples))
+    task = load_task(str(data), max_rejected=9, root=root)
+    hits = retrieve(build_index(corpus), task)
+    assert listed(corpus).startswith("documents 30, duplicates 0, passages 30, read 32, rejected {")
+    assert listed(task).startswith("dev 6, labels {court 6, gene 6, ship 6}, leaks 0, read 19, rejected {")
+    for uri, path in ((corpus, "rejected.parquet"), (task, "rejected.parquet")):
+        reasons = pq.read_table(Artifact.open(uri).path(path))["reason"].to_pylist()
+        assert reasons
+        assert all(f"{reason} {reasons.count(reason)}" in listed(uri).partition("rejected {")[2] for reason in reasons)
+    assert listed(hits).startswith("examples 6, hits ")
+    assert ", near-duplicate 0, " in listed(export(hits, overlap=False))
+    assert listed(build_tokenizer(corpus, task, vocab_size=300)).startswith("texts 36, vocab_size ")
+
+
+def test_ls_shortens_what_is_long_and_prints_no_commands_for_the_terminal(tmp_path: Path) -> None:
+    def write(draft: Draft) -> None:
+        labels = {f"\x1b{number}": number for number in range(9)}
+        draft.counts.update(flops=4 * 10**13, labels=labels, rejected={}, leaks=0)
+
+    uri = produce(Recipe("task", "test", 1, {}), str(tmp_path), write)
+    assert listed(uri) == r"flops 4e+13, labels {\x1b8 8, \x1b7 7, \x1b6 6, \x1b5 5, 5 more}, leaks 0, rejected 0"
+
+
+def there(*uris: str) -> list[bool]:
+    """Whether each has its manifest; looked for without opening it, which would count as use."""
+    return [Path(uri, "manifest.json").is_file() for uri in uris]
+
+
 def test_gc_keeps_the_newest_runs_and_what_they_were_made_from(tmp_path: Path) -> None:
-    old = run(tmp_path, 1)
-    age(tmp_path, 48)
-    new = run(tmp_path, 2)
+    old, new = run(tmp_path, 1), run(tmp_path, 2)
     unfinished = tmp_path / "progress" / "abc" / "step-1" / "part.bin"
     unfinished.parent.mkdir(parents=True)
     unfinished.write_text("x")
-    os.utime(unfinished, (0, 0))
+    age(tmp_path, 8)
+    age(Path(new["report"]), 7.5)
     gc(keep_runs=1, root=str(tmp_path))
-    assert all(Artifact.open(uri) for uri in old.values()), "a dry run removed something"
+    assert all(there(*old.values())), "a dry run removed something"
     gc(keep_runs=1, delete=True, root=str(tmp_path))
-    assert all(Artifact.open(uri) for uri in new.values())
-    for uri in old.values():
-        with pytest.raises(InputError, match="no finished"):
-            Artifact.open(uri)
+    assert all(there(*new.values()))
+    assert not any(there(*old.values()))
     assert not unfinished.exists()
 
 
 def test_gc_keeps_the_newest_studies_beside_the_reports(tmp_path: Path) -> None:
     """A study of a model that no report has any more, and not the older study."""
-    old = make(tmp_path, "study", 1, model=make(tmp_path, "model", 1))
-    age(tmp_path, 72)
-    model = make(tmp_path, "model", 2)
-    study = make(tmp_path, "study", 2, model=model)
-    for uri in (model, study):
-        age(Path(uri), 48)
+    old = make(tmp_path, "study", 1, subset=make(tmp_path, "subset", 1))
+    age(tmp_path, 30)
+    subset = make(tmp_path, "subset", 2)
+    study = make(tmp_path, "study", 2, subset=subset)
+    for uri in (subset, study):
+        age(Path(uri), 20)
     report = run(tmp_path, 3)["report"]
-    gc(keep_runs=1, older_than_hours=0, delete=True, root=str(tmp_path))
-    assert all(Artifact.open(uri) for uri in (model, study, report))
-    with pytest.raises(InputError, match="no finished"):
-        Artifact.open(old)
+    gc(keep_runs=1, unused_days=0, delete=True, root=str(tmp_path))
+    assert there(subset, study, report, old) == [True, True, True, False]
 
 
-def test_gc_spares_what_is_young(tmp_path: Path) -> None:
+def test_gc_spares_what_was_made_in_the_last_days(tmp_path: Path) -> None:
     made = run(tmp_path, 1)
+    age(tmp_path, 6.9)
     gc(keep_runs=0, delete=True, root=str(tmp_path))
-    assert all(Artifact.open(uri) for uri in made.values())
-    gc(keep_runs=0, older_than_hours=0, delete=True, root=str(tmp_path))
+    assert all(there(*made.values()))
+    age(tmp_path, 7.1)
+    gc(keep_runs=0, delete=True, root=str(tmp_path))
     assert [path for path in tmp_path.rglob("*") if path.is_file() and ".scratch" not in path.parts] == []
+
+
+def test_gc_spares_what_something_young_was_made_from(tmp_path: Path) -> None:
+    corpus = make(tmp_path, "corpus", 1)
+    index = make(tmp_path, "index", 1, corpus=corpus)
+    age(tmp_path, 30)
+    hits = make(tmp_path, "hits", 1, index=index)
+    gc(delete=True, root=str(tmp_path))
+    assert all(there(corpus, index, hits))
+
+
+@pytest.mark.parametrize("use", ["opened", "found finished"])
+def test_gc_spares_what_was_used_in_the_last_days_and_what_that_was_made_from(tmp_path: Path, use: str) -> None:
+    corpus, other = make(tmp_path, "corpus", 1), make(tmp_path, "corpus", 2)
+    inputs = {"corpus": Artifact.open(corpus)}
+    index = make(tmp_path, "index", 1, corpus=corpus)
+    age(tmp_path, 30)
+    content = Path(index, "manifest.json").read_bytes()
+    if use == "opened":
+        Artifact.open(index)
+    else:
+        produce(Recipe("index", "test", 1, {"seed": 1}, inputs), str(tmp_path), lambda draft: pytest.fail("made again"))
+    assert Path(index, "manifest.json").read_bytes() == content
+    gc(delete=True, root=str(tmp_path))
+    assert there(corpus, index, other) == [True, True, False]
+    age(tmp_path, 8)
+    gc(delete=True, root=str(tmp_path))
+    assert there(corpus, index) == [False, False]
+
+
+def test_use_is_noted_at_most_once_an_hour(tmp_path: Path) -> None:
+    corpus = make(tmp_path, "corpus", 1)
+    note = Path(corpus, "used.json")
+    Artifact.open(corpus)
+    age(tmp_path, 50 / 60 / 24)
+    before = note.stat().st_mtime_ns
+    Artifact.open(corpus)
+    assert note.stat().st_mtime_ns == before
+    age(tmp_path, 70 / 60 / 24)
+    Artifact.open(corpus)
+    assert note.stat().st_mtime_ns > before
+
+
+def test_where_use_cannot_be_noted_steps_go_on(tmp_path: Path) -> None:
+    corpus = make(tmp_path, "corpus", 1)
+    Path(corpus, "used.json").mkdir()  # as good as a store that refuses to be written to
+    assert Artifact.open(corpus).path("curve.txt").read_text() == "1"
+    assert make(tmp_path, "index", 1, corpus=corpus)
+
+
+def test_gc_spares_what_unfinished_training_needs(tmp_path: Path) -> None:
+    """Training that takes longer than a week used its inputs when it began; its snapshots name them."""
+    task, other = make(tmp_path, "task", 1), make(tmp_path, "task", 2)
+    recipe = Recipe("checkpoint", "test", 1, {}, {"task": Artifact.open(task)})
+    age(tmp_path, 30)
+    progress = Progress.of(recipe, str(tmp_path))
+    progress.save(1, lambda folder: None)
+    gc(delete=True, root=str(tmp_path))
+    assert there(task, other) == [True, False]
+    assert progress.latest(tmp_path / "into") == 1
+    age(tmp_path, 8)
+    gc(delete=True, root=str(tmp_path))
+    assert there(task) == [False]
+    assert not (tmp_path / "progress").exists()
+
+
+def test_gc_offers_no_trained_model_that_no_report_covers(tmp_path: Path) -> None:
+    corpus = make(tmp_path, "corpus", 1)
+    checkpoint = make(tmp_path, "checkpoint", 1, corpus=corpus)
+    models = [make(tmp_path, "model", seed, checkpoint=checkpoint) for seed in range(5)]
+    metrics = make(tmp_path, "metrics", 1, model=models[0])
+    unneeded = make(tmp_path, "corpus", 2)
+    age(tmp_path, 30)
+    gc(keep_runs=1, delete=True, root=str(tmp_path))
+    assert there(corpus, checkpoint, *models, metrics) == [True] * 8
+    assert there(unneeded) == [False]
+
+
+def test_gc_removes_the_models_of_a_report_that_is_not_kept(tmp_path: Path) -> None:
+    old = run(tmp_path, 1)
+    age(tmp_path, 30)
+    new = run(tmp_path, 2)
+    gc(keep_runs=1, unused_days=7, delete=True, root=str(tmp_path))
+    assert there(*old.values()) == [False] * 3
+    assert there(*new.values()) == [True] * 3

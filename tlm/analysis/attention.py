@@ -37,7 +37,7 @@ def attention(
         threshold: Share of tokens that makes a head positional or vertical; the paper's is 0.9.
         max_length: Tokens of a text that are read.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     if not 0.5 < threshold <= 1:
         raise InputError(f"threshold is {threshold}; expected a share above 0.5 and up to 1")

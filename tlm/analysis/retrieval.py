@@ -30,7 +30,7 @@ def retrieval_study(
         top: How many of the most-asked passages and of the most-shifted words are shown.
         sample: Passages at most whose words are counted, of each subset and of the corpus.
         seed: Of that sample.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     if top < 1 or sample < 1 or seed < 0:
         raise InputError(f"top is {top}, sample {sample} and seed {seed}; expected at least 1, 1 and 0")

@@ -2,16 +2,22 @@
 
 import fnmatch
 import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.digest import SIGNATURE, file_sha256, value_sha256
-from tlm.artifacts.manifest import MANIFEST, RUN, FileEntry, Manifest
+from tlm.artifacts.manifest import MANIFEST, RUN, FileEntry, InputRef, Manifest
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.store import Store
+from tlm.artifacts.used import note_use
 from tlm.errors import Damaged, InputError, with_article
 from tlm.progress import say
+
+_NUMBERS = re.compile(r"([0-9]+)")
 
 
 class Artifact:
@@ -22,7 +28,7 @@ class Artifact:
 
     @classmethod
     def open(cls, uri: str, *kinds: str) -> "Artifact":
-        """The artifact at ``<root>/<kind>/<key>``.
+        """The artifact at ``<root>/<kind>/<key>``, which from now on counts as used.
 
         Raises:
             InputError: there is none, it is unfinished, damaged, or of another kind than `kinds`.
@@ -33,6 +39,7 @@ class Artifact:
         found = cls.find(open_store(root), kind, key)
         if found is None:
             raise InputError(f"{uri}: there is no finished {kind} here; check the URI, or run the step that makes it")
+        note_use(found.store, found.folder_name)
         return found
 
     @classmethod
@@ -45,7 +52,8 @@ class Artifact:
         manifest = Manifest.from_bytes(data, f"{store.root}/{name}")
         if (manifest.kind, manifest.key) != (kind, key):
             raise Damaged(
-                f"{store.root}/{name} is the manifest of {manifest.kind}/{manifest.key}; it was moved, put it back"
+                f"{store.root}/{name} is the manifest of {manifest.folder_name}; it was moved: put it back, or repeat "
+                f"the step that makes {kind}/{key}"
             )
         return cls(store, manifest)
 
@@ -57,7 +65,7 @@ class Artifact:
     @property
     def folder_name(self) -> str:
         """``<kind>/<key>``: the folder below the root."""
-        return f"{self.manifest.kind}/{self.manifest.key}"
+        return self.manifest.folder_name
 
     @property
     def content(self) -> str:
@@ -74,6 +82,10 @@ class Artifact:
         """Numbers for people."""
         return self.manifest.counts
 
+    def as_input(self) -> InputRef:
+        """How the manifest of what is made from this artifact names it."""
+        return InputRef(kind=self.manifest.kind, key=self.manifest.key, content=self.content)
+
     def input(self, name: str) -> "Artifact":
         """The artifact that was this one's input `name`, from the same root. Raises InputError if it is gone."""
         if name not in self.manifest.inputs:
@@ -81,7 +93,7 @@ class Artifact:
         ref = self.manifest.inputs[name]
         found = Artifact.find(self.store, ref.kind, ref.key)
         if found is None:
-            raise InputError(f"{self.uri} was made from {ref.kind}/{ref.key}, which is gone; run its step again")
+            raise InputError(f"{self.uri} was made from {ref.folder_name}, which is gone; run its step again")
         if found.content != ref.content:
             raise InputError(f"{found.uri} differs from what {self.uri} was made from; run the later step again")
         return found
@@ -89,6 +101,21 @@ class Artifact:
     def has_input(self, name: str) -> bool:
         """Whether this artifact was made from an input called `name`."""
         return name in self.manifest.inputs
+
+    def lineage(self) -> Iterator["Artifact"]:
+        """This artifact and all that it was made from, each once, as far as it can be read in the same store."""
+        seen: set[str] = set()
+        waiting = [self]
+        while waiting:
+            artifact = waiting.pop()
+            if artifact.folder_name in seen:
+                continue
+            seen.add(artifact.folder_name)
+            yield artifact
+            for ref in artifact.manifest.inputs.values():
+                with suppress(Damaged):
+                    found = Artifact.find(self.store, ref.kind, ref.key)
+                    waiting += [found] if found is not None else []
 
     def ancestor(self, kind: str) -> "Artifact | None":
         """The nearest artifact of `kind` among inputs and their inputs, or None. This artifact itself counts."""
@@ -116,10 +143,10 @@ class Artifact:
         return [self.verified(entry) for entry in self.entries(pattern)]
 
     def entries(self, pattern: str = "*") -> list[FileEntry]:
-        """Manifest entries by logical name."""
+        """Manifest entries by logical name; numbers in names count as numbers, so that shard 100000 follows 99999."""
         return sorted(
             (entry for entry in self.manifest.files if fnmatch.fnmatch(entry.logical, pattern)),
-            key=lambda entry: entry.logical,
+            key=lambda entry: [int(part) if part.isdecimal() else part for part in _NUMBERS.split(entry.logical)],
         )
 
     def run(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ RUN = "run.json"
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _DIGEST_IN_NAME = re.compile(r"-[0-9a-f]{16}(?=(\.[^.]*)?$)")
-_DAMAGED = "the manifest is damaged or from another version, make it anew"
+_DAMAGED = "the manifest is damaged or from another version; repeat its step"
 _CHECKED = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -55,6 +55,11 @@ class InputRef(BaseModel):
     key: Key
     content: Digest
 
+    @property
+    def folder_name(self) -> str:
+        """``<kind>/<key>``: the folder below the root."""
+        return f"{self.kind}/{self.key}"
+
 
 class Manifest(BaseModel):
     """All that is known of an artifact and never changes. Time, host and addresses stand in run.json beside it."""
@@ -74,6 +79,11 @@ class Manifest(BaseModel):
     files: list[FileEntry]
     tool: str = __version__
     sha256: Digest | None = Field(default=None, exclude=True)  # of all the rest; only where it is published
+
+    @property
+    def folder_name(self) -> str:
+        """``<kind>/<key>``: the folder below the root."""
+        return f"{self.kind}/{self.key}"
 
     def to_bytes(self) -> bytes:
         """The bytes that are published; equal manifests have equal bytes."""

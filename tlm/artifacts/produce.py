@@ -10,12 +10,13 @@ from typing import Any
 from tlm import __version__
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import signed_json, value_sha256
-from tlm.artifacts.manifest import MANIFEST, RUN, InputRef, Manifest, content_digest, seal
-from tlm.artifacts.roots import open_store, resolve_root
+from tlm.artifacts.home import home
+from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest, seal
 from tlm.artifacts.scratch import scratch_folder
 from tlm.artifacts.store import Store
 from tlm.artifacts.told import tell
-from tlm.errors import InputError
+from tlm.artifacts.used import note_use
+from tlm.errors import Damaged, InputError
 from tlm.progress import say
 from tlm.spending import Spending
 
@@ -52,17 +53,19 @@ class Draft:
 
 
 def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> str:
-    """The URI of the recipe's result: found finished under `root`, or made by `write` and published whole.
+    """The URI of the recipe's result: found finished, or made by `write` and published whole.
 
+    It lies at `root`, else at ``TLM_ROOT``, else where the inputs are; the inputs are looked for there before any work.
     Data files go up first, the manifest last and only if there is none yet; of two writers at once the first wins
     and both return the same URI.
     """
-    store = open_store(resolve_root(root))
-    finished = Artifact.find(store, recipe.kind, recipe.key)
-    if finished is not None:
+    store = home(root, recipe.inputs.values())
+    found = _find(store, recipe)
+    if found is not None:
+        note_use(store, found.folder_name)
         say(f"{recipe.step}: already there, nothing to do")
-        tell(finished)
-        return finished.uri
+        tell(found)
+        return found.uri
     started = time.time()
     with scratch_folder(store.scratch(), f"{recipe.kind}-{recipe.key}") as folder:
         draft = Draft(folder)
@@ -72,6 +75,26 @@ def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) ->
     made = Artifact(store, manifest)
     tell(made)
     return made.uri
+
+
+def finished(recipe: Recipe, root: str | None) -> str | None:
+    """The URI of the recipe's result if it is published, where `produce` would publish it."""
+    found = _find(home(root, recipe.inputs.values()), recipe)
+    return None if found is None else found.uri
+
+
+def _find(store: Store, recipe: Recipe) -> Artifact | None:
+    """The recipe's result, if it is there. A damaged manifest is moved aside: the result can then be made again."""
+    try:
+        return Artifact.find(store, recipe.kind, recipe.key)
+    except Damaged as error:
+        name = f"{recipe.kind}/{recipe.key}/{MANIFEST}"
+        damaged = store.read(name)
+        if damaged is not None:  # else another process has just moved it
+            say(f"warning: {error}; it is moved to {MANIFEST}.damaged, and {recipe.step} makes the artifact again")
+            store.write(f"{name}.damaged", damaged)
+            store.delete(name)
+        return None
 
 
 def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Manifest:
@@ -84,7 +107,7 @@ def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Mani
         step=recipe.step,
         version=recipe.version,
         settings=recipe.settings,
-        inputs={name: _ref(artifact) for name, artifact in recipe.inputs.items()},
+        inputs={name: artifact.as_input() for name, artifact in recipe.inputs.items()},
         counts=draft.counts,
         details=draft.details,
         files=files,
@@ -101,11 +124,6 @@ def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Mani
     if winner.content != manifest.content:
         say(f"warning: {winner.uri} was published meanwhile with other content; that one stands")
     return winner.manifest
-
-
-def _ref(artifact: Artifact) -> InputRef:
-    manifest = artifact.manifest
-    return InputRef(kind=manifest.kind, key=manifest.key, content=manifest.content)
 
 
 def _run(draft: Draft, started: float) -> dict[str, Any]:

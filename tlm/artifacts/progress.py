@@ -1,14 +1,15 @@
 """Unfinished work: snapshots under ``progress/<key>/step-N/``, each whole or absent, for a step to go on from."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import signed_json
+from tlm.artifacts.home import home
 from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest, seal
-from tlm.artifacts.roots import open_store, resolve_root
+from tlm.artifacts.produce import Recipe
 from tlm.artifacts.scratch import scratch_folder
 from tlm.errors import Damaged
 from tlm.progress import say
@@ -17,12 +18,21 @@ KEPT = 2
 
 
 class Progress:
-    """Snapshots of the work named `key`; the newest two are kept, so that a damaged one has a predecessor."""
+    """Snapshots of the work named `key`; the newest two are kept, so that a damaged one has a predecessor.
 
-    def __init__(self, key: str, root: str | None) -> None:
-        self.store = open_store(resolve_root(root))
+    Each names the `inputs` of the work, so that `tlm gc` spares them.
+    """
+
+    def __init__(self, key: str, root: str | None, inputs: Mapping[str, Artifact] | None = None) -> None:
+        self.inputs = inputs or {}
+        self.store = home(root, self.inputs.values())
         self.kind = f"progress/{key}"
         self.damaged: set[str] = set()  # what `latest` passed over; removed when there is a whole one in its place
+
+    @classmethod
+    def of(cls, recipe: Recipe, root: str | None) -> "Progress":
+        """That of the recipe's result, in the store where the result will be."""
+        return cls(recipe.key, root, recipe.inputs)
 
     def save(self, step: int, fill: Callable[[Path], None], run: dict[str, Any] | None = None) -> None:
         """Publish a snapshot: `fill` writes its files into a folder. Older snapshots but one are removed.
@@ -37,7 +47,8 @@ class Progress:
                 self.store.add(f"{self.kind}/{name}/{entry.name}", folder / entry.name)
         manifest = Manifest(
             kind=self.kind, key=name, content=content_digest(files, {}), step="snapshot", version=1,
-            settings={}, inputs={}, counts={"step": step}, details={}, files=files,
+            settings={}, inputs={name: artifact.as_input() for name, artifact in self.inputs.items()},
+            counts={"step": step}, details={}, files=files,
         )  # fmt: skip
         self.store.write(f"{self.kind}/{name}/{RUN}", signed_json(run or {}))
         self.store.write(f"{self.kind}/{name}/{MANIFEST}", manifest.to_bytes())  # over a damaged one, if one is there

@@ -10,9 +10,14 @@ from tlm.errors import InputError
 DEFAULT_ROOT = "artifacts"
 
 
+def named_root(root: str | None) -> str | None:
+    """The given root, else ``TLM_ROOT``, else None."""
+    return root or os.environ.get("TLM_ROOT") or None
+
+
 def resolve_root(root: str | None) -> str:
-    """The root to write to: the given one, else ``TLM_ROOT``, else ``./artifacts``."""
-    return root or os.environ.get("TLM_ROOT") or DEFAULT_ROOT
+    """The given root, else ``TLM_ROOT``, else ``./artifacts``. A step with inputs has its `home` instead."""
+    return named_root(root) or DEFAULT_ROOT
 
 
 def open_store(root: str) -> Store:

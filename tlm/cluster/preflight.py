@@ -29,7 +29,7 @@ def preflight(
     Args:
         engine: The engine that the run will use: embedded or elasticsearch.
         free_gib: Free disk space to ask for, in GiB, where steps keep downloads and unfinished files.
-        root: Where artifacts will be kept.
+        root: Store that the run will write to; by default TLM_ROOT, else ./artifacts.
     """
     if engine not in ("embedded", "elasticsearch"):
         raise InputError(f"engine '{engine}' is unknown; expected embedded or elasticsearch")

@@ -6,14 +6,14 @@ runs, and goes on where one that ended was.
 
 from typing import Any
 
-from tlm.artifacts.roots import open_store, resolve_root
+from tlm.artifacts.home import home
+from tlm.artifacts.produce import finished
 from tlm.cluster.follow import follow
 from tlm.cluster.job import Pods, train_job
 from tlm.cluster.kube import Api, own_image
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 from tlm.training.joint import checkpoint_recipe
-from tlm.training.launch import finished
 
 
 def train_on_nodes(
@@ -61,7 +61,7 @@ def train_on_nodes(
         service_account: That of the pods.
         image: The train image; empty: that of the pod we are in.
         start_minutes: How long the pods may wait for nodes and images.
-        root: Where artifacts are kept: on S3, because all nodes write there.
+        root: Store to write to, which holds all inputs; on S3, because all nodes write there.
 
     Raises:
         InputError: settings that cannot work, no Trainer, no rights; or what training itself raised.
@@ -75,7 +75,7 @@ def train_on_nodes(
     if uri is not None:
         say("train: already there, nothing to do")
         return uri
-    place = open_store(resolve_root(root)).root
+    place = home(root, recipe.inputs.values()).root
     if not place.startswith("s3://"):
         raise InputError(f"root '{place}' is a folder of one node; give one on S3 (s3://bucket/prefix)")
     command = ["tlm", "train", task, "--tokenizer", tokenizer, "--preset", preset, "--seed", str(seed)]

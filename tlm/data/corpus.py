@@ -66,7 +66,7 @@ def load_corpus(
         words: Words of a passage; a rest of less than a tenth of that is joined to the passage before it.
         overlap: Words that a passage shares with the next one of the same document.
         max_rejected: Rows that may be unusable (set aside with a reason) before the step stops; 0.1 % may always.
-        root: Where artifacts are kept.
+        root: Store to write to; by default TLM_ROOT, else ./artifacts.
 
     Returns:
         URI of the corpus: passages (doc, id, text, source) in parquet shards, and the rejected rows.

@@ -72,7 +72,7 @@ def load_task(
         seed: Draws the split, where there is one to draw.
         max_rejected: Rows that may be unusable (set aside with a reason) before the step stops; 0.1 % may always, but
             of dev and test no more than a tenth.
-        root: Where artifacts are kept.
+        root: Store to write to; by default TLM_ROOT, else ./artifacts.
 
     Returns:
         URI of the task: examples (id, text, text_pair, label, target, split), leaks, and the rejected rows.

@@ -16,7 +16,7 @@ def baseline(task: str, *, seed: int = 0, root: str | None = None) -> str:
     Args:
         task: URI of the task.
         seed: Recorded beside the scores; the solvers are deterministic and draw nothing.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     examples = Artifact.open(task, "task")
     recipe = Recipe(

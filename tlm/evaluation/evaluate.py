@@ -19,17 +19,20 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
         model: URI of the model; a checkpoint gives the scores without stage 2.
         task: URI of the task.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     trained, examples = Artifact.open(model, *STAGES), Artifact.open(task, "task")
+    stages = _stages(trained)
+    stages["stage 1"].input("task_tokens").input("tokenizer")  # that of the loss: found now, or nothing is begun
     kind = trained.manifest.kind
     recipe = Recipe("metrics", "evaluate", VERSION, scored(examples), inputs={kind: trained, "task": examples})
-    return produce(recipe, root, lambda draft: _write(draft, trained, examples, device))
+    return produce(recipe, root, lambda draft: _write(draft, stages, examples, device, root))
 
 
-def _write(draft: Draft, trained: Artifact, task: Artifact, device: str) -> None:
+def _write(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None) -> None:
     from tlm.evaluation.classifier import model_labels
 
+    trained = list(stages.values())[-1]
     if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
         raise InputError(
             f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate its model"
@@ -41,17 +44,17 @@ def _write(draft: Draft, trained: Artifact, task: Artifact, device: str) -> None
             f"{trained.uri} gives {_named(labels)} but {task.uri} has {_named(expected)}; "
             "evaluate on the task that it was trained on"
         )
-    _score(draft, trained, task, device)
+    _score(draft, stages, task, device, root)
 
 
-def _score(draft: Draft, trained: Artifact, task: Artifact, device: str) -> None:
+def _score(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None) -> None:
     from tlm.evaluation.classifier import Classifier, probabilities
     from tlm.evaluation.examples import read_splits
     from tlm.evaluation.record import Prediction, write_metrics
     from tlm.training.device import resolve_device
     from tlm.training.heldout import masked_lm_loss
 
-    stages = _stages(trained)
+    trained = list(stages.values())[-1]
     place = resolve_device(device)
     classifier = Classifier(trained.path("model"), place)
     predictions = []
@@ -66,7 +69,7 @@ def _score(draft: Draft, trained: Artifact, task: Artifact, device: str) -> None
         "arm": details["arm"],
         "seed": details["seed"],
         "stage": STAGES[trained.manifest.kind],
-        "mlm_loss": masked_lm_loss(stages["stage 1"], task, "test", device),
+        "mlm_loss": masked_lm_loss(stages["stage 1"], task, "test", device, root),
     }
     facts = {
         "parameters": details["parameters"],
@@ -78,6 +81,7 @@ def _score(draft: Draft, trained: Artifact, task: Artifact, device: str) -> None
 
 
 def _stages(trained: Artifact) -> dict[str, Artifact]:
+    """What each stage made, in their order; the last one is `trained`."""
     if trained.manifest.kind == "checkpoint":
         return {"stage 1": trained}
     return {"stage 1": trained.input("checkpoint"), "stage 2": trained}

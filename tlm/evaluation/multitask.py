@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.cost import Prices
@@ -30,7 +31,7 @@ def report_multitask(
         gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
         cpu_hour: Price of an hour of a CPU core, for what no GPU did.
         kilowatt_hour: Price of a kilowatt-hour, where the machine measured the energy.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     by_task: dict[str, dict[str, Artifact]] = {}
     for uri in metrics:
@@ -40,6 +41,7 @@ def report_multitask(
     runs = sorted((list(found.values()) for found in by_task.values()), key=lambda found: _name(found[0]))
     _check(runs)
     prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour))
+    root = home(root, [run for found in runs for run in found]).root
     reports = [Artifact.open(report([run.uri for run in found], **asdict(prices), root=root)) for found in runs]
     inputs = {f"report-{number:03d}": one for number, one in enumerate(reports)}
     recipe = Recipe("report", "report-multitask", VERSION, asdict(prices), inputs)

@@ -32,7 +32,7 @@ def report(
         cpu_hour: Price of an hour of a CPU core, for what no GPU did.
         kilowatt_hour: Price of a kilowatt-hour, where the machine measured the energy.
         notes: Sentences that the report is to tell as well, such as why its settings were chosen.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour))
     opened = {artifact.manifest.key: artifact for artifact in (Artifact.open(uri, "metrics") for uri in metrics)}

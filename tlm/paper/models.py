@@ -22,7 +22,7 @@ def make_models(
         corpus: C_BERT or C_RoBERTa, where the table has both.
         folder: Where the models lie, each in a folder called as the last part of its name: on this machine or on S3.
             Empty: the Hugging Face Hub.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Raises:
         InputError: a model is not there, or the Hub is not reached.

@@ -33,7 +33,7 @@ def make_subsets(
         corpus: C_BERT or C_RoBERTa, whichever was indexed, where the table has both.
         near_duplicates: See `export`.
         overlap: See `export`.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     filters = {"near_duplicates": near_duplicates, "overlap": overlap}
     found = wanted(table, scale, _name(task), corpus)
@@ -73,7 +73,7 @@ def plan_trials(
         scale: Name of the scale.
         corpus: C_BERT or C_RoBERTa, where the table has both.
         seeds: Separated by commas; empty: as many as the table plans.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     for data in (task, *subsets.values()):
         tokenize(data, tokenizer, root=root)

@@ -53,7 +53,7 @@ def export(
         passage_share: It also does if at least this share of its own n-grams is in the text, as in a long text's part.
         ngram: Words in such an n-gram; a text or passage with fewer (but 3 or more) must occur whole.
         min_words: Remove passages with fewer words.
-        root: Where artifacts are kept; the hits must be there.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
         The URI of the subset: ``passages-*.parquet`` (doc, text, best_rank, best_score, queries) ordered by doc, and

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.dedup import Seen, digest
 from tlm.data.files import RawFile, check_room, raw_files
@@ -80,7 +81,7 @@ def import_subset(
         ngram: Words in such an n-gram; a text or passage with fewer (but 3 or more) must occur whole.
         min_words: Remove passages with fewer words.
         max_rejected: Rows that may be unusable (set aside with a reason) before the step stops; 0.1 % may always.
-        root: Where artifacts are kept; the task must be there.
+        root: Store to write to, which holds the task; by default TLM_ROOT, else that of the task, else ./artifacts.
 
     Returns:
         The URI of the subset: as `export` writes it, but `doc` is the row of the file, from 0, no query asked for a
@@ -99,6 +100,8 @@ def import_subset(
         min_words=min_words,
     )
     protects = Artifact.open(task, "task") if task and overlap else None
+    inputs = {"task": protects} if protects is not None else {}
+    root = home(root, inputs.values()).root
     if protects is None:
         say("import: dev and test texts in these passages, if there are any, stay: they are not looked for")
     rejects = Rejects(max_rejected)
@@ -107,7 +110,6 @@ def import_subset(
             check(file, [text_field])
         named = [[file.name, file.digest()] for file in files]
         settings = {**asdict(filters), "text_field": text_field, "files": named}
-        inputs = {"task": protects} if protects is not None else {}
         recipe = Recipe("subset", "import-subset", VERSION, settings, inputs)
         return produce(recipe, root, lambda draft: _write(draft, files, text_field, protects, filters, rejects))
 

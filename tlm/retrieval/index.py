@@ -39,7 +39,7 @@ def build_index(
         name: Name of the index in Elasticsearch, behind the alias tlm-NAME ("corpus" by default); nothing else has it.
         k1: BM25's saturation of term frequency, 0 or more.
         b: BM25's normalisation by length, from 0 (none) to 1 (full).
-        root: Where artifacts are kept; the corpus must be there.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
         The URI of the index: for "embedded" its files, for "elasticsearch" a handle without the server's address.

@@ -68,7 +68,7 @@ def merge_subsets(
         overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
         passage_share: It also does if at least this share of its own n-grams is in the text, as in a long text's part.
         ngram: Words in such an n-gram; a text or passage with fewer (but 3 or more) must occur whole.
-        root: Where artifacts are kept; the subsets must be there.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
         The URI of the subset: as `export` writes it, and ``tasks``: the names of those that asked for a passage.

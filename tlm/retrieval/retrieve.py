@@ -54,7 +54,7 @@ def retrieve(
         top_k: Passages a query finds at most (the paper's K).
         like: URI of the subset that the random arm's is to be as large as; only for arm "random".
         seed: Seed of the random arm.
-        root: Where artifacts are kept; index and task must be there.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
         The URI of the hits: ``hits.parquet`` (query, doc, rank, score), ``queries.parquet`` (query, text, examples)
@@ -65,6 +65,7 @@ def retrieve(
         Interrupted: the search server went away; the command can be repeated.
     """
     source, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
+    corpus = source.input("corpus")
     if arm not in ARMS:
         raise InputError(f"arm '{arm}' is not known{nearest(arm, ARMS)}")
     if query not in KINDS:
@@ -78,16 +79,16 @@ def retrieve(
     inputs = {"index": source, "task": labelled}
     if arm == "bm25":
         recipe = Recipe("hits", "retrieve", VERSION, {"arm": arm, "query": query, "top_k": top_k}, inputs)
-        return produce(recipe, root, lambda draft: _search(draft, source, labelled, query, top_k))
+        return produce(recipe, root, lambda draft: _search(draft, source, corpus, labelled, query, top_k))
     subset = Artifact.open(like, "subset")
-    corpus = subset.ancestor("corpus")
-    if corpus is None or corpus.content != source.details["corpus_content"]:
+    taken_from = subset.ancestor("corpus")
+    if taken_from is None or taken_from.content != corpus.content:
         raise InputError(f"{like} was not taken from the corpus of {index}; give a subset of that index")
     recipe = Recipe("hits", "retrieve", VERSION, {"arm": arm, "seed": seed}, {**inputs, "like": subset})
     return produce(recipe, root, lambda draft: _draw(draft, corpus, subset, seed))
 
 
-def _search(draft: Draft, index: Artifact, task: Artifact, kind: str, top_k: int) -> None:
+def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kind: str, top_k: int) -> None:
     asking = _training_texts(task)
     if not asking:
         raise InputError(f"{task.uri} has no training examples to search with")
@@ -97,7 +98,7 @@ def _search(draft: Draft, index: Artifact, task: Artifact, kind: str, top_k: int
     if top_k > index.details["documents"]:
         say(f"top_k {top_k} is more than all {index.details['documents']} passages: each query finds whatever matches")
     engine = open_engine(index)
-    queries, dropped = fit(make_queries(asking, kind), lambda: texts(index.input("corpus")))
+    queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
     asked = [number for number in range(len(queries)) if number not in empty]
     found = engine.search([queries[number].text for number in asked], top_k)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from tlm.artifacts.produce import Recipe
 from tlm.artifacts.progress import Progress
 from tlm.artifacts.scratch import scratch_folder
 from tlm.errors import Interrupted
@@ -87,15 +88,20 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Snapshots:
-    """Saves the state of the work named `key` every so many steps or minutes (0: never), and finds it again.
+    """Saves the state of the work on a recipe every so many steps or minutes (0: never), and finds it again.
 
     What the work has spent goes with each snapshot, and from there into `spending` of the attempt that goes on.
     """
 
     def __init__(
-        self, key: str, root: str | None, every_steps: int, every_minutes: float, spending: Spending | None = None
+        self,
+        recipe: Recipe,
+        root: str | None,
+        every_steps: int,
+        every_minutes: float,
+        spending: Spending | None = None,
     ) -> None:
-        self.progress, self.spending = Progress(key, root), spending or Spending(())
+        self.progress, self.spending = Progress.of(recipe, root), spending or Spending(())
         self.every_steps, self.every_seconds = every_steps, every_minutes * 60
         self._saved = time.monotonic()
 

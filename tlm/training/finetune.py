@@ -2,6 +2,7 @@
 
 from tlm import presets
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
 from tlm.training.effective import finetune_settings
@@ -38,7 +39,7 @@ def finetune(
         save_steps: Save the state every so many steps; 0: not by steps.
         save_minutes: Save the state every so many minutes; 0: not by time.
         gpus: How many GPUs of this machine to train on; fewer are an error. 0: all that there are, or the CPU.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     given = dict(locals())
     start, examples = Artifact.open(checkpoint, "checkpoint"), Artifact.open(task, "task")
@@ -52,6 +53,7 @@ def finetune(
             raise InputError(
                 f"{examples.uri} has no {split} examples; stage 2 needs them, give load-task such a file or share"
             )
+    root = home(root, [start, examples]).root
     tokenizer = start.input("task_tokens").input("tokenizer")
     tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, root=root))
     facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}
@@ -63,7 +65,7 @@ def finetune(
         from tlm.training import stage2
         from tlm.training.checkpoint import Snapshots
 
-        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes, draft.spending)
+        snapshots = Snapshots(recipe, root, save_steps, save_minutes, draft.spending)
         stage2.write(draft, inputs, settings, facts, device, snapshots)
         draft.run |= presets.named(preset, overrides)
 

@@ -19,10 +19,13 @@ SHARE = 0.15
 
 
 @torch.no_grad()
-def masked_lm_loss(checkpoint: Artifact, task: Artifact, split: str, device: str) -> float | None:
+def masked_lm_loss(
+    checkpoint: Artifact, task: Artifact, split: str, device: str, root: str | None = None
+) -> float | None:
     """Mean cross entropy, in nats, of masked tokens in the texts of a split; None for a model that predicts no tokens.
 
     The masks (15 %, 80/10/10) are the same for all models with one vocabulary, so that arms and seeds compare.
+    The tokens of the texts are found or made by `tokenize` with this `root`.
 
     Raises:
         InputError: the task has no such examples or no words in them, or the device is not here.
@@ -31,7 +34,7 @@ def masked_lm_loss(checkpoint: Artifact, task: Artifact, split: str, device: str
     if not checkpoint.entries(build.MLM_HEAD):
         return None
     tokenizer = checkpoint.input("task_tokens").input("tokenizer")
-    tokens = Artifact.open(tokenize(task.uri, tokenizer.uri, root=task.store.root))
+    tokens = Artifact.open(tokenize(task.uri, tokenizer.uri, root=root))
     model = build.load(checkpoint.path("model"), checkpoint.path(build.MLM_HEAD)).to(place).eval()
     examples = Examples.open(task, tokens, build.text_length(model.body.config))
     texts, rows = examples.texts, examples.rows(split)

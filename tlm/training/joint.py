@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from tlm import presets
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
 from tlm.settings import Model
@@ -49,7 +50,7 @@ def train(
         save_steps: Save the state every so many steps; 0: not by steps.
         save_minutes: Save the state every so many minutes; 0: not by time.
         gpus: How many GPUs of this machine to train on; fewer are an error. 0: all that there are, or the CPU.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     given = dict(locals())
     check_numbers(seed=seed, save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
@@ -59,7 +60,7 @@ def train(
         from tlm.training import stage1
         from tlm.training.checkpoint import Snapshots
 
-        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes, draft.spending)
+        snapshots = Snapshots(recipe, root, save_steps, save_minutes, draft.spending)
         facts = {name: recipe.settings[name] for name in ("arm", "seed")}
         shape = {"model": Model.model_validate(recipe.settings["model"])}
         settings = presets.resolve(preset, overrides).model_copy(update=shape)
@@ -85,6 +86,7 @@ def checkpoint_recipe(
     examples, begin = Artifact.open(task, "task"), Artifact.open(start, "checkpoint") if start else None
     vocabulary = _tokenizer(tokenizer, begin)
     passages = Artifact.open(subset, "subset") if subset else None
+    root = home(root, [one for one in (examples, begin, vocabulary, passages) if one is not None]).root
     _check(settings, passages)
     model = settings.model if begin is None else _shape(begin, settings)
     check_architecture(model)

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.artifacts.home import home
+from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.artifacts.progress import Progress
-from tlm.artifacts.roots import open_store, resolve_root
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.spending import Spending
@@ -46,7 +45,7 @@ def train_together(recipe: Recipe, root: str | None, write: Callable[[Draft], No
 
     Args:
         recipe: What is trained.
-        root: Where to.
+        root: Where to, as `produce` takes it.
         write: Trains; it joins the processes that there are, and the first of them writes.
         command: The step itself, to be called in each process; its arguments ``device`` and ``gpus`` count.
 
@@ -62,10 +61,11 @@ def train_together(recipe: Recipe, root: str | None, write: Callable[[Draft], No
             _launch(command, count)
             uri = finished(recipe, root)
             if uri is None:
-                raise InputError(f"root '{resolve_root(root)}' is another folder on each node; give one on S3 (s3://…)")
+                place = home(root, recipe.inputs.values()).root
+                raise InputError(f"root '{place}' is another folder on each node; give one on S3 (s3://…)")
             return uri
     uri = produce(recipe, root, write)
-    Progress(recipe.key, root).clear()
+    Progress.of(recipe, root).clear()
     return uri
 
 
@@ -100,12 +100,6 @@ def nodes() -> int:
     return int(given) if given.isdecimal() else 1
 
 
-def finished(recipe: Recipe, root: str | None) -> str | None:
-    """The URI of the recipe's result, if it is published."""
-    found = Artifact.find(open_store(resolve_root(root)), recipe.kind, recipe.key)
-    return None if found is None else found.uri
-
-
 def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> str:
     """What `produce` does, in a process that torchrun started: the first one publishes, the others help."""
     from tlm.training.world import joined
@@ -115,7 +109,7 @@ def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], N
         found = world.tell({"uri": uri})["uri"]  # one answer for all, whoever looked a moment later
         if world.first:
             uri = produce(recipe, root, write)
-            Progress(recipe.key, root).clear()
+            Progress.of(recipe, root).clear()
         elif not found:
             draft = Draft(Path(os.devnull), spending=Spending(None if world.local == 0 else ()))
             with draft.spending:

@@ -8,6 +8,7 @@ of S steps would give it: what n runs alone spend, one run spends together, and 
 
 from tlm import presets
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
 from tlm.training.joint import check_numbers, checkpoint_recipe
@@ -48,10 +49,11 @@ def train_multitask(
         save_steps: Save the state every so many steps; 0: not by steps.
         save_minutes: Save the state every so many minutes; 0: not by time.
         gpus: How many GPUs of this machine to train on; fewer are an error. 0: all that there are, or the CPU.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     given = {**locals(), "tasks": list(tasks)}
     check_numbers(seed=seed, save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
+    root = home(root, [Artifact.open(uri, "task") for uri in tasks]).root
     names = _names(tasks)
     alone = checkpoint_recipe(tasks[0], tokenizer, subset, preset, overrides, seed, root)
     inputs = dict(alone.inputs)
@@ -64,7 +66,7 @@ def train_multitask(
         from tlm.training import multitask_stage1
         from tlm.training.checkpoint import Snapshots
 
-        snapshots = Snapshots(recipe.key, root, save_steps, save_minutes, draft.spending)
+        snapshots = Snapshots(recipe, root, save_steps, save_minutes, draft.spending)
         facts = {"arm": ARM, "seed": seed}
         multitask_stage1.write(draft, inputs, names, presets.resolve(preset, overrides), facts, device, snapshots)
         draft.run |= presets.named(preset, overrides)

@@ -6,6 +6,7 @@ from pathlib import Path
 from tlm import presets
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import file_sha256
+from tlm.artifacts.home import home
 from tlm.artifacts.produce import Recipe, produce
 from tlm.errors import InputError
 from tlm.training.effective import model_settings
@@ -35,9 +36,10 @@ def load_model(
         task: URI of the task.
         preset: Named settings; of them the length of texts counts here (model.max_length), and the dropout of stage 1.
         overrides: Settings to change, such as model.max_length=256.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     examples, settings = Artifact.open(task, "task"), presets.resolve(preset, overrides)
+    root = home(root, [examples]).root
     with model_folder(model) as folder:
         digests = _digests(folder)
         from tlm.training import takeover

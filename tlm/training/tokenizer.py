@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import file_sha256
+from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.data.task import examples
@@ -51,11 +52,12 @@ def build_tokenizer(
         existing: A tokenizer.json, a folder that has one, or a model of the Hugging Face Hub (bert-base-uncased),
             to take instead; the settings above then do nothing.
         more_tasks: URIs of further tasks whose training splits it is to learn from too, where tasks train together.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     general = Artifact.open(corpus, "corpus", "subset")
     sources = {general.manifest.kind: general, "task": Artifact.open(task, "task")}
     sources |= {f"task-{number}": Artifact.open(uri, "task") for number, uri in enumerate(more_tasks, start=1)}
+    root = home(root, sources.values()).root
     if existing:
         with model_folder(existing, of_tokenizers=True) as folder:
             return adopt_tokenizer(folder, root)

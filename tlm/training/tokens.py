@@ -26,7 +26,7 @@ def tokenize(data: str, tokenizer: str, *, root: str | None = None) -> str:
     Args:
         data: URI of the task or the subset.
         tokenizer: URI of the tokenizer.
-        root: Where artifacts are kept.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     source = Artifact.open(data, "task", "subset")
     vocabulary = Artifact.open(tokenizer, "tokenizer")

@@ -74,7 +74,7 @@ def bucket_with_versions(ground: Storing) -> None:
     ground.client.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
     for _ in range(2):
         ends(ground, "s3://versions/root")
-        gc(older_than_hours=0, delete=True, root="s3://versions/root")
+        gc(unused_days=0, delete=True, root="s3://versions/root")
         assert ground.manifests("s3://versions/root") == []
 
 
@@ -119,13 +119,13 @@ def upload_that_is_killed(ground: Storing) -> None:
         )
         assert uploader[0].wait(120) == -signal.SIGKILL
     assert len(ground.uploads("s3://faults/killed")) == 1
-    gc(older_than_hours=1, delete=True, root="s3://faults/killed")
+    gc(unused_days=1, delete=True, root="s3://faults/killed")
     assert len(ground.uploads("s3://faults/killed")) == 1  # it may belong to somebody at work
-    gc(older_than_hours=0, delete=True, root="s3://faults/killed-not")
+    gc(unused_days=0, delete=True, root="s3://faults/killed-not")
     assert len(ground.uploads("s3://faults/killed")) == 1  # another root's
-    gc(older_than_hours=0, root="s3://faults/killed")
+    gc(unused_days=0, root="s3://faults/killed")
     assert len(ground.uploads("s3://faults/killed")) == 1  # a dry run
-    gc(older_than_hours=0, delete=True, root="s3://faults/killed")
+    gc(unused_days=0, delete=True, root="s3://faults/killed")
     assert ground.uploads("s3://faults/killed") == []
     ends(ground, "s3://faults/killed")
 

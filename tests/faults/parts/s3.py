@@ -81,7 +81,7 @@ def exact(ground: Storing, root: str, artifacts: int) -> None:
     assert len(visible) == artifacts
     for name in visible:
         assert whole(Artifact.open(f"{root}/{name.rpartition('/')[0]}"))
-    gc(keep_runs=0, older_than_hours=0, delete=True, root=root)
+    gc(keep_runs=0, unused_days=0, delete=True, root=root)
     assert ground.uploads(root) == []
     assert ground.manifests(root) == []
 

@@ -57,7 +57,7 @@ def test_training_and_its_snapshots_go_on_in_the_store_of_their_inputs(tmp_path)
         examples, tokenizer=tokenizer(store, examples), subset=passages(store, "subset"), preset="tiny",
         overrides=SMALL, device="cpu", save_steps=4,
     )  # fmt: skip
-    model = finetune(made, examples, device="cpu", save_steps=4)
+    model = finetune(made, examples, preset="tiny", device="cpu", save_steps=4)
     metrics = evaluate(model, examples, device="cpu")
     assert {uri.rsplit("/", 2)[0] for uri in (made, model, metrics)} == {str(store)}
     assert list(Path().iterdir()) == []
@@ -121,28 +121,26 @@ def test_training_with_inputs_elsewhere_tokenizes_nothing(tmp_path, alone):
         train(examples, tokenizer=vocabulary, subset="" if alone else far, root=f"{tmp_path}/other" if alone else None)
     start = checkpoint(tmp_path / "st", examples, alone=True)
     with pytest.raises(InputError, match="is not in"):
-        finetune(start.uri, task(tmp_path / "st", rows(train=30)), root=f"{tmp_path}/other")
+        finetune(start.uri, task(tmp_path / "st", rows(train=30)), preset="tiny", root=f"{tmp_path}/other")
     assert not (tmp_path / "other").exists()
     assert len(list((tmp_path / "st" / "tokens").iterdir())) == 1  # those of the checkpoint
 
 
-def test_retrieve_looks_for_the_corpus_before_it_searches(tmp_path):
+def test_retrieve_looks_for_the_corpus_before_it_searches(tmp_path, monkeypatch):
     """Its hits would be of no use: export needs the corpus."""
     texts = list(docstrings()[:60])
     corpus, labelled = corpus_of(texts, f"{tmp_path}/st"), task_of(texts[:4], f"{tmp_path}/st")
     index = build_index(corpus)
     shutil.rmtree(corpus)
-    shutil.rmtree(tmp_path / "st" / ".scratch")
+    monkeypatch.setattr("tlm.artifacts.produce.scratch_folder", lambda *_: pytest.fail("the work has begun"))
     with pytest.raises(InputError, match=r"was made from corpus/.*, which is gone; run its step again"):
         retrieve(index, labelled, top_k=5, root=f"{tmp_path}/st")
-    assert not (tmp_path / "st" / ".scratch").exists()
 
 
-def test_evaluate_looks_for_what_the_model_was_made_from_before_it_computes(tmp_path):
+def test_evaluate_looks_for_what_the_model_was_made_from_before_it_computes(tmp_path, monkeypatch):
     examples = task(tmp_path / "st")
     start, model = random_model(tmp_path / "st", examples, ["the court and the judge", "a ship in the harbour"])
     shutil.rmtree(Artifact.open(start).input("task_tokens").input("tokenizer").uri)
-    shutil.rmtree(tmp_path / "st" / ".scratch")
+    monkeypatch.setattr("tlm.artifacts.produce.scratch_folder", lambda *_: pytest.fail("the work has begun"))
     with pytest.raises(InputError, match=r"was made from tokenizer/.*, which is gone; run its step again"):
         evaluate(model, examples, device="cpu", root=f"{tmp_path}/st")
-    assert not (tmp_path / "st" / ".scratch").exists()

@@ -112,7 +112,7 @@ def points(difference: dict[str, Any], first: str) -> str:
     """A difference in points (hundredths) with its interval, seen from the group called `first`."""
     sign = 100 if first == difference["first"] else -100
     low, high = sorted((sign * difference["low"], sign * difference["high"]))
-    return f"{sign * difference['mean']:+.1f} points (95 % interval {low:+.1f} to {high:+.1f})"
+    return f"{sign * difference['mean'] + 0.0:+.1f} points (95 % interval {low:+.1f} to {high:+.1f})"
 
 
 def _copies(best: Summary, baseline: Summary | None) -> Iterator[str]:

@@ -93,9 +93,16 @@ def test_a_label_given_as_text_is_named(tmp_path):
     path = table(tmp_path / "t.csv", rows, ("text", "category", "label"))
     assert refused(path, tmp_path, text_field="category") == (
         f"{path}: field 'category' has 2 different values in 40 rows, so it looks like labels, not text; did you mean "
-        "text_field=text?"
+        "text_field=text? if it is text, set problem to classification or regression"
     )
     assert "text_field and label_field are both 'label'" in refused(path, tmp_path, text_field="label")
+
+
+def test_texts_that_do_repeat_are_taken_by_naming_the_problem(tmp_path):
+    rows = [(f"words of request {number % 30}", "ab"[number % 2]) for number in range(400)]
+    path = table(tmp_path / "t.csv", rows, ("text", "label"))
+    assert "so it looks like labels, not text; if it is text, set problem to" in refused(path, tmp_path)
+    load(path, tmp_path, problem="classification")
 
 
 def test_what_the_labels_were_taken_for_is_said_also_when_the_task_is_found(tmp_path, capsys):

@@ -34,7 +34,6 @@ def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> 
         InputError: a label that is no number in a regression; and with "auto", where a few rows would decide, two
             labels differ in spelling only, or a column looks like texts where labels are expected.
     """
-    _check_texts(examples, fields)
     if problem == "classification":
         return False
     words = [example for example in examples if not is_number(example.label)]
@@ -42,6 +41,7 @@ def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> 
         raise InputError(f"{words[0].where}: label '{words[0].label}' is no number; a regression has numbers only")
     if problem == "regression":
         return True
+    _check_texts(examples, fields)
     _check_slips(examples, words)
     if targets_of([example.label for example in examples]) is not None:
         return True
@@ -111,7 +111,8 @@ def _check_texts(examples: Sequence[Example], fields: Fields) -> None:
         meant = _meant(examples[0].file, fields, "text_field", repeating=False)
         raise InputError(
             f"{examples[0].file.where}: field '{fields.text_field}' has {len(texts):,} different values in "
-            f"{len(examples):,} rows, so it looks like labels, not text{meant}"
+            f"{len(examples):,} rows, so it looks like labels, not text{meant or ';'} if it is text, set problem to "
+            "classification or regression"
         )
 
 

@@ -30,7 +30,7 @@ CHAIN = (
     ("tokenizer", "tokenizer {corpus} {task} --vocab-size 300"),
     ("tokens", "tokenize {subset} {tokenizer}"),
     ("checkpoint", "train {task} --tokenizer {tokenizer} --subset {subset} --preset tiny --set train.steps=20"),
-    ("model", "finetune {checkpoint} {task} --set finetune.epochs=1"),
+    ("model", "finetune {checkpoint} {task} --preset tiny --set finetune.epochs=1"),
     ("metrics", "evaluate {model} {task}"),
     ("baseline", "baseline {task}"),
     ("report", "report {metrics}"),

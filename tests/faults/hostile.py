@@ -89,7 +89,7 @@ class _Hostile(World):
             part = self.passages[start : start + len(self.passages) // 2]
             save(draft, name, {"doc": [start + n for n in range(len(part))], "id": part, "text": part,
                                "source": [ACTIVE[n % len(ACTIVE)] for n in range(len(part))]})  # fmt: skip
-        columns = {"source": [ACTIVE[1]], "line": [7], "reason": [ACTIVE[2]], "detail": [ACTIVE[0]]}
+        columns = {"file": [ACTIVE[1]], "line": [7], "reason": [ACTIVE[2]], "detail": [ACTIVE[0]]}
         save(draft, "rejected.parquet", columns)
 
 

@@ -16,10 +16,9 @@ def test_a_model_on_s3_is_that_on_the_disk(s3_root, tmp_path, monkeypatch):
     for path in folder.iterdir():
         client.put_object(Bucket=bucket, Key=f"models/tiny-bert/{path.name}", Body=path.read_bytes())
     client.put_object(Bucket=bucket, Key="models/tiny-bert/onnx/model.onnx", Body=b"not for us")
-    examples = task(tmp_path)
-    there = load_model(f"s3://{bucket}/models/tiny-bert", examples, preset="tiny", root=str(tmp_path / "one"))
-    here = load_model(str(folder), examples, preset="tiny", root=str(tmp_path / "two"))
+    there = load_model(f"s3://{bucket}/models/tiny-bert", task(tmp_path / "one"), preset="tiny")
+    here = load_model(str(folder), task(tmp_path / "two"), preset="tiny")
     assert there.rpartition("/")[2] == here.rpartition("/")[2]
     assert not list((tmp_path / "cache").rglob("*.safetensors"))  # downloads are gone afterwards
     with pytest.raises(InputError, match="nothing: there is no model here"):
-        load_model(f"s3://{bucket}/models/nothing", examples, preset="tiny", root=str(tmp_path))
+        load_model(f"s3://{bucket}/models/nothing", task(tmp_path / "one"), preset="tiny")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,7 +59,10 @@ def test_the_same_texts_give_the_same_bytes_in_every_process(tmp_path, kind):
     corpus = passages(tmp_path, "corpus")
     contents = set()
     for run in range(3):
-        arguments = [sys.executable, "-c", code, corpus, examples, str(tmp_path / f"run{run}"), kind]
+        root = tmp_path / f"run{run}"
+        for uri in (corpus, examples):
+            shutil.copytree(uri, root / Path(uri).relative_to(tmp_path))
+        arguments = [sys.executable, "-c", code, corpus, examples, str(root), kind]
         environment = {**os.environ, "PYTHONHASHSEED": str(run)}
         done = subprocess.run(arguments, cwd=HOME, capture_output=True, text=True, check=True, env=environment)
         contents.add(done.stdout.strip())

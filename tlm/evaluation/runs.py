@@ -116,7 +116,7 @@ class Group:
             "chosen": first.get("chosen"),
             "tried": first.get("tried"),
             **self._together(),
-            **{split: with_interval(self.on(split)) for split in ("dev", "test")},
+            **{split: self._scores(split) for split in ("dev", "test")},
             "mlm_loss": spread(run.values["mlm_loss"] for run in self.runs),
             "examples": {split: first["splits"][split]["n"] for split in ("dev", "test")},
             "without_copies": {split: self._without_copies(split, names) for split in first["without_copies"]},
@@ -127,6 +127,11 @@ class Group:
                 for stage in first["cost"]
             },
         }
+
+    def _scores(self, split: str) -> dict[str, Any]:
+        """The scores as `evaluate` wrote them; the interval is from the predictions."""
+        low, high = (with_interval(self.on(split))[end] for end in ("low", "high"))
+        return spread(run.values[split] for run in self.runs) | {"low": low, "high": high}
 
     def _without_copies(self, split: str, names: list[str]) -> dict[str, Any]:
         """How many examples are left, their score with its interval, and the other scores."""

@@ -6,6 +6,7 @@ import sys
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.manifest import MANIFEST
 from tlm.artifacts.roots import open_store
+from tlm.artifacts.used import USED
 
 Contents = dict[str, str]  # kind/key → content
 Files = dict[str, tuple[int, float]]  # name → size, when it was written
@@ -20,8 +21,9 @@ def contents(root: str) -> Contents:
 
 
 def files(root: str) -> Files:
-    """Every file there is, with its size and when it was written."""
-    return {file.name: (file.size, file.modified) for file in open_store(root).list("")}
+    """Every file there is, with its size and when it was written; not the notes of when artifacts were used."""
+    found = open_store(root).list("")
+    return {file.name: (file.size, file.modified) for file in found if not file.name.endswith(f"/{USED}")}
 
 
 if __name__ == "__main__":

@@ -256,10 +256,19 @@ class Bench:
 class Unsaved:
     """In the place of `tlm.training.checkpoint.Snapshots`: nothing is kept."""
 
+    def __init__(self) -> None:
+        from tlm.spending import Spending
+
+        self.spending = Spending(())
+
     def resume(self, state: Any) -> None:
         """There is nothing to take up."""
 
     def due(self, step: int) -> bool:
+        """Never."""
+        return False
+
+    def late(self) -> bool:
         """Never."""
         return False
 

@@ -89,3 +89,9 @@ def test_what_others_compute_costs_more_by_padding_and_logits(bench):
     rows = range(len(texts)) if bench.kind == EXTERNAL else bench.examples.rows("train")
     padding = texts.max_length / texts.lengths[list(rows)].mean()
     assert padding < bench.times_the_operations() < padding / 0.1
+
+
+def test_what_is_timed_is_the_products_own_loop(bench):
+    cost = bench.ours(2)()
+    tokens = [bench._work().batch(step).tokens for step in range(2)]
+    assert cost.work == sum(tokens)

@@ -177,12 +177,10 @@ def test_log_odds_is_the_published_formula(data):
     total = sum(mine) + sum(others)
     for word in range(size):
         together = mine[word] + others[word]
-        if not together:
+        if together in (0, total):  # a word that is not there, or that is alone, tells nothing
             assert found[word] == 0
             continue
         prior = 500 * together / total
-        if together == total:
-            continue  # one word alone: its odds are infinite against nothing
         odds = [(y + prior) / (n + 500 - y - prior) for y, n in ((mine[word], sum(mine)), (others[word], sum(others)))]
         variance = 1 / (mine[word] + prior) + 1 / (others[word] + prior)
         assert found[word] == pytest.approx(math.log(odds[0] / odds[1]) / math.sqrt(variance), abs=1e-6)
@@ -245,3 +243,7 @@ def test_subset_reads_who_asked(tmp_path):
     assert subset.asked.tolist() == [len(row["queries"]) for row in rows_of(world.subsets["bm25"])]
     drawn = Subset.read(Artifact.open(world.subsets["random"]), "x", "random", Lineage())
     assert not drawn.asked.any()
+
+
+def test_a_word_that_is_alone_has_no_odds():
+    assert log_odds(np.array([7, 0]), np.array([3, 0]), 500).tolist() == [0, 0]

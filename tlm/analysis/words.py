@@ -44,11 +44,10 @@ def log_odds(mine: NDArray[Any], others: NDArray[Any], prior_words: float = PRIO
     mine, others = mine.astype(np.float64), others.astype(np.float64)
     together = mine + others
     prior = prior_words * together / together.sum()
-    known = together > 0
+    known = (together > 0) & (together < together.sum())  # a word alone has no odds
     score, a, b = np.zeros(len(mine)), (mine + prior)[known], (others + prior)[known]
     rest_a, rest_b = mine.sum() + prior_words - a, others.sum() + prior_words - b
-    with np.errstate(divide="ignore"):
-        delta = np.log(a) - np.log(rest_a) - np.log(b) + np.log(rest_b)
+    delta = np.log(a) - np.log(rest_a) - np.log(b) + np.log(rest_b)
     score[known] = delta / np.sqrt(1 / a + 1 / b)
     return score
 

@@ -12,7 +12,7 @@ from tlm.evaluation.curves import curves
 from tlm.evaluation.dropped import dropped, numbers
 from tlm.evaluation.evidence import evidence
 from tlm.evaluation.findings import best_on_dev, findings, finished
-from tlm.evaluation.intervals import all_differences
+from tlm.evaluation.intervals import all_differences, compared
 from tlm.evaluation.lineage import Lineage, lineage_rows
 from tlm.evaluation.metrics import METRIC_NAMES
 from tlm.evaluation.runs import ARMS, Group, Run, grouped, spread
@@ -74,12 +74,8 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
 
 def _differences(groups: list[Group]) -> list[dict[str, Any]]:
     """Every two groups with the difference of their test scores, and the name of the one that is ahead, if any."""
-    found = []
-    for one in all_differences([group.on("test") for group in groups]):
-        first, second = groups[one.first].name, groups[one.second].name
-        ahead = {1: first, 0: "", -1: second}[one.difference.sign]
-        found.append({"first": first, "second": second, "ahead": ahead, **one.difference._asdict()})
-    return found
+    found = all_differences([group.on("test") for group in groups])
+    return [compared(groups[one.first].name, groups[one.second].name, one.difference) for one in found]
 
 
 def _with_roles(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,9 +4,10 @@ Another seed gives another model, and another draw of test examples another scor
 arm's mean score is that of its seeds, s²/n, plus that of the examples, which comes from resampling them: whole groups
 at a time, because examples that share their text (or service, author, document) are not independent (cluster
 bootstrap: Davison and Hinkley 1997, section 3.8). The same draws serve every arm, so differences are paired by
-example. One group more that resampling happens not to show is added, as Agresti and Min (2005) add to discordant
-pairs: without it a handful of examples decides. The interval is Student's t with Welch's and Satterthwaite's degrees
-of freedom. Among m comparisons each has the confidence 1 - 0.05/m (Bonferroni).
+example. A variance of 1/groups² is added, as if one more group could come out otherwise (in the spirit of Agresti and
+Min 2005): where resampling sees almost no spread, three or four lucky answers would decide. The interval is Student's
+t with Welch's and Satterthwaite's degrees of freedom. Among m comparisons each has the confidence 1 - 0.05/m
+(Bonferroni).
 """
 
 from collections.abc import Iterator, Sequence
@@ -117,6 +118,12 @@ class Interval(NamedTuple):
         if self.low is None or self.high is None:
             return 0
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
+
+
+def compared(first: str, second: str, found: Interval) -> dict[str, Any]:
+    """A difference as plain values: the names of its two sides, mean, low, high, and who is ahead ("": not shown)."""
+    ahead = {1: first, 0: "", -1: second}[found.sign]
+    return {"first": first, "second": second, "ahead": ahead, **found._asdict()}
 
 
 class Comparison(NamedTuple):

@@ -86,6 +86,7 @@ class Group:
     arm: str
     stage: str
     runs: list[Run] = field(default_factory=list)
+    _resampled: dict[tuple[str, bool], Arm] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def seeds(self) -> list[int]:
@@ -93,7 +94,16 @@ class Group:
         return [run.values["seed"] for run in self.runs]
 
     def on(self, split: str, *, without_copies: bool = False) -> Arm:
-        """What its runs predicted for a split, or for those of its examples whose texts train does not have."""
+        """What its runs predicted for a split, or for those of its examples whose texts train does not have.
+
+        Resampling takes a while, so the same object is given each time.
+        """
+        key = split, without_copies
+        if key not in self._resampled:
+            self._resampled[key] = self._predicted(split, without_copies)
+        return self._resampled[key]
+
+    def _predicted(self, split: str, without_copies: bool) -> Arm:
         values = self.runs[0].values
         tables = [_rows(run.predictions, split, without_copies) for run in self.runs]
         gold = _values(tables[0]["gold"], values["labels"])
@@ -130,8 +140,8 @@ class Group:
 
     def _scores(self, split: str) -> dict[str, Any]:
         """The scores as `evaluate` wrote them; the interval is from the predictions."""
-        low, high = (with_interval(self.on(split))[end] for end in ("low", "high"))
-        return spread(run.values[split] for run in self.runs) | {"low": low, "high": high}
+        found = with_interval(self.on(split))
+        return spread(run.values[split] for run in self.runs) | {end: found[end] for end in ("low", "high")}
 
     def _without_copies(self, split: str, names: list[str]) -> dict[str, Any]:
         """How many examples are left, their score with its interval, and the other scores."""

@@ -9,7 +9,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.cost import Cost, Prices, total
 from tlm.evaluation.findings import hundred, points
-from tlm.evaluation.intervals import LEAST_SEEDS, Arm, difference
+from tlm.evaluation.intervals import LEAST_SEEDS, Arm, compared, difference
 from tlm.evaluation.lineage import Lineage
 from tlm.evaluation.runs import Group, Run, grouped, spreads, with_interval
 from tlm.evaluation.text import power
@@ -111,9 +111,7 @@ def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Seq
         pairs = [(_over_tasks(groups[first]), _over_tasks(groups[second]))]
         pairs += [(a.on("test"), b.on("test")) for a, b in zip(groups[first], groups[second], strict=True)]
         for task, (a, b) in zip(["", *names], pairs, strict=True):
-            found = difference(a, b, count)
-            ahead = {1: first, 0: "", -1: second}[found.sign]
-            yield {"task": task, "first": first, "second": second, "ahead": ahead, **found._asdict()}
+            yield {"task": task, **compared(first, second, difference(a, b, count))}
 
 
 def _compared(arms: Sequence[Told]) -> tuple[Told | None, list[Told]]:

@@ -51,7 +51,8 @@ def summed(runs: Sequence[Result], split: str, metric: str = "") -> dict[str, An
     """The `spread` of the runs' scores in hundredths; ``seeds_only`` where the interval knows no test examples."""
     found, arm = spread(run.score(split, metric) for run in runs), arm_of(runs, split, metric)
     if arm is not None:
-        found |= {name: in_hundredths(with_interval(arm))[name] for name in ("low", "high")}
+        whole = in_hundredths(with_interval(arm))
+        found |= {end: whole[end] for end in ("low", "high")}
     return found | {"seeds_only": bool(runs) and arm is None}
 
 

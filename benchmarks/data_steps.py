@@ -83,9 +83,9 @@ def searched(file: Path, root: str, quick: bool) -> tuple[str, str, int]:
     """Hits of the task's whole texts (K = 50) in the corpus, the task, and the lines of the corpus."""
     from tlm.artifacts.artifact import Artifact
     from tlm.data.corpus import load_corpus
-    from tlm.data.task import load_task
-    from tlm.retrieval.index import build_index
-    from tlm.retrieval.retrieve import retrieve
+    from tlm.data.tasks.task import load_task
+    from tlm.retrieval.search.index import build_index
+    from tlm.retrieval.search.retrieve import retrieve
 
     asking = Path(root).parent / "asking"
     asking.mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ def searched(file: Path, root: str, quick: bool) -> tuple[str, str, int]:
 
 def exported(hits: str, root: str, lines: int) -> Cost:
     """The step itself; what an earlier round exported is removed."""
-    from tlm.retrieval.export import export
+    from tlm.retrieval.subset.export import export
 
     for made in Path(root).glob("subset/*"):
         shutil.rmtree(made)

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.measure import cost_of
 from benchmarks.row import PASS, SHORT, Result, Row, limit, need
 from benchmarks.training_data import demo_files, locked
-from tlm.evaluation.findings import hundred, points
+from tlm.evaluation.report.findings import hundred, points
 
 MINUTES = 5.0
 SEEDS = "0,1,2,3,4"

@@ -85,8 +85,8 @@ class Service:
         self.server.drop()
 
     def fill(self, texts: Iterable[str]) -> None:
-        from tlm.retrieval.elastic import Elastic
-        from tlm.retrieval.elastic_build import ensure
+        from tlm.retrieval.search.elastic.build import ensure
+        from tlm.retrieval.search.elastic.engine import Elastic
 
         ensure(details(self.documents), texts, self.documents)
         self.engine = Elastic(details(self.documents))

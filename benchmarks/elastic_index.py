@@ -50,7 +50,7 @@ def filled(server: Server, fill: Any, *arguments: Any, work: int = 0) -> Cost:
 
 def ours(client: Any, path: Path, documents: int) -> int:
     """As `tlm index --engine elasticsearch` does."""
-    from tlm.retrieval.elastic_build import ensure
+    from tlm.retrieval.search.elastic.build import ensure
 
     ensure(details(documents), texts(path), documents)
     return documents

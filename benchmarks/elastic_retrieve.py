@@ -51,7 +51,7 @@ def run(quick: bool) -> list[Result]:
 
 def fill(server: Server, path: Path, documents: int, passages: object) -> None:
     """Our index, and the one that the loop searches; each in one segment, so that chance favours neither."""
-    from tlm.retrieval.elastic_build import ensure
+    from tlm.retrieval.search.elastic.build import ensure
 
     ensure(details(documents), texts(path), documents)
     elastic.add_index(server.client, passages, "benchmark-datasets")
@@ -62,7 +62,7 @@ def fill(server: Server, path: Path, documents: int, passages: object) -> None:
 
 def ours(server: Server, documents: int, asked: list[str], top_k: int) -> Cost:
     """As `tlm retrieve` does, opening and checking the index included."""
-    from tlm.retrieval.elastic import Elastic
+    from tlm.retrieval.search.elastic.engine import Elastic
 
     return server.cost(lambda: sum(1 for _ in Elastic(details(documents)).search(asked, top_k)))
 
@@ -72,7 +72,7 @@ def loop(server: Server, passages: object, asked: list[str], top_k: int) -> Cost
 
 
 def limit_of(server: Server, asked: list[str], top_k: int) -> Cost:
-    from tlm.retrieval.elastic import UNDER_WAY, queries_together
+    from tlm.retrieval.search.elastic.engine import UNDER_WAY, queries_together
 
     bodies = elastic.serialise(asked, INDEX, top_k, queries_together(top_k))
 

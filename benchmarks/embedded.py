@@ -37,8 +37,8 @@ class Ours:
             Ours(Path(folder)).fill(["some words", "more words"])
 
     def fill(self, texts: Iterable[str]) -> None:
-        from tlm.retrieval.embedded import Embedded
-        from tlm.retrieval.embedded_build import build
+        from tlm.retrieval.search.embedded.build import build
+        from tlm.retrieval.search.embedded.engine import Embedded
 
         build(texts, self.folder, k1=engines.K1, b=engines.B)
         self.engine = Embedded(lambda name: self.folder / name)

@@ -58,13 +58,13 @@ def step_side(length: int) -> Side:
     import torch
 
     from tlm import presets
-    from tlm.training import build
-    from tlm.training.batches import Masking, collate
-    from tlm.training.chance import MASK, generator
-    from tlm.training.encoder import to_device
-    from tlm.training.losses import external_loss
+    from tlm.training.input.batches import Masking, collate
+    from tlm.training.input.rng import MASK, generator
+    from tlm.training.input.texts import Ragged, Special, Texts
+    from tlm.training.model import build
+    from tlm.training.model.encoder import to_device
+    from tlm.training.model.losses import external_loss
     from tlm.training.optimizer import AdamW
-    from tlm.training.texts import Ragged, Special, Texts
 
     preset = presets.resolve("pocket", [f"model.max_length={length}", f"train.external_length={length}"])
     special, vocabulary = Special(0, 1, 2, 3, 4), preset.tokenizer.vocab_size

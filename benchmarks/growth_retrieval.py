@@ -55,7 +55,7 @@ def medians(sides: Mapping[int, Callable[[], Cost]], repeats: int) -> list[tuple
 
 def filled(path: Path, documents: int, place: Path) -> Cost:
     """Cost of an index of the first `documents` passages."""
-    from tlm.retrieval.embedded_build import build
+    from tlm.retrieval.search.embedded.build import build
 
     target = place / str(documents)
     target.mkdir(exist_ok=True)
@@ -66,7 +66,7 @@ def filled(path: Path, documents: int, place: Path) -> Cost:
 
 def engine(place: Path) -> Any:
     """The engine on such an index."""
-    from tlm.retrieval.embedded import Embedded
+    from tlm.retrieval.search.embedded.engine import Embedded
 
     return Embedded(lambda name: place / name)
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.training_data import demo_files, folder
-from tlm.retrieval.query import make_queries
+from tlm.retrieval.search.query import make_queries
 
 NEIGHBOURS = 64  # passages among which words are dealt out
 RARE = 3

@@ -88,9 +88,9 @@ class Bench:
         from transformers import PreTrainedTokenizerFast
 
         from tlm.artifacts.artifact import Artifact
-        from tlm.training import build
-        from tlm.training.examples import Examples
-        from tlm.training.texts import Texts
+        from tlm.training.input.examples import Examples
+        from tlm.training.input.texts import Texts
+        from tlm.training.model import build
 
         self.preset, self.kind, self.device = preset, kind, torch.device(device)
         task = Artifact.open(material.task)
@@ -166,7 +166,7 @@ class Bench:
         return (time.perf_counter() - started) / batches
 
     def _work(self) -> Any:
-        from tlm.training import build
+        from tlm.training.model import build
         from tlm.training.stage1 import Joint
         from tlm.training.stage2 import Classification
 

@@ -41,7 +41,7 @@ class Material:
         return self._tokens(self.subset)
 
     def _tokens(self, data: str) -> Artifact:
-        from tlm.training.tokens import tokenize
+        from tlm.training.input.tokenize import tokenize
 
         return Artifact.open(tokenize(data, self.tokenizer, root=str(folder() / "store")))
 
@@ -70,11 +70,11 @@ def locked() -> list[tuple[str, list[Path]]]:
 def prepare(quick: bool, vocab_size: int = 6000) -> Material:
     """Load, index, retrieve (K = 50) and export, as a run does, with the steps' own defaults."""
     from tlm.data.corpus import load_corpus
-    from tlm.data.task import load_task
-    from tlm.retrieval.export import export
-    from tlm.retrieval.index import build_index
-    from tlm.retrieval.retrieve import retrieve
-    from tlm.training.tokenizer import build_tokenizer
+    from tlm.data.tasks.task import load_task
+    from tlm.retrieval.search.index import build_index
+    from tlm.retrieval.search.retrieve import retrieve
+    from tlm.retrieval.subset.export import export
+    from tlm.training.input.tokenizer import build_tokenizer
 
     root = str(folder() / "store")
     given = os.environ.get("TLM_DEV_DATA")

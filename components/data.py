@@ -23,7 +23,7 @@ def preflight(
 ):
     """Check settings, prices, store, disk and Elasticsearch before any work."""
     from tlm.cluster.preflight import preflight
-    from tlm.evaluation.cost import Prices
+    from tlm.evaluation.report.cost import Prices
     from tlm.plan import settings
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour)
@@ -43,7 +43,7 @@ def load_corpus(
 ) -> str:
     """Read a general corpus from files and split it into passages."""
     from tlm.data.corpus import load_corpus
-    from tlm.evaluation.ui import log_counts
+    from tlm.evaluation.pages.ui import log_counts
 
     fields = {"text_field": text_field, "id_field": id_field, "source_field": source_field}
     return log_counts(load_corpus(paths.split(","), **fields, words=words, root=root), counts)
@@ -63,8 +63,8 @@ def load_task(
     counts: dsl.Output[dsl.Metrics],
 ) -> str:
     """Read a labelled task (train, dev, test)."""
-    from tlm.data.task import load_task
-    from tlm.evaluation.ui import log_counts
+    from tlm.data.tasks.task import load_task
+    from tlm.evaluation.pages.ui import log_counts
 
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     more = {"group_field": group_field, "metric": metric, "problem": problem, "files": files}
@@ -84,8 +84,8 @@ def advise(task: str, corpus: str, preset: str, overrides: str) -> NamedTuple(  
 @component(DATA_IMAGE)
 def index(corpus: str, engine: str, name: str, root: str, counts: dsl.Output[dsl.Metrics]) -> str:
     """Index the corpus for BM25."""
-    from tlm.evaluation.ui import log_counts
-    from tlm.retrieval.index import build_index
+    from tlm.evaluation.pages.ui import log_counts
+    from tlm.retrieval.search.index import build_index
 
     return log_counts(build_index(corpus, engine=engine, name=name, root=root), counts)
 
@@ -93,8 +93,8 @@ def index(corpus: str, engine: str, name: str, root: str, counts: dsl.Output[dsl
 @component(DATA_IMAGE)
 def retrieve(index: str, task: str, query: str, top_k: int, root: str, counts: dsl.Output[dsl.Metrics]) -> str:
     """Query the index with every training example."""
-    from tlm.evaluation.ui import log_counts
-    from tlm.retrieval.retrieve import retrieve
+    from tlm.evaluation.pages.ui import log_counts
+    from tlm.retrieval.search.retrieve import retrieve
 
     return log_counts(retrieve(index, task, query=query, top_k=top_k, root=root), counts)
 
@@ -109,8 +109,8 @@ def export(
     dataset_card: dsl.Output[dsl.Markdown],
 ) -> str:
     """Export the union of the hits as a subset, without near-duplicates and dev or test text."""
-    from tlm.evaluation.ui import log_counts, write_dataset_card
-    from tlm.retrieval.export import export
+    from tlm.evaluation.pages.ui import log_counts, write_dataset_card
+    from tlm.retrieval.subset.export import export
 
     subset = export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
     write_dataset_card(subset, dataset_card.path)
@@ -120,8 +120,8 @@ def export(
 @component(DATA_IMAGE)
 def random_subset(index: str, task: str, like: str, arms: str, near_duplicates: bool, overlap: bool, root: str) -> str:
     """Make the control arm's subset: as many random passages, through the same filters; "" if no arm asks for it."""
-    from tlm.retrieval.export import export
-    from tlm.retrieval.retrieve import retrieve
+    from tlm.retrieval.search.retrieve import retrieve
+    from tlm.retrieval.subset.export import export
 
     if "random" not in arms:
         return ""
@@ -132,7 +132,7 @@ def random_subset(index: str, task: str, like: str, arms: str, near_duplicates: 
 @component(DATA_IMAGE)
 def tokenizer(corpus: str, task: str, kind: str, vocab_size: int, root: str) -> str:
     """Train one tokenizer for all arms, on a sample of the corpus and the train split."""
-    from tlm.training.tokenizer import build_tokenizer
+    from tlm.training.input.tokenizer import build_tokenizer
 
     return build_tokenizer(corpus, task, kind=kind, vocab_size=vocab_size, root=root)
 
@@ -140,7 +140,7 @@ def tokenizer(corpus: str, task: str, kind: str, vocab_size: int, root: str) -> 
 @component(DATA_IMAGE)
 def tokenize(task: str, subset: str, random_subset: str, tokenizer: str, root: str) -> str:
     """Tokenize once for all seeds what the arms train on."""
-    from tlm.training.tokens import tokenize
+    from tlm.training.input.tokenize import tokenize
 
     for data in filter(None, (task, subset, random_subset)):
         tokenize(data, tokenizer, root=root)
@@ -178,8 +178,8 @@ def report(
     notes: str = "",
 ) -> str:
     """Lay the arms beside the baseline, with costs, curves and retrieved text."""
-    from tlm.evaluation.report import report as make_report
-    from tlm.evaluation.ui import write_report
+    from tlm.evaluation.pages.ui import write_report
+    from tlm.evaluation.report.report import report as make_report
 
     prices = {"gpu_hour": gpu_hour, "cpu_hour": cpu_hour, "kilowatt_hour": kilowatt_hour}
     uri = make_report([baseline, *metrics], **prices, notes=notes.splitlines(), root=root)

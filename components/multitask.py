@@ -18,7 +18,7 @@ def load_tasks(
     root: str,
 ) -> list[str]:
     """Read several labelled tasks (train, dev, test); settings that tasks cannot share are refused before that."""
-    from tlm.data.task import load_task
+    from tlm.data.tasks.task import load_task
     from tlm.plan import check_together
 
     check_together(overrides.split())
@@ -32,9 +32,9 @@ def task_subsets(
     index: str, tasks: list[str], query: str, top_k: int, near_duplicates: bool, overlap: bool, root: str
 ) -> list[str]:
     """Retrieve and export a subset for each task, and before them their union, clean for all of them."""
-    from tlm.retrieval.export import export
-    from tlm.retrieval.merge import merge_subsets
-    from tlm.retrieval.retrieve import retrieve
+    from tlm.retrieval.search.retrieve import retrieve
+    from tlm.retrieval.subset.export import export
+    from tlm.retrieval.subset.merge import merge_subsets
 
     how = {"near_duplicates": near_duplicates, "overlap": overlap, "root": root}
     own = [export(retrieve(index, task, query=query, top_k=top_k, root=root), **how) for task in tasks]
@@ -44,7 +44,7 @@ def task_subsets(
 @component(DATA_IMAGE)
 def shared_tokenizer(corpus: str, tasks: list[str], kind: str, vocab_size: int, root: str) -> str:
     """Train one tokenizer on a sample of the corpus and the train splits of all tasks."""
-    from tlm.training.tokenizer import build_tokenizer
+    from tlm.training.input.tokenizer import build_tokenizer
 
     settings = {"kind": kind, "vocab_size": vocab_size, "more_tasks": tasks[1:]}
     return build_tokenizer(corpus, tasks[0], **settings, root=root)
@@ -56,7 +56,7 @@ def plan_together(
 ) -> list[str]:
     """List the runs of stage 1 for all tasks together, one for each seed; all texts are tokenized once."""
     from tlm.plan import plan_together
-    from tlm.training.tokens import tokenize
+    from tlm.training.input.tokenize import tokenize
 
     for data in [*tasks, *subsets]:
         tokenize(data, tokenizer, root=root)
@@ -67,7 +67,7 @@ def plan_together(
 @component(TRAIN_IMAGE)
 def train_multitask(run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics]) -> str:
     """Stage 1: train one encoder for all tasks, with a classification head for each."""
-    from tlm.evaluation.ui import log_counts
+    from tlm.evaluation.pages.ui import log_counts
     from tlm.plan import Run
     from tlm.training.multitask import train_multitask
 
@@ -95,8 +95,8 @@ def report_tasks(
     summary: dsl.Output[dsl.Markdown],
 ) -> str:
     """Make each task's report, and one in which the tasks stand side by side: alone against together."""
-    from tlm.evaluation.multitask import report_multitask
-    from tlm.evaluation.ui import write_report
+    from tlm.evaluation.pages.ui import write_report
+    from tlm.evaluation.report.multitask import report_multitask
 
     prices = {"gpu_hour": gpu_hour, "cpu_hour": cpu_hour, "kilowatt_hour": kilowatt_hour}
     uri = report_multitask([*baselines, *metrics], **prices, root=root)

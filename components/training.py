@@ -8,7 +8,7 @@ from components.base import TRAIN_IMAGE, component
 @component(TRAIN_IMAGE)
 def train(run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics]) -> str:
     """Stage 1: train an encoder on the task and the arm's subset at once; a run of stage 2 alone has its start."""
-    from tlm.evaluation.ui import log_counts
+    from tlm.evaluation.pages.ui import log_counts
     from tlm.plan import Run
     from tlm.training.joint import train
 
@@ -22,7 +22,7 @@ def finetune(
     checkpoint: str, run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics], model: dsl.Output[dsl.Model]
 ) -> str:
     """Stage 2: fine-tune on the task alone, head reset, best on dev; a run of one stage stays as it is."""
-    from tlm.evaluation.ui import log_counts
+    from tlm.evaluation.pages.ui import log_counts
     from tlm.plan import Run
     from tlm.training.finetune import finetune
 
@@ -40,8 +40,8 @@ def evaluate(
     confusion_matrix: dsl.Output[dsl.ClassificationMetrics],
 ) -> str:
     """Score the model on dev and test, once each."""
-    from tlm.evaluation.evaluate import evaluate
-    from tlm.evaluation.ui import log_scores
+    from tlm.evaluation.pages.ui import log_scores
+    from tlm.evaluation.score.evaluate import evaluate
     from tlm.plan import Run
 
     uri = evaluate(model, Run.parse(run).task, root=root)
@@ -52,8 +52,8 @@ def evaluate(
 @component(TRAIN_IMAGE)
 def baseline(task: str, root: str, metrics: dsl.Output[dsl.Metrics]) -> str:
     """Tf-idf and logistic regression, tuned on dev: the yardstick."""
-    from tlm.evaluation.baseline import baseline
-    from tlm.evaluation.ui import log_scores
+    from tlm.evaluation.pages.ui import log_scores
+    from tlm.evaluation.score.baseline import baseline
 
     uri = baseline(task, root=root)
     log_scores(uri, metrics)

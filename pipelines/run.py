@@ -51,7 +51,7 @@ def local(
     pipeline: Pipeline = "tlm",
 ) -> None:
     """Run the pipeline on this machine. Finished steps of an earlier run are found and not repeated."""
-    from pipelines import local as local_run
+    from pipelines.local import runner as local_run
     from pipelines.parameters import of_this_code, read_parameters
 
     built = images or (Path("build/images.json") if docker else None)
@@ -73,7 +73,7 @@ def compile(
     pipeline: Pipeline = "tlm",
 ) -> None:
     """Compile the pipeline into a file for Kubeflow. The UI and the API take it; the same code gives the same bytes."""
-    from pipelines import compiled
+    from pipelines.compile import compiled
 
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"--output {output}: must end in .yaml")
@@ -90,8 +90,8 @@ def compile(
 @app.command()
 def lint(file: Annotated[Path, typer.Argument(metavar="FILE", help="A compiled pipeline.")]) -> None:
     """Find faults of a compiled pipeline. Each is told in a line with what to do; the exit code is then 2."""
-    from pipelines.compiled import read_compiled
-    from pipelines.lint import lint
+    from pipelines.compile.compiled import read_compiled
+    from pipelines.compile.lint import lint
 
     findings = lint(read_compiled(file))
     for finding in findings:
@@ -129,8 +129,9 @@ def submit(
     With --wait: exit code 0 if it succeeded; 2 if it failed or was cancelled; 3 if it goes on, but the time is over or
     the API is lost.
     """
-    from pipelines import compiled, parameters
+    from pipelines import parameters
     from pipelines.client import submit as client
+    from pipelines.compile import compiled
 
     chosen = compiled.parse(compiled.text_of(file, images, pipeline), str(file or "pipeline"))
     values = parameters.read_parameters(params, changes, parameters.declared(chosen.spec))
@@ -182,9 +183,9 @@ def upload(
     call_timeout: CallTimeout = 30.0,
 ) -> None:
     """Put the pipeline into the UI's list. If it is there, as a new version; its ID and its link are printed."""
-    from pipelines import compiled
     from pipelines.client import upload as client
-    from pipelines.version import version_name
+    from pipelines.compile import compiled
+    from pipelines.compile.version import version_name
 
     text, version = compiled.text_of(file, images, pipeline), version or version_name()
     called = compiled.parse(text, str(file or "pipeline")).name
@@ -225,7 +226,7 @@ def schedule(
     from pipelines.client import cron as lines
     from pipelines.client import schedule as client
     from pipelines.client.submit import Order
-    from pipelines.version import version_name
+    from pipelines.compile.version import version_name
 
     when, version = lines.checked(cron), version or version_name()
     if when != cron:

@@ -8,10 +8,10 @@ from typing import Any
 
 from tests.toys import Row, World, make_task, words
 from tlm.artifacts.artifact import Artifact
-from tlm.evaluation import ui
-from tlm.evaluation.contents import contents
-from tlm.evaluation.lineage import Lineage
-from tlm.evaluation.report import report
+from tlm.evaluation.pages import ui
+from tlm.evaluation.report.contents import contents
+from tlm.evaluation.report.lineage import Lineage
+from tlm.evaluation.report.report import report
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 LABELS = ["blue", "green", "red"]

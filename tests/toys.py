@@ -208,8 +208,8 @@ class World:
         (draft.folder / "tokenizer.json").write_text(json.dumps(self.vocabulary))
 
     def _metrics(self, draft: Draft, arm: str, seed: int, skill: Skill, mlm: float, stage: int) -> None:
-        from tlm.evaluation.examples import read_splits
-        from tlm.evaluation.record import Prediction, write_metrics
+        from tlm.evaluation.score.examples import read_splits
+        from tlm.evaluation.score.record import Prediction, write_metrics
 
         task = Artifact.open(self.task)
         random = np.random.default_rng([seed, len(arm), stage])
@@ -260,10 +260,10 @@ def random_model(
     import torch
 
     from tlm.settings import Model
-    from tlm.training import build
-    from tlm.training.texts import Special
-    from tlm.training.tokenizer import build_tokenizer
-    from tlm.training.tokens import tokenize
+    from tlm.training.input.texts import Special
+    from tlm.training.input.tokenize import tokenize
+    from tlm.training.input.tokenizer import build_tokenizer
+    from tlm.training.model import build
 
     opened = Artifact.open(task)
     tokenizer = build_tokenizer(make_corpus(root, texts), task, vocab_size=200, root=str(root))

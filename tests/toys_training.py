@@ -18,8 +18,8 @@ from tests.toys import Row, make, make_task, save
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import TlmError
 from tlm.training.finetune import finetune
+from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.joint import train
-from tlm.training.tokenizer import build_tokenizer
 
 TOPICS = {
     "bio": ["cell", "gene", "protein", "tissue", "enzyme", "blood"],

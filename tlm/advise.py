@@ -33,7 +33,7 @@ def advice_for(task: str, preset: presets.Preset, corpus: str = "") -> Advice:
 
     Raises InputError: it has no training examples.
     """
-    from tlm.data.task import examples
+    from tlm.data.tasks.task import examples
 
     labelled = Artifact.open(task, "task")
     rows = [row for row in examples(labelled).to_pylist() if row["split"] == "train"]

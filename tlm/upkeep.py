@@ -167,8 +167,8 @@ def _remove(store: Store, folder: str, names: list[str]) -> None:
     kind, _, key = folder.partition("/")
     artifact = Artifact.find(store, kind, key) if kind == "index" else None
     if artifact is not None and artifact.details.get("engine") == "elasticsearch":
-        from tlm.retrieval.elastic import drop_index
-        from tlm.retrieval.index import located
+        from tlm.retrieval.search.elastic.engine import drop_index
+        from tlm.retrieval.search.index import located
 
         drop_index(located(artifact))
     for name in sorted(

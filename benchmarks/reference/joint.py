@@ -39,9 +39,9 @@ from transformers import (
 )
 
 from tlm.settings import Train
-from tlm.training.encoder import Encoder
-from tlm.training.examples import Examples
-from tlm.training.texts import Texts
+from tlm.training.input.examples import Examples
+from tlm.training.input.texts import Texts
+from tlm.training.model.encoder import Encoder
 
 WORKERS = 4  # processes that make batches for a GPU
 CLASSES = "classes"  # how a batch calls the labels of its texts; `labels` are those of its tokens

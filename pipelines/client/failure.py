@@ -10,7 +10,7 @@ import urllib3
 
 from pipelines.client.api import CONNECT, Api
 from pipelines.client.faults import ApiError
-from pipelines.compiled import from_api
+from pipelines.compile.compiled import from_api
 
 _LOG_TIMEOUT = 15.0  # seconds: the log is a courtesy
 _TEMPLATES = ("retry-system-container-impl", "system-container-impl")  # KFP's names for what runs a step

@@ -11,7 +11,7 @@ from pipelines.client.api import Api
 from pipelines.client.faults import Unreachable
 from pipelines.client.submit import Order, experiment
 from pipelines.client.upload import Version, find_pipeline, find_version
-from pipelines.compiled import from_api
+from pipelines.compile.compiled import from_api
 from pipelines.parameters import check_reachable, declared, read_parameters
 from tlm.errors import InputError, Interrupted
 

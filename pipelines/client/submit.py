@@ -9,7 +9,7 @@ import kfp_server_api
 
 from pipelines.client.api import Api
 from pipelines.client.faults import Conflict, Unreachable
-from pipelines.compiled import Compiled
+from pipelines.compile.compiled import Compiled
 from tlm.errors import InputError, Interrupted
 
 

@@ -19,9 +19,9 @@ from benchmarks.reference import elastic, engines
 from benchmarks.row import PASS, SHORT
 from tests.conftest import missing
 from tests.searchable import docstrings
-from tlm.retrieval.elastic import Elastic
-from tlm.retrieval.elastic_build import ensure
-from tlm.retrieval.elastic_client import URL
+from tlm.retrieval.search.elastic.build import ensure
+from tlm.retrieval.search.elastic.client import URL
+from tlm.retrieval.search.elastic.engine import Elastic
 
 TEXTS = [" ".join(re.findall("[a-z]+", text.lower())) or "nothing" for text in docstrings(600)]  # words as all see them
 QUERIES = TEXTS[::60]

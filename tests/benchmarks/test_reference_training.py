@@ -13,10 +13,10 @@ from benchmarks.reference.joint import CLASSES, JointModel, Rows, collator
 from benchmarks.reference.trainer import AtSteps, trainer
 from tests.unit.test_encoder import SPECIAL, VOCABULARY, made, masked_batch
 from tlm.presets import resolve
-from tlm.training.batches import Batch
-from tlm.training.encoder import Encoder, to_device
-from tlm.training.losses import classification_loss, external_loss, internal_loss
-from tlm.training.texts import Ragged, Texts
+from tlm.training.input.batches import Batch
+from tlm.training.input.texts import Ragged, Texts
+from tlm.training.model.encoder import Encoder, to_device
+from tlm.training.model.losses import classification_loss, external_loss, internal_loss
 
 CPU = torch.device("cpu")
 FULL = 24  # longer than any text: their texts are padded to it

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.demo import scores
 from tests.toy_reports import told_of, toy_world
-from tlm.evaluation.baseline import baseline
+from tlm.evaluation.score.baseline import baseline
 
 
 @pytest.mark.parametrize(("skill", "seeds", "verdict"), [(1.0, 3, "PASS"), (0.3, 3, "short"), (1.0, 1, "short")])

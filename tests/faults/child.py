@@ -14,12 +14,22 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 WARM = (
-    *("tlm.cli", "docstring_parser", "tlm.data.corpus", "tlm.data.task", "tlm.retrieval.index"),
-    *("tlm.retrieval.embedded_build", "tlm.retrieval.embedded", "tlm.retrieval.retrieve", "tlm.retrieval.merge"),
-    *("tlm.training.tokenizer", "tlm.training.stage1", "tlm.training.stage2", "tlm.training.multitask_stage1"),
-    *("tlm.training.heldout", "tlm.evaluation.classifier", "transformers.models.modernbert.modeling_modernbert"),
-    *("tlm.evaluation.tfidf", "tlm.evaluation.contents", "tlm.evaluation.page", "matplotlib.backends.backend_svg"),
-    *("tlm.analysis.attention_study", "tlm.analysis.retrieval_study", "pyarrow.dataset"),
+    *("tlm.cli", "docstring_parser", "tlm.data.corpus", "tlm.data.tasks.task", "tlm.retrieval.search.index"),
+    *(
+        "tlm.retrieval.search.embedded.build",
+        "tlm.retrieval.search.embedded.engine",
+        "tlm.retrieval.search.retrieve",
+        "tlm.retrieval.subset.merge",
+    ),
+    *("tlm.training.input.tokenizer", "tlm.training.stage1", "tlm.training.stage2", "tlm.training.multitask_stage1"),
+    *("tlm.training.heldout", "tlm.evaluation.score.classifier", "transformers.models.modernbert.modeling_modernbert"),
+    *(
+        "tlm.evaluation.score.tfidf",
+        "tlm.evaluation.report.contents",
+        "tlm.evaluation.pages.page",
+        "matplotlib.backends.backend_svg",
+    ),
+    *("tlm.analysis.attention.study", "tlm.analysis.retrieval.study", "pyarrow.dataset"),
 )
 HOME = Path(__file__).parents[2]
 SERVER = multiprocessing.get_context("forkserver")

@@ -19,7 +19,7 @@ from tlm.artifacts.progress import Progress
 from tlm.artifacts.roots import open_store
 from tlm.data.corpus import load_corpus
 from tlm.errors import InputError
-from tlm.training.located import model_folder
+from tlm.training.model.located import model_folder
 from tlm.upkeep import fetch, gc
 
 SECRET = b"a file of somebody else\n"

@@ -10,16 +10,16 @@ from markdown_it import MarkdownIt
 from tests.faults.browser import HOST, RAN
 from tests.toy_reports import HOSTILE, Page, is_safe
 from tests.toys import Row, World, make_task, random_model, save, words
-from tlm.analysis.attention import attention
-from tlm.analysis.preview import preview
-from tlm.analysis.retrieval import retrieval_study
+from tlm.analysis.attention.step import attention
+from tlm.analysis.retrieval.preview import preview
+from tlm.analysis.retrieval.step import retrieval_study
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.evaluation import ui
-from tlm.evaluation.baseline import baseline
-from tlm.evaluation.multitask import report_multitask
-from tlm.evaluation.report import report
-from tlm.evaluation.text import BIDI_AND_CONTROLS
+from tlm.evaluation.pages import ui
+from tlm.evaluation.pages.text import BIDI_AND_CONTROLS
+from tlm.evaluation.report.multitask import report_multitask
+from tlm.evaluation.report.report import report
+from tlm.evaluation.score.baseline import baseline
 
 ACTIVE = (
     f"<script>{RAN}</script>",

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.artifacts.manifest import Manifest
-from tlm.data.files import COMPRESSIONS, FORMATS, raw_files
-from tlm.data.labels import SeveralLabels, label_of, targets_of
 from tlm.data.passages import split
-from tlm.data.readers import check, read
-from tlm.data.records import BadRow, Reject, name_of, text_of
+from tlm.data.reading.files import COMPRESSIONS, FORMATS, raw_files
+from tlm.data.reading.readers import check, read
+from tlm.data.reading.records import BadRow, Reject, name_of, text_of
+from tlm.data.tasks.labels import SeveralLabels, label_of, targets_of
 from tlm.errors import InputError, printable
-from tlm.retrieval.analyzer import MAX_TOKEN_LENGTH, terms
-from tlm.retrieval.query import MOST_TERMS, fit, make_queries
-from tlm.retrieval.rake import keywords
+from tlm.retrieval.search.analyzer import MAX_TOKEN_LENGTH, terms
+from tlm.retrieval.search.query import MOST_TERMS, fit, make_queries
+from tlm.retrieval.search.rake import keywords
 
 ENDINGS = [*FORMATS, *(format_ + compression for format_ in FORMATS for compression in COMPRESSIONS)]
 READABLE = [ending for ending in ENDINGS if not (ending.startswith(".parquet") and ending != ".parquet")]

@@ -19,9 +19,9 @@ from tests.toys_training import task
 from tlm.artifacts.roots import close_stores, open_store
 from tlm.data.corpus import load_corpus
 from tlm.errors import InputError
-from tlm.evaluation.classifier import Classifier
-from tlm.retrieval import elastic_client
-from tlm.training.located import model_folder
+from tlm.evaluation.score.classifier import Classifier
+from tlm.retrieval.search.elastic import client as elastic_client
+from tlm.training.model.located import model_folder
 from tlm.training.pretrained import load_model
 
 LINK_LOCAL = (

@@ -18,9 +18,10 @@ from tests.servers.faulty import Trouble, faulty
 from tests.servers.servers import Server, installed
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import TlmError
-from tlm.retrieval import elastic_build, elastic_client
-from tlm.retrieval.index import build_index, located
-from tlm.retrieval.retrieve import retrieve
+from tlm.retrieval.search.elastic import build as elastic_build
+from tlm.retrieval.search.elastic import client as elastic_client
+from tlm.retrieval.search.index import build_index, located
+from tlm.retrieval.search.retrieve import retrieve
 
 T = TypeVar("T")
 TOP_K = 20

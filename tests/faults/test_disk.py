@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.making import lines
-from tlm.data.files import check_room, raw_files
+from tlm.data.reading.files import check_room, raw_files
 from tlm.errors import InputError
 
 HOME = Path(__file__).parents[2]

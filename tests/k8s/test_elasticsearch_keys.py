@@ -24,9 +24,9 @@ from tests.searchable import columns, corpus_of, task_of
 from tests.servers import servers
 from tlm.cluster.preflight import preflight
 from tlm.errors import InputError
-from tlm.retrieval import elastic
-from tlm.retrieval.index import build_index
-from tlm.retrieval.retrieve import retrieve
+from tlm.retrieval.search.elastic import engine as elastic
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
 
 FOLDER = tools.ROOT / "k8s/elasticsearch"
 ROLES = {file.stem: json.loads(file.read_text()) for file in (FOLDER / "roles").glob("*.json")}

@@ -17,7 +17,7 @@ from pipelines.parameters import read_parameters
 from tests.k8s import tools
 from tests.tiny import write_tiny
 from tlm.data.corpus import load_corpus
-from tlm.data.task import load_task
+from tlm.data.tasks.task import load_task
 from tlm.presets import resolve
 
 KIND = tools.ROOT / "k8s/kind"

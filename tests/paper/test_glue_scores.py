@@ -11,8 +11,8 @@ from scipy import stats
 from sklearn import metrics as reference
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.task import load_task
-from tlm.evaluation.baseline import baseline
+from tlm.data.tasks.task import load_task
+from tlm.evaluation.score.baseline import baseline
 from tlm.paper.keep import keep
 from tlm.paper.results import read_results
 from tlm.paper.tables import cells

@@ -9,24 +9,24 @@ import pytest
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus
-from tlm.data.task import load_task
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError, TlmError
-from tlm.evaluation.baseline import baseline
-from tlm.evaluation.evaluate import evaluate
-from tlm.evaluation.report import report
-from tlm.paper import page
-from tlm.paper.blocks import markdown
+from tlm.evaluation.report.report import report
+from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.evaluate import evaluate
 from tlm.paper.command import paper
+from tlm.paper.document import page
+from tlm.paper.document.blocks import markdown
 from tlm.paper.examples import arm_of, summed
 from tlm.paper.keep import keep
 from tlm.paper.plan import missing, subsets_for, trials, wanted
 from tlm.paper.results import Result, by_key, digest, fault, read_results
 from tlm.paper.subsets import make_subsets
 from tlm.plan import Run
-from tlm.retrieval.index import build_index
+from tlm.retrieval.search.index import build_index
 from tlm.training.finetune import finetune
+from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.joint import train
-from tlm.training.tokenizer import build_tokenizer
 
 BM25, RANDOM = "BM25, C_BERT", "random, C_BERT"
 QUICK = {"device": "cpu", "save_steps": 0, "save_minutes": 0.0}

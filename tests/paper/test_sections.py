@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 
 from tlm.errors import InputError
-from tlm.paper import arms, page
 from tlm.paper.command import paper
-from tlm.paper.figure import figure
+from tlm.paper.document import arms, page
+from tlm.paper.document.figure import figure
+from tlm.paper.document.sections import update
 from tlm.paper.results import Result, by_key, read_results
-from tlm.paper.sections import update
 from tlm.paper.tables import cells
 
 HOME = Path(__file__).parents[2]

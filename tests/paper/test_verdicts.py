@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from tests.paper.kept import rights
-from tlm.evaluation.intervals import difference
+from tlm.evaluation.score.intervals import difference
+from tlm.paper.document.verdicts import comparisons, outcomes, tally
 from tlm.paper.examples import arm_of
 from tlm.paper.results import Result
 from tlm.paper.tables import Cell, cells
-from tlm.paper.verdicts import comparisons, outcomes, tally
 
 
 def runs(scores: list[float], split: str = "dev", kept: bool = False) -> dict[int, Result]:

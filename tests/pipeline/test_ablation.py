@@ -7,7 +7,7 @@ import pytest
 
 from tests.published import write_bert
 from tests.tiny import GLUE, TOPICS, write_tiny
-from tlm.data.task import load_task
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.paper.models import make_models
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.compiled import compile_text, parse
+from pipelines.compile.compiled import compile_text, parse
+from pipelines.compile.lint import lint
 from pipelines.describe import replaced
-from pipelines.lint import lint
 from pipelines.parameters import of_this_code, read_parameters
 from pipelines.tlm import tlm
 from tlm.errors import InputError
@@ -82,7 +82,7 @@ def test_all_that_a_step_refers_to_reaches_its_dag(compiled: str) -> None:
 
 def test_the_table_in_the_docs_is_that_of_the_pipeline() -> None:
     page = (ROOT / "docs/kubeflow.md").read_text()
-    assert replaced(page, tlm.pipeline_func) == page, "run: python -m pipelines.document docs/kubeflow.md"
+    assert replaced(page, tlm.pipeline_func) == page, "run: python -m pipelines.compile.document docs/kubeflow.md"
 
 
 def test_every_parameter_has_a_default_and_a_description() -> None:

@@ -15,10 +15,10 @@ from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.roots import open_store
 from tlm.data.corpus import load_corpus
-from tlm.data.task import load_task
-from tlm.retrieval.export import export
-from tlm.retrieval.index import build_index
-from tlm.retrieval.retrieve import retrieve
+from tlm.data.tasks.task import load_task
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
 
 TWIN = "rain and bread with chess before the storm and after the oven under a queen and over the cloud of flour"
 SWITCHES = [(True, True), (True, False), (False, True), (False, False)]

@@ -8,12 +8,12 @@ from pathlib import Path
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus
-from tlm.data.task import load_task
-from tlm.retrieval.export import export
-from tlm.retrieval.index import build_index
-from tlm.retrieval.retrieve import retrieve
-from tlm.training.tokenizer import build_tokenizer
-from tlm.training.tokens import tokenize
+from tlm.data.tasks.task import load_task
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
+from tlm.training.input.tokenize import tokenize
+from tlm.training.input.tokenizer import build_tokenizer
 
 CONTENT = {
     "corpus": "1285c6e9c7862d81",

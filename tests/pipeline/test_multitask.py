@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.compiled import compile_text, parse
-from pipelines.lint import lint
+from pipelines.compile.compiled import compile_text, parse
+from pipelines.compile.lint import lint
 from pipelines.named import build
 from pipelines.parameters import of_this_code
 from tests.tiny import GLUE, TOPICS, write_tiny

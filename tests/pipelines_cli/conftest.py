@@ -9,7 +9,7 @@ import pytest
 
 from pipelines import run
 from pipelines.client import api as client
-from pipelines.compiled import Compiled, compile_text, parse
+from pipelines.compile.compiled import Compiled, compile_text, parse
 from tests.pipelines_cli.standin import StandIn
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.compiled import read_compiled
+from pipelines.compile.compiled import read_compiled
 from tests.pipelines_cli.conftest import GOLDEN
 
 COMMAND = "python -m pipelines.run compile -o tests/golden/tlm.yaml --images tests/golden/images.json"

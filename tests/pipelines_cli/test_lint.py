@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.compiled import Compiled
-from pipelines.lint import lint
+from pipelines.compile.compiled import Compiled
+from pipelines.compile.lint import lint
 
 Plant = Callable[[dict[str, Any], dict[str, Any]], None]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import version
+from pipelines.compile import version
 from tests.pipelines_cli.standin import Answer, StandIn, refusal
 from tlm import __version__, revision
 from tlm.errors import InputError

@@ -3,7 +3,7 @@
 import pytest
 from elasticsearch import Elasticsearch
 
-from tlm.retrieval import elastic_client
+from tlm.retrieval.search.elastic import client as elastic_client
 
 
 @pytest.fixture(scope="session")

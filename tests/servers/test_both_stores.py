@@ -28,9 +28,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.progress import KEPT, Progress
 from tlm.artifacts.roots import open_store
 from tlm.errors import InputError
-from tlm.retrieval.export import export
-from tlm.retrieval.index import build_index
-from tlm.retrieval.retrieve import retrieve
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
 from tlm.upkeep import gc, ls
 
 

@@ -11,10 +11,12 @@ from tests.servers.faulty import HANG_UP, faulty
 from tests.servers.servers import free_port
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted
-from tlm.retrieval import elastic, elastic_build, elastic_client
-from tlm.retrieval.elastic import drop_index
-from tlm.retrieval.index import build_index, located
-from tlm.retrieval.retrieve import retrieve
+from tlm.retrieval.search.elastic import build as elastic_build
+from tlm.retrieval.search.elastic import client as elastic_client
+from tlm.retrieval.search.elastic import engine as elastic
+from tlm.retrieval.search.elastic.engine import drop_index
+from tlm.retrieval.search.index import build_index, located
+from tlm.retrieval.search.retrieve import retrieve
 
 TEXTS = list(docstrings()[:600])
 URL = "TLM_ELASTICSEARCH_URL"

@@ -13,8 +13,8 @@ from tests.searchable import columns, corpus_of, task_of
 from tests.servers import servers
 from tlm.cluster.preflight import preflight
 from tlm.errors import InputError
-from tlm.retrieval.index import build_index
-from tlm.retrieval.retrieve import retrieve
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
 
 PASSAGES = ["red green", "green blue", "blue red red"]
 PASSWORD = "only-for-this-test"

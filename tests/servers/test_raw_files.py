@@ -7,7 +7,7 @@ import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus
-from tlm.data.task import load_task
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 
 

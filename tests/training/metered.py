@@ -110,10 +110,6 @@ def case(root: Path, name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    import tlm.training.stage1
-    import tlm.training.stage2
-    import tlm.training.world  # noqa: F401  # imported once, before the forks
-
     with contextlib.redirect_stdout(sys.stderr):
         results = {name: case(Path(sys.argv[1], name.replace(" ", "-")), name) for name in CASES}
     print(json.dumps(results))

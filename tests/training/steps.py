@@ -9,7 +9,7 @@ from typing import Any
 
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError, TlmError
-from tlm.training.launch import Command, train_together
+from tlm.training.distributed.launch import Command, train_together
 
 
 def second() -> bool:

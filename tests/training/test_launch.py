@@ -15,8 +15,8 @@ from tests.conftest import heed_interrupts
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tests.training import steps
 from tlm.errors import InputError, Interrupted, Terminated, TlmError
-from tlm.training.endings import Ending, Lost
-from tlm.training.launch import processes
+from tlm.training.distributed.endings import Ending, Lost
+from tlm.training.distributed.launch import processes
 
 HOME = Path(__file__).parents[2]
 

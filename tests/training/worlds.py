@@ -20,7 +20,7 @@ from tests.servers.servers import free_port
 from tests.toys_training import checkpoint, die_in, in_child, model, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, TlmError
-from tlm.training.world import World
+from tlm.training.distributed.group import World
 
 STEPS = 20
 LOOKED_AT, SAVE_SECONDS = 100, 4.0
@@ -175,10 +175,6 @@ def all_runs(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    import tlm.training.stage1
-    import tlm.training.stage2
-    import tlm.training.world  # noqa: F401  # imported once, before the forks
-
     with contextlib.redirect_stdout(sys.stderr):
         results = all_runs(Path(sys.argv[1]))
     print(json.dumps(results))

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tlm.retrieval import analyzer, bulk_analyzer
-from tlm.retrieval.analyzer import terms
+from tlm.retrieval.search import analyzer
+from tlm.retrieval.search.analyzer import terms
+from tlm.retrieval.search.embedded import bulk_analyzer
 
 # every class of the grammar, so that random text of these runs through all of its rules
 CLASSES = "aB9 _.,:;'’\"-#Éß‿·٠אッいๆั漢한\u0301\u00ad\u200d\u20e3\ufe0e\ufe0fℹ😀🏽🇩\U000e0067\U000e007f\U0001d400"

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tests.toy_reports import HOSTILE, is_safe
 from tests.toys import make_task, random_model, read_json, words
-from tlm.analysis.attention import attention
-from tlm.analysis.encode import AttentionReader
-from tlm.analysis.heads import KINDS, PLACES, SHARES, kind_of, looks
-from tlm.analysis.subjects import subjects
+from tlm.analysis.attention.encode import AttentionReader
+from tlm.analysis.attention.heads import KINDS, PLACES, SHARES, kind_of, looks
+from tlm.analysis.attention.step import attention
+from tlm.analysis.attention.subjects import subjects
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 

@@ -11,7 +11,7 @@ import pytest
 from tests.toys import Row, make_task, read_json, words
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.baseline import baseline
+from tlm.evaluation.score.baseline import baseline
 
 SPLITS = ["train"] * 90 + ["dev"] * 30 + ["test"] * 30
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tlm.training.batches import Batch, Masking, Order, collate, split
-from tlm.training.chance import MASK, generator
-from tlm.training.texts import Ragged, Special, Texts
-from tlm.training.vocabulary import SPECIAL, with_layout
+from tlm.training.input.batches import Batch, Masking, Order, collate, split
+from tlm.training.input.rng import MASK, generator
+from tlm.training.input.texts import Ragged, Special, Texts
+from tlm.training.input.vocabulary import SPECIAL, with_layout
 
 VOCABULARY = 60
 PAD_TO_MASK = Special(0, 1, 2, 3, 4)

@@ -21,7 +21,7 @@ from tlm.data.shards import Shards
 from tlm.data.stage import Stage
 from tlm.data.text import fold, normalise
 from tlm.errors import InputError
-from tlm.evaluation.sampling import rows_at
+from tlm.evaluation.pages.sampling import rows_at
 
 
 def write(path, rows):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.task import examples, load_task
+from tlm.data.tasks.task import examples, load_task
 from tlm.errors import InputError
 
 

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.searchable import docstrings
-from tlm.retrieval import bm25, embedded, embedded_build
-from tlm.retrieval.analyzer import terms
-from tlm.retrieval.embedded import Embedded
-from tlm.retrieval.embedded_build import build
+from tlm.retrieval.search.analyzer import terms
+from tlm.retrieval.search.embedded import bm25
+from tlm.retrieval.search.embedded import build as embedded_build
+from tlm.retrieval.search.embedded import engine as embedded
+from tlm.retrieval.search.embedded.build import build
+from tlm.retrieval.search.embedded.engine import Embedded
 
 WORDS = st.sampled_from(["a", "b", "c", "d", "e", "rare", "odd", "x.y", "é", ""])
 TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=40)

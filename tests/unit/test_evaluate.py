@@ -15,8 +15,8 @@ from tests.toys import Row, make, make_task, random_model, read_json, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.errors import InputError
-from tlm.evaluation.classifier import Classifier, probabilities
-from tlm.evaluation.evaluate import evaluate
+from tlm.evaluation.score.classifier import Classifier, probabilities
+from tlm.evaluation.score.evaluate import evaluate
 
 LABELS = ["blue", "green", "red"]
 
@@ -179,8 +179,8 @@ def test_a_model_without_its_checkpoint_says_so(tmp_path: Path) -> None:
 
 def test_a_split_without_examples_scores_zero(tmp_path: Path) -> None:
     def write(draft: Draft) -> None:
-        from tlm.evaluation.examples import read_splits
-        from tlm.evaluation.record import Prediction, write_metrics
+        from tlm.evaluation.score.examples import read_splits
+        from tlm.evaluation.score.record import Prediction, write_metrics
 
         opened = Artifact.open(task)
         nothing = np.zeros((0, 2))

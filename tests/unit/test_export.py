@@ -16,8 +16,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.errors import InputError
-from tlm.retrieval.export import export
-from tlm.retrieval.union import queries_of, union_of
+from tlm.retrieval.subset.export import export
+from tlm.retrieval.subset.union import queries_of, union_of
 
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
 EXAMPLES = pa.schema(
@@ -240,7 +240,7 @@ def test_the_same_bytes_each_time_and_nothing_is_done_twice(tmp_path, capsys):
     texts = [prose(0), prose(0) + " more", prose(1), f"{prose(2)} {ROLLED}", prose(3)]
     hits = [make(tmp_path / name, texts, one_each(texts), dev=[ROLLED]) for name in ("one", "two")]
     first = export(hits[0], root=str(tmp_path / "one"))
-    code = "import sys; from tlm.retrieval.export import export; print(export(sys.argv[1], root=sys.argv[2]))"
+    code = "import sys; from tlm.retrieval.subset.export import export; print(export(sys.argv[1], root=sys.argv[2]))"
     command = [sys.executable, "-c", code, hits[1], str(tmp_path / "two")]
     run = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
     second = run.stdout.split()[-1]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tlm.data.files import raw_files
+from tlm.data.reading.files import raw_files
 from tlm.errors import InputError
 
 LINES = b'{"text": "x"}\n'

@@ -15,23 +15,23 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Recipe
 from tlm.errors import InputError
 from tlm.presets import resolve
-from tlm.training import build
-from tlm.training.architectures import OWN, check_architecture
-from tlm.training.batches import Batch
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.curve import Curve
-from tlm.training.encoder import Encoder, Inputs
-from tlm.training.examples import Examples
 from tlm.training.flops import Cost
-from tlm.training.foreign import library_config
 from tlm.training.heldout import masked_lm_loss
+from tlm.training.input.batches import Batch
+from tlm.training.input.examples import Examples
+from tlm.training.input.texts import Special, Texts
+from tlm.training.input.tokenize import tokenize
 from tlm.training.joint import train
 from tlm.training.loop import Plan, fit
-from tlm.training.losses import classification_loss, external_loss, internal_loss
+from tlm.training.model import build
+from tlm.training.model.architectures import OWN, check_architecture
+from tlm.training.model.encoder import Encoder, Inputs
+from tlm.training.model.foreign import library_config
+from tlm.training.model.losses import classification_loss, external_loss, internal_loss
 from tlm.training.optimizer import AdamW
 from tlm.training.stage1 import Joint
-from tlm.training.texts import Special, Texts
-from tlm.training.tokens import tokenize
 
 CPU = torch.device("cpu")
 FOREIGN = ("roberta", "distilbert", "electra", "albert", "deberta-v2", "mpnet")

@@ -8,9 +8,10 @@ import pytest
 
 from tests import standin_hub
 from tlm.artifacts.artifact import Artifact
-from tlm.data import hub, registry
+from tlm.data import registry
 from tlm.data.corpus import load_corpus, passages
-from tlm.data.task import examples, load_task
+from tlm.data.reading import hub
+from tlm.data.tasks.task import examples, load_task
 from tlm.errors import InputError
 
 

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus, passages
-from tlm.data.task import load_task
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.dropped import dropped
-from tlm.evaluation.ui import dataset_card
-from tlm.retrieval import import_subset as importing
-from tlm.retrieval.export import SUBSET
-from tlm.retrieval.import_subset import import_subset
-from tlm.retrieval.judge import REASONS, Filters, judge
-from tlm.retrieval.ngrams import Vocabulary
+from tlm.evaluation.pages.ui import dataset_card
+from tlm.evaluation.report.dropped import dropped
+from tlm.retrieval.subset import import_subset as importing
+from tlm.retrieval.subset.export import SUBSET
+from tlm.retrieval.subset.import_subset import import_subset
+from tlm.retrieval.subset.judge import REASONS, Filters, judge
+from tlm.retrieval.subset.ngrams import Vocabulary
+from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.joint import train
-from tlm.training.tokenizer import build_tokenizer
 
 TEST_TEXT = "the parser is trained on sections two to twenty one of the penn treebank without any lexicon"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.toys_training import SMALL, checkpoint, model, passages, task, tokenizer
 from tlm import presets
 from tlm.artifacts.artifact import Artifact
-from tlm.retrieval.index import build_index
+from tlm.retrieval.search.index import build_index
 from tlm.settings import SECTIONS
 from tlm.training.joint import checkpoint_recipe
 from tlm.training.multitask import train_multitask

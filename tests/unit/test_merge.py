@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.toys import make, make_task, save
-from tlm.analysis.retrieval import retrieval_study
-from tlm.analysis.subsets import Subset
+from tlm.analysis.retrieval.step import retrieval_study
+from tlm.analysis.retrieval.subsets import Subset
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import passages
 from tlm.errors import InputError
-from tlm.evaluation.dropped import dropped as told_dropped
-from tlm.evaluation.lineage import Lineage
-from tlm.retrieval.export import export
-from tlm.retrieval.merge import merge_subsets
+from tlm.evaluation.report.dropped import dropped as told_dropped
+from tlm.evaluation.report.lineage import Lineage
+from tlm.retrieval.subset.export import export
+from tlm.retrieval.subset.merge import merge_subsets
 
 SECRET = "the old town hall was built of red brick by a guild of weavers in the year of the great flood"
 Found = list[list[int]]  # by query, the documents in the order of their ranks

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as reference
 
-from tlm.evaluation.metrics import positive, score, scores
+from tlm.evaluation.score.metrics import positive, score, scores
 
 LABELS = ["a", "b", "c"]
 

@@ -14,11 +14,11 @@ from tests.toys_multitask import other_task, together
 from tests.toys_training import STEPS, TOPICS, checkpoint, rows, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.evaluate import evaluate
-from tlm.training import build
+from tlm.evaluation.score.evaluate import evaluate
 from tlm.training.finetune import finetune
+from tlm.training.model import build
+from tlm.training.model.tensors import read_tensors
 from tlm.training.multitask import train_multitask
-from tlm.training.tensors import read_tensors
 
 HOME = Path(__file__).parents[2]
 
@@ -66,8 +66,8 @@ def test_a_run_of_n_times_the_steps_gives_each_task_the_batches_of_its_own_run(t
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 def test_the_encoder_is_shared_and_each_head_is_its_own(architecture):
     from tlm.presets import resolve
+    from tlm.training.input.texts import Special
     from tlm.training.multitask_stage1 import Together, build_together
-    from tlm.training.texts import Special
 
     model = resolve("tiny", [f"model.architecture={architecture}"]).model
     labels = {"a": ["x", "y"], "b": ["x", "y"], "c": None}

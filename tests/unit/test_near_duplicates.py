@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.data.text import tokens
-from tlm.retrieval.near_duplicates import SHINGLE, find_near_duplicates
-from tlm.retrieval.ngrams import Vocabulary
+from tlm.retrieval.subset.near_duplicates import SHINGLE, find_near_duplicates
+from tlm.retrieval.subset.ngrams import Vocabulary
 
 
 def shingle_set(text: str) -> set[tuple[str, ...]]:
@@ -76,7 +76,7 @@ def test_texts_below_a_shingle_are_compared_as_wholes():
 
 
 def test_chunks_make_no_difference(monkeypatch):
-    import tlm.retrieval.near_duplicates as module
+    import tlm.retrieval.subset.near_duplicates as module
 
     rng = np.random.default_rng(1)
     texts = [" ".join(f"w{i}" for i in rng.integers(0, 6, rng.integers(0, 12))) for _ in range(200)]

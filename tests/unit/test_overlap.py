@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.data.text import tokens
-from tlm.retrieval.ngrams import Vocabulary
-from tlm.retrieval.overlap import MIN_TOKENS, Overlaps, find_overlaps
+from tlm.retrieval.subset.ngrams import Vocabulary
+from tlm.retrieval.subset.overlap import MIN_TOKENS, Overlaps, find_overlaps
 
 SENTENCE = (
     "We show that [[ domain adaptation ]] of a small model improves << relation extraction >> on unseen sentences ."
@@ -130,7 +130,7 @@ def test_the_first_of_several_texts_is_named():
 
 
 def test_chunks_make_no_difference(monkeypatch):
-    import tlm.retrieval.overlap as module
+    import tlm.retrieval.subset.overlap as module
 
     passages = [f"{'x ' * i} not very good at all" for i in range(20)] + ["clean"] * 3
     at_once = find(passages, ["so long", "not very good"]).text.tolist()

@@ -9,8 +9,8 @@ import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data import registry
-from tlm.data.labels import CLASSIFICATION, REGRESSION
-from tlm.data.task import examples, load_task
+from tlm.data.tasks.labels import CLASSIFICATION, REGRESSION
+from tlm.data.tasks.task import examples, load_task
 from tlm.errors import InputError
 
 CLASSES = {  # the released code, src/run.py

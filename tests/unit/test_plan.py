@@ -12,7 +12,7 @@ from tlm.errors import InputError
 from tlm.plan import Run, advised, plan, plan_apart, plan_together, settings
 from tlm.presets import resolve
 from tlm.presets.advice import advise
-from tlm.retrieval.index import build_index
+from tlm.retrieval.search.index import build_index
 
 SOURCES = {
     "task": "/a b/task/1",

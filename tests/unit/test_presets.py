@@ -6,8 +6,8 @@ import torch
 from tlm.errors import InputError
 from tlm.presets import OVERRIDDEN, names, resolve
 from tlm.settings import SECTIONS, Preset
-from tlm.training import build
-from tlm.training.texts import Special
+from tlm.training.input.texts import Special
+from tlm.training.model import build
 
 
 @pytest.mark.parametrize("name", names())

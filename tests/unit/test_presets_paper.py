@@ -10,10 +10,10 @@ from tlm import presets
 from tlm.presets.advice import FEW, GRID, LONG_WORDS, MANY, advise, paper_top_k
 from tlm.presets.cost import stage1_cost
 from tlm.presets.published import paper_presets, published, table_b1, task_names
-from tlm.retrieval import query
-from tlm.training import build
+from tlm.retrieval.search import query
 from tlm.training.flops import paper_flops
-from tlm.training.texts import Special
+from tlm.training.input.texts import Special
+from tlm.training.model import build
 
 TASKS = ("agnews", "hyperpartisan", "helpfulness", "imdb", "acl-arc", "scierc", "chemprot", "rct-20k")
 SCALES = ("small", "medium", "large")
@@ -82,7 +82,7 @@ def test_batches_of_each_kind(preset, external, internal):
 
 
 def test_batches_are_counted_as_training_draws_them():
-    from tlm.training.mixture import Mixture
+    from tlm.training.input.mixture import Mixture
 
     for rho1 in (0, 1, 3, 7, "inf"):
         preset = presets.resolve("tiny", [f"train.rho1={rho1}", "train.steps=23"])

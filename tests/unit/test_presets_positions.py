@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from tests.toys_training import checkpoint, rows, task
-from tlm.evaluation.classifier import Classifier
-from tlm.training import build
-from tlm.training.batches import collate
-from tlm.training.encoder import to_device
-from tlm.training.examples import Examples
+from tlm.evaluation.score.classifier import Classifier
 from tlm.training.heldout import masked_lm_loss
+from tlm.training.input.batches import collate
+from tlm.training.input.examples import Examples
+from tlm.training.model import build
+from tlm.training.model.encoder import to_device
 
 BERT = ("model.architecture=bert", "model.max_length=16", "train.external_length=24", "train.steps=4")
 

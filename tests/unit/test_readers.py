@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from tlm.data.files import raw_files
-from tlm.data.readers import read
-from tlm.data.records import Reject
+from tlm.data.reading.files import raw_files
+from tlm.data.reading.readers import read
+from tlm.data.reading.records import Reject
 
 ROWS = [
     {"text": "Plain words, with a comma", "label": "a"},

@@ -3,7 +3,7 @@
 import pyarrow.parquet as pq
 import pytest
 
-from tlm.data.records import BadRow, Rejects, name_of, text_of
+from tlm.data.reading.records import BadRow, Rejects, name_of, text_of
 from tlm.errors import InputError
 
 

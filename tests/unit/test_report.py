@@ -11,13 +11,13 @@ from tests.toy_reports import LABELS, is_safe, reported, told_of, toy_world
 from tests.toys import make_task, words
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation import ui
-from tlm.evaluation.baseline import baseline
-from tlm.evaluation.findings import heard
-from tlm.evaluation.metrics import score
-from tlm.evaluation.report import report
-from tlm.evaluation.runs import spread
-from tlm.evaluation.sampling import evenly, rows_at
+from tlm.evaluation.pages import ui
+from tlm.evaluation.pages.sampling import evenly, rows_at
+from tlm.evaluation.report.findings import heard
+from tlm.evaluation.report.report import report
+from tlm.evaluation.report.runs import spread
+from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.metrics import score
 
 
 def test_the_numbers_are_those_of_the_runs(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from tests.toy_reports import Page, is_safe, toy_world
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import signed_json
 from tlm.errors import InputError
-from tlm.evaluation import ui
-from tlm.evaluation.baseline import baseline
-from tlm.evaluation.compute import Point, published, score_against_compute
-from tlm.evaluation.report import report
+from tlm.evaluation.pages import ui
+from tlm.evaluation.pages.compute import Point, published, score_against_compute
+from tlm.evaluation.report.report import report
+from tlm.evaluation.score.baseline import baseline
 
 EXPECTED = Path(__file__).parents[2] / "tlm/paper/expected.toml"
 

@@ -12,9 +12,9 @@ from tests.toys_multitask import other_task, together
 from tests.toys_training import checkpoint, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.evaluate import evaluate
-from tlm.evaluation.multitask import report_multitask
-from tlm.evaluation.report import report
+from tlm.evaluation.report.multitask import report_multitask
+from tlm.evaluation.report.report import report
+from tlm.evaluation.score.evaluate import evaluate
 from tlm.training.finetune import finetune
 
 SEEDS = (0, 1, 2)

@@ -8,9 +8,9 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.toy_reports import HOSTILE, Page, is_safe, reported, told_of, toy_world
-from tlm.evaluation import ui
-from tlm.evaluation.baseline import baseline
-from tlm.evaluation.text import code, shared_words, visible
+from tlm.evaluation.pages import ui
+from tlm.evaluation.pages.text import code, shared_words, visible
+from tlm.evaluation.score.baseline import baseline
 
 
 def test_hostile_text_is_inert(tmp_path: Path) -> None:

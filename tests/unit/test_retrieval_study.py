@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from tests.tiny import write_tiny
 from tests.toy_reports import HOSTILE, is_safe, toy_world
 from tests.toys import make, read_json, save
-from tlm.analysis.asked import ranks, shared_by
-from tlm.analysis.retrieval import retrieval_study
-from tlm.analysis.subsets import Subset, overlap, sources
-from tlm.analysis.words import chosen_rows, log_odds
+from tlm.analysis.retrieval.asked import ranks, shared_by
+from tlm.analysis.retrieval.step import retrieval_study
+from tlm.analysis.retrieval.subsets import Subset, overlap, sources
+from tlm.analysis.retrieval.words import chosen_rows, log_odds
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus
-from tlm.data.task import load_task
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.lineage import Lineage
-from tlm.retrieval.export import export
-from tlm.retrieval.index import build_index
-from tlm.retrieval.retrieve import retrieve
+from tlm.evaluation.report.lineage import Lineage
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
 
 
 @pytest.fixture(scope="module")

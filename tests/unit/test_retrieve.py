@@ -8,10 +8,10 @@ from tests.searchable import columns, corpus_of, docstrings, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
-from tlm.retrieval import retrieve as retrieve_module
-from tlm.retrieval.index import build_index
-from tlm.retrieval.query import MOST_TERMS, choose, make_queries
-from tlm.retrieval.retrieve import retrieve
+from tlm.retrieval.search import retrieve as retrieve_module
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.query import MOST_TERMS, choose, make_queries
+from tlm.retrieval.search.retrieve import retrieve
 
 PASSAGES = ["red green", "green blue", "blue red red", "yellow", "grey yellow", "..."]
 

@@ -11,10 +11,10 @@ from tests.toys_training import SMALL, checkpoint, passages, rows, task, tokeniz
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
-from tlm.evaluation.evaluate import evaluate
-from tlm.retrieval.export import export
-from tlm.retrieval.index import build_index
-from tlm.retrieval.retrieve import retrieve
+from tlm.evaluation.score.evaluate import evaluate
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
 from tlm.training.finetune import finetune
 from tlm.training.joint import train
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.groups import groups_of
-from tlm.data.labels import targets_of
-from tlm.data.splits import assign
-from tlm.data.task import examples, load_task
+from tlm.data.tasks.groups import groups_of
+from tlm.data.tasks.labels import targets_of
+from tlm.data.tasks.splits import assign
+from tlm.data.tasks.task import examples, load_task
 from tlm.errors import InputError
 
 SPLITS = {
@@ -288,7 +288,7 @@ def test_equal_files_give_equal_content_wherever_they_lie(tmp_path):
 
 def test_the_steps_can_be_read_without_heavy_packages():
     heavy = {"torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "datasets", "kfp"}
-    code = f"import sys, tlm.data.corpus, tlm.data.task; print({heavy!r} & set(sys.modules))"
+    code = f"import sys, tlm.data.corpus, tlm.data.tasks.task; print({heavy!r} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 

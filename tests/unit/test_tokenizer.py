@@ -15,9 +15,9 @@ from transformers import AutoTokenizer
 from tests.toys_training import passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.training.texts import Ragged, Special
-from tlm.training.tokenizer import build_tokenizer
-from tlm.training.tokens import tokenize
+from tlm.training.input.texts import Ragged, Special
+from tlm.training.input.tokenize import tokenize
+from tlm.training.input.tokenizer import build_tokenizer
 
 HOME = Path(__file__).parents[2]
 KINDS = pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
@@ -52,7 +52,8 @@ def test_dev_and_test_texts_are_never_looked_at(tmp_path, kind):
 def test_the_same_texts_give_the_same_bytes_in_every_process(tmp_path, kind):
     examples = task(tmp_path)
     code = (
-        "import sys\nfrom tlm.artifacts.artifact import Artifact\nfrom tlm.training.tokenizer import build_tokenizer\n"
+        "import sys\nfrom tlm.artifacts.artifact import Artifact\n"
+        "from tlm.training.input.tokenizer import build_tokenizer\n"
         "*inputs, root, kind = sys.argv[1:]\n"
         "print(Artifact.open(build_tokenizer(*inputs, kind=kind, vocab_size=400, root=root)).content)"
     )

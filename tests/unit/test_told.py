@@ -5,13 +5,13 @@ import json
 import pytest
 
 from tlm.data.corpus import load_corpus
-from tlm.data.task import load_task
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.retrieval.export import export
-from tlm.retrieval.import_subset import import_subset
-from tlm.retrieval.index import build_index
-from tlm.retrieval.judge import KEPT, REASONS
-from tlm.retrieval.retrieve import retrieve
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
+from tlm.retrieval.subset.import_subset import import_subset
+from tlm.retrieval.subset.judge import KEPT, REASONS
 
 FOUND = "already there, nothing to do"
 

@@ -10,9 +10,9 @@ from kfp import dsl
 from sklearn.metrics import roc_auc_score
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.task import load_task
-from tlm.evaluation import ui
-from tlm.evaluation.baseline import baseline
+from tlm.data.tasks.task import load_task
+from tlm.evaluation.pages import ui
+from tlm.evaluation.score.baseline import baseline
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.artifacts.progress import Progress
 from tlm.data.corpus import load_corpus
-from tlm.data.task import load_task
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.retrieval.export import export
-from tlm.retrieval.index import build_index
-from tlm.retrieval.retrieve import retrieve
-from tlm.training.tokenizer import build_tokenizer
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
+from tlm.training.input.tokenizer import build_tokenizer
 from tlm.upkeep import fetch, gc, ls
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tlm.evaluation import page, plots
-from tlm.evaluation.text import cell, code, power, prose
+from tlm.evaluation.pages import page, plots
+from tlm.evaluation.pages.text import cell, code, power, prose
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -9,7 +9,7 @@ from tlm.cluster.job import NODE
 from tlm.cluster.kube import Api, Refused
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
-from tlm.training.signals import Stop, stopping
+from tlm.training.distributed.signals import Stop, stopping
 
 LOOK_SECONDS = 5.0
 GONE_SECONDS = 600.0  # pods that are told to end save their state first

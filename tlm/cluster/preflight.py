@@ -70,7 +70,7 @@ def _existing(folder: Path) -> Path:
 
 
 def _check_elasticsearch() -> None:
-    from tlm.retrieval import elastic_client
+    from tlm.retrieval.search.elastic import client as elastic_client
 
     if not os.environ.get(elastic_client.URL):
         raise InputError(

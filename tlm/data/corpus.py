@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.files import RawFile, check_room, raw_files
 from tlm.data.passages import split
-from tlm.data.readers import check, read
-from tlm.data.records import BadRow, Reject, Rejects, Row, name_of, text_of
+from tlm.data.reading.files import RawFile, check_room, raw_files
+from tlm.data.reading.readers import check, read
+from tlm.data.reading.records import BadRow, Reject, Rejects, Row, name_of, text_of
 from tlm.data.registry import compare_corpus, corpus_addresses
 from tlm.data.shards import GROUP_ROWS
 from tlm.data.stage import Stage

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tlm.errors import InputError, TlmError, nearest
-from tlm.paper import arms, page, sections
-from tlm.paper.blocks import Block, show
-from tlm.paper.blocks import markdown as as_markdown
+from tlm.paper.document import arms, page, sections
+from tlm.paper.document.blocks import Block, show
+from tlm.paper.document.blocks import markdown as as_markdown
 from tlm.paper.plan import ByKey, command_for, missing, once
 from tlm.paper.results import FOLDER, by_key, fault, read_results
 from tlm.paper.tables import (

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tlm.evaluation.intervals import Arm, Scored
-from tlm.evaluation.runs import spread, with_interval
+from tlm.evaluation.report.runs import spread, with_interval
+from tlm.evaluation.score.intervals import Arm, Scored
 from tlm.paper.results import BASELINE, Result
 
 SPLITS = ("dev", "test")

@@ -8,8 +8,8 @@ from typing import Any
 from tlm import __version__
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.lineage import Lineage, flat
-from tlm.evaluation.runs import Run
+from tlm.evaluation.report.lineage import Lineage, flat
+from tlm.evaluation.report.runs import Run
 from tlm.paper.examples import packed
 from tlm.paper.plan import command_for
 from tlm.paper.results import BASELINE, FOLDER, differences, write_result

@@ -7,9 +7,9 @@ from tlm.paper.plan import RANDOM, Start, missing, subsets_for, top_k, trials, w
 from tlm.paper.tables import our_name
 from tlm.plan import parse_seeds
 from tlm.presets import resolve
-from tlm.retrieval.export import export
-from tlm.retrieval.retrieve import retrieve
-from tlm.training.tokens import tokenize
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
+from tlm.training.input.tokenize import tokenize
 
 
 def make_subsets(

@@ -8,7 +8,7 @@ from tlm.presets.published import paper_presets
 from tlm.settings import Preset
 
 FEW, MANY = 5_000, 100_000  # training examples; the paper's bounds
-LONG_WORDS = 100  # as in tlm/retrieval/query.py: longer texts are searched with their RAKE keywords
+LONG_WORDS = 100  # as in tlm/retrieval/search/query.py: longer texts are searched with their RAKE keywords
 TOKENS_PER_WORD = 1.3  # of English in a vocabulary of BERT's size, special tokens aside
 GRID = (1, 3, 7, 19, 99, 499, 999, 1999)  # the paper's values of rho1
 PAPER_STEPS, PAPER_BATCH = 150_000, 256  # of the small scale, where the rule for rho1 was read off

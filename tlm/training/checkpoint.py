@@ -17,9 +17,9 @@ from tlm.errors import Interrupted
 from tlm.progress import say
 from tlm.spending import UNKNOWN, Amount, Spending
 from tlm.training.curve import Curve
+from tlm.training.distributed.group import World
+from tlm.training.model.tensors import read_tensors, write_tensors
 from tlm.training.optimizer import AdamW
-from tlm.training.tensors import read_tensors, write_tensors
-from tlm.training.world import World
 
 TENSORS, FACTS = "state.safetensors", "state.json"
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tlm.errors import InputError
-from tlm.training.losses import Losses
+from tlm.training.model.losses import Losses
 
 
 class Curve:

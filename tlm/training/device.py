@@ -11,7 +11,7 @@ from tlm.errors import InputError
 from tlm.memory import peak_memory
 from tlm.progress import say
 from tlm.training.cores import cores
-from tlm.training.world import World, local_rank
+from tlm.training.distributed.group import World, local_rank
 
 THREADS = "TLM_THREADS"
 

@@ -6,7 +6,7 @@ A section is given without those that do nothing beside its other values; what i
 from typing import Any
 
 from tlm.settings import Finetune, Model, Train
-from tlm.training.mixture import Mixture
+from tlm.training.input.mixture import Mixture
 
 _OF_EXTERNAL = {"external_batch", "external_length"}
 _OF_INTERNAL = {"internal_batch", "rho2"}

@@ -5,9 +5,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
+from tlm.training.distributed.launch import Command, train_together
 from tlm.training.effective import finetune_settings
-from tlm.training.launch import Command, train_together
-from tlm.training.tokens import tokenize
+from tlm.training.input.tokenize import tokenize
 
 VERSION = 2
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from tlm.settings import Model
-from tlm.training.architectures import OWN
-from tlm.training.batches import Batch
+from tlm.training.input.batches import Batch
+from tlm.training.model.architectures import OWN
 
 BACKWARD = 3  # forward and backward pass together, in forward passes
 

@@ -5,14 +5,14 @@ import torch.nn.functional as F
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.training import build
-from tlm.training.batches import Masking, collate
-from tlm.training.chance import HELD_OUT, generator
 from tlm.training.device import resolve_device
-from tlm.training.encoder import to_device
-from tlm.training.examples import Examples
+from tlm.training.input.batches import Masking, collate
+from tlm.training.input.examples import Examples
+from tlm.training.input.rng import HELD_OUT, generator
+from tlm.training.input.tokenize import tokenize
+from tlm.training.model import build
+from tlm.training.model.encoder import to_device
 from tlm.training.scoring import by_length
-from tlm.training.tokens import tokenize
 
 DRAWS = 8  # masks for each text: their mean moves little from one seed to another
 SHARE = 0.15

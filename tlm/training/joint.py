@@ -8,10 +8,10 @@ from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
 from tlm.settings import Model
-from tlm.training.architectures import check_architecture
+from tlm.training.distributed.launch import Command, train_together
 from tlm.training.effective import model_settings, train_settings
-from tlm.training.launch import Command, train_together
-from tlm.training.tokens import tokenize
+from tlm.training.input.tokenize import tokenize
+from tlm.training.model.architectures import check_architecture
 
 VERSION = 2
 TASK_ONLY = "task-only"

@@ -11,14 +11,14 @@ from torch import nn
 from tlm.progress import Meter
 from tlm.settings import Finetune, Train
 from tlm.spending import JOULES, Amount, Spending
-from tlm.training.batches import Batch, share, split
-from tlm.training.chance import DROPOUT, number
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.device import autocast, memory_advice
-from tlm.training.encoder import Inputs, to_device
-from tlm.training.losses import Losses
-from tlm.training.signals import STOPS, stopping
-from tlm.training.world import Agreement, World
+from tlm.training.distributed.group import Agreement, World
+from tlm.training.distributed.signals import STOPS, stopping
+from tlm.training.input.batches import Batch, share, split
+from tlm.training.input.rng import DROPOUT, number
+from tlm.training.model.encoder import Inputs, to_device
+from tlm.training.model.losses import Losses
 
 LOOK_EVERY_SECONDS = 1.0  # reading a loss waits for the device
 

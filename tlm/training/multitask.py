@@ -11,9 +11,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
+from tlm.training.distributed.launch import Command, train_together
+from tlm.training.input.tokenize import tokenize
 from tlm.training.joint import check_numbers, checkpoint_recipe
-from tlm.training.launch import Command, train_together
-from tlm.training.tokens import tokenize
 
 VERSION = 2
 ARM = "multi-task"

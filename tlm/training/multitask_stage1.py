@@ -9,20 +9,20 @@ from torch import nn
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.settings import Preset
-from tlm.training import build
-from tlm.training.batches import Batch, Order, collate
-from tlm.training.chance import HEADS, MASK, STAGE2, generator, number
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.curve import Curve
 from tlm.training.device import resolve_device, run_facts
-from tlm.training.encoder import Encoder, Inputs
-from tlm.training.examples import Examples
+from tlm.training.distributed.group import World
+from tlm.training.input.batches import Batch, Order, collate
+from tlm.training.input.examples import Examples
+from tlm.training.input.rng import HEADS, MASK, STAGE2, generator, number
+from tlm.training.input.texts import Texts
 from tlm.training.loop import Plan, fit
-from tlm.training.losses import Losses
+from tlm.training.model import build
+from tlm.training.model.encoder import Encoder, Inputs
+from tlm.training.model.losses import Losses
 from tlm.training.optimizer import AdamW
 from tlm.training.stage1 import Joint, publish
-from tlm.training.texts import Texts
-from tlm.training.world import World
 
 
 def write(

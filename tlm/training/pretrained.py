@@ -10,9 +10,9 @@ from tlm.artifacts.home import home
 from tlm.artifacts.produce import Recipe, produce
 from tlm.errors import InputError
 from tlm.training.effective import model_settings
-from tlm.training.located import CONVERT, WEIGHTS, files_of, model_folder
-from tlm.training.tokenizer import adopt_tokenizer
-from tlm.training.tokens import tokenize
+from tlm.training.input.tokenize import tokenize
+from tlm.training.input.tokenizer import adopt_tokenizer
+from tlm.training.model.located import CONVERT, WEIGHTS, files_of, model_folder
 
 VERSION = 2
 ARM = "plm"
@@ -42,7 +42,7 @@ def load_model(
     root = home(root, [examples]).root
     with model_folder(model) as folder:
         digests = _digests(folder)
-        from tlm.training import takeover
+        from tlm.training.model import published as takeover
 
         shape = takeover.shape_of(folder, settings.model)
         tokenizer = Artifact.open(adopt_tokenizer(folder, root))

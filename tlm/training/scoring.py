@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tlm.training.batches import collate
-from tlm.training.encoder import Encoder, to_device
-from tlm.training.texts import Texts
+from tlm.training.input.batches import collate
+from tlm.training.input.texts import Texts
+from tlm.training.model.encoder import Encoder, to_device
 
 BATCH_TOKENS = 8192
 

@@ -10,21 +10,21 @@ import torch
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.settings import Preset
-from tlm.training import build
-from tlm.training.batches import Batch, Masking, Order, collate
-from tlm.training.chance import EXTERNAL, INTERNAL, MASK, generator
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.curve import Curve
 from tlm.training.device import resolve_device, run_facts
-from tlm.training.encoder import Encoder, Inputs
-from tlm.training.examples import Examples
+from tlm.training.distributed.group import World
 from tlm.training.flops import Cost, paper_flops
+from tlm.training.input.batches import Batch, Masking, Order, collate
+from tlm.training.input.examples import Examples
+from tlm.training.input.mixture import Mixture
+from tlm.training.input.rng import EXTERNAL, INTERNAL, MASK, generator
+from tlm.training.input.texts import Texts
 from tlm.training.loop import Plan, fit
-from tlm.training.losses import Losses, external_loss, internal_loss
-from tlm.training.mixture import Mixture
+from tlm.training.model import build
+from tlm.training.model.encoder import Encoder, Inputs
+from tlm.training.model.losses import Losses, external_loss, internal_loss
 from tlm.training.optimizer import AdamW
-from tlm.training.texts import Texts
-from tlm.training.world import World
 
 
 def write(

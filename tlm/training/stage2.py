@@ -10,22 +10,22 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.errors import InputError
 from tlm.settings import Finetune, Model
-from tlm.training import build
-from tlm.training.batches import Batch, Order, collate
-from tlm.training.card import model_card
-from tlm.training.chance import STAGE2
 from tlm.training.checkpoint import Best, Snapshots, State
 from tlm.training.curve import Curve
 from tlm.training.device import resolve_device, run_facts
-from tlm.training.encoder import Encoder, Inputs
-from tlm.training.examples import Examples
+from tlm.training.distributed.group import World
 from tlm.training.flops import Cost, paper_flops
+from tlm.training.input.batches import Batch, Order, collate
+from tlm.training.input.examples import Examples
+from tlm.training.input.rng import STAGE2
 from tlm.training.loop import Plan, fit
-from tlm.training.losses import Losses, classification_loss
 from tlm.training.metric import dev_score
+from tlm.training.model import build
+from tlm.training.model.card import model_card
+from tlm.training.model.encoder import Encoder, Inputs
+from tlm.training.model.losses import Losses, classification_loss
 from tlm.training.optimizer import AdamW
 from tlm.training.scoring import class_logits
-from tlm.training.world import World
 
 
 def write(

@@ -2,7 +2,7 @@
 
 from tests.faults.case import Case
 from tests.faults.making import lines, objects, table, task
-from tlm.retrieval.query import MOST_TERMS
+from tlm.retrieval.search.query import MOST_TERMS
 
 CORPUS = "load-corpus c.jsonl"
 SEARCH = ("load-corpus c.jsonl", "index {0}", "load-task task", "retrieve {1} {2} --query ")

@@ -23,8 +23,8 @@ from tests.faults.junit import counted
 from tests.faults.row import HOME, Row
 from tests.faults.tally import tally
 from tests.servers import servers
-from tlm.evaluation.rows import write_rows
-from tlm.evaluation.text import BIDI_AND_CONTROLS
+from tlm.evaluation.pages.text import BIDI_AND_CONTROLS
+from tlm.evaluation.score.rows import write_rows
 
 SOURCES = ("tlm", "components", "pipelines", "docker", "k8s")
 PLANTED_CODE = (

@@ -1,0 +1,1 @@
+"""Pipelines as YAML, with the images and versions in it."""

@@ -1,0 +1,1 @@
+"""What the heads of an encoder attend to."""

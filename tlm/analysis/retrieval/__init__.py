@@ -1,0 +1,1 @@
+"""What BM25 finds for a task."""

@@ -1,0 +1,1 @@
+"""Input files, wherever they lie and whatever their format, as records."""

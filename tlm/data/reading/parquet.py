@@ -1,0 +1,79 @@
+"""Rows of parquet files, a few at a time."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tlm.data.reading.files import RawFile
+from tlm.data.reading.records import Reject, Row, check_columns, not_utf8
+from tlm.data.reading.streams import LONGEST_LINE, check_growth
+from tlm.errors import InputError
+
+_ROWS_AT_ONCE = 32
+_ROOM = 1 << 27  # bytes that these rows may take if the column is a suspicious one:
+_SUSPICIOUS = 10  # one that unpacks to so many times its size; text does to a third of that
+
+
+def rows(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
+    """The rows in order, with the columns `fields`.
+
+    Raises InputError: no such column, a value above 64 MiB, a decompression bomb; pa.ArrowException: a damaged file.
+    """
+    size = number = 0
+    with pq.ParquetFile(file.path) as table:
+        check_columns(file.where, table.schema_arrow.names, fields)
+        wanted, packed = list(dict.fromkeys(fields)), file.size
+        for batch in table.iter_batches(_rows_at_once(table.metadata, wanted, file.where), columns=wanted):
+            for row in _rows(batch):
+                number += 1
+                size += _length(row, f"{file.where}:{number}")
+                check_growth(size, packed, file.where)
+                yield row._replace(line=number)
+            file.tally.bytes = packed * number // table.metadata.num_rows
+
+
+def _rows_at_once(metadata: pq.FileMetaData, fields: Sequence[str], where: str) -> int:
+    """So few that they fit if each has the longest string that there can be: a file can name one in all its rows."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    most = _ROWS_AT_ONCE
+    for column in columns:
+        size, packed = column.total_uncompressed_size, column.total_compressed_size
+        if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in fields):
+            check_growth(size, packed, where)
+            most = min(most, max(1, _ROOM // size)) if size > _SUSPICIOUS * packed else most
+    return most
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[Row | Reject]:
+    try:
+        yield from [Row(0, values) for values in _values(batch)]
+    except (ValueError, OverflowError, pa.ArrowException):  # somewhere in the batch: go through it row by row
+        for index in range(batch.num_rows):
+            try:
+                yield Row(0, _values(batch.slice(index, 1))[0])
+            except UnicodeDecodeError as error:
+                yield not_utf8(0, error)
+            except (ValueError, OverflowError, pa.ArrowException) as error:  # a date beyond those of Python, say
+                yield Reject(0, "unreadable value", str(error))
+
+
+def _values(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """In Python's own types: nanoseconds, which `datetime` lacks, would be those of pandas where it is installed."""
+    fields = [field.with_type(_microseconds(field.type)) for field in batch.schema]
+    return batch.cast(pa.schema(fields)).to_pylist()  # type: ignore[no-any-return]
+
+
+def _microseconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
+    return pa.duration("us") if pa.types.is_duration(kind) and kind.unit == "ns" else kind
+
+
+def _length(row: Row | Reject, where: str) -> int:
+    lengths = [len(value) for value in row.values.values() if isinstance(value, str)] if isinstance(row, Row) else []
+    if max(lengths, default=0) > LONGEST_LINE:
+        raise InputError(f"{where}: a value is longer than {LONGEST_LINE >> 20} MiB; expected one record a row")
+    return sum(lengths)

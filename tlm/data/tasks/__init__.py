@@ -1,0 +1,1 @@
+"""A labelled task: examples, labels and splits."""

@@ -1,0 +1,126 @@
+"""Whether labels make classes or a regression, and when to ask instead of guessing: one row must not decide it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from tlm.data.reading.files import RawFile
+from tlm.data.reading.readers import read
+from tlm.data.reading.records import Row
+from tlm.data.tasks.labelled import Example, Fields
+from tlm.data.tasks.labels import is_number, targets_of
+from tlm.data.text import fold
+from tlm.errors import InputError, nearest
+
+PROBLEMS = ("auto", "classification", "regression")
+FEW, SHARE_FEW = 3, 0.01  # rows that look like slips beside all others: at most so many, or this share ...
+MOST_FEW = 0.2  # ... and no more than this share, or there are no others to speak of
+MANY_CLASSES = 10  # more, with hardly two examples each, are no classes
+MANY_ROWS, SHARE_TEXTS = 30, 0.1  # of so many rows at least this share have texts of their own
+LOOKED_AT = 1000  # rows, to find the column that was meant
+
+
+def check_problem(problem: str) -> None:
+    """Raise InputError if there is no such problem."""
+    if problem not in PROBLEMS:
+        raise InputError(f"problem '{problem}' is not known{nearest(problem, PROBLEMS)}")
+
+
+def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> bool:
+    """Whether the labels are numbers to predict. `problem` settles it; with "auto" the labels do, by `targets_of`.
+
+    Raises:
+        InputError: a label that is no number in a regression; and with "auto", where a few rows would decide, two
+            labels differ in spelling only, or a column looks like texts where labels are expected.
+    """
+    if problem == "classification":
+        return False
+    words = [example for example in examples if not is_number(example.label)]
+    if problem == "regression" and words:
+        raise InputError(f"{words[0].where}: label '{words[0].label}' is no number; a regression has numbers only")
+    if problem == "regression":
+        return True
+    _check_texts(examples, fields)
+    _check_slips(examples, words)
+    if targets_of([example.label for example in examples]) is not None:
+        return True
+    _check_classes(examples, fields)
+    _check_spelling(examples)
+    return False
+
+
+def _check_slips(examples: Sequence[Example], words: Sequence[Example]) -> None:
+    """Raise InputError if a few labels have a fraction, or are no numbers, and all others are of the other kind."""
+    numbers = [example for example in examples if is_number(example.label)]
+    fractions = [example for example in numbers if not float(example.label).is_integer()]
+    ask = "mend it, or set problem to classification (each label a class) or regression (numbers to predict)"
+    if not words and _few(fractions, examples):
+        slip, others = fractions[0], len(examples) - len(fractions)
+        raise InputError(
+            f"{slip.where}: label '{slip.label}' has a fraction, the other {others:,} labels are whole numbers; {ask}"
+        )
+    if _few(words, examples) and fractions and not _few(fractions, numbers):
+        slip = words[0]
+        raise InputError(
+            f"{slip.where}: label '{slip.label}' is no number, the other {len(numbers):,} labels are; mend it, or set "
+            "problem to classification (each label a class)"
+        )
+
+
+def _few(some: Sequence[Example], all_of_them: Sequence[Example]) -> bool:
+    total = len(all_of_them)
+    return 0 < len(some) <= min(max(FEW, SHARE_FEW * total), MOST_FEW * total)
+
+
+def _check_spelling(examples: Sequence[Example]) -> None:
+    """Raise InputError if two labels differ in case only, or as numbers in how they are written."""
+    counts, first = Counter(example.label for example in examples), dict[str | float, str]()
+    for label in sorted(counts, key=lambda label: -counts[label]):
+        frequent = first.setdefault(float(label) if is_number(label) else fold(label), label)
+        if frequent != label:
+            where = next(example.where for example in examples if example.label == label)
+            raise InputError(
+                f"{where}: labels '{label}' ({counts[label]:,} rows) and '{frequent}' ({counts[frequent]:,} rows) "
+                "differ in spelling only; make them one, or set problem to classification to keep both"
+            )
+
+
+def _check_classes(examples: Sequence[Example], fields: Fields) -> None:
+    """Raise InputError if there are about as many labels as rows."""
+    labels = {example.label for example in examples}
+    if len(labels) <= MANY_CLASSES or 2 * len(labels) <= len(examples):
+        return
+    found = f"field '{fields.label_field}' has {len(labels):,} different values in {len(examples):,} rows"
+    if all(map(is_number, labels)):
+        raise InputError(
+            f"{examples[0].file.where}: {found}; if they are numbers to predict, set problem=regression; if they are "
+            "classes, problem=classification"
+        )
+    meant = _meant(examples[0].file, fields, "label_field", repeating=True)
+    raise InputError(
+        f"{examples[0].file.where}: {found}, so it looks like text, not labels{meant or ';'} if they are classes, set "
+        "problem=classification"
+    )
+
+
+def _check_texts(examples: Sequence[Example], fields: Fields) -> None:
+    """Raise InputError if a handful of texts is all there is."""
+    texts = {(example.text, example.pair) for example in examples}
+    if len(examples) >= MANY_ROWS and len(texts) < SHARE_TEXTS * len(examples):
+        meant = _meant(examples[0].file, fields, "text_field", repeating=False)
+        raise InputError(
+            f"{examples[0].file.where}: field '{fields.text_field}' has {len(texts):,} different values in "
+            f"{len(examples):,} rows, so it looks like labels, not text{meant or ';'} if it is text, set problem to "
+            "classification or regression"
+        )
+
+
+def _meant(file: RawFile, fields: Fields, setting: str, repeating: bool) -> str:
+    """A hint: the first other column whose values repeat as labels do, or do not as texts; '' where there is none."""
+    rows = [row.values for row in islice(read(file, fields.wanted), LOOKED_AT) if isinstance(row, Row)]
+    for name in dict.fromkeys(name for row in rows for name in row if name not in fields.wanted):
+        values: set[Any] = {str(row.get(name)) for row in rows}
+        if len(values) > 1 and (len(values) < SHARE_TEXTS * len(rows)) == repeating:
+            return f"; did you mean {setting}={name}?"
+    return ""

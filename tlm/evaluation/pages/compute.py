@@ -1,0 +1,142 @@
+"""Score against compute: our runs, and apart from them, for scale, the paper's models (Table 2, published.toml)."""
+
+import math
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.transforms import ScaledTranslation
+
+from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, STYLE, short, svg
+from tlm.evaluation.pages.text import power
+
+PUBLISHED = Path(__file__).with_name("published.toml")
+SAME = 1.1  # arms whose FLOPs differ by less stand side by side
+APART = 13.0  # points of the page between them
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model, or an arm with its seeds.
+
+    Attributes:
+        name: As it is written beside the point or in the legend.
+        flops: Of its training, by the paper's rule, so that it compares with the paper's; 0 if it has none to count.
+        scores: In hundredths; one for each seed. The point stands at their mean.
+        role: Of its colour; ``paper`` is TLM in the paper, ``pretrained`` a pretrained model there.
+    """
+
+    name: str
+    flops: float
+    scores: Sequence[float] = field(default_factory=tuple)
+    role: str = "pretrained"
+
+    @property
+    def score(self) -> float:
+        """The mean."""
+        return sum(self.scores) / len(self.scores)
+
+
+def published() -> list[Point]:
+    """The paper's models: average test score of its eight tasks."""
+    models = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))["model"]
+    return [Point(model["name"], model["flops"], [model["score"]], model["role"]) for model in models]
+
+
+def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label: str) -> str:
+    """SVG: score against FLOPs (logarithmic). Two panels with a break between, each with a score axis of its own.
+
+    The paper's scores are of other tasks and mostly at far more compute: on one score axis with ours, both would be
+    flat lines. A power of ten is as wide on the left as on the right.
+
+    Args:
+        ours: Our arms; a dot for each seed, a stroke for the mean. One without FLOPs is a dashed line.
+        papers: The paper's models: TLM as filled dots that are joined, the others as rings.
+        label: Of our scores, such as "macro-F1 on test".
+    """
+    counted = [point.flops for point in ours if point.flops]
+    ends = [_decades(counted), _decades([point.flops for point in papers])]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(7.4, 3.5), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=[math.log10(high / low) for low, high in ends])
+        _ours(left, ours)
+        _papers(right, papers)
+        for axes, (low, high) in zip((left, right), ends, strict=True):
+            axes.set_xscale("log")
+            axes.set_xlim(low, high)
+            axes.xaxis.set_major_locator(LogLocator(numticks=12))
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value).removeprefix("1·")))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.tick_params(length=0, which="both")
+            axes.tick_params(axis="x", pad=7)
+        right.yaxis.tick_right()
+        right.yaxis.set_label_position("right")
+        right.spines["right"].set_visible(True)
+        right.spines["left"].set_visible(False)
+        for axes, corner in ((left, 1), (right, 0)):  # the axis is broken here
+            axes.plot([corner], [0], transform=axes.transAxes, clip_on=False, color=MUTED,
+                      marker=[(-0.4, -1), (0.4, 1)], markersize=9)  # fmt: skip
+        left.set_title("Our runs", loc="left", fontsize=10, color=INK)
+        right.set_title(f"The paper’s models{_distance(counted, papers)}", loc="left", fontsize=10, color=INK)
+        left.set_ylabel(label)
+        right.set_ylabel("average test score of its eight tasks")
+        right.set_xlabel("FLOPs of training, by the paper’s rule")
+        figure.legend(loc="outside lower left", ncols=4, frameon=False, fontsize=9, handletextpad=0.4,
+                      labelcolor=INK)  # fmt: skip
+        return svg(figure)
+
+
+def _decades(flops: Sequence[float]) -> tuple[float, float]:
+    """The powers of ten around them, with some room."""
+    low, high = math.log10(min(flops, default=1e12)), math.log10(max(flops, default=1e12))
+    return 10.0 ** math.floor(low - 0.3), 10.0 ** math.ceil(high + 0.3)
+
+
+def _distance(counted: Sequence[float], papers: Sequence[Point]) -> str:
+    times = min(point.flops for point in papers) / max(counted, default=math.inf)
+    return f": {power(float(f'{times:.1g}'))} times our compute and more" if times >= 10 else ""
+
+
+def _ours(axes: Axes, points: Sequence[Point]) -> None:
+    scores = [score for point in points for score in point.scores]
+    room = 0.08 * (max(scores) - min(scores)) or 1.0  # matplotlib does not see what is moved aside
+    axes.set_ylim(min(scores) - room, max(scores) + room)
+    for point, place in _side_by_side(points):
+        tone = COLOURS[point.role][0]
+        if not point.flops:
+            axes.axhline(point.score, color=tone, linewidth=1.2, linestyle=(0, (4, 3)), label=short(point.name))
+            continue
+        assert axes.figure is not None
+        moved = axes.transData + ScaledTranslation(place * APART / 72, 0, axes.figure.dpi_scale_trans)
+        axes.plot([point.flops] * len(point.scores), point.scores, "o", color=tone, markersize=5, alpha=0.75,
+                  markeredgewidth=0, transform=moved, label=short(point.name))  # fmt: skip
+        axes.plot([point.flops], [point.score], "_", color=tone, markersize=13, markeredgewidth=2.2,
+                  transform=moved)  # fmt: skip
+
+
+def _side_by_side(points: Sequence[Point]) -> Iterator[tuple[Point, float]]:
+    """Each with its place among those of about the same FLOPs, counted from their middle."""
+    for point in points:
+        near = [other for other in points if 1 / SAME < (other.flops or 1) / (point.flops or 1) < SAME]
+        yield point, near.index(point) - (len(near) - 1) / 2
+
+
+def _papers(axes: Axes, points: Sequence[Point]) -> None:
+    axes.margins(y=0.14)
+    beside: dict[str, Any] = {"xytext": (9, -3), "ha": "left", "va": "center"}
+    below: dict[str, Any] = {"xytext": (16, -7), "ha": "right", "va": "top"}
+    for role, tone, named in (("paper", INK, beside), ("pretrained", MUTED, below)):
+        chosen = sorted((point for point in points if point.role == role), key=lambda point: point.flops)
+        flops, scores = [point.flops for point in chosen], [point.score for point in chosen]
+        axes.plot(flops, scores, "o", color=tone, linestyle="-" if role == "paper" else "none", linewidth=1,
+                  markersize=7, markerfacecolor=tone if role == "paper" else "none", markeredgewidth=1.4)  # fmt: skip
+        for point in chosen:
+            axes.annotate(point.name, (point.flops, point.score), textcoords="offset points", fontsize=8.5, color=tone,
+                          **named)  # fmt: skip

@@ -1,0 +1,132 @@
+"""What a pipeline's user interface shows of metrics, subsets and reports: plain numbers, paths and Markdown."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.labels import CLASSIFICATION, POSITIVE, REGRESSION
+from tlm.evaluation.pages.sampling import evenly, rows_at
+from tlm.evaluation.pages.text import cell, code
+from tlm.evaluation.report.dropped import dropped
+from tlm.evaluation.score.metrics import positive
+
+SAMPLE = 5
+ROC_POINTS = 200  # at most; each travels in the run's metadata
+
+
+def summary(metrics: str) -> dict[str, float]:
+    """Scores of a ``metrics`` artifact by name (``test_macro_f1``, ``dev_accuracy``, ``test_mlm_loss``), all finite."""
+    values = _values(metrics)
+    scores = {
+        f"{split}_{name}": float(values["splits"][split][name])
+        for split in values["splits"]
+        for name in (*CLASSIFICATION, POSITIVE, *REGRESSION)
+        if name in values["splits"][split]
+    }
+    return scores if values["mlm_loss"] is None else {**scores, "test_mlm_loss": float(values["mlm_loss"])}
+
+
+def confusion(metrics: str) -> tuple[list[str], list[list[int]]]:
+    """Labels and confusion matrix on test (rows gold, columns predicted); two empty lists for regression."""
+    values = _values(metrics)
+    return values["labels"] or [], values["splits"]["test"].get("confusion", [])
+
+
+def roc(metrics: str) -> tuple[list[float], list[float], list[float]] | None:
+    """ROC curve of a binary task on test, the second label being positive: false and true positive rates, thresholds.
+
+    Thresholds fall from 1 (scikit-learn begins with infinity, which the pipeline's interface cannot hold). None where
+    test has one class only: one of the rates is then undefined.
+    """
+    from sklearn.metrics import roc_curve
+
+    truly = positive(_values(metrics)["labels"])
+    predictions = pq.read_table(Artifact.open(metrics, "metrics").path("predictions.parquet")).to_pylist()
+    test = [row for row in predictions if row["split"] == "test"]
+    truth = [row["gold"] == truly for row in test]
+    if len(set(truth)) < 2:
+        return None
+    curve = roc_curve(truth, [row["probabilities"][1] for row in test])
+    shown = np.unique(np.linspace(0, len(curve[0]) - 1, ROC_POINTS).round().astype(int))  # both ends among them
+    fpr, tpr, thresholds = ([min(float(value), 1.0) for value in part[shown]] for part in curve)
+    return fpr, tpr, thresholds
+
+
+def report_files(report: str) -> dict[str, Path]:
+    """Local paths of a report's files by what they are: html, md, json."""
+    artifact = Artifact.open(report, "report")
+    return {form: artifact.path(f"report.{form}") for form in ("html", "md", "json")}
+
+
+def dataset_card(subset: str) -> str:
+    """A subset in Markdown: counts, what was dropped by reason, a few passages. Texts stand in code spans."""
+    artifact = Artifact.open(subset, "subset")
+    told = dropped(artifact)
+    total = artifact.details["passages"]
+    rows = rows_at(artifact, "passages-*.parquet", evenly(total, SAMPLE))
+    return "\n".join(
+        [
+            f"# {total:,} passages ({artifact.details['arm']})",
+            "",
+            *_table(("", "passages"), told["counts"].items()),
+            "",
+            *_table(("dropped", "passages"), ((cell(one["reason"]), one["count"]) for one in told["reasons"])),
+            "",
+            *([f"{len(rows)} of them, evenly spaced:", ""] if rows else []),
+            *(f"- {code(row['text'], 300)}" for row in rows.values()),
+            "",
+        ]
+    )
+
+
+def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
+    """Log what an artifact's manifest counts into the pipeline's Metrics output (duck-typed); returns `uri`.
+
+    The pipeline's Model output, where there is one, gets the URI among its metadata.
+    """
+    if model is not None:
+        model.metadata["uri"] = uri
+    for name, value in Artifact.open(uri).counts.items():
+        parts = value if isinstance(value, dict) else {"": value}
+        for part, count in parts.items():
+            metrics.log_metric(f"{name} {part}".strip(), count)
+    return uri
+
+
+def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
+    """Log a ``metrics`` artifact into the pipeline's Metrics and ClassificationMetrics outputs (duck-typed)."""
+    for name, value in summary(uri).items():
+        metrics.log_metric(name, value)
+    labels, matrix = confusion(uri)
+    if confusion_matrix is None or not labels:
+        return
+    confusion_matrix.log_confusion_matrix(labels, matrix)
+    if len(labels) == 2 and (curve := roc(uri)):
+        confusion_matrix.log_roc_curve(*curve)
+
+
+def write_dataset_card(subset: str, path: str) -> None:
+    """Write `dataset_card` where the pipeline wants its Markdown output."""
+    Path(path).write_text(dataset_card(subset), encoding="utf-8")
+
+
+def write_report(report: str, html: str, markdown: str) -> None:
+    """Copy a report to where the pipeline wants its HTML and Markdown outputs."""
+    files = report_files(report)
+    shutil.copyfile(files["html"], html)
+    shutil.copyfile(files["md"], markdown)
+
+
+def _table(head: tuple[str, str], rows: Any) -> list[str]:
+    lines = [f"| {name} | {count:,} |" for name, count in rows]
+    return [f"| {head[0]} | {head[1]} |", "|---|--:|", *lines] if lines else []
+
+
+def _values(metrics: str) -> dict[str, Any]:
+    artifact = Artifact.open(metrics, "metrics")
+    return json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]

@@ -1,0 +1,147 @@
+"""All that the report says, as one plain dictionary: the templates and report.json show nothing else."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tlm.artifacts.artifact import Artifact
+from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.cost import Prices
+from tlm.evaluation.report.curves import curves
+from tlm.evaluation.report.dropped import dropped, numbers
+from tlm.evaluation.report.evidence import evidence
+from tlm.evaluation.report.findings import best_on_dev, findings, finished
+from tlm.evaluation.report.lineage import Lineage, lineage_rows
+from tlm.evaluation.report.runs import ARMS, Group, Run, grouped, spread
+from tlm.evaluation.score.intervals import all_differences, compared
+from tlm.evaluation.score.metrics import METRIC_NAMES
+
+MOST_CLASSES = 15  # of a confusion matrix; above that the most frequent confusions are listed
+MOST_CONFUSIONS = 20
+MOST_POINTS = 1000
+FREE = Prices()
+
+Contents = dict[str, Any]
+
+
+def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, prices: Prices = FREE) -> Contents:
+    """Everything about these runs of one task.
+
+    Args:
+        metrics: ``metrics`` artifacts of the same task.
+        task: That task, None where it is gone.
+        lineage: To reach their ancestors with; its notes go into the result.
+        prices: What the training's time and energy are paid by.
+    """
+    groups = grouped([Run.read(artifact, lineage) for artifact in metrics])
+    summaries = _with_roles([group.summary(prices) for group in groups])
+    whole = finished(summaries)
+    best = best_on_dev([one for one in whole if one["arm"] != "baseline"] or whole)
+    chosen = groups[summaries.index(best)]
+    compared = [group for group, summary in zip(groups, summaries, strict=True) if summary in whole]
+    first = groups[0].runs[0].values
+    regression = first["problem"] == "regression"
+    differences = _differences(compared)
+    found: Contents = {
+        "task": {
+            "name": visible(first["task"], 80),
+            "problem": first["problem"],
+            "metric": first["metric"],
+            "metric_name": METRIC_NAMES[first["metric"]],
+            "classes": len(first["labels"] or []),
+            "counts": numbers(task.counts) if task is not None else {},
+            "test": first["splits"]["test"]["n"],
+        },
+        "groups": summaries,
+        "prices": asdict(prices),
+        "differences": differences,
+        "findings": findings(summaries, first["metric"], differences),
+        "metric_names": METRIC_NAMES,
+        "curves": curves(compared, regression),
+        "best": {"name": best["name"], "role": best["role"]},
+        "classes": None if regression else _classes(groups, chosen),
+        "confusion": None if regression else _confusion(chosen),
+        "scatter": _scatter(chosen) if regression else None,
+        "evidence": evidence(groups, lineage),
+        "dropped": _dropped(groups, task, lineage),
+    }
+    found["lineage"] = lineage_rows(lineage.everything(metrics))
+    found["gone"] = lineage.told()
+    return found
+
+
+def _differences(groups: list[Group]) -> list[dict[str, Any]]:
+    """Every two groups with the difference of their test scores, and the name of the one that is ahead, if any."""
+    found = all_differences([group.on("test") for group in groups])
+    return [compared(groups[one.first].name, groups[one.second].name, one.difference) for one in found]
+
+
+def _with_roles(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`groups` with the role of their colour: the arm's own for its first whole group, spare ones for others."""
+    whole, spare, taken = finished(groups), 0, set()
+    for group in groups:
+        arm = group["arm"]
+        if arm in ARMS and arm not in taken and group in whole:
+            taken.add(arm)
+            group["role"] = arm
+        else:
+            group["role"], spare = f"other-{spare % 4}", spare + 1
+    return groups
+
+
+def _classes(groups: list[Group], best: Group) -> dict[str, Any]:
+    """F1 of each class on test: of every group, mean over seeds; most frequent class first."""
+    labels: dict[str, Any] = best.runs[0].values["splits"]["test"]["classes"]
+    rows = [
+        {
+            "label": visible(label, 60),
+            "support": labels[label]["support"],
+            "f1": [
+                spread(run.values["splits"]["test"]["classes"][label]["f1"] for run in group.runs) for group in groups
+            ],
+        }
+        for label in labels
+    ]
+    return {"groups": [group.name for group in groups], "rows": sorted(rows, key=lambda row: -row["support"])}
+
+
+def _confusion(best: Group) -> dict[str, Any]:
+    """The best group's confusion matrix on test, all its seeds added up, and the most frequent confusions."""
+    labels = [visible(label, 60) for label in best.runs[0].values["labels"]]
+    matrix = np.sum([run.values["splits"]["test"]["confusion"] for run in best.runs], axis=0)
+    wrong: list[dict[str, Any]] = [
+        {"gold": labels[i], "predicted": labels[j], "count": int(matrix[i, j])}
+        for i, j in np.ndindex(*matrix.shape)
+        if i != j and matrix[i, j]
+    ]
+    return {
+        "labels": labels,
+        "matrix": matrix.tolist(),
+        "shown": len(labels) <= MOST_CLASSES,
+        "frequent": sorted(wrong, key=lambda one: -one["count"])[:MOST_CONFUSIONS],
+        "seeds": len(best.runs),
+    }
+
+
+def _scatter(best: Group) -> dict[str, list[float]]:
+    """Gold and predicted values on test of the best group's first seed, at most `MOST_POINTS`."""
+    table = pq.read_table(
+        best.runs[0].artifact.path("predictions.parquet"), partitioning=None, filters=[("split", "=", "test")]
+    )
+    step = -(-table.num_rows // MOST_POINTS) or 1
+    return {name: [round(value, 4) for value in table[name].to_pylist()[::step]] for name in ("gold", "predicted")}
+
+
+def _dropped(groups: list[Group], task: Artifact | None, lineage: Lineage) -> list[dict[str, Any]]:
+    """What each step set aside: of the corpus and the task, then of each arm's retrieval and export."""
+    subsets = {run.subset.manifest.key: run.subset for group in groups for run in group.runs if run.subset is not None}
+    corpus, steps = None, []
+    for subset in subsets.values():
+        hits = lineage.follow(subset, "hits")  # a merged one has none
+        found = lineage.follow(hits, "index", "corpus") or lineage.follow(subset, "corpus")
+        corpus = corpus or found
+        steps += [dropped(hits)] if hits is not None else []
+        steps.append(dropped(subset, found))
+    return [dropped(artifact) for artifact in (corpus, task) if artifact is not None] + steps

@@ -1,0 +1,63 @@
+"""Loss curves of a group: its seeds together, thinned to a number of points that a page can carry."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation.report.runs import Group
+
+BINS = 80
+PANELS = {  # title: (artifact of a run, kind of batch or None, column)
+    "Stage 1, external batches: masked LM": ("checkpoint", "external", "mlm"),
+    "Stage 1, task batches: masked LM": ("checkpoint", "internal", "mlm"),
+    "Stage 1, task batches: cross-entropy": ("checkpoint", "internal", "ce"),
+    "Stage 2: cross-entropy": ("model", None, "ce"),
+}
+
+
+def curves(groups: list[Group], regression: bool) -> list[dict[str, Any]]:
+    """One panel for each kind of loss that some group has: {title, lines: [{group, points: [[step, loss]]}]}."""
+    panels = []
+    for title, (part, kind, column) in PANELS.items():
+        lines = [{"group": group.name, "points": _line(group, part, kind, column)} for group in groups]
+        if any(line["points"] for line in lines):
+            shown = title.replace("cross-entropy", "squared error") if regression else title
+            panels.append({"title": shown, "lines": [line for line in lines if line["points"]]})
+    return panels
+
+
+def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[float]]:
+    """Mean loss in `BINS` equal parts of the steps, over all seeds; [] where there is no curve."""
+    read = [_read(getattr(run, part), kind, column, run.values["task"]) for run in group.runs]
+    steps, losses = (np.concatenate([one[index] for one in read]) for index in (0, 1))
+    if not len(steps):
+        return []
+    edges = np.linspace(0, steps.max() + 1, min(BINS, int(steps.max()) + 1) + 1)
+    place = np.searchsorted(edges, steps, side="right") - 1
+    return [
+        [round(float(steps[inside].mean()), 1), round(float(losses[inside].mean()), 4)]
+        for index in range(len(edges) - 1)
+        if (inside := place == index).any()
+    ]
+
+
+def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Steps and losses; of a stage 1 for several tasks, of `task`'s own batches and the external ones."""
+    nothing = np.zeros(0), np.zeros(0)
+    if artifact is None:
+        return nothing
+    try:
+        table = pq.ParquetFile(artifact.path("curve.parquet")).read()
+    except InputError:
+        return nothing
+    values = np.asarray(table[column].to_pylist(), dtype=float)
+    keep = np.isfinite(values)
+    if kind is not None:
+        keep &= np.asarray(table["kind"].to_pylist(), dtype=object) == kind
+    if "task" in table.column_names:
+        keep &= np.asarray([name in (task, None) for name in table["task"].to_pylist()])
+    return np.asarray(table["step"].to_pylist(), dtype=float)[keep], values[keep]

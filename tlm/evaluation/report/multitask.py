@@ -1,0 +1,75 @@
+"""The step `report-multitask`: several tasks side by side, each trained alone and all of them together."""
+
+from dataclasses import asdict
+from typing import Any
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.home import home
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.errors import InputError
+from tlm.evaluation.report.cost import Prices
+from tlm.evaluation.report.report import report
+
+VERSION = 3
+
+
+def report_multitask(
+    metrics: list[str],
+    *,
+    gpu_hour: float = 0.0,
+    cpu_hour: float = 0.0,
+    kilowatt_hour: float = 0.0,
+    root: str | None = None,
+) -> str:
+    """Put tasks side by side that trained alone and together, and make the report of each.
+
+    Scores with intervals, and what all trainings of an arm cost together: a stage 1 that several tasks shared counts
+    once. Writes report.html (self-contained, without any script), report.md and report.json.
+
+    Args:
+        metrics: URIs of the metrics of all tasks, in any order.
+        gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
+        cpu_hour: Price of an hour of a CPU core, for what no GPU did.
+        kilowatt_hour: Price of a kilowatt-hour, where the machine measured the energy.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    by_task: dict[str, dict[str, Artifact]] = {}
+    for uri in metrics:
+        artifact = Artifact.open(uri, "metrics")
+        task = artifact.manifest.inputs["task"].content
+        by_task.setdefault(task, {})[artifact.manifest.key] = artifact
+    runs = sorted((list(found.values()) for found in by_task.values()), key=lambda found: _name(found[0]))
+    _check(runs)
+    prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour))
+    root = home(root, [run for found in runs for run in found]).root
+    reports = [Artifact.open(report([run.uri for run in found], **asdict(prices), root=root)) for found in runs]
+    inputs = {f"report-{number:03d}": one for number, one in enumerate(reports)}
+    recipe = Recipe("report", "report-multitask", VERSION, asdict(prices), inputs)
+    return produce(recipe, root, lambda draft: _write(draft, runs, reports, prices))
+
+
+def _name(metrics: Artifact) -> str:
+    return str(metrics.details["task"])
+
+
+def _check(runs: list[list[Artifact]]) -> None:
+    if len(runs) < 2:
+        raise InputError(
+            f"these are metrics of {len(runs)} tasks; expected two or more, for one task there is `report`"
+        )
+    names = [_name(found[0]) for found in runs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two of the tasks are called '{name}'; give each task once, by its own name")
+
+
+def _write(draft: Draft, runs: list[list[Artifact]], reports: list[Artifact], prices: Prices) -> None:
+    from tlm.evaluation.pages.multitask_page import as_html, as_json, as_markdown
+    from tlm.evaluation.report.side_by_side import side_by_side
+
+    told: dict[str, Any] = side_by_side(runs, reports, prices)
+    for name, render in {"report.html": as_html, "report.md": as_markdown, "report.json": as_json}.items():
+        (draft.folder / name).write_text(render(told), encoding="utf-8", newline="\n")
+    draft.counts["tasks"] = len(runs)
+    tests = {arm["name"]: arm["mean"]["mean"] for arm in told["arms"]}
+    draft.details.update(tasks=[task["name"] for task in told["tasks"]], test=tests)

@@ -1,0 +1,1 @@
+"""Scores of a model on a task, and their intervals."""

@@ -1,0 +1,91 @@
+"""The step `evaluate`: a trained model's scores on dev and test, each read once."""
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.errors import InputError
+from tlm.evaluation.score.record import scored
+
+VERSION = 2
+STAGES = {"checkpoint": "stage 1", "model": "stage 2"}
+
+
+def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = None) -> str:
+    """Score a model (or a stage-1 checkpoint) on the dev and test examples of a task.
+
+    Writes every score, the predictions with probabilities, the masked-language-model loss on test text, and what
+    both stages of training cost.
+
+    Args:
+        model: URI of the model; a checkpoint gives the scores without stage 2.
+        task: URI of the task.
+        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    trained, examples = Artifact.open(model, *STAGES), Artifact.open(task, "task")
+    stages = _stages(trained)
+    stages["stage 1"].input("task_tokens").input("tokenizer")  # that of the loss: found now, or nothing is begun
+    kind = trained.manifest.kind
+    recipe = Recipe("metrics", "evaluate", VERSION, scored(examples), inputs={kind: trained, "task": examples})
+    return produce(recipe, root, lambda draft: _write(draft, stages, examples, device, root))
+
+
+def _write(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None) -> None:
+    from tlm.evaluation.score.classifier import model_labels
+
+    trained = list(stages.values())[-1]
+    if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
+        raise InputError(
+            f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate its model"
+        )
+    labels = model_labels(trained.path("model"))
+    expected = task.details["labels"] if task.details["problem"] == "classification" else None
+    if labels != expected:
+        raise InputError(
+            f"{trained.uri} gives {_named(labels)} but {task.uri} has {_named(expected)}; "
+            "evaluate on the task that it was trained on"
+        )
+    _score(draft, stages, task, device, root)
+
+
+def _score(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None) -> None:
+    from tlm.evaluation.score.classifier import Classifier, probabilities
+    from tlm.evaluation.score.examples import read_splits
+    from tlm.evaluation.score.record import Prediction, write_metrics
+    from tlm.training.device import resolve_device
+    from tlm.training.heldout import masked_lm_loss
+
+    trained = list(stages.values())[-1]
+    place = resolve_device(device)
+    classifier = Classifier(trained.path("model"), place)
+    predictions = []
+    for name, split in read_splits(task, "dev", "test").items():
+        logits = classifier.logits(split.texts, split.pairs, f"evaluating {name}")
+        if classifier.labels is None:
+            predictions.append(Prediction(split, logits[:, 0].astype("float64"), None))
+        else:
+            predictions.append(Prediction(split, logits.argmax(axis=1), probabilities(logits)))
+    details = trained.details
+    identity = {
+        "arm": details["arm"],
+        "seed": details["seed"],
+        "stage": STAGES[trained.manifest.kind],
+        "mlm_loss": masked_lm_loss(stages["stage 1"], task, "test", device, root),
+    }
+    facts = {
+        "parameters": details["parameters"],
+        "cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()},
+    }
+    write_metrics(draft, task, predictions, identity, facts)
+    draft.run["device"] = place
+    draft.run["stages"] = {stage: artifact.run() for stage, artifact in stages.items()}
+
+
+def _stages(trained: Artifact) -> dict[str, Artifact]:
+    """What each stage made, in their order; the last one is `trained`."""
+    if trained.manifest.kind == "checkpoint":
+        return {"stage 1": trained}
+    return {"stage 1": trained.input("checkpoint"), "stage 2": trained}
+
+
+def _named(labels: list[str] | None) -> str:
+    return "a number" if labels is None else f"the {len(labels)} classes {', '.join(labels)}"

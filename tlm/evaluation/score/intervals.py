@@ -1,0 +1,194 @@
+"""How far a score can be trusted: intervals over seeds and test examples together.
+
+Another seed gives another model, and another draw of test examples another score. Both count. The variance of an
+arm's mean score is that of its seeds, s²/n, plus that of the examples, which comes from resampling them: whole groups
+at a time, because examples that share their text (or service, author, document) are not independent (cluster
+bootstrap: Davison and Hinkley 1997, section 3.8). The same draws serve every arm, so differences are paired by
+example. A variance of 1/groups² is added, as if one more group could come out otherwise (in the spirit of Agresti and
+Min 2005): where resampling sees almost no spread, three or four lucky answers would decide. The interval is Student's
+t with Welch's and Satterthwaite's degrees of freedom. Among m comparisons each has the confidence 1 - 0.05/m
+(Bonferroni).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.evaluation.score.student import t_quantile
+from tlm.evaluation.score.sums import Floats, scores_of, sums_of
+
+LEAST_SEEDS = 3  # for an interval
+CONFIDENCE = 0.95
+RESAMPLES = 1000
+MOST_DEGREES = 1000  # of freedom: beyond it Student's t is the normal distribution to three digits
+COUNTS_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What the runs of one arm predicted for the examples of one split.
+
+    Attributes:
+        metric: Name of the score.
+        gold: Class ordinals, or floats for a regression; shape [n].
+        predicted: The same, as each run predicted; shape [runs, n].
+        group: Ordinal of each example's group, from 0; shape [n].
+    """
+
+    metric: str
+    gold: NDArray[Any]
+    predicted: NDArray[Any]
+    group: NDArray[np.int64]
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are."""
+        return int(self.group.max(initial=-1)) + 1
+
+    def same_examples(self, other: "Scored") -> bool:
+        """Whether `other` holds the same examples, in the same groups, by the same metric."""
+        return (
+            self.metric == other.metric
+            and np.array_equal(self.gold, other.gold)
+            and np.array_equal(self.group, other.group)
+        )
+
+    def draws(self, resamples: int) -> tuple[Floats, Floats]:
+        """Scores of the runs on this split, shape [runs], and on resampled ones, shape [resamples, runs]."""
+        sums = np.stack([sums_of(self.metric, self.gold, run, self.group, self.groups) for run in self.predicted], 1)
+        flat = sums.reshape(self.groups, -1)
+        resampled = np.concatenate([part @ flat for part in _counts(self.groups, resamples)])
+        return scores_of(self.metric, sums.sum(0)), scores_of(self.metric, resampled.reshape(-1, *sums.shape[1:]))
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Runs that differ in nothing but their seed.
+
+    Attributes:
+        splits: What they predicted: one split, or one for each of several tasks, whose scores are then averaged.
+        fixed: Nothing is drawn in their training, so that one run tells all (a linear model).
+        resamples: How often the examples are drawn anew.
+    """
+
+    splits: tuple[Scored, ...]
+    fixed: bool = False
+    resamples: int = RESAMPLES
+
+    @cached_property
+    def _drawn(self) -> list[tuple[Floats, Floats]]:
+        return [split.draws(self.resamples) for split in self.splits]
+
+    @property
+    def scores(self) -> Floats:
+        """Of each run, shape [runs]."""
+        found: Floats = np.mean([scores for scores, _ in self._drawn], axis=0)
+        return found
+
+    @property
+    def mean_draws(self) -> Floats:
+        """The mean score of the runs on each resampled split, shape [splits, resamples]."""
+        return np.array([drawn.mean(axis=1) for _, drawn in self._drawn])
+
+    @property
+    def counts(self) -> bool:
+        """Whether there are seeds enough for an interval."""
+        return self.fixed or len(self.scores) >= LEAST_SEEDS
+
+    def seed_variance(self) -> tuple[float, int]:
+        """Variance of the mean over seeds, and its degrees of freedom."""
+        return (0.0, 1) if self.fixed else (float(np.var(self.scores, ddof=1)) / len(self.scores), len(self.scores) - 1)
+
+
+class Interval(NamedTuple):
+    """A mean score or a difference, and the ends of its interval: None where seeds are too few for one."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where the interval lies above or below 0, else 0."""
+        if self.low is None or self.high is None:
+            return 0
+        return 1 if self.low > 0 else -1 if self.high < 0 else 0
+
+
+def compared(first: str, second: str, found: Interval) -> dict[str, Any]:
+    """A difference as plain values: the names of its two sides, mean, low, high, and who is ahead ("": not shown)."""
+    ahead = {1: first, 0: "", -1: second}[found.sign]
+    return {"first": first, "second": second, "ahead": ahead, **found._asdict()}
+
+
+class Comparison(NamedTuple):
+    """Two arms by their places in a list, and the difference of their scores, the first minus the second."""
+
+    first: int
+    second: int
+    difference: Interval
+
+
+def interval(arm: Arm) -> Interval:
+    """The arm's mean score with its 95 % interval."""
+    mean = float(arm.scores.mean())
+    if not arm.counts:
+        return Interval(mean, None, None)
+    return _interval(mean, [arm.seed_variance()], arm.mean_draws, arm.splits, 1)
+
+
+def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
+    """The difference of two arms' mean scores, paired by example, with its interval among so many comparisons.
+
+    Raises:
+        ValueError: the arms were not scored on the same examples.
+    """
+    if not all(one.same_examples(other) for one, other in zip(first.splits, second.splits, strict=True)):
+        raise ValueError("the arms were scored on different examples")
+    mean = float(first.scores.mean() - second.scores.mean())
+    if not (first.counts and second.counts):
+        return Interval(mean, None, None)
+    seeds = [first.seed_variance(), second.seed_variance()]
+    return _interval(mean, seeds, first.mean_draws - second.mean_draws, first.splits, comparisons)
+
+
+def all_differences(arms: Sequence[Arm]) -> Iterator[Comparison]:
+    """Every pair of arms, corrected for their number."""
+    pairs = list(combinations(range(len(arms)), 2))
+    for first, second in pairs:
+        yield Comparison(first, second, difference(arms[first], arms[second], len(pairs)))
+
+
+def _interval(
+    mean: float, seeds: Sequence[tuple[float, int]], draws: Floats, splits: Sequence[Scored], comparisons: int
+) -> Interval:
+    """Student's t interval from the variances of seeds and of examples (`draws`, shape [splits, resamples])."""
+    examples = [
+        (float(np.var(drawn, ddof=1) + split.groups**-2) / len(splits) ** 2, max(1, split.groups - 1))
+        for drawn, split in zip(draws, splits, strict=True)
+    ]
+    parts = [(variance, degrees) for variance, degrees in [*seeds, *examples] if variance > 0]
+    total = sum(variance for variance, _ in parts)
+    freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
+    half = _quantile(1 - (1 - CONFIDENCE) / comparisons, min(int(freedom + 1e-9), MOST_DEGREES)) * total**0.5
+    return Interval(mean, mean - half, mean + half)
+
+
+@lru_cache(4096)
+def _quantile(confidence: float, degrees: int) -> float:
+    return t_quantile(confidence, degrees)
+
+
+def _counts(groups: int, resamples: int) -> Iterator[Floats]:
+    """How often each group is drawn in each resample, shape [part of resamples, groups]; the same at every call."""
+    rng = np.random.default_rng(0)
+    at_once = max(1, COUNTS_AT_ONCE // max(1, groups))
+    for start in range(0, resamples, at_once):
+        rows = min(at_once, resamples - start)
+        drawn = rng.integers(groups, size=(rows, groups)) + groups * np.arange(rows)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=rows * groups).reshape(rows, groups).astype(np.float64)

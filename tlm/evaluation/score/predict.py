@@ -1,0 +1,151 @@
+"""Predictions for new texts: a file or stdin in, JSON lines or CSV out, in chunks, so that memory stays flat."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation.score.rows import ReadFormat, Row, WriteFormat, read_rows, write_rows
+from tlm.progress import say
+
+if TYPE_CHECKING:
+    from tlm.evaluation.score.classifier import Classifier
+
+CHUNK = 1024
+SUFFIXES: dict[str, ReadFormat] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".txt": "txt"}
+
+
+def predict_command(
+    model: str,
+    *,
+    source: str = "-",
+    to: str = "-",
+    source_format: ReadFormat = "auto",
+    to_format: WriteFormat = "jsonl",
+    text_field: str = "text",
+    pair_field: str = "",
+    device: str = "auto",
+) -> None:
+    """Predict the label (or value) of every row, with probabilities. A bad row is answered with an error.
+
+    Args:
+        model: URI of a model or checkpoint, or a folder that has one.
+        source: File to read; - is stdin.
+        to: File to write; - is stdout.
+        source_format: txt (a text a line), jsonl or csv; auto goes by the file's name, else by the first line.
+        to_format: jsonl or csv; in csv an apostrophe stands before what a spreadsheet would take for a formula, and
+            control characters are spelled out.
+        text_field: Field or column of the text.
+        pair_field: Field or column of the second text, for a task on pairs.
+        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+    """
+    from tlm.evaluation.score.classifier import Classifier
+    from tlm.training.device import resolve_device
+
+    if source_format == "auto" and source != "-":
+        source_format = SUFFIXES.get(Path(source).suffix.lower(), "auto")
+    with ExitStack() as files:
+        lines = _opened(source, files)
+        rows = read_rows(lines, source_format, text_field, pair_field)
+        classifier = Classifier(model_folder(model), resolve_device(device))
+        sink = _sink(source, to, files)
+        counted = Counted()
+        write_rows(counted.through(answers(classifier, rows)), to_format, classifier.labels, sink)
+        sink.flush()
+    say(f"predict: {counted.good} rows predicted, {counted.bad} bad rows answered with an error")
+
+
+def predict(model: str, texts: Iterable[str | tuple[str, str]], *, device: str = "auto") -> Iterator[dict[str, Any]]:
+    """Predictions for texts (or pairs of texts), in order; the same rows as the command writes.
+
+    Args:
+        model: URI of a model or checkpoint, or a folder that has one.
+        texts: Texts, or pairs of texts; not both kinds at once.
+        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+
+    Yields:
+        row (from 1), text, label, probability, probabilities by label; or value for regression; or error.
+    """
+    from tlm.evaluation.score.classifier import Classifier
+    from tlm.training.device import resolve_device
+
+    classifier = Classifier(model_folder(model), resolve_device(device))
+    pairs = ((text, None) if isinstance(text, str) else text for text in texts)
+    rows = (_row(number, text, pair) for number, (text, pair) in enumerate(pairs, 1))
+    yield from answers(classifier, rows)
+
+
+def answers(classifier: "Classifier", rows: Iterator[Row]) -> Iterator[dict[str, Any]]:
+    """An answer for each row, in order, `CHUNK` rows at a time."""
+    while chunk := list(islice(rows, CHUNK)):
+        good = [row for row in chunk if not row.error]
+        found = iter(_predicted(classifier, good))
+        for row in chunk:
+            yield {"row": row.number, "error": row.error} if row.error else next(found)
+
+
+def model_folder(model: str) -> Path:
+    """The folder with config.json: `model` itself, or the verified one of a model or checkpoint artifact."""
+    if (Path(model) / "config.json").is_file():
+        return Path(model)
+    return Artifact.open(model, "model", "checkpoint").path("model")
+
+
+class Counted:
+    """Counts answers that pass: `good` and `bad`."""
+
+    def __init__(self) -> None:
+        self.good = self.bad = 0
+
+    def through(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Yield `rows`, counting."""
+        for row in rows:
+            self.bad += "error" in row
+            self.good += "error" not in row
+            yield row
+
+
+def _predicted(classifier: "Classifier", rows: list[Row]) -> Iterator[dict[str, Any]]:
+    from tlm.evaluation.score.classifier import probabilities
+
+    pairs = [row.pair or "" for row in rows] if any(row.pair is not None for row in rows) else None
+    logits = classifier.logits([row.text for row in rows], pairs)
+    if classifier.labels is None:
+        for row, value in zip(rows, logits[:, 0].tolist(), strict=True):
+            yield {"row": row.number, "text": row.text, "value": value}
+        return
+    for row, chances in zip(rows, probabilities(logits).tolist(), strict=True):
+        named = dict(zip(classifier.labels, chances, strict=True))
+        label = max(named, key=named.__getitem__)
+        answer = {"row": row.number, "text": row.text, "label": label}
+        yield {**answer, "probability": named[label], "probabilities": named}
+
+
+def _row(number: int, text: str, pair: str | None) -> Row:
+    return Row(number, text, pair) if text.strip() else Row(number, error="the text is empty")
+
+
+def _opened(source: str, files: ExitStack) -> Iterator[str]:
+    if source == "-":
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="")  # type: ignore[union-attr]
+        return iter(sys.stdin)
+    try:
+        stream: TextIO = Path(source).open(encoding="utf-8", errors="surrogateescape", newline="")  # noqa: SIM115
+    except OSError as error:
+        raise InputError(f"{source} cannot be read: {error.strerror}; name a file of texts, or - for stdin") from None
+    return iter(files.enter_context(stream))
+
+
+def _sink(source: str, to: str, files: ExitStack) -> TextIO:
+    if to == "-":
+        return sys.stdout
+    if Path(to).exists() and source != "-" and Path(to).samefile(source):
+        raise InputError(f"{to} is the file that is read; name another one to write")
+    try:
+        return files.enter_context(Path(to).open("w", encoding="utf-8", newline=""))
+    except OSError as error:
+        raise InputError(f"{to} cannot be written: {error.strerror}; name a file in a folder that exists") from None

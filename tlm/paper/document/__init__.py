@@ -1,0 +1,1 @@
+"""The page of results beside those of the paper."""

@@ -1,0 +1,1 @@
+"""Index a corpus and search it with BM25."""

@@ -1,0 +1,213 @@
+"""Building the embedded index: two passes over the corpus with flat memory, equal bytes for equal corpora.
+
+The first pass turns chunks of passages into runs of postings on disk. The second, which knows all document frequencies
+and lengths, merges the runs term range by term range and replaces term frequencies by what they add to a score.
+
+Files: ``terms.parquet`` (term, df, bound: the largest impact), in order of first appearance. ``offsets.npy``
+int64[terms + 1], ``docs.npy`` int32[postings] and ``impacts.npy`` float32[postings]: the postings of the rarer terms,
+by document. ``dense.npy`` float32[frequent terms, documents]: the impacts of terms that more than one in 8 documents
+has; these have no postings.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tlm.retrieval.search.embedded import bm25, bulk_analyzer
+
+DENSE_SHARE = 1 / 8  # from about here on, adding a whole row is faster than adding at postings, and smaller
+CHUNK, CHUNK_CHARACTERS = 1 << 13, 1 << 22  # passages, and letters, in a run at most
+SEGMENT = 1 << 22  # postings merged at a time
+
+PARTS = ("ids", "counts", "docs", "frequencies")
+
+Ids = npt.NDArray[np.int32]
+Lengths = npt.NDArray[np.int64]
+
+
+class _Vocabulary(dict[str, int]):
+    """Terms to ids in order of first appearance."""
+
+    def __missing__(self, term: str) -> int:
+        new = self[term] = len(self)
+        return new
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A chunk's postings by term, then document: each term's id and number of postings, each posting's doc and tf."""
+
+    ids: Ids
+    counts: Ids
+    docs: Ids
+    frequencies: Ids
+
+
+def build(texts: Iterable[str], folder: Path, *, k1: float, b: float) -> dict[str, int]:
+    """Write the index of `texts` (document 0, 1, …) into `folder`.
+
+    Returns counts: documents, terms (distinct), tokens, postings.
+    """
+    vocabulary = _Vocabulary()
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        runs = Path(scratch)
+        lengths = _write_runs(iter(texts), vocabulary, runs)
+        df = np.zeros(len(vocabulary), np.int32)
+        for run in _read_runs(runs):
+            df[run.ids] += run.counts
+        weights = bm25.term_weights(df, int(np.count_nonzero(lengths)), k1)
+        bounds = _merge(runs, df, weights, bm25.inverse_norms(lengths, k1, b), folder)
+    table = pa.table({"term": pa.array(list(vocabulary), pa.string()), "df": df, "bound": bounds})
+    pq.write_table(table, folder / "terms.parquet", compression="zstd", row_group_size=1 << 17)
+    postings = int(df.sum(dtype=np.int64))
+    return {"documents": len(lengths), "terms": len(df), "tokens": int(lengths.sum()), "postings": postings}
+
+
+def _write_runs(texts: Iterator[str], vocabulary: _Vocabulary, folder: Path) -> Lengths:
+    """Append a run for each chunk of `texts` to the run files; the lengths of all documents in terms."""
+    lengths: list[Lengths] = [np.empty(0, np.int64)]
+    sizes = []
+    done = 0
+    with ExitStack() as stack:
+        files = [stack.enter_context((folder / name).open("wb")) for name in PARTS]
+        for chunk in _chunks(texts):
+            found = bulk_analyzer.terms(chunk)
+            run = _run(found, np.array([vocabulary[term] for term in found.distinct], np.int32), done)
+            for file, part in zip(files, (run.ids, run.counts, run.docs, run.frequencies), strict=True):
+                file.write(part.data)
+            lengths.append(found.lengths)
+            sizes.append((len(run.ids), len(run.docs)))
+            done += len(chunk)
+    with _npy(folder / "sizes.npy", np.int64, (len(sizes), 2)) as write:
+        write(np.array(sizes, np.int64))
+    return np.concatenate(lengths)
+
+
+def _chunks(texts: Iterator[str]) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    size = 0
+    for text in texts:
+        chunk.append(text)
+        size += len(text)
+        if len(chunk) == CHUNK or size >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _run(found: bulk_analyzer.Terms, ids: Ids, first_doc: int) -> _Run:
+    """Group the tokens of a chunk whose terms have these ids in the whole vocabulary."""
+    order = np.argsort(ids)
+    rank = np.empty(len(ids), np.uint64)
+    rank[order] = np.arange(len(ids))
+    texts = len(found.lengths)
+    bits = texts.bit_length()
+    narrow = len(ids) << bits <= 1 << 32
+    keys: npt.NDArray[Any] = rank.astype(np.uint32 if narrow else np.uint64)[found.tokens]
+    keys <<= bits
+    keys |= np.repeat(np.arange(texts, dtype=keys.dtype), found.lengths)
+    keys.sort()
+    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    frequencies = np.diff(first, append=len(keys)).astype(np.int32)
+    keys = keys[first]
+    docs = (keys & ((1 << bits) - 1)).astype(np.int32) + np.int32(first_doc)
+    counts = np.bincount((keys >> bits).astype(np.int64), minlength=len(ids)).astype(np.int32)
+    return _Run(ids[order], counts, docs, frequencies)
+
+
+def _read_runs(folder: Path) -> Iterator[_Run]:
+    """The runs, memory-mapped."""
+    ids, counts, docs, frequencies = (_mapped(folder / name) for name in PARTS)
+    ends = np.cumsum(np.load(folder / "sizes.npy"), axis=0)
+    term = posting = 0
+    for term_end, posting_end in ends.tolist():
+        of_terms, of_postings = slice(term, term_end), slice(posting, posting_end)
+        yield _Run(ids[of_terms], counts[of_terms], docs[of_postings], frequencies[of_postings])
+        term, posting = term_end, posting_end
+
+
+def _mapped(path: Path) -> Ids:
+    if path.stat().st_size == 0:
+        return np.empty(0, np.int32)  # nothing to map
+    return np.memmap(path, np.int32, mode="r")
+
+
+def _merge(runs: Path, df: Ids, weights: bm25.Floats, norms: bm25.Floats, folder: Path) -> npt.NDArray[np.float32]:
+    """Write postings and dense rows; the largest impact of each term."""
+    documents = len(norms)
+    is_dense = df > documents * DENSE_SHARE
+    offsets = np.concatenate([[0], np.cumsum(np.where(is_dense, 0, df), dtype=np.int64)])
+    with _npy(folder / "offsets.npy", np.int64, offsets.shape) as write:
+        write(offsets)
+    bounds = np.zeros(len(df), np.float32)
+    with (
+        _npy(folder / "docs.npy", np.int32, (int(offsets[-1]),)) as write_docs,
+        _npy(folder / "impacts.npy", np.float32, (int(offsets[-1]),)) as write_impacts,
+        _npy(folder / "dense.npy", np.float32, (int(is_dense.sum()), documents)) as write_row,
+    ):
+        for first, last in _segments(df):
+            docs, impacts = _segment(runs, first, last, df, weights, norms)
+            starts = np.cumsum(df[first:last], dtype=np.int64) - df[first:last]
+            bounds[first:last] = np.maximum.reduceat(impacts, starts)
+            for term in np.flatnonzero(is_dense[first:last]):
+                postings = slice(starts[term], starts[term] + df[first + term])
+                row = np.zeros(documents, np.float32)
+                row[docs[postings]] = impacts[postings]
+                write_row(row)
+            sparse = np.repeat(~is_dense[first:last], df[first:last])
+            write_docs(docs[sparse])
+            write_impacts(impacts[sparse])
+    return bounds
+
+
+@contextmanager
+def _npy(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> Iterator[Callable[[npt.NDArray[Any]], int]]:
+    """A new .npy file; yields what appends to it, until it has the announced shape.
+
+    Numpy's own writers do not say that a disk is full: their OSError has no number.
+    """
+    with path.open("wb") as file:
+        descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
+        np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+        yield lambda part: file.write(part.data)
+
+
+def _segments(df: Ids) -> Iterator[tuple[int, int]]:
+    """Ranges of terms with at most SEGMENT postings in all, or a single term."""
+    ends = np.cumsum(df, dtype=np.int64)
+    first = 0
+    while first < len(df):
+        before = ends[first] - df[first]
+        last = max(first + 1, int(np.searchsorted(ends, before + SEGMENT, side="right")))
+        yield first, last
+        first = last
+
+
+def _segment(
+    runs: Path, first: int, last: int, df: Ids, weights: bm25.Floats, norms: bm25.Floats
+) -> tuple[Ids, bm25.Floats]:
+    """Docs and impacts of the terms `first` to `last`, by term, then document."""
+    ends = np.cumsum(df[first:last], dtype=np.int64)
+    free = ends - df[first:last]  # where each term's next posting goes
+    docs, added = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32)
+    for run in _read_runs(runs):
+        low, high = np.searchsorted(run.ids, (first, last))
+        ids, counts = run.ids[low:high], run.counts[low:high]
+        start = int(run.counts[:low].sum(dtype=np.int64))
+        postings = slice(start, start + int(counts.sum(dtype=np.int64)))
+        within = np.cumsum(counts, dtype=np.int64) - counts
+        where = np.arange(postings.stop - start) + np.repeat(free[ids - first] - within, counts)
+        run_docs = run.docs[postings]
+        docs[where] = run_docs
+        added[where] = bm25.impacts(np.repeat(weights[ids], counts), run.frequencies[postings], norms[run_docs])
+        free[ids - first] += counts
+    return docs, added

@@ -1,0 +1,134 @@
+"""Index: a corpus made searchable by BM25, in files of our own or in Elasticsearch."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.corpus import passages
+from tlm.errors import InputError, nearest
+from tlm.progress import Meter, say
+
+VERSION = 2
+ENGINES = ("embedded", "elasticsearch")
+ANALYZER = "standard"
+REJECTED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+
+
+def build_index(
+    corpus: str,
+    *,
+    engine: Literal["embedded", "elasticsearch"] = "embedded",
+    name: str = "",
+    k1: float = 1.2,
+    b: float = 0.75,
+    root: str | None = None,
+) -> str:
+    """Make the passages of a corpus searchable.
+
+    Args:
+        corpus: URI of the corpus.
+        engine: "embedded" (files in the store) or "elasticsearch" (the server that TLM_ELASTICSEARCH_URL names).
+        name: Name of the index in Elasticsearch, behind the alias tlm-NAME ("corpus" by default); nothing else has it.
+        k1: BM25's saturation of term frequency, 0 or more.
+        b: BM25's normalisation by length, from 0 (none) to 1 (full).
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Returns:
+        The URI of the index: for "embedded" its files, for "elasticsearch" a handle without the server's address.
+
+    Raises:
+        InputError: a setting is wrong, the server cannot be reached, or has another index of that name.
+        Interrupted: the server went away; the command can be repeated.
+    """
+    source = Artifact.open(corpus, "corpus")
+    name = name or "corpus"
+    if engine not in ENGINES:
+        raise InputError(f"engine '{engine}' is not known{nearest(engine, ENGINES)}")
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"name '{name}' is no index name; expected a-z, 0-9, '.', '_' and '-', first a letter or digit"
+        )
+    if not (math.isfinite(k1) and k1 >= 0):
+        raise InputError(f"k1 is {k1}; expected 0 or more")
+    if not 0 <= b <= 1:
+        raise InputError(f"b is {b}; expected 0 to 1")
+    if source.details["passages"] == 0:
+        raise InputError(f"{corpus} has no passages to index")
+    settings = {"engine": engine, "k1": k1, "b": b}
+    details = {
+        **settings,
+        "analyzer": ANALYZER,
+        "documents": source.details["passages"],
+        "corpus_content": source.content,
+    }
+    if engine == "embedded":
+        recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
+        return produce(recipe, root, lambda draft: _embed(draft, source, details))
+    recipe = Recipe("index", "index", VERSION, {**settings, "name": name}, {"corpus": source})
+    return _index_in_elasticsearch(recipe, source, details, root)
+
+
+def located(index: Artifact) -> dict[str, Any]:
+    """The details of an index in Elasticsearch, with its name there and its alias.
+
+    The names are no part of its content: the same index by another name finds the same.
+    """
+    return {**index.details, **_names(index.manifest.settings["name"], index.manifest.key)}
+
+
+def _names(name: str, key: str) -> dict[str, str]:
+    return {"index": f"tlm-{name}-{key[:12]}", "alias": f"tlm-{name}"}
+
+
+def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
+    from tlm.retrieval.search.embedded.build import build
+
+    meter = Meter("indexing", details["documents"], "passages")
+    draft.counts = build(texts(corpus, meter), draft.folder, k1=details["k1"], b=details["b"])
+    draft.details = details
+    meter.close()
+
+
+def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str, Any], root: str | None) -> str:
+    """Fill the index and publish its handle; for a handle that is there already, restore the index if it is gone."""
+    found, there = True, {**details, **_names(recipe.settings["name"], recipe.key)}
+
+    def write(draft: Draft) -> None:
+        nonlocal found
+        found = False
+        rejected = _ensure(corpus, there)
+        rows = [{"doc": doc, "reason": "refused", "detail": why} for doc, why in rejected]
+        pq.write_table(pa.Table.from_pylist(rows, REJECTED), draft.folder / "rejected.parquet", compression="zstd")
+        documents = details["documents"] - len(rejected)
+        draft.details = {**details, "documents": documents}
+        draft.counts = {"documents": documents, "rejected": len(rejected)}
+
+    uri = produce(recipe, root, write)
+    if found:
+        try:
+            _ensure(corpus, there)
+        except InputError as error:
+            say(f"warning: the handle is there, but its index could not be checked: {error}")
+    return uri
+
+
+def _ensure(corpus: Artifact, details: dict[str, Any]) -> list[tuple[int, str]]:
+    from tlm.retrieval.search.elastic.build import ensure
+
+    return ensure(details, texts(corpus), details["documents"])
+
+
+def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:
+    """The passages' texts in order of `doc`."""
+    for batch in passages(corpus, ["text"]):
+        yield from batch.column("text").to_pylist()
+        if meter is not None:
+            meter.advance(len(batch))

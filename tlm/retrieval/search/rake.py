@@ -1,0 +1,53 @@
+"""RAKE: rapid automatic keyword extraction (Rose, Engel, Cramer and Cowley 2010, "Automatic keyword extraction from
+individual documents"), by which long texts become queries.
+
+Candidates are the runs of words between stop words and punctuation. A word's score is its degree (the words of all
+candidate occurrences it stands in) over its frequency; a candidate's score is the sum over its words. The best
+third, counted in distinct words of all candidates, are the keywords. The paper's step of joining keywords over interior
+stop words ("axis of evil") is left out: a query is a bag of words, and its words are there already.
+"""
+
+import re
+from collections import Counter
+from functools import lru_cache
+from importlib.resources import files
+
+_BREAK = re.compile(r"[^\w\s'-]+|\s[-']+\s|_+")
+_WORD = re.compile(r"\w+(?:['-]\w+)*")
+
+
+def keywords(text: str) -> list[tuple[str, float]]:
+    """The keywords of `text`, lower-cased, with their scores: best first, equal ones in order of appearance.
+
+    Empty where `text` has nothing but stop words and punctuation.
+    """
+    candidates = _candidates(text)
+    frequency = Counter(word for candidate in candidates for word in candidate)
+    degree: Counter[str] = Counter()
+    for candidate in candidates:
+        for word in candidate:
+            degree[word] += len(candidate)
+    scores = {candidate: sum(degree[word] / frequency[word] for word in candidate) for candidate in candidates}
+    best = sorted(scores, key=lambda candidate: -scores[candidate])[: max(1, len(frequency) // 3)]
+    return [(" ".join(candidate), scores[candidate]) for candidate in best]
+
+
+def _candidates(text: str) -> list[tuple[str, ...]]:
+    """Runs of words that are no stop words, in order, with repetitions."""
+    stop, runs = _stop_words(), []
+    for phrase in _BREAK.split(text.lower().replace("’", "'")):
+        run: list[str] = []
+        for word in _WORD.findall(phrase):
+            if word in stop:
+                runs.append(tuple(run))
+                run = []
+            else:
+                run.append(word)
+        runs.append(tuple(run))
+    return [run for run in runs if run]
+
+
+@lru_cache(maxsize=1)
+def _stop_words() -> frozenset[str]:
+    lines = files("tlm.retrieval.search").joinpath("stop_words.txt").read_text("utf-8").splitlines()
+    return frozenset(word for line in lines if not line.startswith("#") for word in line.split())

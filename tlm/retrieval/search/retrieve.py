@@ -1,0 +1,177 @@
+"""Retrieve: what a task's training examples find in an index, or as many random passages for the control arm."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.tasks.task import examples
+from tlm.errors import InputError, nearest
+from tlm.progress import say, track
+from tlm.retrieval.search.engine import Docs, Scores
+from tlm.retrieval.search.engines import open_engine
+from tlm.retrieval.search.index import texts
+from tlm.retrieval.search.query import Dropped, Query, choose, fit, make_queries
+
+VERSION = 1
+ARMS = ("bm25", "random")
+KINDS = ("full", "rake", "auto")
+MOST_HITS = 10_000  # what Elasticsearch gives by default (index.max_result_window); the same for all engines
+GROUP_ROWS = 1 << 18
+
+HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
+QUERIES = pa.schema([("query", pa.int64()), ("text", pa.string()), ("examples", pa.list_(pa.int64()))])
+DROPPED = pa.schema([("query", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+
+
+def retrieve(
+    index: str,
+    task: str,
+    *,
+    arm: Literal["bm25", "random"] = "bm25",
+    query: Literal["full", "rake", "auto"] = "full",
+    top_k: int = 50,
+    like: str = "",
+    seed: int = 0,
+    root: str | None = None,
+) -> str:
+    """Search an index with the training examples of a task, or draw random passages for the control arm.
+
+    Only training examples are queries; a pair of texts is one query. Hits are ordered by query, then score
+    descending, then document ascending.
+
+    Args:
+        index: URI of the index.
+        task: URI of the task.
+        arm: "bm25", or "random": passages drawn without a look at the task, more than `like` has, as some get filtered.
+        query: The whole text ("full"), its RAKE keywords ("rake"), or what fits the texts' length ("auto").
+        top_k: Passages a query finds at most (the paper's K).
+        like: URI of the subset that the random arm's is to be as large as; only for arm "random".
+        seed: Seed of the random arm.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Returns:
+        The URI of the hits: ``hits.parquet`` (query, doc, rank, score), ``queries.parquet`` (query, text, examples)
+        and ``dropped.parquet`` (query, reason, detail), where reason is "empty", "cut" or "no hit".
+
+    Raises:
+        InputError: a setting is wrong, the task has no training example, or the index cannot be used.
+        Interrupted: the search server went away; the command can be repeated.
+    """
+    source, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
+    corpus = source.input("corpus")
+    if arm not in ARMS:
+        raise InputError(f"arm '{arm}' is not known{nearest(arm, ARMS)}")
+    if query not in KINDS:
+        raise InputError(f"query '{query}' is not known{nearest(query, KINDS)}")
+    if not 1 <= top_k <= MOST_HITS:
+        raise InputError(f"top_k is {top_k}; expected 1 to {MOST_HITS} passages a query")
+    if (arm == "random") != bool(like):
+        raise InputError("arm 'random' needs --like with the URI of the BM25 subset, and no other arm takes it")
+    if seed < 0:
+        raise InputError(f"seed is {seed}; expected 0 or more")
+    inputs = {"index": source, "task": labelled}
+    if arm == "bm25":
+        recipe = Recipe("hits", "retrieve", VERSION, {"arm": arm, "query": query, "top_k": top_k}, inputs)
+        return produce(recipe, root, lambda draft: _search(draft, source, corpus, labelled, query, top_k))
+    subset = Artifact.open(like, "subset")
+    taken_from = subset.ancestor("corpus")
+    if taken_from is None or taken_from.content != corpus.content:
+        raise InputError(f"{like} was not taken from the corpus of {index}; give a subset of that index")
+    recipe = Recipe("hits", "retrieve", VERSION, {"arm": arm, "seed": seed}, {**inputs, "like": subset})
+    return produce(recipe, root, lambda draft: _draw(draft, corpus, subset, seed))
+
+
+def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kind: str, top_k: int) -> None:
+    asking = _training_texts(task)
+    if not asking:
+        raise InputError(f"{task.uri} has no training examples to search with")
+    if kind == "auto":
+        kind = choose([text for _, text in asking])
+        say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as fits the training texts' length")
+    if top_k > index.details["documents"]:
+        say(f"top_k {top_k} is more than all {index.details['documents']} passages: each query finds whatever matches")
+    engine = open_engine(index)
+    queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
+    empty = {number for number, reason, _ in dropped if reason == "empty"}
+    asked = [number for number in range(len(queries)) if number not in empty]
+    found = engine.search([queries[number].text for number in asked], top_k)
+    answers = track(found, "searching", len(asked), "queries")
+    with _Hits(draft.folder / "hits.parquet") as hits:
+        for number, (docs, scores) in zip(asked, answers, strict=True):
+            hits.add(number, docs, scores)
+            if not len(docs):
+                dropped.append((number, "no hit", "no passage has any of its terms"))
+    _write_queries(draft.folder, enumerate(queries), dropped)
+    draft.rows = {"hits.parquet": hits.rows, "queries.parquet": len(queries), "dropped.parquet": len(dropped)}
+    draft.details = {"arm": "bm25", "query": kind, "top_k": top_k, "like": None}
+    draft.counts = {"examples": len(asking), "queries": len(queries), "hits": hits.rows}
+    draft.counts |= Counter(reason for _, reason, _ in dropped)
+
+
+def _training_texts(task: Artifact) -> list[tuple[int, str]]:
+    """Row ordinal and text of each training example; the texts of a pair are joined."""
+    table = examples(task).select(["split", "text", "text_pair"])
+    return [
+        (ordinal, row["text"] if row["text_pair"] is None else f"{row['text']} {row['text_pair']}")
+        for ordinal, row in enumerate(table.to_pylist())
+        if row["split"] == "train"
+    ]
+
+
+def _write_queries(folder: Path, queries: Iterable[tuple[int, Query]], dropped: list[Dropped]) -> None:
+    rows = [{"query": number, "text": query.text, "examples": query.examples} for number, query in queries]
+    pq.write_table(pa.Table.from_pylist(rows, QUERIES), folder / "queries.parquet", compression="zstd")
+    table = pa.Table.from_pylist([dict(zip(DROPPED.names, row, strict=True)) for row in sorted(dropped)], DROPPED)
+    pq.write_table(table, folder / "dropped.parquet", compression="zstd")
+
+
+class _Hits:
+    """Writes hits.parquet in row groups of one size, whatever the portions in which hits come."""
+
+    def __init__(self, path: Path) -> None:
+        self.rows = 0
+        self._writer = pq.ParquetWriter(path, HITS, compression="zstd")
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+
+    def add(self, query: int, docs: Docs, scores: Scores) -> None:
+        """Append a query's hits, best first."""
+        count = len(docs)
+        columns = [np.full(count, query), docs, np.arange(1, count + 1, dtype=np.int32), scores]
+        self._waiting.append(pa.record_batch(columns, HITS))
+        self._waiting_rows += count
+        self.rows += count
+        while self._waiting_rows >= GROUP_ROWS:
+            self._write(GROUP_ROWS)
+
+    def _write(self, rows: int) -> None:
+        table = pa.Table.from_batches(self._waiting, HITS)
+        self._writer.write_table(table.slice(0, rows), row_group_size=GROUP_ROWS)
+        self._waiting = table.slice(rows).to_batches()
+        self._waiting_rows -= rows
+
+    def __enter__(self) -> "_Hits":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._write(self._waiting_rows)
+        self._writer.close()
+
+
+def _draw(draft: Draft, corpus: Artifact, subset: Artifact, seed: int) -> None:
+    """Random passages in random order: enough of them that export's filters leave as many as `subset` has."""
+    documents, wanted = corpus.details["passages"], subset.details["passages"]
+    docs = np.random.default_rng(seed).permutation(documents)[: 2 * wanted + 1000]
+    with _Hits(draft.folder / "hits.parquet") as hits:
+        hits.add(-1, docs, np.zeros(len(docs), np.float32))
+    _write_queries(draft.folder, [(-1, Query("", []))], [])
+    draft.rows = {"hits.parquet": len(docs)}
+    draft.details = {"arm": "random", "query": None, "top_k": None, "like": wanted}
+    draft.counts = {"hits": len(docs), "like": wanted}

@@ -1,0 +1,1 @@
+"""Texts as batches of token ids."""

@@ -1,0 +1,184 @@
+"""Batches: texts of similar length together, padded to the longest, with words masked for prediction. numpy only."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.training.input.rng import ORDER, generator
+from tlm.training.input.texts import Texts
+
+CHUNK = 32  # batches whose texts are sorted together: long enough for a fill of 0.97, short enough to stay random
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B texts padded to T tokens.
+
+    Attributes:
+        ids: Token ids, [B, T].
+        lengths: Tokens of each text, special tokens included, [B].
+        types: 1 for the second text of a pair, [B, T]; None without pairs.
+        labels: Class ordinals (int64) or targets (float32), [B]; None for external data.
+        corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is to be predicted.
+        positions: Where to predict, as places in the flattened [B·T]; ascending, [M].
+        targets: What stood there, [M].
+        of_rows: B of the whole batch, of which this may be a part.
+        of_masked: M of the whole batch.
+    """
+
+    ids: Ints
+    lengths: Ints
+    types: Ints | None = None
+    labels: NDArray[Any] | None = None
+    corrupted: Ints | None = None
+    positions: Ints | None = None
+    targets: Ints | None = None
+    of_rows: int = 0
+    of_masked: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens without padding."""
+        return int(self.lengths.sum())
+
+    @property
+    def masked(self) -> int:
+        """Tokens to predict."""
+        return len(self.predicted)
+
+    def masked_by_row(self) -> Ints:
+        """Tokens to predict in each text, [B]."""
+        rows, width = self.ids.shape
+        return np.bincount(self.predicted // width, minlength=rows)
+
+    def queries(self) -> tuple[Ints, Ints]:
+        """What `encoder.Inputs` calls queries [B, Q] and places [M]."""
+        rows, width = self.ids.shape
+        row, masked = self.predicted // width, self.masked_by_row()
+        found = np.repeat(np.arange(0, rows * width, width)[:, None], 1 + masked.max(), axis=1)
+        within = 1 + np.arange(len(row)) - (np.cumsum(masked) - masked)[row]
+        found[row, within] = self.predicted
+        return found, row * found.shape[1] + within
+
+    @property
+    def predicted(self) -> Ints:
+        """`positions`, of which there may be none."""
+        return np.zeros(0, dtype=np.int64) if self.positions is None else self.positions
+
+
+def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Batch:
+    """The texts `rows` as a batch, cut to `texts.max_length`: ``[CLS] a [SEP]``, or a pair ``[CLS] a [SEP] b [SEP]``.
+
+    Between the texts of a pair stand as many separators as ``texts.special.between`` says.
+    """
+    first, second = texts.kept(rows)
+    lengths = texts.lengths[rows].astype(np.int64)
+    ids = np.full((len(rows), int(lengths.max())), texts.special.pad, dtype=np.int64)
+    every = np.arange(len(rows))
+    ids[:, 0] = texts.special.cls
+    ids[every, lengths - 1] = texts.special.sep
+    texts.first.copy_to(ids, rows, first, np.ones_like(first))
+    types = None
+    if texts.second is not None:
+        between = texts.special.between
+        for place in range(1, between + 1):
+            ids[every, first + place] = texts.special.sep
+        texts.second.copy_to(ids, rows, second, first + 1 + between)
+        column = np.arange(ids.shape[1])
+        types = ((column > first[:, None] + between) & (column < lengths[:, None])).astype(np.int64)
+    chosen = None if labels is None else labels[rows]
+    return Batch(ids, lengths, types, chosen, of_rows=len(rows))
+
+
+class Masking:
+    """BERT's corruption: a share of the tokens is to be predicted; 80 % of them masked, 10 % replaced, 10 % kept."""
+
+    def __init__(self, share: float, vocab_size: int, mask_id: int, special_ids: list[int]) -> None:
+        self.share, self.mask_id = share, mask_id
+        self._ordinary = np.ones(vocab_size, dtype=bool)
+        self._ordinary[special_ids] = False
+        self._replacements = np.flatnonzero(self._ordinary)
+
+    def __call__(self, batch: Batch, random: np.random.Generator) -> Batch:
+        """`batch` with its corrupted ids, positions and targets; special tokens are neither chosen nor drawn."""
+        flat = batch.ids.ravel()
+        candidates = np.flatnonzero(self._ordinary[flat])
+        draw = random.random(len(candidates))
+        chosen = draw < self.share
+        positions, fate = candidates[chosen], draw[chosen] / self.share  # fate is uniform in [0, 1)
+        corrupted = flat.copy()
+        corrupted[positions[fate < 0.8]] = self.mask_id
+        replaced = positions[(fate >= 0.8) & (fate < 0.9)]
+        corrupted[replaced] = random.choice(self._replacements, len(replaced))
+        return replace(
+            batch,
+            corrupted=corrupted.reshape(batch.ids.shape),
+            positions=positions,
+            targets=flat[positions],
+            of_masked=len(positions),
+        )
+
+
+def split(batch: Batch, parts: int) -> list[Batch]:
+    """`batch` cut by rows into at most `parts`, each knowing the size of the whole, for gradient accumulation."""
+    if parts == 1:
+        return [batch]
+    return [_part(batch, rows) for rows in np.array_split(np.arange(len(batch.lengths)), parts) if len(rows)]
+
+
+def share(batch: Batch, place: int, parts: int) -> Batch | None:
+    """Part `place` of exactly `parts`, as one of several processes takes it; None where there are too few rows."""
+    if parts == 1:
+        return batch
+    rows = np.array_split(np.arange(len(batch.lengths)), parts)[place]
+    return _part(batch, rows) if len(rows) else None
+
+
+def _part(batch: Batch, rows: Ints) -> Batch:
+    def of(values: NDArray[Any] | None) -> Any:
+        return None if values is None else values[rows]
+
+    part = replace(
+        batch,
+        ids=batch.ids[rows], lengths=batch.lengths[rows],
+        types=of(batch.types), labels=of(batch.labels), corrupted=of(batch.corrupted),
+    )  # fmt: skip
+    if batch.positions is None or batch.targets is None:
+        return part
+    width = batch.ids.shape[1]
+    low, high = np.searchsorted(batch.positions, [rows[0] * width, (rows[-1] + 1) * width])
+    return replace(part, positions=batch.positions[low:high] - rows[0] * width, targets=batch.targets[low:high])
+
+
+class Order:
+    """Endless batches of rows, each row once an epoch, in a new order each epoch; any batch can be had at once."""
+
+    def __init__(self, lengths: NDArray[Any], batch: int, seed: int, kind: int) -> None:
+        """`kind` tells the streams of one run apart (`chance.EXTERNAL`, `chance.INTERNAL`)."""
+        self.lengths, self.batch, self.seed, self.kind = lengths, batch, seed, kind
+        self._epoch = lru_cache(maxsize=1)(self._shuffled)
+
+    @property
+    def per_epoch(self) -> int:
+        """Batches of an epoch. They have `batch` rows; those of an epoch's last chunk may have fewer, evenly."""
+        return -(-len(self.lengths) // self.batch)
+
+    def rows(self, place: int) -> Ints:
+        """The rows of the batch at `place` (from 0, counted through all epochs)."""
+        epoch, batch = divmod(place, self.per_epoch)
+        return self._epoch(epoch)[batch]
+
+    def _shuffled(self, epoch: int) -> list[Ints]:
+        random = generator(self.seed, ORDER, self.kind, epoch)
+        rows = random.permutation(len(self.lengths))
+        batches: list[Ints] = []
+        for start in range(0, len(rows), CHUNK * self.batch):
+            chunk = rows[start : start + CHUNK * self.batch]
+            chunk = chunk[np.argsort(self.lengths[chunk], kind="stable")]
+            batches += np.array_split(chunk, -(-len(chunk) // self.batch))
+        return [batches[i] for i in random.permutation(len(batches))]

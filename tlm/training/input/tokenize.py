@@ -1,0 +1,112 @@
+"""The step `tokenize`: texts as token ids in memory-mapped files, made once for all arms and seeds."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.corpus import passages
+from tlm.data.tasks.task import examples
+from tlm.progress import Meter
+
+VERSION = 1
+BATCH = 2048
+
+
+def tokenize(data: str, tokenizer: str, *, root: str | None = None) -> str:
+    """Turn the texts of a task or a subset into token ids, without special tokens and uncut.
+
+    Args:
+        data: URI of the task or the subset.
+        tokenizer: URI of the tokenizer.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    source = Artifact.open(data, "task", "subset")
+    vocabulary = Artifact.open(tokenizer, "tokenizer")
+    recipe = Recipe("tokens", "tokenize", VERSION, settings={}, inputs={"tokenizer": vocabulary, "data": source})
+    return produce(recipe, root, lambda draft: _write(draft, source, vocabulary))
+
+
+def _write(draft: Draft, source: Artifact, vocabulary: Artifact) -> None:
+    of = source.manifest.kind
+    encoder = Tokenizer.from_file(str(vocabulary.path("tokenizer") / "tokenizer.json"))
+    size = int(vocabulary.details["vocab_size"])
+    columns = {"text": ""}
+    if of == "task" and source.details["pair"]:
+        columns["text_pair"] = "pair_"
+    rows = tokens = 0
+    for column, prefix in columns.items():
+        rows, added = _write_column(draft.folder, prefix, _texts(source, column), encoder, size)
+        tokens += added
+    draft.counts = {"rows": rows, "tokens": tokens}
+    draft.details = {
+        "of": of, "rows": rows, "tokens": tokens, "vocab_size": size, "pair": len(columns) == 2,
+        "tokenizer": vocabulary.content,
+    }  # fmt: skip
+
+
+def _write_column(
+    folder: Path, prefix: str, texts: Iterator[list[str]], encoder: Tokenizer, vocab_size: int
+) -> tuple[int, int]:
+    """Write ``ids.npy`` and ``offsets.npy``; returns (rows, tokens)."""
+    width = np.dtype(np.uint16 if vocab_size <= np.iinfo(np.uint16).max else np.uint32)
+    meter = Meter("tokenize", unit="texts")
+    with (
+        GrowingArray(folder / f"{prefix}ids.npy", width) as ids,
+        GrowingArray(folder / f"{prefix}offsets.npy", np.dtype(np.int64)) as offsets,
+    ):
+        offsets.append(np.zeros(1, dtype=np.int64))
+        for batch in texts:
+            encoded = [encoding.ids for encoding in encoder.encode_batch_fast(batch, add_special_tokens=False)]
+            lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+            offsets.append(ids.rows + np.cumsum(lengths))
+            ids.append(np.fromiter(chain.from_iterable(encoded), dtype=width, count=int(lengths.sum())))
+            meter.advance(len(batch))
+        meter.close()
+        return offsets.rows - 1, ids.rows
+
+
+def _texts(source: Artifact, column: str) -> Iterator[list[str]]:
+    """The texts in row order, in small batches (encodings are large); a missing second text is empty."""
+    if source.manifest.kind == "task":
+        batches: Iterable[Any] = examples(source).select([column]).to_batches()
+    else:
+        batches = passages(source, [column])
+    for batch in batches:
+        for start in range(0, batch.num_rows, BATCH):
+            yield [text or "" for text in batch.column(0).slice(start, BATCH).to_pylist()]
+
+
+class GrowingArray:
+    """A one-dimensional .npy file that is written piece by piece; its header is completed at the end."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        self.dtype, self.rows = dtype, 0
+        self._file = path.open("wb")
+        self._header()
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add `values` at the end."""
+        self._file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
+        self.rows += len(values)
+
+    def __enter__(self) -> "GrowingArray":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.seek(0)
+        self._header()  # as long as the first one: the format leaves room for the length to grow
+        self._file.close()
+
+    def _header(self) -> None:
+        described = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.rows,)}
+        np.lib.format.write_array_header_1_0(self._file, described)

@@ -1,0 +1,147 @@
+"""The step `tokenizer`: one vocabulary for all arms, so that their losses compare."""
+
+import json
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import numpy as np
+import pyarrow.compute as pc
+from tokenizers import Tokenizer
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.digest import file_sha256
+from tlm.artifacts.home import home
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.corpus import passages
+from tlm.data.tasks.task import examples
+from tlm.errors import InputError, nearest, reason
+from tlm.training.input.vocabulary import SPECIAL, adopt_vocabulary, save_vocabulary, tokenizer_file, train_vocabulary
+from tlm.training.model.located import HERE, model_folder
+
+VERSION = 1
+KINDS = ("wordpiece", "bpe")
+SMALLEST = {"wordpiece": 200, "bpe": 300}  # single characters and special tokens alone need about as many
+
+
+def build_tokenizer(
+    corpus: str,
+    task: str,
+    *,
+    kind: Literal["wordpiece", "bpe"] = "wordpiece",
+    vocab_size: int = 6000,
+    sample: int = 50_000,
+    lower_case: bool = True,
+    existing: str = "",
+    more_tasks: list[str] = (),  # type: ignore[assignment]
+    root: str | None = None,
+) -> str:
+    """Make a vocabulary from a sample of the corpus and the training split of the task, or adopt an existing one.
+
+    Dev and test texts are never looked at.
+
+    Args:
+        corpus: URI of the corpus; or of a subset, such as an imported one that came without a corpus.
+        task: URI of the task.
+        kind: wordpiece (as BERT) or bpe (byte-level, as RoBERTa).
+        vocab_size: Entries, special tokens included; small texts may give fewer.
+        sample: Passages of the corpus to learn from.
+        lower_case: Fold case.
+        existing: A tokenizer.json, a folder that has one, or a model of the Hugging Face Hub (bert-base-uncased),
+            to take instead; the settings above then do nothing.
+        more_tasks: URIs of further tasks whose training splits it is to learn from too, where tasks train together.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    general = Artifact.open(corpus, "corpus", "subset")
+    sources = {general.manifest.kind: general, "task": Artifact.open(task, "task")}
+    sources |= {f"task-{number}": Artifact.open(uri, "task") for number, uri in enumerate(more_tasks, start=1)}
+    root = home(root, sources.values()).root
+    if existing:
+        with model_folder(existing, of_tokenizers=True) as folder:
+            return adopt_tokenizer(folder, root)
+    if kind not in KINDS:
+        raise InputError(f"kind '{kind}' is unknown{nearest(kind, KINDS)}")
+    if vocab_size < SMALLEST[kind]:
+        raise InputError(f"vocab_size is {vocab_size}; expected at least {SMALLEST[kind]} for {kind}")
+    if sample < 0:
+        raise InputError(f"sample is {sample}; expected 0 (the task's training texts alone) or more passages")
+    settings = {"kind": kind, "vocab_size": vocab_size, "sample": sample, "lower_case": lower_case}
+    recipe = Recipe("tokenizer", "tokenizer", VERSION, settings=settings, inputs=sources)
+    return produce(recipe, root, lambda draft: _train(draft, sources, kind, vocab_size, sample, lower_case))
+
+
+def _train(
+    draft: Draft, sources: dict[str, Artifact], kind: str, vocab_size: int, sample: int, lower_case: bool
+) -> None:
+    corpus, *tasks = sources.values()
+    texts = [*_corpus_sample(corpus, sample), *chain.from_iterable(map(_train_split, tasks))]
+    tokenizer = train_vocabulary(kind, texts, vocab_size, lower_case)
+    _write(draft, tokenizer, SPECIAL, kind, lower_case)
+    draft.counts["texts"] = len(texts)
+
+
+def adopt_tokenizer(place: Path, root: str | None) -> str:
+    """The URI of the tokenizer in a ``tokenizer.json`` or in the folder of a model, as a `tokenizer` artifact."""
+    with TemporaryDirectory(prefix="tlm-tokenizer-") as scratch:
+        file = place if _has_tokenizer(place) else _converted(place, Path(scratch))
+        tokenizer, special, between = adopt_vocabulary(file)
+        more = {"between": between} if between > 1 else {}
+        settings = {"existing": file_sha256(tokenizer_file(file)), **more}
+        recipe = Recipe("tokenizer", "tokenizer", VERSION, settings=settings)
+
+        def write(draft: Draft) -> None:
+            kind = json.loads(tokenizer.to_str())["model"]["type"].lower()
+            lower_case = tokenizer.normalizer is not None and tokenizer.normalizer.normalize_str("A") == "a"
+            _write(draft, tokenizer, special, kind, lower_case)
+            draft.details |= more
+
+        return produce(recipe, root, write)
+
+
+def _has_tokenizer(place: Path) -> bool:
+    return not place.is_dir() or (place / "tokenizer.json").exists() or not (place / "config.json").exists()
+
+
+def _converted(folder: Path, scratch: Path) -> Path:
+    """A ``tokenizer.json`` made of what an older model's folder has: vocab.txt, or vocab.json and merges.txt."""
+    from transformers import AutoTokenizer
+
+    try:
+        found = AutoTokenizer.from_pretrained(folder, **HERE)
+        text = found.backend_tokenizer.to_str()
+    except Exception as error:  # the library raises many kinds, all of which mean the same to a person
+        raise InputError(
+            f"{folder} has no tokenizer that can be read ({reason(error)}); give it a tokenizer.json"
+        ) from None
+    file = scratch / "tokenizer.json"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def _write(draft: Draft, tokenizer: Tokenizer, special: dict[str, str], kind: str, lower_case: bool) -> None:
+    save_vocabulary(tokenizer, special, draft.folder / "tokenizer")
+    size = tokenizer.get_vocab_size(with_added_tokens=True)
+    ids = {f"{role}_id": tokenizer.token_to_id(token) for role, token in special.items()}
+    draft.details = {"kind": kind, "vocab_size": size, "lower_case": lower_case, **ids}
+    draft.counts["vocab_size"] = size
+
+
+def _corpus_sample(corpus: Artifact, sample: int) -> Iterator[str]:
+    """`sample` passages, evenly spread by a fixed seed, in the order of the corpus."""
+    total = int(corpus.details["passages"])
+    taken = np.zeros(total, dtype=bool)
+    taken[np.random.default_rng(0).choice(total, min(sample, total), replace=False)] = True
+    start = 0
+    for batch in passages(corpus, ["text"]):
+        rows = np.flatnonzero(taken[start : start + batch.num_rows])
+        start += batch.num_rows
+        yield from batch.column(0).take(rows).to_pylist()
+
+
+def _train_split(task: Artifact) -> Iterator[str]:
+    table = examples(task)
+    train = table.filter(pc.equal(table["split"], "train"))
+    for column in ("text", "text_pair"):
+        yield from (text for text in train[column].to_pylist() if text is not None)

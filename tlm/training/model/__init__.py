@@ -1,0 +1,1 @@
+"""Encoders, their heads and losses."""

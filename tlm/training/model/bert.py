@@ -1,0 +1,151 @@
+"""BERT: post-norm, learned positions, the classifier reads [CLS] through the pooler (Devlin et al. 2019)."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tlm.settings import Model
+from tlm.training.model.encoder import Inputs, Layer, LayeredBody, attention
+
+EPSILON = 1e-12
+INITIAL = 0.02
+FIXED = {"hidden_act": "gelu", "layer_norm_eps": EPSILON}  # in config.json: what is written out below
+
+
+def bert_config(model: Model, vocab_size: int) -> dict[str, Any]:
+    """The part of config.json that gives the shape."""
+    return {
+        "architectures": ["BertForSequenceClassification"],
+        "model_type": "bert",
+        "vocab_size": vocab_size,
+        "hidden_size": model.hidden,
+        "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads,
+        "intermediate_size": model.intermediate,
+        "max_position_embeddings": model.reach,
+        "type_vocab_size": model.token_types,
+        "initializer_range": INITIAL,
+        **FIXED,
+    }
+
+
+def bert_dropout(share: float) -> dict[str, float]:
+    """The part of config.json that sets dropout."""
+    return dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), share)
+
+
+def _linear(inward: int, outward: int) -> nn.Linear:
+    layer = nn.Linear(inward, outward)
+    nn.init.normal_(layer.weight, std=INITIAL)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def _embedding(rows: int, width: int) -> nn.Embedding:
+    table = nn.Embedding(rows, width)
+    nn.init.normal_(table.weight, std=INITIAL)
+    return table
+
+
+def _residual(inward: int, width: int) -> nn.ModuleDict:
+    return nn.ModuleDict({"dense": _linear(inward, width), "LayerNorm": nn.LayerNorm(width, eps=EPSILON)})
+
+
+class BertLayer(Layer):
+    """Attention and feed-forward part, each added to what it reads and then normalised."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__()
+        width, inner = config["hidden_size"], config["intermediate_size"]
+        self.heads, self.dropout = config["num_attention_heads"], config["hidden_dropout_prob"]
+        read = nn.ModuleDict({name: _linear(width, width) for name in ("query", "key", "value")})
+        self.attention = nn.ModuleDict({"self": read, "output": _residual(width, width)})
+        self.intermediate = nn.ModuleDict({"dense": _linear(width, inner)})
+        self.output = _residual(inner, width)
+
+    def attend(self, hidden: Tensor, shape: torch.Size, mask: Tensor | None, queries: Tensor | None = None) -> Tensor:
+        """See `Layer.attend`."""
+        parts: Any = self.attention["self"]
+        key, value = (parts[name](hidden).view(*shape, self.heads, -1) for name in ("key", "value"))
+        if queries is not None:
+            hidden, shape = hidden.index_select(0, queries.flatten()), queries.shape
+        query = parts["query"](hidden).view(*shape, self.heads, -1)
+        return attention(query, key, value, mask, self.dropout if self.training else 0.0)
+
+    def finish(self, hidden: Tensor, context: Tensor) -> Tensor:
+        """See `Layer.finish`."""
+        hidden = self._add(self.attention["output"], context, hidden)
+        return self._add(self.output, F.gelu(self.intermediate["dense"](hidden)), hidden)
+
+    def _add(self, part: Any, states: Tensor, hidden: Tensor) -> Tensor:
+        change = F.dropout(part["dense"](states), self.dropout, self.training)
+        return part["LayerNorm"](hidden + change)  # type: ignore[no-any-return]
+
+
+class BertBody(LayeredBody):
+    """Its parameters are those of `transformers.BertForSequenceClassification`."""
+
+    pools_all = False
+    head_names = ("bert.pooler.", "classifier.")
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__()
+        self.config, width = config, config["hidden_size"]
+        embeddings = nn.ModuleDict(
+            {
+                "word_embeddings": _embedding(config["vocab_size"], width),
+                "position_embeddings": _embedding(config["max_position_embeddings"], width),
+                "token_type_embeddings": _embedding(config["type_vocab_size"], width),
+                "LayerNorm": nn.LayerNorm(width, eps=EPSILON),
+            }
+        )
+        layers = nn.ModuleList(BertLayer(config) for _ in range(config["num_hidden_layers"]))
+        pooler = nn.ModuleDict({"dense": _linear(width, width)})
+        encoder = nn.ModuleDict({"layer": layers})
+        self.bert: Any = nn.ModuleDict({"embeddings": embeddings, "encoder": encoder, "pooler": pooler})
+        self.classifier = _linear(width, len(config["id2label"]))
+
+    def embed(self, ids: Tensor, types: Tensor | None) -> Tensor:
+        """See `LayeredBody.embed`."""
+        tables = self.bert["embeddings"]
+        position = tables["position_embeddings"].weight[: ids.shape[1]]
+        type_table = tables["token_type_embeddings"]
+        kind = type_table.weight[0] if types is None or len(type_table.weight) == 1 else type_table(types)
+        hidden = tables["LayerNorm"](tables["word_embeddings"](ids) + kind + position)
+        return F.dropout(hidden, self.config["hidden_dropout_prob"], self.training).flatten(0, 1)
+
+    def layers(self) -> list[Layer]:
+        """See `LayeredBody.layers`."""
+        return list(self.bert["encoder"]["layer"])
+
+    def final(self, hidden: Tensor) -> Tensor:
+        """See `LayeredBody.final`."""
+        return hidden
+
+    def classify(self, states: Tensor, inputs: Inputs) -> Tensor:
+        """See `LayeredBody.classify`."""
+        pooled = self.bert["pooler"]["dense"](states).tanh()
+        return self.classifier(F.dropout(pooled, self.config["classifier_dropout"], self.training))  # type: ignore[no-any-return]
+
+    def embedding(self) -> Tensor:
+        """See `Body.embedding`."""
+        return self.bert["embeddings"]["word_embeddings"].weight  # type: ignore[no-any-return]
+
+    def token_transform(self) -> nn.Module:
+        """See `LayeredBody.token_transform`."""
+        width = self.config["hidden_size"]
+        return BertTransform(_residual(width, width))
+
+
+class BertTransform(nn.Module):
+    """Dense, GELU, norm: the parameters of `transformers`' ``cls.predictions.transform``."""
+
+    def __init__(self, parts: nn.ModuleDict) -> None:
+        super().__init__()
+        self.dense, self.LayerNorm = parts["dense"], parts["LayerNorm"]
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Same shape."""
+        return self.LayerNorm(F.gelu(self.dense(states)))  # type: ignore[no-any-return]

@@ -1,0 +1,134 @@
+"""Published models at work: their shape, and their weights in our encoders (the step is in pretrained.py)."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import nn
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+from transformers.utils import logging
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft
+from tlm.errors import InputError, nearest, reason
+from tlm.settings import Model
+from tlm.training.input.texts import Special
+from tlm.training.model import build
+from tlm.training.model.encoder import Encoder
+from tlm.training.model.foreign import model_types, plain_config
+from tlm.training.model.located import HERE
+
+_BERT_HEAD = {"transform.": "cls.predictions.transform.", "bias": "cls.predictions.bias"}  # our names and the library's
+
+
+def shape_of(folder: Path, wanted: Model) -> Model:
+    """The model section of a published model; from `wanted` it has the length of texts and the dropout of stage 1.
+
+    Raises:
+        InputError: its config cannot be read, is of no encoder that predicts words and classes, or texts of that length
+            do not fit into it.
+    """
+    config = _config(folder)
+    try:
+        return Model(
+            architecture=config.model_type,
+            hidden=config.hidden_size,
+            layers=config.num_hidden_layers,
+            heads=config.num_attention_heads,
+            intermediate=getattr(config, "intermediate_size", None) or config.hidden_dim,
+            max_length=wanted.max_length,
+            positions=_positions(config),
+            token_types=min(2, max(1, getattr(config, "type_vocab_size", 1))),
+            dropout=wanted.dropout,
+        )
+    except ValidationError as error:
+        told = str(error.errors()[0]["ctx"].get("error", error)) if error.errors()[0].get("ctx") else str(error)
+        raise InputError(f"{folder}: {' '.join(told.split())}; set model.max_length, or take another model") from None
+
+
+def _config(folder: Path) -> Any:
+    try:
+        config = AutoConfig.from_pretrained(folder, **HERE)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{folder}/config.json does not load: {reason(error)}; expected an encoder of transformers"
+        ) from None
+    if config.model_type not in model_types():
+        hint = nearest(config.model_type, model_types())
+        raise InputError(f"{folder} is a '{config.model_type}', no encoder that predicts words and classes{hint}")
+    return config
+
+
+def _positions(config: Any) -> int:
+    """The longest text, in tokens: RoBERTa and its kin begin to count positions after the id of the padding."""
+    with torch.device("meta"):
+        base = AutoModelForSequenceClassification.from_config(config).base_model  # type: ignore[no-untyped-call]
+    for name, part in base.named_modules():
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding) and part.padding_idx is not None:
+            return part.num_embeddings - part.padding_idx - 1
+    return int(config.max_position_embeddings)
+
+
+def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model, facts: dict[str, Any]) -> None:
+    """Write a `checkpoint`: the encoder's weights, a fresh classification head, and the head for tokens if it has one.
+
+    Args:
+        draft: Where to.
+        folder: The published model.
+        inputs: The artifacts ``task`` and ``task_tokens``.
+        shape: What `shape_of` gave.
+        facts: Arm, seed and name, for the details.
+    """
+    task, tokenizer = inputs["task"].details, inputs["task_tokens"].input("tokenizer")
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        whole, found = AutoModelForMaskedLM.from_pretrained(
+            folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE
+        )
+    except Exception as error:  # three libraries read the files, each with errors of its own
+        raise InputError(f"{folder} does not load: {reason(error)}; download the model anew") from None
+    own = plain_config(whole.config)
+    _check(own, tokenizer, folder)
+    kind = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[own["model_type"]]
+    config = build.with_dropout({**own, "architectures": [kind], build.TEXT_LENGTH: shape.max_length}, shape.dropout)
+    labels = None if task["problem"] == "regression" else list(task["labels"])
+    model = build.build(build.with_task(config, labels, task["name"]), facts["seed"])
+    missing = set(found["missing_keys"])
+    _take_encoder(model, whole, missing, folder)
+    build.save(model, draft.folder / "model", tokenizer.path("tokenizer"))
+    if all(name.startswith(f"{whole.base_model_prefix}.") for name in missing):
+        model.mlm.load_state_dict(_token_head(model, whole.state_dict()))
+        build.save_mlm_head(model, draft.folder / build.MLM_HEAD)
+    cost = dict.fromkeys(("steps", "tokens", "padded_tokens", "flops", "paper_flops"), 0)
+    draft.details = {**facts, "parameters": build.parameter_count(model), "cost": cost}
+    draft.counts = {"parameters": draft.details["parameters"]}
+
+
+def _check(config: dict[str, Any], tokenizer: Artifact, folder: Path) -> None:
+    pad, size = Special.of(tokenizer).pad, int(tokenizer.details["vocab_size"])
+    if config.get("pad_token_id") not in (None, pad) or size > config["vocab_size"]:
+        raise InputError(
+            f"{folder}: its tokenizer has {size} entries and the padding id {pad}, its config.json "
+            f"{config['vocab_size']} and {config['pad_token_id']}; give the folder the tokenizer that belongs to it"
+        )
+
+
+def _take_encoder(model: Encoder, whole: Any, missing: set[str], folder: Path) -> None:
+    """Give `model` all weights of `whole` but those of its classification head. InputError: the files lack some."""
+    mine, theirs, head = model.body.state_dict(), whole.state_dict(), model.body.head_names
+    names = [name for name in mine if not name.startswith(head)]
+    lacking = [name for name in names if name not in theirs or name in missing]
+    if lacking:
+        raise InputError(f"{folder} lacks weights ({', '.join(lacking[:3])}); download the model anew")
+    model.body.load_state_dict({**mine, **{name: theirs[name] for name in names}})
+
+
+def _token_head(model: Encoder, theirs: dict[str, Any]) -> dict[str, Any]:
+    """What our head for tokens takes from the library's weights."""
+    found = {}
+    for name in model.mlm.state_dict():
+        renamed = next((new + name.removeprefix(old) for old, new in _BERT_HEAD.items() if name.startswith(old)), name)
+        found[name] = theirs[renamed if build.is_ours(model.body.config) else name]
+    return found

@@ -92,9 +92,9 @@ def _params() -> str:
 
 
 def _cores() -> int:
-    from tlm.training.cores import cores
+    from joblib import cpu_count
 
-    return cores()
+    return int(cpu_count())
 
 
 ROW = Row(

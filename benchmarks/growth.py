@@ -58,11 +58,11 @@ def step_side(length: int) -> Side:
     import torch
 
     from tlm import presets
+    from tlm.training.device import to_device
     from tlm.training.input.batches import Masking, collate
     from tlm.training.input.rng import MASK, generator
     from tlm.training.input.texts import Ragged, Special, Texts
     from tlm.training.model import build
-    from tlm.training.model.encoder import to_device
     from tlm.training.model.losses import external_loss
     from tlm.training.optimizer import AdamW
 
@@ -88,7 +88,7 @@ def step_side(length: int) -> Side:
 
 def stage1(task: str, tokenizer: str, subset: str, steps: int, seeds: int) -> None:
     """The step `train` for so many seeds that no run had before; what it makes is thrown away."""
-    from tlm.training.joint import train
+    from tlm.training.stage1 import train
 
     root, given = str(folder() / "store"), [f"train.steps={steps}", "train.warmup_steps=10"]
     first = int.from_bytes(os.urandom(4))

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-from tlm.training.cores import cores
+from joblib import cpu_count
 
 
 def machine() -> dict[str, str]:
     """Processor, cores that we may use, memory, system, Python, and the threads that numerical libraries were given."""
     return {
         "processor": _processor(),
-        "cores": str(cores()),
+        "cores": str(cpu_count()),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "system": platform.platform(aliased=True, terse=True),
         "python": platform.python_version(),

@@ -88,8 +88,7 @@ class Bench:
         from transformers import PreTrainedTokenizerFast
 
         from tlm.artifacts.artifact import Artifact
-        from tlm.training.input.examples import Examples
-        from tlm.training.input.texts import Texts
+        from tlm.training.input.texts import Examples, Texts
         from tlm.training.model import build
 
         self.preset, self.kind, self.device = preset, kind, torch.device(device)
@@ -118,14 +117,12 @@ class Bench:
     def ours(self, steps: int, change: Change = lambda work: None) -> Side:
         """The product's own loop, snapshots off; `change` may alter its work first."""
         from tlm.training.checkpoint import State
-        from tlm.training.curve import Curve
         from tlm.training.loop import Plan, fit
-        from tlm.training.optimizer import AdamW
 
         settings, work = self.preset.finetune if self.kind == STAGE2 else self.preset.train, self._work()
         change(work)
-        model = work.model
-        state = State(model, AdamW(model, settings.weight_decay, settings.betas), Curve(100_000, self.device))
+        model = work.model if self.kind == STAGE2 else work.tasks[0].encoder
+        state = State.fresh(model, settings, 100_000)
 
         def go() -> Cost:
             before = state.step
@@ -166,9 +163,9 @@ class Bench:
         return (time.perf_counter() - started) / batches
 
     def _work(self) -> Any:
+        from tlm.training.classification import Classification
+        from tlm.training.joint import Joint
         from tlm.training.model import build
-        from tlm.training.stage1 import Joint
-        from tlm.training.stage2 import Classification
 
         model = build.build(self.config, seed=0).to(self.device)
         if self.kind == STAGE2:
@@ -176,7 +173,7 @@ class Bench:
             return Classification(model, self.examples, self.preset.model, unscored, "accuracy", 0)
         only = {"rho1": "inf" if self.kind == EXTERNAL else 0}
         preset = self.preset.model_copy(update={"train": self.preset.train.model_copy(update=only)})
-        return Joint(model, self.examples, self.passages, preset, 0)
+        return Joint([model], {"task": self.examples}, self.passages, preset, 0)
 
     def authors(self, steps: int) -> Side:
         """The loop in `benchmarks.reference.joint`."""

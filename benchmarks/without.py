@@ -1,4 +1,4 @@
-"""Our training step made to do what it leaves out: changes of a `tlm.training.stage1.Joint`, in place."""
+"""Our training step made to do what it leaves out: changes of a `tlm.training.joint.Joint`, in place."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ Change = Callable[[Any], None]
 
 def unsorted(work: Any) -> None:
     """Texts go into batches as they are shuffled."""
-    for order in (work.external, work.internal):
+    for order in (work.external, work.tasks[0].order):
         order.lengths = np.zeros_like(order.lengths)
 
 
@@ -22,7 +22,7 @@ def full_length(work: Any) -> None:
 
     def batch(step: int) -> Any:
         found = made(step)
-        texts = work.examples.texts if work.mixture.is_internal(step) else work.passages
+        texts = work.tasks[0].examples.texts if work.mixture.is_internal(step) else work.passages
         width = found.ids.shape[1]
 
         def padded(values: Any, filler: int) -> Any:
@@ -63,7 +63,8 @@ def whole_last_layer(work: Any) -> None:
             class_logits = body.classify(states if body.pools_all else states[:: ids.shape[1]], inputs)
         return states.index_select(0, inputs.positions) if tokens else None, class_logits
 
-    work.model.body.read = MethodType(read, work.model.body)
+    body = work.tasks[0].encoder.body
+    body.read = MethodType(read, body)
 
 
 WITHOUT: dict[str, Change] = {

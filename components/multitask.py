@@ -69,7 +69,7 @@ def train_multitask(run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics
     """Stage 1: train one encoder for all tasks, with a classification head for each."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.plan import Run
-    from tlm.training.multitask import train_multitask
+    from tlm.training.stage1 import train_multitask
 
     arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
     return log_counts(train_multitask(arm.tasks(), **arm.inputs(), **arm.settings(), **how), cost)

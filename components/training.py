@@ -10,7 +10,7 @@ def train(run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics]) -> str:
     """Stage 1: train an encoder on the task and the arm's subset at once; a run of stage 2 alone has its start."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.plan import Run
-    from tlm.training.joint import train
+    from tlm.training.stage1 import train
 
     arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
     uri = train(arm.task, **arm.inputs(), **arm.settings(), **how) if "1" in arm.stages else arm.start
@@ -24,7 +24,7 @@ def finetune(
     """Stage 2: fine-tune on the task alone, head reset, best on dev; a run of one stage stays as it is."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.plan import Run
-    from tlm.training.finetune import finetune
+    from tlm.training.stage2 import finetune
 
     arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
     uri = finetune(checkpoint, arm.task, seed=arm.seed, **arm.settings(), **how) if "2" in arm.stages else checkpoint

@@ -13,7 +13,7 @@ from typing import Any
 from tests.toys import Row, make_task
 from tests.toys_training import SMALL, die_in, in_child, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
-from tlm.training.multitask import train_multitask
+from tlm.training.stage1 import train_multitask
 
 HERE: dict[str, Any] = {"preset": "tiny", "device": "cpu"}
 
@@ -60,7 +60,7 @@ def killed_runs(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    import tlm.training.multitask_stage1  # noqa: F401  # imported once, before the forks
+    import tlm.training.joint  # noqa: F401  # imported once, before the forks
 
     with contextlib.redirect_stdout(sys.stderr):
         results = killed_runs(Path(sys.argv[1]))

@@ -17,9 +17,9 @@ from typing import Any
 from tests.toys import Row, make, make_task, save
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import TlmError
-from tlm.training.finetune import finetune
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.joint import train
+from tlm.training.stage1 import train
+from tlm.training.stage2 import finetune
 
 TOPICS = {
     "bio": ["cell", "gene", "protein", "tissue", "enzyme", "blood"],
@@ -93,9 +93,9 @@ def both_stages(root: Path, *overrides: str, save_steps: int) -> list[str]:
 
 def die_in(stage: str, step: int, by: signal.Signals) -> None:
     """Have this process send itself a signal when it makes the batch of `step`."""
-    from tlm.training import multitask_stage1, stage1, stage2
+    from tlm.training import classification, joint
 
-    work = {"train": stage1.Joint, "finetune": stage2.Classification, "multitask": multitask_stage1.InTurn}[stage]
+    work = {"train": joint.Joint, "finetune": classification.Classification, "multitask": joint.Joint}[stage]
     batch = work.batch
 
     def batch_or_signal(self: Any, at: int) -> Any:
@@ -157,9 +157,9 @@ def killed_runs(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    import tlm.training.heldout
-    import tlm.training.stage1
-    import tlm.training.stage2  # noqa: F401  # imported once, before the forks
+    import tlm.training.classification
+    import tlm.training.joint
+    import tlm.training.scoring  # noqa: F401  # imported once, before the forks
 
     with contextlib.redirect_stdout(sys.stderr):
         results = killed_runs(Path(sys.argv[1]))

@@ -39,8 +39,7 @@ from transformers import (
 )
 
 from tlm.settings import Train
-from tlm.training.input.examples import Examples
-from tlm.training.input.texts import Texts
+from tlm.training.input.texts import Examples, Texts
 from tlm.training.model.encoder import Encoder
 
 WORKERS = 4  # processes that make batches for a GPU

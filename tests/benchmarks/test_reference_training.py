@@ -13,9 +13,10 @@ from benchmarks.reference.joint import CLASSES, JointModel, Rows, collator
 from benchmarks.reference.trainer import AtSteps, trainer
 from tests.unit.test_encoder import SPECIAL, VOCABULARY, made, masked_batch
 from tlm.presets import resolve
+from tlm.training.device import to_device
 from tlm.training.input.batches import Batch
 from tlm.training.input.texts import Ragged, Texts
-from tlm.training.model.encoder import Encoder, to_device
+from tlm.training.model.encoder import Encoder
 from tlm.training.model.losses import classification_loss, external_loss, internal_loss
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from benchmarks.training_cpu import EXTERNAL, INTERNAL, Bench
 from benchmarks.training_data import Material
 from tests import toys_training
 from tlm import presets
-from tlm.training.model.encoder import to_device
+from tlm.training.device import to_device
 
 CPU = torch.device("cpu")
 

@@ -21,8 +21,8 @@ WARM = (
         "tlm.retrieval.search.retrieve",
         "tlm.retrieval.subset.merge",
     ),
-    *("tlm.training.input.tokenizer", "tlm.training.stage1", "tlm.training.stage2", "tlm.training.multitask_stage1"),
-    *("tlm.training.heldout", "tlm.evaluation.score.classifier", "transformers.models.modernbert.modeling_modernbert"),
+    *("tlm.training.input.tokenizer", "tlm.training.joint", "tlm.training.classification"),
+    *("tlm.training.scoring", "tlm.evaluation.score.classifier", "transformers.models.modernbert.modeling_modernbert"),
     *(
         "tlm.evaluation.score.tfidf",
         "tlm.evaluation.report.contents",

@@ -21,8 +21,8 @@ from tlm.data.corpus import load_corpus
 from tlm.errors import InputError
 from tlm.evaluation.score.classifier import Classifier
 from tlm.retrieval.search.elastic import client as elastic_client
+from tlm.training.load_model import load_model
 from tlm.training.model.located import model_folder
-from tlm.training.pretrained import load_model
 
 LINK_LOCAL = (
     *("169.254.169.254", "169.254.170.2", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.16689662"),

@@ -13,6 +13,7 @@ from pathlib import Path
 import zstandard
 
 MODULES = {"pickle", "_pickle", "cloudpickle", "joblib", "dill", "shelve", "marshal", "jsonpickle"}
+HARMLESS_IMPORTS = {("joblib", "cpu_count")}
 BUILTINS = {"eval", "exec", "__import__"}
 METHODS = {
     *("read_pickle", "to_pickle", "all_gather_object", "gather_object", "scatter_object_list"),
@@ -40,7 +41,8 @@ def template_faults(source: str) -> list[str]:
 def _of_node(node: ast.AST, source: str) -> Iterator[tuple[ast.AST, str]]:
     if isinstance(node, ast.Import | ast.ImportFrom):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-        yield from ((node, name) for name in names if name.split(".")[0] in MODULES)
+        harmless = {(getattr(node, "module", None), alias.name) for alias in node.names} <= HARMLESS_IMPORTS
+        yield from ((node, name) for name in names if name.split(".")[0] in MODULES and not harmless)
     elif isinstance(node, ast.keyword) and node.arg in FLAGS:
         if not (isinstance(node.value, ast.Constant) and node.value.value is FLAGS[node.arg]):
             yield node, node.arg

@@ -49,14 +49,12 @@ def lost(folder: Path) -> int:
 
 
 def _watch(step: str, folder: Path, killed_at: int) -> None:
-    from tlm.training import multitask_stage1, stage1, stage2
+    from tlm.training import classification, joint
 
     folder.mkdir(parents=True, exist_ok=True)
     log = os.open(folder / BEGUN, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.write(log, b"process\n")
-    work: Any = {"train": stage1.Joint, "finetune": stage2.Classification, "train-multitask": multitask_stage1.InTurn}[
-        step
-    ]
+    work: Any = {"train": joint.Joint, "finetune": classification.Classification, "train-multitask": joint.Joint}[step]
     batch, clear = work.batch, Progress.clear
 
     def batch_and_say(self: Any, at: int) -> Any:

@@ -24,9 +24,9 @@ from tlm.paper.results import Result, by_key, digest, fault, read_results
 from tlm.paper.subsets import make_subsets
 from tlm.plan import Run
 from tlm.retrieval.search.index import build_index
-from tlm.training.finetune import finetune
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.joint import train
+from tlm.training.stage1 import train
+from tlm.training.stage2 import finetune
 
 BM25, RANDOM = "BM25, C_BERT", "random, C_BERT"
 QUICK = {"device": "cpu", "save_steps": 0, "save_minutes": 0.0}

@@ -6,7 +6,7 @@ import pytest
 from tests.published import write_bert
 from tests.toys_training import GLUE, TOPICS, task
 from tlm.errors import InputError
-from tlm.training.pretrained import load_model
+from tlm.training.load_model import load_model
 
 
 def test_a_model_on_s3_is_that_on_the_disk(s3_root, tmp_path, monkeypatch):

@@ -60,7 +60,7 @@ CASES = {
 def measure(joules: float | None) -> None:
     """Have each batch in this process take a second, and so many joules of its machine."""
     from tlm import energy
-    from tlm.training import stage1, stage2
+    from tlm.training import classification, joint
 
     batches = [0]
 
@@ -71,7 +71,7 @@ def measure(joules: float | None) -> None:
 
         return batch_and_count
 
-    for work in (stage1.Joint, stage2.Classification):
+    for work in (joint.Joint, classification.Classification):
         work.batch = counted(work.batch)  # type: ignore[method-assign]
     time.monotonic = lambda: float(batches[0])
     meter = [] if joules is None else [energy.Counter("cpu", lambda: batches[0] * joules)]

@@ -20,7 +20,7 @@ from tests.servers.servers import free_port
 from tests.toys_training import checkpoint, die_in, in_child, model, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, TlmError
-from tlm.training.distributed.group import World
+from tlm.training.distributed.group import ProcessGroup
 
 STEPS = 20
 LOOKED_AT, SAVE_SECONDS = 100, 4.0
@@ -93,16 +93,16 @@ def compared(root: Path, overrides: tuple[str, ...]) -> dict[str, Any]:
 
 def fail_at(step: int) -> None:
     """Have stage 1 in this process raise when it makes the batch of `step`."""
-    from tlm.training import stage1
+    from tlm.training import joint
 
-    batch = stage1.Joint.batch
+    batch = joint.Joint.batch
 
     def batch_or_error(self: Any, at: int) -> Any:
         if at == step:
             raise InputError("this process has had enough; let it rest")
         return batch(self, at)
 
-    stage1.Joint.batch = batch_or_error  # type: ignore[method-assign]
+    joint.Joint.batch = batch_or_error  # type: ignore[method-assign]
 
 
 def disturbed(root: Path, disturb: Callable[[int], None], *overrides: str) -> dict[str, Any]:
@@ -123,12 +123,12 @@ def disturbed(root: Path, disturb: Callable[[int], None], *overrides: str) -> di
 
 def looks(root: Path, ticks: tuple[float, float]) -> list[dict[str, Any]]:
     """How often each process waited for its losses, and the checkpoint; a batch takes `ticks[rank]` of its seconds."""
-    from tlm.training import curve, stage1
+    from tlm.training import curve, joint
 
-    counted, now, batch, check = [0], [0.0], stage1.Joint.batch, curve.Curve.check
+    counted, now, batch, check = [0], [0.0], joint.Joint.batch, curve.Curve.check
 
     def batch_in_time(self: Any, step: int) -> Any:
-        now[0] += ticks[World.here().rank]
+        now[0] += ticks[ProcessGroup.current().rank]
         return batch(self, step)
 
     def check_and_count(self: Any, start: int, stop: int) -> float:
@@ -136,7 +136,7 @@ def looks(root: Path, ticks: tuple[float, float]) -> list[dict[str, Any]]:
         return check(self, start, stop)
 
     def work(rank: int) -> Any:
-        stage1.Joint.batch = batch_in_time  # type: ignore[method-assign]
+        joint.Joint.batch = batch_in_time  # type: ignore[method-assign]
         curve.Curve.check = check_and_count  # type: ignore[method-assign]
         time.monotonic = lambda: now[0]
         os.environ["MASTER_PORT"] = str(PORTS[0])

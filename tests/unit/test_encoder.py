@@ -26,12 +26,13 @@ from transformers import (
 from tests.toys_training import rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.presets import resolve
+from tlm.training.device import to_device
 from tlm.training.flops import Cost, paper_flops
 from tlm.training.input.batches import Masking, collate, split
 from tlm.training.input.rng import MASK, generator
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.model import build
-from tlm.training.model.encoder import Encoder, Inputs, to_device
+from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import classification_loss, external_loss, internal_loss
 from tlm.training.optimizer import AdamW
 

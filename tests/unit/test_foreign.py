@@ -16,22 +16,19 @@ from tlm.artifacts.produce import Recipe
 from tlm.errors import InputError
 from tlm.presets import resolve
 from tlm.training.checkpoint import Snapshots, State
-from tlm.training.curve import Curve
 from tlm.training.flops import Cost
-from tlm.training.heldout import masked_lm_loss
 from tlm.training.input.batches import Batch
-from tlm.training.input.examples import Examples
-from tlm.training.input.texts import Special, Texts
+from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.input.tokenize import tokenize
-from tlm.training.joint import train
+from tlm.training.joint import Joint
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
-from tlm.training.model.architectures import OWN, check_architecture
+from tlm.training.model.architectures import OWN
 from tlm.training.model.encoder import Encoder, Inputs
-from tlm.training.model.foreign import library_config
+from tlm.training.model.foreign import check_architecture, library_config
 from tlm.training.model.losses import classification_loss, external_loss, internal_loss
-from tlm.training.optimizer import AdamW
-from tlm.training.stage1 import Joint
+from tlm.training.scoring import masked_lm_loss
+from tlm.training.stage1 import train
 
 CPU = torch.device("cpu")
 FOREIGN = ("roberta", "distilbert", "electra", "albert", "deberta-v2", "mpnet")
@@ -144,8 +141,8 @@ def test_a_run_that_is_taken_up_again_is_bit_equal(tmp_path, architecture):
 
     def run(work: type[Joint], name: str) -> Encoder:
         encoder = build.build(config, seed=0)
-        state = State(encoder, AdamW(encoder, 0.01, (0.9, 0.98)), Curve(plan.steps, CPU))
-        given = work(encoder, read, Texts.open(tokens, preset.train.external_length), preset, 0)
+        state = State.fresh(encoder, preset.train, plan.steps)
+        given = work([encoder], {"toy": read}, Texts.open(tokens, preset.train.external_length), preset, 0)
         fit(state, given, plan, Snapshots(recipe(name), str(tmp_path), 2, 0), CPU)
         return encoder
 

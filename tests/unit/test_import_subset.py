@@ -23,7 +23,7 @@ from tlm.retrieval.subset.import_subset import import_subset
 from tlm.retrieval.subset.judge import REASONS, Filters, judge
 from tlm.retrieval.subset.ngrams import Vocabulary
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.joint import train
+from tlm.training.stage1 import train
 
 TEST_TEXT = "the parser is trained on sections two to twenty one of the penn treebank without any lexicon"
 

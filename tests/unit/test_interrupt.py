@@ -46,7 +46,7 @@ def test_while_the_command_line_itself_is_imported(moment):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", SENTENCE)
 
 
-@pytest.mark.parametrize("moment", ["torch", "tlm.training.stage1", "tlm.training.loop"])
+@pytest.mark.parametrize("moment", ["torch", "tlm.training.joint", "tlm.training.loop"])
 def test_while_training_starts(tmp_path, moment):
     examples = task(tmp_path)
     options = ["--tokenizer", tokenizer(tmp_path, examples), "--subset", passages(tmp_path, "subset")]

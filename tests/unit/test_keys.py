@@ -14,9 +14,8 @@ from tlm import presets
 from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.index import build_index
 from tlm.settings import SECTIONS
-from tlm.training.joint import checkpoint_recipe
-from tlm.training.multitask import train_multitask
-from tlm.training.pretrained import load_model
+from tlm.training.load_model import load_model
+from tlm.training.stage1 import checkpoint_recipe, train_multitask
 
 TRAIN = {  # another value for every setting of stage 1
     "rho1": "3", "rho2": "5", "steps": "13", "external_batch": "5", "internal_batch": "5", "external_length": "17",

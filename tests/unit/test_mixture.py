@@ -36,5 +36,5 @@ def test_each_kind_takes_its_batches_one_after_another(rho1, steps):
     mixture = Mixture(rho1)
     for kind in (True, False):
         own = [step for step in range(steps) if mixture.is_internal(step) == kind]
-        assert [mixture.place(step) for step in own] == list(range(len(own)))
+        assert [mixture.index(step) for step in own] == list(range(len(own)))
     assert mixture.internal_before(steps) == sum(map(mixture.is_internal, range(steps)))

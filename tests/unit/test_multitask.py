@@ -15,10 +15,10 @@ from tests.toys_training import STEPS, TOPICS, checkpoint, rows, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.training.finetune import finetune
 from tlm.training.model import build
 from tlm.training.model.tensors import read_tensors
-from tlm.training.multitask import train_multitask
+from tlm.training.stage1 import train_multitask
+from tlm.training.stage2 import finetune
 
 HOME = Path(__file__).parents[2]
 
@@ -67,7 +67,7 @@ def test_a_run_of_n_times_the_steps_gives_each_task_the_batches_of_its_own_run(t
 def test_the_encoder_is_shared_and_each_head_is_its_own(architecture):
     from tlm.presets import resolve
     from tlm.training.input.texts import Special
-    from tlm.training.multitask_stage1 import Together, build_together
+    from tlm.training.joint import Together, build_together
 
     model = resolve("tiny", [f"model.architecture={architecture}"]).model
     labels = {"a": ["x", "y"], "b": ["x", "y"], "c": None}

@@ -33,6 +33,7 @@ PART_OF = {
     "elastic_transport": "elasticsearch",
     "google": "kfp",  # google.protobuf
     "huggingface_hub": "datasets",
+    "joblib": "scikit-learn",
     "kfp_server_api": "kfp",
     "pydantic_core": "pydantic",
     "threadpoolctl": "scikit-learn",

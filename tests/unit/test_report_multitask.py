@@ -15,7 +15,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.multitask import report_multitask
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.training.finetune import finetune
+from tlm.training.stage2 import finetune
 
 SEEDS = (0, 1, 2)
 STEPS = ("train.steps=24", "train.warmup_steps=4")

@@ -15,8 +15,8 @@ from tlm.evaluation.score.evaluate import evaluate
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
-from tlm.training.finetune import finetune
-from tlm.training.joint import train
+from tlm.training.stage1 import train
+from tlm.training.stage2 import finetune
 
 
 @pytest.fixture(autouse=True)

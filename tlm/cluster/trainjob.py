@@ -13,7 +13,7 @@ from tlm.cluster.job import Pods, train_job
 from tlm.cluster.kube import Api, own_image
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
-from tlm.training.joint import checkpoint_recipe
+from tlm.training.stage1 import checkpoint_recipe
 
 
 def train_on_nodes(

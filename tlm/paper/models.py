@@ -6,8 +6,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.paper.plan import wanted
 from tlm.paper.tables import our_name
+from tlm.training.load_model import load_model, published_name
 from tlm.training.model.located import EXPECTED
-from tlm.training.pretrained import load_model, published_name
 
 
 def make_models(

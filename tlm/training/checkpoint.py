@@ -1,6 +1,6 @@
-"""Snapshots of unfinished training: all that the next step depends on, so that resuming is bit-equal.
+"""Snapshots of unfinished training: everything that the next step depends on, so that resuming is bit-equal.
 
-Batches, masks and dropout are functions of (seed, step), so there is no random state to keep.
+Batches, masks and dropout are functions of (seed, step), so there is no random state to save.
 """
 
 import json
@@ -15,9 +15,10 @@ from tlm.artifacts.progress import Progress
 from tlm.artifacts.scratch import scratch_folder
 from tlm.errors import Interrupted
 from tlm.progress import say
+from tlm.settings import Finetune, Train
 from tlm.spending import UNKNOWN, Amount, Spending
 from tlm.training.curve import Curve
-from tlm.training.distributed.group import World
+from tlm.training.distributed.group import ProcessGroup
 from tlm.training.model.tensors import read_tensors, write_tensors
 from tlm.training.optimizer import AdamW
 
@@ -26,7 +27,13 @@ TENSORS, FACTS = "state.safetensors", "state.json"
 
 @dataclass
 class Best:
-    """The best weights so far: after which step, with which score on dev."""
+    """The best weights so far.
+
+    Attributes:
+        step: After how many steps.
+        score: On dev.
+        weights: By name.
+    """
 
     step: int
     score: float
@@ -35,7 +42,15 @@ class Best:
 
 @dataclass
 class State:
-    """Training after `step` steps."""
+    """The state of a training.
+
+    Attributes:
+        model: What is trained.
+        optimizer: With its moments.
+        curve: Losses and costs of each step.
+        step: How many steps are done.
+        best: The best weights so far, where dev is scored.
+    """
 
     model: nn.Module
     optimizer: AdamW
@@ -43,8 +58,14 @@ class State:
     step: int = 0
     best: Best | None = None
 
+    @classmethod
+    def fresh(cls, model: nn.Module, settings: Train | Finetune, steps: int) -> "State":
+        """The state before the first of `steps` steps."""
+        optimizer = AdamW(model, settings.weight_decay, settings.betas)
+        return cls(model, optimizer, Curve(steps, next(model.parameters()).device))
+
     def write(self, folder: Path) -> None:
-        """Write safetensors and JSON into `folder`."""
+        """Write the state into `folder`, as safetensors and JSON."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for name, moments in self.optimizer.moments.items():
             tensors |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
@@ -57,30 +78,30 @@ class State:
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
     def read(self, folder: Path) -> None:
-        """Become what `write` wrote."""
+        """Take the state that `write` wrote."""
         tensors, facts = read_tensors(folder / TENSORS), json.loads((folder / FACTS).read_text(encoding="utf-8"))
         self.model.load_state_dict(_under("model", tensors))
-        for place, value in _under("optimizer", tensors).items():
-            name, _, key = place.rpartition(".")
+        for key, value in _under("optimizer", tensors).items():
+            name, _, moment = key.rpartition(".")
             device = self.optimizer.parameters[name].device
-            self.optimizer.moments.setdefault(name, {})[key] = value.to(device)
+            self.optimizer.moments.setdefault(name, {})[moment] = value.to(device)
         self.curve.restore(_under("curve", tensors))
         self.step = facts["step"]
         if "best_step" in facts:
             self.best = Best(facts["best_step"], facts["best_score"], _under("best", tensors))
 
-    def share(self, world: World) -> None:
-        """Have all processes of `world` begin at the same step, with the first one's weights and moments.
+    def share(self, group: ProcessGroup) -> None:
+        """Set step, weights and moments of all processes to those of rank 0.
 
-        Curve and best weights are the first one's alone.
+        Only rank 0 has the curve and the best weights.
         """
-        facts = world.tell({"step": self.step, "moments": list(self.optimizer.moments)})
+        facts = group.broadcast_json({"step": self.step, "moments": list(self.optimizer.moments)})
         self.step = facts["step"]
         for name in facts["moments"]:
-            self.optimizer.begin(name)
+            self.optimizer.add_moments(name)
         for tensors in (self.model.state_dict(), *(self.optimizer.moments[name] for name in facts["moments"])):
             for name in sorted(tensors):
-                world.copy(tensors[name])
+                group.broadcast(tensors[name])
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -88,9 +109,9 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Snapshots:
-    """Saves the state of the work on a recipe every so many steps or minutes (0: never), and finds it again.
+    """Saves the state of an unfinished training every so many steps or minutes (0: never), and finds it again.
 
-    What the work has spent goes with each snapshot, and from there into `spending` of the attempt that goes on.
+    Each snapshot also has what the training has spent so far; an attempt that resumes adds that to its own `spending`.
     """
 
     def __init__(
@@ -111,20 +132,22 @@ class Snapshots:
             step = self.progress.latest(folder)
             if step is not None:
                 state.read(folder)
-                told = self.progress.run(step).get("spent")
-                self.spending.before = UNKNOWN if told is None else {name: Amount(*pair) for name, pair in told.items()}
+                spent = self.progress.run(step).get("spent")
+                self.spending.before = (
+                    UNKNOWN if spent is None else {name: Amount(*pair) for name, pair in spent.items()}
+                )
                 say(f"goes on after step {step:,}")
 
     def due(self, step: int) -> bool:
-        """Whether `step` is one after which to save."""
+        """Whether to save after `step`, by the number of steps."""
         return self.every_steps > 0 and step % self.every_steps == 0
 
     def late(self) -> bool:
-        """Whether the minutes are over after which to save: by the clock of the process that saves."""
+        """Whether to save now, by this process's clock."""
         return 0 < self.every_seconds <= time.monotonic() - self._saved
 
     def save(self, state: State) -> None:
-        """Save. Raises Interrupted if that fails (a full disk): the snapshot before this one stands."""
+        """Save `state`. Raises Interrupted if that fails (a full disk); the snapshot before this one is kept."""
         try:
             self.progress.save(state.step, state.write, {"spent": self.spending.total()})
         except OSError as error:

@@ -1,6 +1,5 @@
-"""The record of a training run: one row a step, kept on the device so that no step waits for it."""
+"""The record of a training run: one row for each step, kept on the device so that no step waits for it."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,17 +9,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tlm.artifacts.produce import Draft
 from tlm.errors import InputError
-from tlm.training.model.losses import Losses
+
+FILE = "curve.parquet"
 
 
 class Curve:
-    """Losses (total, mlm, ce), costs (tokens, padded tokens, FLOPs) and dev scores of every step.
+    """Losses, costs and dev scores of every step.
 
     Attributes:
-        losses: float32 on the device, [steps, 3].
-        costs: int64, [steps, 3].
-        dev: float64, [steps]; NaN where dev was not scored.
+        losses: Total, MLM and classification loss, float32 on the device, [steps, 3].
+        costs: Tokens, padded tokens and FLOPs, int64, [steps, 3].
+        dev: Scores on dev, float64, [steps]; NaN where dev was not scored.
     """
 
     def __init__(self, steps: int, device: torch.device) -> None:
@@ -28,12 +29,12 @@ class Curve:
         self.costs: NDArray[np.int64] = np.zeros((steps, 3), dtype=np.int64)
         self.dev: NDArray[np.float64] = np.full(steps, np.nan)
 
-    def add(self, step: int, losses: Losses) -> None:
-        """Add one part's share to a step's losses, without waiting for the device."""
-        self.losses[step] += torch.stack([losses.total.detach(), losses.mlm, losses.ce])
+    def add(self, step: int, losses: tuple[Tensor, Tensor, Tensor]) -> None:
+        """Add one part's share to a step's losses (total, MLM, classification), without waiting for the device."""
+        self.losses[step] += torch.stack([loss.detach() for loss in losses])
 
     def check(self, start: int, stop: int) -> float:
-        """The loss at step `stop` - 1. Raises InputError if one of the steps from `start` on has none."""
+        """The loss at step `stop` - 1. Raises InputError if the loss of a step from `start` on is not finite."""
         total = self.losses[start:stop, 0].cpu()
         bad = torch.nonzero(~torch.isfinite(total))
         if len(bad):
@@ -44,11 +45,11 @@ class Curve:
         return float(total[-1])
 
     def tensors(self) -> dict[str, Tensor]:
-        """For a snapshot."""
+        """The record as tensors, for a snapshot."""
         return {"losses": self.losses, "costs": torch.from_numpy(self.costs), "dev": torch.from_numpy(self.dev)}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """From a snapshot."""
+        """Take the record from the tensors of a snapshot."""
         self.losses.copy_(tensors["losses"])
         self.costs[:] = tensors["costs"].numpy()
         self.dev[:] = tensors["dev"].numpy()
@@ -58,6 +59,7 @@ class Curve:
         names = ("tokens", "padded_tokens", "flops")
         return {name: sum(column) for name, column in zip(names, self.costs.T.tolist(), strict=True)}
 
-    def write(self, path: Path, columns: dict[str, Any]) -> None:
-        """Write `columns` (by name, in order) as parquet."""
-        pq.write_table(pa.table(columns), path, compression="zstd", row_group_size=1 << 20)
+    def write(self, draft: Draft, columns: dict[str, Any]) -> None:
+        """Write `columns` (arrays of one row for each step, by name, in order) as curve.parquet."""
+        pq.write_table(pa.table(columns), draft.folder / FILE, compression="zstd", row_group_size=1 << 20)
+        draft.rows[FILE] = len(self.dev)

@@ -1,4 +1,4 @@
-"""Where training runs: the device, its threads, what it can do, and what is said when its memory ends."""
+"""The device to train on: its name, its threads, its memory, and batches on it."""
 
 import os
 from collections.abc import Iterator
@@ -6,48 +6,69 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from joblib import cpu_count
+from torch import Tensor
 
 from tlm.errors import InputError
 from tlm.memory import peak_memory
 from tlm.progress import say
-from tlm.training.cores import cores
-from tlm.training.distributed.group import World, local_rank
+from tlm.training.distributed.group import ProcessGroup, local_rank
+from tlm.training.input.batches import Batch
+from tlm.training.model.encoder import Inputs
 
 THREADS = "TLM_THREADS"
 
 
 def resolve_device(name: str) -> str:
-    """``auto`` is the GPU where there is one, else the CPU; other names are checked. Sets the number of CPU threads.
+    """The device that `name` means; ``auto`` is the GPU if there is one, else the CPU. Sets the number of CPU threads.
 
-    Of several processes on a machine each has a GPU of its own.
+    Each of several processes on a machine gets its own GPU.
 
     Raises:
-        InputError: no such device here, or ``TLM_THREADS`` is no number.
+        InputError: there is no such device, or ``TLM_THREADS`` is not a number.
     """
     _set_threads()
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and World.here().size > 1:
+    if name == "cuda" and ProcessGroup.current().size > 1:
         name = f"cuda:{local_rank()}"
     kind, _, index = name.partition(":")
-    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    if kind not in there or (index and not index.isdecimal()):
+    count = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if kind not in count or (index and not index.isdecimal()):
         raise InputError(f"device '{name}' is unknown; expected auto, cpu, cuda, cuda:N or mps")
-    if int(index or 0) >= there[kind]:
-        raise InputError(f"device '{name}' is not here ({kind} devices: {there[kind]}); use auto or cpu")
+    if int(index or 0) >= count[kind]:
+        raise InputError(f"device '{name}' is not here ({kind} devices: {count[kind]}); use auto or cpu")
     return name
 
 
 def _set_threads() -> None:
-    """As many as ``TLM_THREADS`` says, else torch's own number, but no more than there are cores for this container."""
+    """Use as many threads as ``TLM_THREADS`` says; by default torch's number, within the container's CPU limit."""
     given = os.environ.get(THREADS)
     if not given:
-        if torch.get_num_threads() > cores():
-            torch.set_num_threads(cores())
-        return
-    if not given.isdecimal() or int(given) == 0:
+        torch.set_num_threads(min(torch.get_num_threads(), cpu_count()))
+    elif given.isdecimal() and int(given) > 0:
+        torch.set_num_threads(int(given))
+    else:
         raise InputError(f"{THREADS} is '{given}'; expected the number of CPU threads")
-    torch.set_num_threads(int(given))
+
+
+def to_device(batch: Batch, device: torch.device) -> Inputs:
+    """Copy a batch to the device."""
+
+    def moved(array: Any) -> Tensor:
+        return torch.from_numpy(array).to(device, non_blocking=True)
+
+    def perhaps(array: Any) -> Tensor | None:
+        return None if array is None else moved(array)
+
+    ids, lengths = moved(batch.ids), moved(batch.lengths)
+    queries, query_indices = batch.queries()
+    padded = batch.tokens < batch.ids.size
+    mask = (torch.arange(ids.shape[1], device=device) < lengths[:, None])[:, None, None, :] if padded else None
+    return Inputs(
+        ids, lengths, moved(batch.predicted), moved(queries), moved(query_indices), mask, perhaps(batch.types),
+        perhaps(batch.labels), perhaps(batch.corrupted), perhaps(batch.targets), batch.of_rows, batch.of_masked,
+    )  # fmt: skip
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
@@ -55,13 +76,13 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
     if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         raise InputError("this GPU has no bf16; set train.precision=fp32 and finetune.precision=fp32")
     if precision == "bf16" and device.type == "cpu":
-        say("warning: bf16 on a CPU is slow; precision=fp32 is meant for it")
+        say("warning: bf16 is slow on a CPU; use precision=fp32")
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
 @contextmanager
 def memory_advice(settings: str) -> Iterator[None]:
-    """Turn running out of memory into a sentence; `settings` names what makes a step smaller."""
+    """Turn an out-of-memory error into a sentence; `settings` says what makes a step smaller."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -76,12 +97,12 @@ def _is_memory(error: Exception) -> bool:
 
 
 def run_facts(device: torch.device, precision: str) -> dict[str, Any]:
-    """What goes into run.json: none of it decides the result, but for the last bits of it."""
+    """What run.json says of the device. At most the last bits of the result depend on it."""
     on_gpu = device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if on_gpu else device.type,
         "threads": torch.get_num_threads(),
-        "processes": World.here().size,
+        "processes": ProcessGroup.current().size,
         "precision": precision,
         "torch": torch.__version__,
         "peak_memory_bytes": torch.cuda.max_memory_allocated(device) if on_gpu else peak_memory(),

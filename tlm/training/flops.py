@@ -11,10 +11,15 @@ BACKWARD = 3  # forward and backward pass together, in forward passes
 
 @dataclass(frozen=True)
 class Cost:
-    """Operations of one model's matrix products (a multiplication and an addition are two); the rest is left out.
+    """Counts the operations of a model's matrix products; a multiplication and an addition count as two.
 
-    Exact for our own encoders. For others it is an estimate: that of a BERT of their shape that finishes all positions.
-    Our own ask in the last layer for what the heads read alone, see encoder.py.
+    The count is exact for the encoders written here, which compute only some positions of the last layer (encoder.py).
+    For others it is an estimate: that of a BERT of the same shape that computes all positions.
+
+    Attributes:
+        model: The shape of the encoder.
+        vocab_size: Entries of the vocabulary.
+        labels: Classes.
     """
 
     model: Model
@@ -22,7 +27,7 @@ class Cost:
     labels: int
 
     def of(self, batch: Batch, *, tokens: bool, classes: bool) -> int:
-        """Forward and backward pass of `batch`, padding not counted, which predicts `tokens`, `classes` or both."""
+        """The forward and backward pass of `batch`, without padding, that predicts `tokens`, `classes` or both."""
         model, width = self.model, self.model.hidden
         read, lengths = batch.tokens, batch.lengths
         rows, masked = len(lengths) * classes, batch.masked * tokens
@@ -38,7 +43,7 @@ class Cost:
 
     @property
     def estimated(self) -> bool:
-        """Whether the architecture is none that is written out here."""
+        """Whether the architecture is not written here, so that the count is an estimate."""
         return self.model.architecture not in OWN
 
     @property
@@ -48,5 +53,5 @@ class Cost:
 
 
 def paper_flops(parameters: int, padded_tokens: int) -> int:
-    """The paper's estimate (section 4.1, Table 2): 6 · parameters · tokens, padding to the full length counted."""
+    """The paper's estimate (section 4.1, Table 2): 6 · parameters · tokens, with padding to the full length."""
     return 6 * parameters * padded_tokens

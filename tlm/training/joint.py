@@ -1,146 +1,271 @@
-"""The step `train`: stage 1, joint training on external and internal data (paper, section 3.2)."""
+"""Joint training on external and internal data (paper, section 3.2), for one task or for several together.
 
-from collections.abc import Sequence
+Several tasks share the encoder and the head that predicts tokens; each has its own classification head. The internal
+batches take the tasks in turn. So n·S steps give each task exactly the internal batches that a run of S steps for it
+alone would give, and no task is weighted by its size.
+"""
 
-from tlm import presets
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import nn
+
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.home import home
-from tlm.artifacts.produce import Draft, Recipe
-from tlm.errors import InputError
-from tlm.settings import Model
-from tlm.training.distributed.launch import Command, train_together
-from tlm.training.effective import model_settings, train_settings
-from tlm.training.input.tokenize import tokenize
-from tlm.training.model.architectures import check_architecture
+from tlm.artifacts.produce import Draft
+from tlm.settings import Preset
+from tlm.training.checkpoint import Snapshots, State
+from tlm.training.curve import Curve
+from tlm.training.device import resolve_device, run_facts
+from tlm.training.distributed.group import ProcessGroup
+from tlm.training.flops import Cost, paper_flops
+from tlm.training.input.batches import Batch, Masking, Order, collate
+from tlm.training.input.mixture import Mixture
+from tlm.training.input.rng import EXTERNAL, HEADS, INTERNAL, MASK, SECOND_TASK, generator, number
+from tlm.training.input.texts import Examples, Texts
+from tlm.training.loop import Plan, fit
+from tlm.training.model import build
+from tlm.training.model.encoder import Encoder, Inputs
+from tlm.training.model.losses import Losses, external_loss, internal_loss
 
-VERSION = 2
-TASK_ONLY = "task-only"
 
-
-def train(
-    task: str,
+def train_jointly(
+    draft: Draft,
+    inputs: dict[str, Artifact],
+    preset: Preset,
+    facts: dict[str, Any],
+    device: str,
+    snapshots: Snapshots,
     *,
-    tokenizer: str = "",
-    subset: str = "",
-    start: str = "",
-    preset: str = "pocket",
-    overrides: list[str] = (),  # type: ignore[assignment]
-    seed: int = 0,
-    device: str = "auto",
-    save_steps: int = 0,
-    save_minutes: float = 5.0,
-    gpus: int = 0,
-    root: str | None = None,
-) -> str:
-    """Train a model on the retrieved passages and the task together, from scratch or on from a checkpoint (stage 1).
-
-    Saves its state while it works, also on SIGTERM and Ctrl-C, and goes on from there when it is repeated.
+    multi_task: bool,
+) -> None:
+    """Train and write a `checkpoint`. Of several processes, the first one writes it.
 
     Args:
-        task: URI of the task.
-        tokenizer: URI of the tokenizer; the same one for all arms, so that their losses compare. Empty: that of
-            `start`.
-        subset: URI of the subset; without one the task's own texts are all there is (the task-only arm, as many steps).
-        start: URI of the checkpoint whose weights it begins with, such as a published model that `tlm load-model` made;
-            the model's shape is then its own. Empty: fresh weights.
-        preset: Named settings; `tlm show` lists them.
-        overrides: Settings to change, such as train.rho1=4 or train.rho1=inf.
-        seed: For weights, order, masks and dropout.
-        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
-        save_steps: Save the state every so many steps; 0: not by steps.
-        save_minutes: Save the state every so many minutes; 0: not by time.
-        gpus: How many GPUs of this machine to train on; fewer are an error. 0: all that there are, or the CPU.
-        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+        draft: Where to write.
+        inputs: The artifacts ``task`` and ``task_tokens``; ``task-1``, ``task_tokens-1`` and so on of further tasks;
+            ``subset_tokens`` (left out in the task-only arm); ``start``, a checkpoint to begin with (optional).
+        preset: All settings.
+        facts: Arm and seed, for the details.
+        device: The device, as the step was given it.
+        snapshots: Where unfinished work is kept.
+        multi_task: Write the heads of all tasks too (``heads.safetensors``; the model folder has the first task's),
+            and whose batch each internal step had.
     """
-    given = dict(locals())
-    check_numbers(seed=seed, save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
-    recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
-
-    def write(draft: Draft) -> None:
-        from tlm.training import stage1
-        from tlm.training.checkpoint import Snapshots
-
-        snapshots = Snapshots(recipe, root, save_steps, save_minutes, draft.spending)
-        facts = {name: recipe.settings[name] for name in ("arm", "seed")}
-        shape = {"model": Model.model_validate(recipe.settings["model"])}
-        settings = presets.resolve(preset, overrides).model_copy(update=shape)
-        stage1.write(draft, recipe.inputs, settings, facts, device, snapshots)
-        draft.run |= presets.named(preset, overrides)
-
-    return train_together(recipe, root, write, Command("tlm.training.joint:train", given))
-
-
-def checkpoint_recipe(
-    task: str,
-    tokenizer: str,
-    subset: str,
-    preset: str,
-    overrides: Sequence[str],
-    seed: int,
-    root: str | None,
-    *,
-    start: str = "",
-) -> Recipe:
-    """What decides the result of `train`, with everything checked and the texts tokenized."""
-    settings = presets.resolve(preset, overrides)
-    examples, begin = Artifact.open(task, "task"), Artifact.open(start, "checkpoint") if start else None
-    vocabulary = _tokenizer(tokenizer, begin)
-    passages = Artifact.open(subset, "subset") if subset else None
-    root = home(root, [one for one in (examples, begin, vocabulary, passages) if one is not None]).root
-    _check(settings, passages)
-    model = settings.model if begin is None else _shape(begin, settings)
-    check_architecture(model)
-    inputs = {"task": examples, "task_tokens": Artifact.open(tokenize(examples.uri, vocabulary.uri, root=root))}
-    if passages is not None:
-        inputs["subset_tokens"] = Artifact.open(tokenize(passages.uri, vocabulary.uri, root=root))
-    if begin is not None:
-        inputs["start"] = begin
-    facts = {"arm": _arm(begin, passages), "seed": seed}
-    training = train_settings(settings.train, external=passages is not None)
-    resolved = {**facts, "model": model_settings(model), "train": training}
-    return Recipe("checkpoint", "train", VERSION, settings=resolved, inputs=inputs)
+    torch_device, group, seed = torch.device(resolve_device(device)), ProcessGroup.current(), facts["seed"]
+    with group.in_turn():
+        tasks = _open_tasks(inputs, preset.model.max_length)
+        passages = None
+        if "subset_tokens" in inputs:
+            passages = Texts.open(inputs["subset_tokens"], preset.train.external_length)
+    encoders = _encoders(inputs, tasks, preset, seed, torch_device)
+    work = Joint(encoders, tasks, passages, preset, seed)
+    work.label = f"stage 1, {facts['arm']}, seed {seed}"
+    plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
+    state = State.fresh(Together(encoders) if len(encoders) > 1 else encoders[0], plan.settings, plan.steps)
+    fit(state, work, plan, snapshots, torch_device)
+    if group.first:
+        tokenizer = inputs["task_tokens"].input("tokenizer").path("tokenizer")
+        build.save(encoders[0], draft.folder / "model", tokenizer)
+        build.save_mlm_head(encoders[0], draft.folder / build.MLM_HEAD)
+        columns = work.columns(state.curve, plan)
+        if multi_task:
+            columns["task"] = pa.array([task and task.name for task in map(work.task, range(plan.steps))], pa.string())
+        state.curve.write(draft, columns)
+        parameters, cost = work.parameters(), {**work.counts(), **state.curve.totals()}
+        cost["paper_flops"] = paper_flops(parameters, cost["padded_tokens"])
+        draft.details = {**facts, "parameters": parameters, "cost": cost}
+        draft.counts = dict(cost)
+        if multi_task:
+            build.save_heads(encoders, draft.folder / build.HEADS)
+            draft.details["tasks"] = work.shares()
+        draft.run |= run_facts(torch_device, preset.train.precision)
 
 
-def _tokenizer(given: str, start: Artifact | None) -> Artifact:
-    """The tokenizer that was given; with a checkpoint to go on from it has to be that one's own."""
-    if start is None:
-        if not given:
-            raise InputError("no tokenizer is given; expected the URI that `tlm tokenizer` prints, or a start")
-        return Artifact.open(given, "tokenizer")
-    its = start.input("task_tokens").input("tokenizer")
-    if given and Artifact.open(given, "tokenizer").content != its.content:
-        raise InputError(f"{start.uri} was made with another tokenizer than {given}; leave it out, or give {its.uri}")
-    return its
+def _open_tasks(inputs: dict[str, Artifact], max_length: int) -> dict[str, Examples]:
+    """The examples of each task, by its name, in the order of the tasks."""
+    tasks = {}
+    for name, tokens in inputs.items():
+        if name.startswith("task_tokens"):
+            task = inputs[name.replace("task_tokens", "task")]
+            tasks[str(task.details["name"])] = Examples.open(task, tokens, max_length)
+    return tasks
 
 
-def _shape(start: Artifact, settings: presets.Preset) -> Model:
-    """The model section of a checkpoint that stage 1 goes on from; the dropout is that of `settings`."""
-    shape = Model.model_validate({**start.manifest.settings["model"], "dropout": settings.model.dropout})
-    if settings.train.external_length > shape.reach:
-        raise InputError(
-            f"train.external_length is {settings.train.external_length} and {start.uri} has {shape.reach} positions; "
-            "expected no longer passages"
+def _encoders(
+    inputs: dict[str, Artifact], tasks: dict[str, Examples], preset: Preset, seed: int, device: torch.device
+) -> list[Encoder]:
+    """An encoder for each task: fresh, or with the weights of the checkpoint ``start`` and a fresh classifier."""
+    start, vocab_size = inputs.get("start"), inputs["task_tokens"].details["vocab_size"]
+    configs = []
+    for name, examples in tasks.items():
+        if start is None:
+            special = examples.texts.special
+            configs.append(build.make_config(preset.model, vocab_size, special, examples.classes, name))
+        else:
+            config = build.with_dropout(build.load_config(start.path("model")), preset.model.dropout)
+            configs.append(build.with_task(config, examples.classes, name))
+    encoders = build_together(configs, seed, device)
+    if start is not None:
+        build.load_encoder(encoders[0], start.path("model"))
+        if start.entries(build.MLM_HEAD):
+            build.load_mlm_head(encoders[0], start.path(build.MLM_HEAD))
+    return encoders
+
+
+def build_together(configs: list[dict[str, Any]], seed: int, device: torch.device) -> list[Encoder]:
+    """An encoder for each config. They share all parameters except those of their classification heads.
+
+    The first is what its task alone would get with this seed.
+    """
+    first, *others = (
+        build.build(config, number(seed, HEADS, index) if index else seed).to(device)
+        for index, config in enumerate(configs)
+    )
+    for other in others:
+        for name, parameter in first.named_parameters():
+            if not name.removeprefix("body.").startswith(first.body.head_names):
+                owner, _, leaf = name.rpartition(".")
+                other.get_submodule(owner).register_parameter(leaf, parameter)
+    return [first, *others]
+
+
+class Together(nn.Module):
+    """Encoders that share all but their heads, with each parameter named once: what is optimized and saved."""
+
+    def __init__(self, encoders: list[Encoder]) -> None:
+        super().__init__()
+        self.first = encoders[0]
+        self.heads = nn.ModuleList(
+            nn.ModuleList(encoder.body.get_submodule(name.removesuffix(".")) for name in encoder.body.head_names)
+            for encoder in encoders[1:]
         )
-    return shape
 
 
-def _arm(start: Artifact | None, passages: Artifact | None) -> str:
-    """bm25, random or task-only; behind the arm of the checkpoint that is trained on, if there is one: plm-mlm."""
-    own = TASK_ONLY if passages is None else str(passages.details["arm"])
-    return own if start is None else f"{start.details['arm']}-{'mlm' if passages is None else own}"
+@dataclass(frozen=True)
+class Internal:
+    """The internal data of one task.
+
+    Attributes:
+        name: Of the task.
+        encoder: With the task's classification head.
+        examples: All of the task's examples.
+        rows: Of the training examples.
+        order: In which order they go into batches.
+        cost: Counts the FLOPs of a batch.
+    """
+
+    name: str
+    encoder: Encoder
+    examples: Examples
+    rows: np.ndarray[Any, np.dtype[np.int64]]
+    order: Order
+    cost: Cost
 
 
-def _check(settings: presets.Preset, passages: Artifact | None) -> None:
-    if passages is None and settings.train.rho1 == "inf":
-        raise InputError(
-            "train.rho1=inf trains on external data only, but no subset is given; give one or another rho1"
-        )
-    if passages is not None and passages.details["passages"] == 0:
-        raise InputError(f"{passages.uri} has no passages; retrieve with a larger K, or train without a subset")
+class Joint:
+    """The work of stage 1: which batch each step takes, and its loss. Without passages every step is internal."""
 
+    advice = (
+        "lower train.external_batch and train.internal_batch, or compute them in parts (train.accumulation=2, 4, …)"
+    )
 
-def check_numbers(**numbers: float) -> None:
-    """Raise InputError for one that is negative."""
-    for name, value in numbers.items():
-        if value < 0:
-            raise InputError(f"{name} is {value}; expected 0 or more")
+    def __init__(
+        self, encoders: list[Encoder], tasks: dict[str, Examples], passages: Texts | None, preset: Preset, seed: int
+    ) -> None:
+        self.label, self.settings, self.seed, self.passages = "stage 1", preset.train, seed, passages
+        self.mixture = Mixture(preset.train.rho1 if passages is not None else 0)
+        self.tasks = []
+        for index, (encoder, (name, examples)) in enumerate(zip(encoders, tasks.items(), strict=True)):
+            config, rows = encoder.body.config, examples.rows("train")
+            stream = SECOND_TASK + index - 1 if index else INTERNAL
+            order = Order(examples.texts.lengths[rows], preset.train.internal_batch, seed, stream)
+            cost = Cost(preset.model, config["vocab_size"], len(config["id2label"]))
+            self.tasks.append(Internal(name, encoder, examples, rows, order, cost))
+        special, vocab_size = self.tasks[0].examples.texts.special, encoders[0].body.config["vocab_size"]
+        self.masking = Masking(preset.train.mask_share, vocab_size, special.mask, special.ids)
+        lengths = passages.lengths if passages is not None else np.zeros(0, dtype=np.int32)
+        self.external = Order(lengths, preset.train.external_batch, seed, EXTERNAL)
+
+    @property
+    def mlm_only(self) -> bool:
+        """Whether internal batches have no classification loss."""
+        return self.settings.rho2 == "inf"
+
+    def task(self, step: int) -> Internal | None:
+        """The task whose batch an internal step takes; None for an external step."""
+        if not self.mixture.is_internal(step):
+            return None
+        return self.tasks[self.mixture.index(step) % len(self.tasks)]
+
+    def batch(self, step: int) -> Batch:
+        """The masked batch of `step`."""
+        task, index = self.task(step), self.mixture.index(step)
+        if task is not None:
+            rows = task.rows[task.order.rows(index // len(self.tasks))]
+            plain = collate(task.examples.texts, rows, task.examples.labels)
+        else:
+            assert self.passages is not None
+            plain = collate(self.passages, self.external.rows(index))
+        return self.masking(plain, generator(self.seed, MASK, step))
+
+    def losses(self, step: int, inputs: Inputs) -> Losses:
+        """The losses of a part of that batch."""
+        task = self.task(step)
+        if task is None or self.mlm_only:
+            return external_loss((task or self.tasks[0]).encoder, inputs)
+        normalised = self.settings.internal_loss == "normalised"
+        return internal_loss(task.encoder, inputs, float(self.settings.rho2), normalised, self.settings.mask_internal)
+
+    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
+        """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
+        task, rows = self.task(step), len(batch.lengths)
+        if task is None:
+            flops = self.tasks[0].cost.of(batch, tokens=True, classes=False)
+            return batch.tokens, rows * self.settings.external_length, flops
+        full = rows * task.examples.texts.max_length
+        if self.settings.mask_internal or self.mlm_only:
+            return batch.tokens, full, task.cost.of(batch, tokens=True, classes=not self.mlm_only)
+        passes = (task.cost.of(batch, tokens=kind, classes=not kind) for kind in (True, False))
+        return 2 * batch.tokens, 2 * full, sum(passes)
+
+    def after(self, state: State) -> None:
+        """Do nothing: stage 1 is not scored on dev."""
+
+    def counts(self) -> dict[str, int]:
+        """How many steps of each kind there are."""
+        steps = self.settings.steps
+        internal = self.mixture.internal_before(steps)
+        return {"steps": steps, "external_steps": steps - internal, "internal_steps": internal}
+
+    def shares(self) -> list[dict[str, Any]]:
+        """Name, classes and number of internal steps of each task."""
+        count, internal = len(self.tasks), self.mixture.internal_before(self.settings.steps)
+        return [
+            {
+                "name": task.name,
+                "labels": task.examples.classes,
+                "internal_steps": (internal + count - 1 - index) // count,
+            }
+            for index, task in enumerate(self.tasks)
+        ]
+
+    def parameters(self) -> int:
+        """Parameters of the encoder with all classification heads."""
+        return sum({id(one): one.numel() for task in self.tasks for one in task.encoder.body.parameters()}.values())
+
+    def columns(self, curve: Curve, plan: Plan) -> dict[str, pa.Array]:
+        """The columns of curve.parquet, a row for each step; `ce` is null where nothing was classified."""
+        internal = np.array([self.mixture.is_internal(step) for step in range(plan.steps)], dtype=bool)
+        losses = curve.losses.cpu().numpy()
+        return {
+            "step": pa.array(range(plan.steps), pa.int64()),
+            "kind": pa.array(np.where(internal, "internal", "external").tolist(), pa.string()),
+            "mlm": pa.array(losses[:, 1]),
+            "ce": pa.array(losses[:, 2], mask=~internal | self.mlm_only),
+            "lr": pa.array([plan.lr(step) for step in range(plan.steps)], pa.float64()),
+            "tokens": pa.array(curve.costs[:, 0]),
+            "flops": pa.array(curve.costs[:, 2]),
+        }

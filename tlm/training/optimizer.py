@@ -1,10 +1,12 @@
 """AdamW (Loshchilov & Hutter 2019) by torch's fused kernel.
 
-`torch.optim` is not used: making its first optimizer imports torch's compiler, which takes longer than starting torch.
+The class `torch.optim.AdamW` runs the same function, but making one imports torch's compiler: 1.5 CPU seconds, which is
+more than a tenth of a short training.
 """
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 EPSILON = 1e-8
 
@@ -13,6 +15,7 @@ class AdamW:
     """Weight decay for matrices only, not for biases and norms.
 
     Attributes:
+        parameters: What is trained, by name.
         moments: For each parameter that had a gradient, by name: ``step``, ``exp_avg``, ``exp_avg_sq``.
     """
 
@@ -23,40 +26,40 @@ class AdamW:
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
-        """Change the parameters that have a gradient; the gradients are forgotten."""
-        with_gradient = [name for name, parameter in self.parameters.items() if parameter.grad is not None]
+        """Update the parameters that have a gradient, then drop all gradients."""
         for decays in (True, False):
-            names = [name for name in with_gradient if (self.parameters[name].ndim > 1) == decays]
-            if names:
-                self._update(names, lr, self.weight_decay if decays else 0.0)
+            group = {
+                name: parameter
+                for name, parameter in self.parameters.items()
+                if parameter.grad is not None and (parameter.ndim > 1) == decays
+            }
+            self._update(group, lr, self.weight_decay if decays else 0.0)
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def _update(self, names: list[str], lr: float, weight_decay: float) -> None:
-        for name in names:
-            self.begin(name)
-        parameters: list[Tensor] = [self.parameters[name] for name in names]
-        moments = [self.moments[name] for name in names]
-        steps = [moment["step"] for moment in moments]
-        torch._foreach_add_(steps, 1)
-        torch._fused_adamw_(
-            parameters,
-            [parameter.grad for parameter in parameters if parameter.grad is not None],
+    def _update(self, group: dict[str, nn.Parameter], lr: float, weight_decay: float) -> None:
+        for name in group:
+            self.add_moments(name)
+        moments = [self.moments[name] for name in group]
+        adamw(
+            list(group.values()),
+            [parameter.grad for parameter in group.values() if parameter.grad is not None],
             [moment["exp_avg"] for moment in moments],
             [moment["exp_avg_sq"] for moment in moments],
             [],
-            steps,
-            lr=lr,
+            [moment["step"] for moment in moments],
+            fused=True,
+            amsgrad=False,
             beta1=self.betas[0],
             beta2=self.betas[1],
+            lr=lr,
             weight_decay=weight_decay,
             eps=EPSILON,
-            amsgrad=False,
             maximize=False,
         )
 
-    def begin(self, name: str) -> None:
-        """Moments of a parameter that had no gradient before."""
+    def add_moments(self, name: str) -> None:
+        """Give a parameter moments of zero, if it has none yet."""
         if name in self.moments:
             return
         parameter = self.parameters[name]

@@ -1,172 +1,230 @@
-"""Stage 1 at work: joint training on external and internal data (paper, section 3.2; the step is in joint.py)."""
+"""The steps `train` and `train-multitask`: stage 1, joint training on external and internal data (section 3.2).
 
-from pathlib import Path
+This module is imported without torch: finding a finished checkpoint needs none.
+"""
+
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import torch
-
+from tlm import presets
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft
-from tlm.settings import Preset
-from tlm.training.checkpoint import Snapshots, State
-from tlm.training.curve import Curve
-from tlm.training.device import resolve_device, run_facts
-from tlm.training.distributed.group import World
-from tlm.training.flops import Cost, paper_flops
-from tlm.training.input.batches import Batch, Masking, Order, collate
-from tlm.training.input.examples import Examples
+from tlm.artifacts.home import home
+from tlm.artifacts.produce import Draft, Recipe
+from tlm.errors import InputError, refuse_negative
+from tlm.settings import Model, Train
+from tlm.training.distributed.launch import train_together
 from tlm.training.input.mixture import Mixture
-from tlm.training.input.rng import EXTERNAL, INTERNAL, MASK, generator
-from tlm.training.input.texts import Texts
-from tlm.training.loop import Plan, fit
-from tlm.training.model import build
-from tlm.training.model.encoder import Encoder, Inputs
-from tlm.training.model.losses import Losses, external_loss, internal_loss
-from tlm.training.optimizer import AdamW
+from tlm.training.input.tokenize import tokenize
+from tlm.training.model.architectures import OWN, model_settings
+
+VERSION = 2
+TASK_ONLY, MULTI_TASK = "task-only", "multi-task"  # arms
+
+_OF_EXTERNAL = {"external_batch", "external_length"}
+_OF_INTERNAL = {"internal_batch", "rho2"}
+_OF_BOTH_LOSSES = {"internal_loss", "mask_internal"}
 
 
-def write(
-    draft: Draft, inputs: dict[str, Artifact], preset: Preset, facts: dict[str, Any], device: str, snapshots: Snapshots
-) -> None:
-    """Train and write a `checkpoint`; of several processes (`World.here`) the first writes it.
+def train(
+    task: str,
+    *,
+    tokenizer: str = "",
+    subset: str = "",
+    start: str = "",
+    preset: str = "pocket",
+    overrides: list[str] = (),  # type: ignore[assignment]
+    seed: int = 0,
+    device: str = "auto",
+    save_steps: int = 0,
+    save_minutes: float = 5.0,
+    gpus: int = 0,
+    root: str | None = None,
+) -> str:
+    """Train a model on the retrieved passages and the task together, from scratch or from a checkpoint (stage 1).
+
+    Saves its state while it works, also on SIGTERM and Ctrl-C. Repeat the command to continue from there.
 
     Args:
-        draft: Where to.
-        inputs: The artifacts ``task``, ``task_tokens``, but for the task-only arm ``subset_tokens``, perhaps ``start``.
-        preset: All settings.
-        facts: Arm and seed, for the details.
-        device: As the step was given it.
-        snapshots: Where unfinished work is kept.
+        task: URI of the task.
+        tokenizer: URI of the tokenizer; the same one for all arms, so that their losses compare. Empty: that of
+            `start`.
+        subset: URI of the subset. Without one, all steps train on the task's own texts (the task-only arm).
+        start: URI of a checkpoint to begin with, such as a published model from `tlm load-model`. The model then has
+            the checkpoint's shape. Empty: fresh weights.
+        preset: Named settings; `tlm show` lists them.
+        overrides: Settings to change, such as train.rho1=4 or train.rho1=inf.
+        seed: For weights, order, masks and dropout.
+        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        save_steps: Save the state every so many steps; 0: not by steps.
+        save_minutes: Save the state every so many minutes; 0: not by time.
+        gpus: How many GPUs of this machine to train on; fewer are an error. 0: all of them, or the CPU.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
-    place, seed = torch.device(resolve_device(device)), facts["seed"]
-    world, passages = World.here(), None
-    with world.in_turn():
-        examples = Examples.open(inputs["task"], inputs["task_tokens"], preset.model.max_length)
-        if "subset_tokens" in inputs:
-            passages = Texts.open(inputs["subset_tokens"], preset.train.external_length)
-        model = _begin(inputs, preset, examples, seed).to(place)
-    work = Joint(model, examples, passages, preset, seed)
-    work.label = f"stage 1, {facts['arm']}, seed {seed}"
-    plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
-    optimizer = AdamW(model, preset.train.weight_decay, preset.train.betas)
-    state = State(model, optimizer, Curve(plan.steps, place))
-    fit(state, work, plan, snapshots, place)
-    if world.first:
-        publish(draft, work, state, plan, facts, inputs["task_tokens"].input("tokenizer").path("tokenizer"))
-        draft.run |= run_facts(place, preset.train.precision)
+    arguments = dict(locals())
+    refuse_negative(seed=seed, save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
+    recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
+    return train_together(recipe, root, lambda draft: _write(draft, recipe, arguments), train, arguments)
 
 
-def _begin(inputs: dict[str, Artifact], preset: Preset, examples: Examples, seed: int) -> Encoder:
-    """A fresh model; or the encoder of the checkpoint ``start`` and its head for tokens, with a fresh classifier."""
-    name = inputs["task"].details["name"]
-    if "start" not in inputs:
-        vocab_size = inputs["task_tokens"].details["vocab_size"]
-        config = build.make_config(preset.model, vocab_size, examples.texts.special, examples.classes, name)
-        return build.build(config, seed)
-    start = inputs["start"]
-    config = build.with_dropout(build.load_config(start.path("model")), preset.model.dropout)
-    model = build.build(build.with_task(config, examples.classes, name), seed)
-    build.load_encoder(model, start.path("model"))
-    if start.entries(build.MLM_HEAD):
-        build.load_mlm_head(model, start.path(build.MLM_HEAD))
-    return model
+def train_multitask(
+    tasks: list[str],
+    *,
+    tokenizer: str,
+    subset: str = "",
+    preset: str = "pocket",
+    overrides: list[str] = (),  # type: ignore[assignment]
+    seed: int = 0,
+    device: str = "auto",
+    save_steps: int = 0,
+    save_minutes: float = 5.0,
+    gpus: int = 0,
+    root: str | None = None,
+) -> str:
+    """Train one encoder from scratch for several tasks together, with a classification head for each (stage 1).
+
+    Internal batches take the tasks in turn. `finetune` then takes the checkpoint for any of the tasks, or for another
+    one. Saves its state while it works, also on SIGTERM and Ctrl-C. Repeat the command to continue from there.
+
+    Args:
+        tasks: URIs of the tasks.
+        tokenizer: URI of the tokenizer.
+        subset: URI of the subset, merged from the tasks' own. Without one, all steps train on the tasks' own texts.
+        preset: Named settings; `tlm show` lists them. Their steps are those of all tasks together.
+        overrides: Settings to change, such as train.steps=10000.
+        seed: For weights, order, masks and dropout.
+        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        save_steps: Save the state every so many steps; 0: not by steps.
+        save_minutes: Save the state every so many minutes; 0: not by time.
+        gpus: How many GPUs of this machine to train on; fewer are an error. 0: all of them, or the CPU.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    arguments = {**locals(), "tasks": list(tasks)}
+    refuse_negative(seed=seed, save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
+    root = home(root, [Artifact.open(uri, "task") for uri in tasks]).root
+    _check_tasks(tasks)
+    alone = checkpoint_recipe(tasks[0], tokenizer, subset, preset, overrides, seed, root)
+    inputs = dict(alone.inputs)
+    for number, uri in enumerate(tasks[1:], start=1):
+        inputs[f"task-{number}"] = Artifact.open(uri, "task")
+        inputs[f"task_tokens-{number}"] = Artifact.open(tokenize(uri, tokenizer, root=root))
+    recipe = Recipe("checkpoint", "train-multitask", VERSION, {**alone.settings, "arm": MULTI_TASK}, inputs)
+    return train_together(recipe, root, lambda draft: _write(draft, recipe, arguments), train_multitask, arguments)
 
 
-def publish(draft: Draft, work: "Joint", state: State, plan: Plan, facts: dict[str, Any], tokenizer: Path) -> None:
-    """Write what stage 1 made: the model folder with `tokenizer`, the head that predicts tokens, curve and cost."""
-    build.save(work.model, draft.folder / "model", tokenizer)
-    build.save_mlm_head(work.model, draft.folder / build.MLM_HEAD)
-    work.write_curve(state.curve, plan, draft)
-    parameters, cost = work.parameters(), {**work.counts(), **state.curve.totals()}
-    cost["paper_flops"] = paper_flops(parameters, cost["padded_tokens"])
-    draft.details = {**facts, "parameters": parameters, "cost": cost}
-    draft.counts = dict(cost)
+def _write(draft: Draft, recipe: Recipe, arguments: dict[str, Any]) -> None:
+    from tlm.training.checkpoint import Snapshots
+    from tlm.training.joint import train_jointly
+
+    snapshots = Snapshots(recipe, arguments["root"], arguments["save_steps"], arguments["save_minutes"], draft.spending)
+    settings = presets.resolve(arguments["preset"], arguments["overrides"])
+    settings = settings.model_copy(update={"model": Model.model_validate(recipe.settings["model"])})
+    facts = {name: recipe.settings[name] for name in ("arm", "seed")}
+    multi_task = facts["arm"] == MULTI_TASK
+    train_jointly(draft, recipe.inputs, settings, facts, arguments["device"], snapshots, multi_task=multi_task)
+    draft.run |= presets.named(arguments["preset"], arguments["overrides"])
 
 
-class Joint:
-    """The work of stage 1: which batch each step takes, and its loss. Without passages every step is internal."""
+def checkpoint_recipe(
+    task: str,
+    tokenizer: str,
+    subset: str,
+    preset: str,
+    overrides: Sequence[str],
+    seed: int,
+    root: str | None,
+    *,
+    start: str = "",
+) -> Recipe:
+    """What decides the result of `train`, with everything checked and the texts tokenized."""
+    settings = presets.resolve(preset, overrides)
+    examples, begin = Artifact.open(task, "task"), Artifact.open(start, "checkpoint") if start else None
+    vocabulary = _tokenizer(tokenizer, begin)
+    passages = Artifact.open(subset, "subset") if subset else None
+    root = home(root, [one for one in (examples, begin, vocabulary, passages) if one is not None]).root
+    _check_passages(settings, passages)
+    model = settings.model if begin is None else _shape(begin, settings)
+    if model.architecture not in OWN:
+        from tlm.training.model.foreign import check_architecture
 
-    label = "stage 1"
-    advice = (
-        "lower train.external_batch and train.internal_batch, or compute them in parts (train.accumulation=2, 4, …)"
-    )
+        check_architecture(model)
+    inputs = {"task": examples, "task_tokens": Artifact.open(tokenize(examples.uri, vocabulary.uri, root=root))}
+    if passages is not None:
+        inputs["subset_tokens"] = Artifact.open(tokenize(passages.uri, vocabulary.uri, root=root))
+    if begin is not None:
+        inputs["start"] = begin
+    facts = {"arm": _arm(begin, passages), "seed": seed}
+    training = train_settings(settings.train, external=passages is not None)
+    resolved = {**facts, "model": model_settings(model), "train": training}
+    return Recipe("checkpoint", "train", VERSION, settings=resolved, inputs=inputs)
 
-    def __init__(self, model: Encoder, examples: Examples, passages: Texts | None, preset: Preset, seed: int) -> None:
-        self.model, self.examples, self.passages = model, examples, passages
-        self.settings, self.seed = preset.train, seed
-        self.mixture = Mixture(preset.train.rho1 if passages is not None else 0)
-        special, config = examples.texts.special, model.body.config
-        self.masking = Masking(preset.train.mask_share, config["vocab_size"], special.mask, special.ids)
-        self.cost = Cost(preset.model, config["vocab_size"], len(config["id2label"]))
-        self.train_rows = examples.rows("train")
-        self.internal = Order(examples.texts.lengths[self.train_rows], preset.train.internal_batch, seed, INTERNAL)
-        lengths = passages.lengths if passages is not None else np.zeros(0, dtype=np.int32)
-        self.external = Order(lengths, preset.train.external_batch, seed, EXTERNAL)
 
-    @property
-    def words_alone(self) -> bool:
-        """Whether internal batches have no loss but that of the language model."""
-        return self.settings.rho2 == "inf"
+def train_settings(train: Train, *, external: bool) -> dict[str, Any]:
+    """The settings of stage 1 that can change its result: these are in its key, and no others.
 
-    def batch(self, step: int) -> Batch:
-        """See `loop.Work`."""
-        place = self.mixture.place(step)
-        if self.mixture.is_internal(step):
-            plain = collate(self.examples.texts, self.train_rows[self.internal.rows(place)], self.examples.labels)
-        else:
-            assert self.passages is not None
-            plain = collate(self.passages, self.external.rows(place))
-        return self.masking(plain, generator(self.seed, MASK, step))
+    Args:
+        train: All settings of stage 1.
+        external: Whether there is a subset. Without one every step is internal.
+    """
+    internal_steps = Mixture(train.rho1 if external else 0).internal_before(train.steps)
+    without = set() if external else {"rho1"}
+    if internal_steps == train.steps:
+        without |= _OF_EXTERNAL
+    if internal_steps == 0:
+        without |= _OF_INTERNAL
+    if internal_steps == 0 or train.rho2 == "inf":
+        without |= _OF_BOTH_LOSSES
+    never = {"rho1": "inf"} if internal_steps == 0 else {}  # rho1 >= steps gives the same training
+    return train.model_dump(mode="json", exclude=without) | never
 
-    def losses(self, step: int, inputs: Inputs) -> Losses:
-        """See `loop.Work`."""
-        if self.words_alone or not self.mixture.is_internal(step):
-            return external_loss(self.model, inputs)
-        normalised = self.settings.internal_loss == "normalised"
-        return internal_loss(self.model, inputs, float(self.settings.rho2), normalised, self.settings.mask_internal)
 
-    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
-        """See `loop.Work`."""
-        rows, internal = len(batch.lengths), self.mixture.is_internal(step)
-        if not internal:
-            return batch.tokens, rows * self.settings.external_length, self.cost.of(batch, tokens=True, classes=False)
-        full = rows * self.examples.texts.max_length
-        if self.settings.mask_internal or self.words_alone:
-            return batch.tokens, full, self.cost.of(batch, tokens=True, classes=not self.words_alone)
-        passes = (self.cost.of(batch, tokens=kind, classes=not kind) for kind in (True, False))
-        return 2 * batch.tokens, 2 * full, sum(passes)
+def _tokenizer(uri: str, start: Artifact | None) -> Artifact:
+    """The tokenizer that was given. With a checkpoint to start from, it must be the checkpoint's own."""
+    if start is None:
+        if not uri:
+            raise InputError("no tokenizer is given; expected the URI that `tlm tokenizer` prints, or a start")
+        return Artifact.open(uri, "tokenizer")
+    own = start.input("task_tokens").input("tokenizer")
+    if uri and Artifact.open(uri, "tokenizer").content != own.content:
+        raise InputError(f"{start.uri} was made with another tokenizer than {uri}; leave it out, or give {own.uri}")
+    return own
 
-    def after(self, state: State) -> None:
-        """Nothing: stage 1 is not scored on dev."""
 
-    def counts(self) -> dict[str, int]:
-        """How many steps of each kind there are."""
-        internal = self.mixture.internal_before(self.settings.steps)
-        steps = self.settings.steps
-        return {"steps": steps, "external_steps": steps - internal, "internal_steps": internal}
+def _shape(start: Artifact, settings: presets.Preset) -> Model:
+    """The model section of the checkpoint that stage 1 starts from, with the dropout of `settings`."""
+    shape = Model.model_validate({**start.manifest.settings["model"], "dropout": settings.model.dropout})
+    if settings.train.external_length > shape.reach:
+        raise InputError(
+            f"train.external_length is {settings.train.external_length} and {start.uri} has {shape.reach} positions; "
+            "expected no longer passages"
+        )
+    return shape
 
-    def parameters(self) -> int:
-        """Of the encoder with its classification head."""
-        return build.parameter_count(self.model)
 
-    def write_curve(self, curve: Curve, plan: Plan, draft: Draft) -> None:
-        """Write curve.parquet."""
-        curve.write(draft.folder / "curve.parquet", self.columns(curve, plan))
-        draft.rows["curve.parquet"] = plan.steps
+def _arm(start: Artifact | None, passages: Artifact | None) -> str:
+    """bm25, random or task-only; after a checkpoint, its arm comes first, as in plm-mlm."""
+    own = TASK_ONLY if passages is None else str(passages.details["arm"])
+    return own if start is None else f"{start.details['arm']}-{'mlm' if passages is None else own}"
 
-    def columns(self, curve: Curve, plan: Plan) -> dict[str, pa.Array]:
-        """Of curve.parquet, a row for each step; `ce` is null where nothing was classified."""
-        steps = range(self.settings.steps)
-        internal = np.array([self.mixture.is_internal(step) for step in steps], dtype=bool)
-        losses = curve.losses.cpu().numpy()
-        return {
-            "step": pa.array(steps, pa.int64()),
-            "kind": pa.array(np.where(internal, "internal", "external").tolist(), pa.string()),
-            "mlm": pa.array(losses[:, 1]),
-            "ce": pa.array(losses[:, 2], mask=~internal | self.words_alone),
-            "lr": pa.array([plan.lr(step) for step in steps], pa.float64()),
-            "tokens": pa.array(curve.costs[:, 0]),
-            "flops": pa.array(curve.costs[:, 2]),
-        }
+
+def _check_passages(settings: presets.Preset, passages: Artifact | None) -> None:
+    if passages is None and settings.train.rho1 == "inf":
+        raise InputError(
+            "train.rho1=inf trains on external data only, but no subset is given; give one or another rho1"
+        )
+    if passages is not None and passages.details["passages"] == 0:
+        raise InputError(f"{passages.uri} has no passages; retrieve with a larger K, or train without a subset")
+
+
+def _check_tasks(uris: list[str]) -> None:
+    """Raise InputError where there is no task, two have the same name, or one has no training examples."""
+    if not uris:
+        raise InputError("no task is given; expected the URIs of the tasks to train for")
+    known: dict[str, str] = {}
+    for uri in uris:
+        task = Artifact.open(uri, "task")
+        name = str(task.details["name"])
+        if name in known:
+            raise InputError(f"{known[name]} and {uri} are both called '{name}'; give each task once, by its own name")
+        known[name] = uri
+        if not task.counts["train"]:
+            raise InputError(f"{uri} has no train examples; stage 1 needs them, give load-task such a file")

@@ -1,169 +1,70 @@
-"""Stage 2 at work: the classifier alone, its best weights on dev kept (paper, section 3.3; the step: finetune.py)."""
+"""The step `finetune`: stage 2, the classifier alone (paper, section 3.3). It is imported without torch."""
 
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
-import torch
-
+from tlm import presets
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft
-from tlm.errors import InputError
-from tlm.settings import Finetune, Model
-from tlm.training.checkpoint import Best, Snapshots, State
-from tlm.training.curve import Curve
-from tlm.training.device import resolve_device, run_facts
-from tlm.training.distributed.group import World
-from tlm.training.flops import Cost, paper_flops
-from tlm.training.input.batches import Batch, Order, collate
-from tlm.training.input.examples import Examples
-from tlm.training.input.rng import STAGE2
-from tlm.training.loop import Plan, fit
-from tlm.training.metric import dev_score
-from tlm.training.model import build
-from tlm.training.model.card import model_card
-from tlm.training.model.encoder import Encoder, Inputs
-from tlm.training.model.losses import Losses, classification_loss
-from tlm.training.optimizer import AdamW
-from tlm.training.scoring import class_logits
+from tlm.artifacts.home import home
+from tlm.artifacts.produce import Draft, Recipe
+from tlm.errors import InputError, refuse_negative
+from tlm.training.distributed.launch import train_together
+from tlm.training.input.tokenize import tokenize
+
+VERSION = 2
 
 
-def write(
-    draft: Draft,
-    inputs: dict[str, Artifact],
-    settings: Finetune,
-    facts: dict[str, Any],
-    device: str,
-    snapshots: Snapshots,
-) -> None:
-    """Fine-tune and write a `model`; of several processes (`World.here`) the first writes it.
+def finetune(
+    checkpoint: str,
+    task: str,
+    *,
+    preset: str,
+    overrides: list[str] = (),  # type: ignore[assignment]
+    seed: int = -1,
+    device: str = "auto",
+    save_steps: int = 0,
+    save_minutes: float = 5.0,
+    gpus: int = 0,
+    root: str | None = None,
+) -> str:
+    """Fine-tune a stage-1 checkpoint on the task alone and keep the weights that are best on dev (stage 2).
+
+    Saves its state while it works, also on SIGTERM and Ctrl-C. Repeat the command to continue from there.
 
     Args:
-        draft: Where to.
-        inputs: The artifacts ``checkpoint``, ``task`` and ``task_tokens``.
-        settings: Those of stage 2.
-        facts: Arm and seed, for the details.
-        device: As the step was given it.
-        snapshots: Where unfinished work is kept.
+        checkpoint: URI of the checkpoint.
+        task: URI of the task.
+        preset: Named settings, usually those of stage 1; `tlm show` lists them.
+        overrides: Settings to change, such as finetune.lr=1e-4.
+        seed: For the fresh head, order and dropout; -1: that of the checkpoint.
+        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        save_steps: Save the state every so many steps; 0: not by steps.
+        save_minutes: Save the state every so many minutes; 0: not by time.
+        gpus: How many GPUs of this machine to train on; fewer are an error. 0: all of them, or the CPU.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
-    place = torch.device(resolve_device(device))
-    checkpoint, task = inputs["checkpoint"], inputs["task"]
-    shape = Model.model_validate(checkpoint.manifest.settings["model"])
-    world = World.here()
-    with world.in_turn():
-        examples = Examples.open(task, inputs["task_tokens"], shape.max_length)
-        model = _begin(checkpoint, examples.classes, task.details["name"], settings, facts["seed"]).to(place)
-    work = Classification(model, examples, shape, settings, task.details["metric"], facts["seed"])
-    work.label = f"stage 2, {facts['arm']}, seed {facts['seed']}"
-    plan = Plan(settings, work.steps, round(settings.warmup_share * work.steps), settings.dropout, facts["seed"])
-    optimizer = AdamW(model.body, settings.weight_decay, settings.betas)
-    state = State(model.body, optimizer, Curve(plan.steps, place))
-    fit(state, work, plan, snapshots, place)
-    if not world.first:
-        return
-    assert state.best is not None
-    model.body.load_state_dict(state.best.weights)
-    build.save(model, draft.folder / "model", inputs["task_tokens"].input("tokenizer").path("tokenizer"))
-    work.write_curve(state.curve, plan, draft)
-    parameters = build.parameter_count(model)
-    cost = {"steps": plan.steps, **state.curve.totals()}
-    cost["paper_flops"] = paper_flops(parameters, cost["padded_tokens"])
-    best = {"best_step": state.best.step, "best_dev": state.best.score}
-    draft.details = {**facts, "parameters": parameters, **best, "cost": cost}
-    draft.counts = {**cost, "best_step": state.best.step}
-    draft.run |= run_facts(place, settings.precision)
-    stage1 = checkpoint.details["cost"]
-    card = {
-        **facts, "parameters": parameters, "architecture": shape.architecture, "max_length": shape.max_length,
-        "best": state.best.score, "best_step": state.best.step, "evaluations": len(work.evaluated),
-        "steps": plan.steps, "flops": cost["flops"], "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"],
-    }  # fmt: skip
-    text = model_card({**task.details, "train": len(work.train_rows)}, card)
-    (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
+    arguments = dict(locals())
+    start, examples = Artifact.open(checkpoint, "checkpoint"), Artifact.open(task, "task")
+    settings = presets.resolve(preset, overrides).finetune
+    if seed < -1:
+        raise InputError(f"seed is {seed}; expected -1 or more")
+    refuse_negative(save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
+    for split in ("train", "dev"):
+        if not examples.counts[split]:
+            raise InputError(
+                f"{examples.uri} has no {split} examples; stage 2 needs them, give load-task such a file or share"
+            )
+    root = home(root, [start, examples]).root
+    tokenizer = start.input("task_tokens").input("tokenizer")
+    tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, root=root))
+    facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}
+    inputs = {"checkpoint": start, "task": examples, "task_tokens": tokens}
+    own = settings.model_dump(mode="json", exclude={"epochs"} if settings.steps else None)
+    recipe = Recipe("model", "finetune", VERSION, settings={**facts, "finetune": own}, inputs=inputs)
 
+    def write(draft: Draft) -> None:
+        from tlm.training.checkpoint import Snapshots
+        from tlm.training.classification import fine_tune
 
-def _begin(checkpoint: Artifact, classes: list[str] | None, name: str, settings: Finetune, seed: int) -> Encoder:
-    """The checkpoint's encoder with a fresh head for this task, or with its own."""
-    folder = checkpoint.path("model")
-    config = build.with_dropout(build.load_config(folder), settings.dropout)
-    if settings.reset_head:
-        model = build.build(build.with_task(config, classes, name), seed)
-        build.load_encoder(model, folder)
-        return model
-    if checkpoint.details.get("tasks"):
-        return _begin_with_head(checkpoint, build.with_task(config, classes, name), name, seed)
-    if build.with_task(config, classes, name)["id2label"] != config["id2label"]:
-        raise InputError(
-            f"{checkpoint.uri} was trained for other classes than this task's; set finetune.reset_head=true"
-        )
-    model = build.build(config, seed)
-    build.load_weights(model, folder)
-    return model
+        snapshots = Snapshots(recipe, root, save_steps, save_minutes, draft.spending)
+        fine_tune(draft, inputs, settings, facts, device, snapshots)
+        draft.run |= presets.named(preset, overrides)
 
-
-def _begin_with_head(checkpoint: Artifact, config: dict[str, Any], name: str, seed: int) -> Encoder:
-    """The encoder of several tasks' checkpoint, with the head that it has for the task called `name`."""
-    labels = [task["labels"] for task in checkpoint.details["tasks"] if task["name"] == name]
-    if not labels or build.with_task(config, labels[0], name)["id2label"] != config["id2label"]:
-        raise InputError(f"{checkpoint.uri} has no head for '{name}' with these classes; set finetune.reset_head=true")
-    model = build.build(config, seed)
-    build.load_encoder(model, checkpoint.path("model"))
-    place = [task["name"] for task in checkpoint.details["tasks"]].index(name)
-    build.load_head(model, checkpoint.path(build.HEADS), place)
-    return model
-
-
-class Classification:
-    """The work of stage 2: batches of training examples, and dev scored a few times."""
-
-    label = "stage 2"
-    advice = "lower finetune.batch, or compute it in parts (finetune.accumulation=2, 4, …)"
-
-    def __init__(
-        self, model: Encoder, examples: Examples, shape: Model, settings: Finetune, metric: str, seed: int
-    ) -> None:
-        self.model, self.examples, self.metric = model, examples, metric
-        self.train_rows, self.dev_rows = examples.rows("train"), examples.rows("dev")
-        self.order = Order(examples.texts.lengths[self.train_rows], settings.batch, seed, STAGE2)
-        self.steps = settings.steps or max(1, round(settings.epochs * self.order.per_epoch))
-        self.evaluated = {-(-self.steps * k // settings.evaluations) for k in range(1, settings.evaluations + 1)}
-        self.cost = Cost(shape, model.body.config["vocab_size"], len(model.body.config["id2label"]))
-
-    def batch(self, step: int) -> Batch:
-        """See `loop.Work`."""
-        return collate(self.examples.texts, self.train_rows[self.order.rows(step)], self.examples.labels)
-
-    def losses(self, step: int, inputs: Inputs) -> Losses:
-        """See `loop.Work`."""
-        return classification_loss(self.model, inputs)
-
-    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
-        """See `loop.Work`."""
-        full = len(batch.lengths) * self.examples.texts.max_length
-        return batch.tokens, full, self.cost.of(batch, tokens=False, classes=True)
-
-    def after(self, state: State) -> None:
-        """Score dev when its time has come, and keep the weights if they are better than all before."""
-        if state.step not in self.evaluated:
-            return
-        logits = class_logits(self.model, self.examples.texts, self.dev_rows, next(self.model.parameters()).device)
-        if not np.isfinite(logits).all():
-            raise InputError(f"training diverged before step {state.step}; lower finetune.lr")
-        score = dev_score(self.metric, self.examples.labels[self.dev_rows], logits)
-        state.curve.dev[state.step - 1] = score
-        if state.best is None or score > state.best.score:
-            weights = {name: value.detach().clone() for name, value in self.model.body.state_dict().items()}
-            state.best = Best(state.step, score, weights)
-
-    def write_curve(self, curve: Curve, plan: Plan, draft: Draft) -> None:
-        """Write curve.parquet; `dev` is null but where it was scored."""
-        columns = {
-            "step": pa.array(range(plan.steps), pa.int64()),
-            "ce": pa.array(curve.losses[:, 2].cpu().numpy()),
-            "lr": pa.array([plan.lr(step) for step in range(plan.steps)], pa.float64()),
-            "tokens": pa.array(curve.costs[:, 0]),
-            "flops": pa.array(curve.costs[:, 2]),
-            "dev": pa.array(curve.dev, mask=np.isnan(curve.dev)),
-        }
-        curve.write(draft.folder / "curve.parquet", columns)
-        draft.rows["curve.parquet"] = plan.steps
+    return train_together(recipe, root, write, finetune, arguments)

@@ -52,7 +52,7 @@ def _score(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: st
     from tlm.evaluation.score.examples import read_splits
     from tlm.evaluation.score.record import Prediction, write_metrics
     from tlm.training.device import resolve_device
-    from tlm.training.heldout import masked_lm_loss
+    from tlm.training.scoring import masked_lm_loss
 
     trained = list(stages.values())[-1]
     place = resolve_device(device)

@@ -1,4 +1,4 @@
-"""How each of several processes ended, in a file, so that whoever started them can say it once for all."""
+"""How each of several processes ended, in a file, so that the launcher can report it once."""
 
 import json
 import time
@@ -11,15 +11,20 @@ ENDINGS = "TLM_ENDINGS"  # names the folder of these files
 
 
 class Lost(Interrupted):
-    """Another process of the same training is gone; that one knows why."""
+    """Another process of the same training has ended; that process knows why."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """The error that ended a process: when, its exit code and sentence, or the parts of an OSError.
+    """The error that ended a process.
 
     Attributes:
-        lost: It only saw that another process is gone.
+        time: When, in seconds since the epoch.
+        lost: Whether it only noticed that another process has ended.
+        code: The exit code.
+        text: The sentence for the user, or that of the OSError.
+        errno: The number of an OSError; 0 for another error.
+        path: The file of an OSError.
     """
 
     time: float
@@ -31,7 +36,7 @@ class Ending:
 
     @classmethod
     def of(cls, error: Exception) -> "Ending":
-        """That of `error`."""
+        """The ending that `error` means."""
         lost = isinstance(error, Lost)
         if isinstance(error, TlmError):
             return cls(time.time(), lost, error.exit_code, str(error))
@@ -41,17 +46,17 @@ class Ending:
 
     @classmethod
     def read(cls, path: Path) -> "Ending":
-        """From its file."""
+        """Read an ending from its file."""
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
     def write(self, path: Path) -> None:
-        """To its file, whole or not at all."""
+        """Write it to its file, whole or not at all."""
         part = path.with_suffix(".part")
         part.write_text(json.dumps(asdict(self)), encoding="utf-8")
         part.replace(path)
 
     def error(self) -> TlmError | OSError:
-        """The error again."""
+        """The error to raise in the launcher."""
         if self.errno:
             return OSError(self.errno, self.text, self.path or None)
         kinds = {kind.exit_code: kind for kind in (TlmError, InputError, Interrupted, Terminated, Cancelled)}

@@ -1,6 +1,6 @@
-"""The processes that train together: each takes its part of every batch, and their gradients are summed.
+"""The group of processes that train together: each takes its part of every batch, and their gradients are summed.
 
-One process alone is a world of size 1, where all of this does nothing and costs nothing.
+A single process is a group of size 1, in which all of this does nothing and costs nothing.
 """
 
 import json
@@ -18,34 +18,34 @@ from torch import Tensor, nn
 
 from tlm.training.distributed.endings import Lost
 
-ASK_EVERY_SECONDS = 1.0  # how long SIGTERM may wait until all know of it
-PATIENCE = timedelta(minutes=30)  # how long the others wait while the first saves, scores dev or publishes
+ASK_EVERY_SECONDS = 1.0  # how long it may take until all processes know of a SIGTERM
+TIMEOUT = timedelta(minutes=30)  # how long the others wait while the first one saves, scores dev or publishes
 
 
 @dataclass(frozen=True)
-class World:
-    """This process's place among those that train together.
+class ProcessGroup:
+    """This process among those that train together.
 
     Attributes:
-        rank: From 0. The first one saves, scores dev and publishes.
-        size: How many there are.
-        local: Place among those of this machine, from 0.
+        rank: Its number, from 0. Rank 0 saves, scores dev and publishes.
+        size: How many processes there are.
+        local_rank: Its number among the processes of this machine.
     """
 
     rank: int = 0
     size: int = 1
-    local: int = 0
+    local_rank: int = 0
 
     @classmethod
-    def here(cls) -> "World":
-        """The world that `joined` made; else that of one process."""
+    def current(cls) -> "ProcessGroup":
+        """The group that `joined` made, or a group of this process alone."""
         if not (dist.is_available() and dist.is_initialized()):
             return cls()
         return cls(dist.get_rank(), dist.get_world_size(), local_rank())
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes."""
+        """Whether this process has rank 0, and so does the writing."""
         return self.rank == 0
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], *more: Tensor) -> None:
@@ -55,7 +55,7 @@ class World:
         trained = [parameter for parameter in parameters if parameter.grad is not None]
         tensors = [*(parameter.grad for parameter in trained if parameter.grad is not None), *more]
         whole = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        with _all_there():
+        with _lost_processes():
             dist.all_reduce(whole)
         sums = torch.split(whole, [tensor.numel() for tensor in tensors])
         for parameter, total in zip(trained, sums, strict=False):
@@ -64,68 +64,68 @@ class World:
             tensor.copy_(total.view_as(tensor))
 
     def sum(self, *numbers: float) -> list[float]:
-        """Sums over all processes, which wait for each other here; the device is not waited for."""
+        """Sums over all processes, which wait here for each other but not for the device."""
         if self.size == 1:
             return list(numbers)
         totals = torch.tensor(numbers, dtype=torch.float64)
-        with _all_there():
+        with _lost_processes():
             dist.all_reduce(totals)
         return totals.tolist()
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here."""
         self.sum(0)
 
-    def tell(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """The first process's `facts` (plain JSON), on all of them."""
+    def broadcast_json(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """The `facts` of rank 0 (plain JSON), on all processes."""
         if self.size == 1:
             return facts
         text = json.dumps(facts).encode() if self.first else b""
         letters = torch.zeros(int(self.sum(len(text))[0]), dtype=torch.uint8)
         if self.first:
             letters.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
-        self.copy(letters)
-        told: dict[str, Any] = json.loads(bytes(letters.tolist()))
-        return told
+        self.broadcast(letters)
+        received: dict[str, Any] = json.loads(bytes(letters.tolist()))
+        return received
 
-    def copy(self, tensor: Tensor) -> None:
-        """Give `tensor` the values that it has in the first process."""
+    def broadcast(self, tensor: Tensor) -> None:
+        """Set `tensor` to its values on rank 0."""
         if self.size > 1:
-            with _all_there():
+            with _lost_processes():
                 dist.broadcast(tensor, 0)
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
-        """The first process of each machine does this before its others: they find in the cache what it fetched."""
-        if self.local > 0:
+        """Run the block on one process of each machine first: the others then find in the cache what it fetched."""
+        if self.local_rank > 0:
             self.wait()
         yield
-        if self.local == 0:
+        if self.local_rank == 0:
             self.wait()
 
 
 def local_rank() -> int:
-    """Which of this machine's processes (and so which of its GPUs) we are, as torchrun says."""
+    """The number of this process, and so of its GPU, on this machine, as torchrun sets it."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 @contextmanager
-def joined() -> Iterator[World]:
+def joined() -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started (``RANK``, ``WORLD_SIZE`` …): NCCL between GPUs, gloo between CPUs.
 
-    After an error nothing is taken down in order, because that would wait for the others: the process is to end.
+    After an error the group is not shut down, because that would wait for the others: the process must end.
     """
     cuda = torch.cuda.is_available() and dist.is_nccl_available()
     if cuda and local_rank() < torch.cuda.device_count():
         torch.cuda.set_device(local_rank())
-    with _all_there():
-        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=PATIENCE)
-    yield World.here()
+    with _lost_processes():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=TIMEOUT)
+    yield ProcessGroup.current()
     dist.destroy_process_group()
 
 
 @contextmanager
-def _all_there() -> Iterator[None]:
+def _lost_processes() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # torch's DistError, and what gloo raises itself
@@ -137,20 +137,20 @@ def _all_there() -> Iterator[None]:
 
 
 class Agreement:
-    """Questions to all processes, put at the same steps, about once a second; one alone answers at each step."""
+    """Asks all processes the same questions at the same steps, about once a second; a single one at every step."""
 
-    def __init__(self, world: World, step: int) -> None:
-        self.world, self.asked_at, self.next = world, step, step + 1
+    def __init__(self, group: ProcessGroup, step: int) -> None:
+        self.group, self.asked_at, self.next = group, step, step + 1
         self.since = time.monotonic()
 
     def any(self, step: int, *answers: bool) -> list[bool]:
-        """For each question whether any process says yes; all no if `step` is not one at which they speak."""
-        if self.world.size == 1:
+        """For each question, whether any process answers yes; all no at a step without questions."""
+        if self.group.size == 1:
             return list(answers)
         if step < self.next:
             return [False] * len(answers)
         steps, seconds = step - self.asked_at, time.monotonic() - self.since
         wanted = min(2 * steps, max(1, round(steps * ASK_EVERY_SECONDS / max(seconds, 1e-9))))
-        *told, ahead = self.world.sum(*answers, wanted if self.world.first else 0)
+        *yes, ahead = self.group.sum(*answers, wanted if self.group.first else 0)
         self.asked_at, self.next, self.since = step, step + int(ahead), time.monotonic()
-        return [yes > 0 for yes in told]
+        return [count > 0 for count in yes]

@@ -1,6 +1,6 @@
-"""Training on all GPUs of a machine, or of several: torchrun starts one process for each.
+"""Training on all GPUs of one or several machines: torchrun starts one process for each.
 
-This module stays light: torch is imported only when there is something to train.
+torch is imported only when there is something to train.
 """
 
 import json
@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,44 +20,42 @@ from tlm.artifacts.progress import Progress
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.spending import Spending
-from tlm.training.cores import cores
 from tlm.training.distributed.endings import ENDINGS, Ending
 from tlm.training.distributed.process import dying_with_parent
 from tlm.training.distributed.signals import Stop, stopping
 
 PROCESSES = "TLM_PROCESSES"
-NODES = "PET_NNODES"  # torchrun's own names: Kubeflow Trainer sets them in each pod of a job of several nodes
-LOOK_SECONDS = 0.2
-SLOW_SECONDS = 60.0  # what torchrun may take to end after it was told to
+NODES = "PET_NNODES"  # torchrun's own name; Kubeflow Trainer sets it in each pod of a job of several nodes
+POLL_SECONDS = 0.2
+END_SECONDS = 60.0  # how long torchrun may take to end after SIGTERM
 
 
-@dataclass(frozen=True)
-class Command:
-    """A step as it was called: ``module:function`` and its arguments, for the processes that share its work."""
-
-    step: str
-    arguments: dict[str, Any]
-
-
-def train_together(recipe: Recipe, root: str | None, write: Callable[[Draft], None], command: Command) -> str:
-    """As `produce`, with `write` done by as many processes as there are GPUs; snapshots are removed at the end.
+def train_together(
+    recipe: Recipe,
+    root: str | None,
+    write: Callable[[Draft], None],
+    step: Callable[..., str],
+    arguments: dict[str, Any],
+) -> str:
+    """Like `produce`, but `write` runs in one process for each GPU. Snapshots are removed at the end.
 
     Args:
         recipe: What is trained.
-        root: Where to, as `produce` takes it.
-        write: Trains; it joins the processes that there are, and the first of them writes.
-        command: The step itself, to be called in each process; its arguments ``device`` and ``gpus`` count.
+        root: The store, as `produce` takes it.
+        write: Trains. It joins the process group, and rank 0 writes.
+        step: The step that calls this function. Each process calls it again.
+        arguments: Those of the step. ``device`` and ``gpus`` decide how many processes there are.
 
     Raises:
         InputError: fewer GPUs than asked for; or what one of the processes raised.
-        Interrupted, Terminated: what they raised, or they died.
+        Interrupted, Terminated: what one of the processes raised, or one was killed.
     """
     if "RANK" in os.environ:
         return _as_one_of_many(recipe, root, write)
     if finished(recipe, root) is None:
-        count = processes(command.arguments["device"], command.arguments["gpus"])
+        count = processes(arguments["device"], arguments["gpus"])
         if count * nodes() > 1:
-            _launch(command, count)
+            _launch(step, arguments, count)
             uri = finished(recipe, root)
             if uri is None:
                 place = home(root, recipe.inputs.values()).root
@@ -70,10 +67,10 @@ def train_together(recipe: Recipe, root: str | None, write: Callable[[Draft], No
 
 
 def processes(device: str, gpus: int) -> int:
-    """Processes to start on this machine: ``TLM_PROCESSES``, else one for each GPU.
+    """How many processes to start on this machine: ``TLM_PROCESSES``, else one for each GPU.
 
     Raises:
-        InputError: `gpus` are asked for and there are fewer, or the variable is no number.
+        InputError: there are fewer than `gpus` GPUs, or the variable is not a number.
     """
     given = os.environ.get(PROCESSES)
     if given and not (given.isdecimal() and int(given) > 0):
@@ -95,69 +92,71 @@ def processes(device: str, gpus: int) -> int:
 
 
 def nodes() -> int:
-    """Machines that train together: more than one in a job of Kubeflow Trainer."""
+    """How many machines train together: more than one in a job of Kubeflow Trainer."""
     given = os.environ.get(NODES, "1")
     return int(given) if given.isdecimal() else 1
 
 
 def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> str:
-    """What `produce` does, in a process that torchrun started: the first one publishes, the others help."""
+    """Like `produce`, in a process that torchrun started: rank 0 publishes, the others help."""
     from tlm.training.distributed.group import joined
 
     uri = finished(recipe, root) or ""
-    with joined() as world:
-        found = world.tell({"uri": uri})["uri"]  # one answer for all, whoever looked a moment later
-        if world.first:
+    with joined() as group:
+        found = group.broadcast_json({"uri": uri})["uri"]  # one answer for all, even if it appeared in between
+        if group.first:
             uri = produce(recipe, root, write)
             Progress.of(recipe, root).clear()
         elif not found:
-            draft = Draft(Path(os.devnull), spending=Spending(None if world.local == 0 else ()))
+            draft = Draft(Path(os.devnull), spending=Spending(None if group.local_rank == 0 else ()))
             with draft.spending:
                 write(draft)
-        world.wait()  # until it is published
+        group.wait()  # until it is published
     return uri or finished(recipe, root) or ""
 
 
-def _launch(command: Command, count: int) -> None:
-    """Run `command` in `count` processes here (and on the other nodes), to the end."""
+def _launch(step: Callable[..., str], arguments: dict[str, Any], count: int) -> None:
+    """Run a step in `count` processes on this machine (and on the other nodes), to the end."""
+    from joblib import cpu_count
+
     say(f"{count} processes" + (f" on each of {nodes()} nodes" if nodes() > 1 else ""))
     with tempfile.TemporaryDirectory(prefix="tlm-torchrun-") as folder, stopping() as stop:
         endings = Path(folder)
-        threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // count))
+        threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cpu_count() // count))
         env = {**os.environ, ENDINGS: folder, "OMP_NUM_THREADS": threads}
-        with (endings / "torchrun.log").open("wb") as log:  # of torchrun itself: a report that says less than we do
+        with (endings / "torchrun.log").open("wb") as log:  # torchrun's own report, which says less than ours
             child = subprocess.Popen(
-                _torchrun(command, count, folder),
+                _torchrun(step, arguments, count, folder),
                 env=env,
                 stdout=2,
                 stderr=log,
                 preexec_fn=dying_with_parent(),
                 start_new_session=True,
             )
-        told: Stop | None = None
+        passed_on: Stop | None = None
         try:
             while child.poll() is None:
-                if stop.is_set() and told is None:
-                    _tell(child, endings, count, stop.number)
-                    told = stop
-                _wait(child, LOOK_SECONDS)
+                if stop.is_set() and passed_on is None:
+                    _pass_on(child, endings, count, stop.number)
+                    passed_on = stop
+                _wait(child, POLL_SECONDS)
         finally:
             _end(child)
         if child.returncode != 0:
-            raise _reason(endings, child.returncode, told)
+            raise _reason(endings, child.returncode, passed_on)
 
 
-def _torchrun(command: Command, count: int, folder: str) -> list[str]:
+def _torchrun(step: Callable[..., str], arguments: dict[str, Any], count: int, folder: str) -> list[str]:
     run = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={count}", f"--log-dir={folder}/logs"]
-    if nodes() == 1:  # else the environment tells where the others are
-        run += ["--standalone", "--local-addr=127.0.0.1"]  # without an address DNS is asked for this pod's name
-    return [*run, "-m", "tlm.training.distributed.process", command.step, json.dumps(command.arguments)]
+    if nodes() == 1:  # otherwise the environment says where the other nodes are
+        run += ["--standalone", "--local-addr=127.0.0.1"]  # without an address, torchrun looks up this pod's name
+    return [*run, "-m", "tlm.training.distributed.process", f"{step.__module__}:{step.__name__}", json.dumps(arguments)]
 
 
-def _tell(child: subprocess.Popen[bytes], endings: Path, count: int, number: int) -> None:
-    """Pass a signal on: to the processes themselves, because torchrun would kill them 30 s after telling them."""
+def _pass_on(child: subprocess.Popen[bytes], endings: Path, count: int, number: int) -> None:
+    """Pass a signal on to the processes themselves: torchrun would kill them 30 s after its own signal."""
     pids = [int(path.suffix[1:]) for path in endings.glob("pid.*")]
-    if len(pids) < count:  # nothing was begun
+    if len(pids) < count:  # training has not begun
         child.terminate()
     for pid in pids:
         try:
@@ -174,26 +173,26 @@ def _wait(child: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Leave no process behind, whatever happened."""
+    """Leave no process behind."""
     if child.poll() is None:
         child.terminate()
-        _wait(child, SLOW_SECONDS)
+        _wait(child, END_SECONDS)
     if child.poll() is None:
-        child.kill()  # its processes die with it
+        child.kill()  # which ends its processes too
         child.wait()
 
 
-def _reason(endings: Path, code: int, told: Stop | None) -> TlmError | OSError:
-    """The error that ended the training, said by the process that had it first."""
+def _reason(endings: Path, code: int, stop: Stop | None) -> TlmError | OSError:
+    """The error that ended the training: that of the process which had it first."""
     known = [Ending.read(path) for path in endings.glob("*.json")]
     first = min(known, key=lambda ending: (ending.lost, ending.time), default=None)
-    if told and (first is None or first.lost):
-        error = told.error()
+    if stop and (first is None or first.lost):
+        error = stop.error()
         return error(f"stopped by {error.by} before there was a step to save; repeat the command to go on")
     if first is not None:
         return first.error()
     log = (endings / "torchrun.log").read_text(encoding="utf-8", errors="replace")
-    signals = re.findall(r"^ *exitcode *: -(\d+)", log, re.MULTILINE)  # the last one is the first that there was
+    signals = re.findall(r"^ *exitcode *: -(\d+)", log, re.MULTILINE)  # the last one in the log came first
     if signals:
         return Interrupted(
             f"a training process was ended by {signal.Signals(int(signals[-1])).name}; if nobody did that, memory "

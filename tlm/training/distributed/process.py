@@ -2,7 +2,7 @@
 
 ``python -m tlm.training.distributed.process STEP ARGUMENTS``
 
-How it ends goes into a file, so that whoever launched it can say it once for all of them.
+How it ends is written to a file, so that the launcher can report it once for all of them.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Do the step; the process ends here, also from within a library that waits for the others."""
+    """Run the step, then end the process, even where a library would wait for the other processes."""
     rank, step, arguments = int(os.environ["RANK"]), sys.argv[1], json.loads(sys.argv[2])
     endings = Path(os.environ[ENDINGS])
     _settle(endings, rank)
@@ -41,19 +41,19 @@ def main() -> None:
 
 
 def dying_with_parent() -> Callable[[], None]:
-    """What makes a process end when the one that started it is killed (on Linux)."""
+    """A function for a child process to call, so that it is killed when its parent is (on Linux)."""
     if sys.platform != "linux":
         return lambda: None
-    libc = ctypes.CDLL(None)  # loaded here, because little is safe between fork and exec
+    libc = ctypes.CDLL(None)  # loaded here: few calls are safe between fork and exec
     return lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL) and None
 
 
 def _settle(endings: Path, rank: int) -> None:
-    """Die with torchrun, be found by the launcher, and leave talking to the first process."""
+    """End when torchrun does, tell the launcher the process id, and print only on rank 0."""
     dying_with_parent()()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before training begins the launcher says what there is to say
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before training begins, the launcher reports it
     (endings / f"pid.{os.getpid()}").touch()
-    os.dup2(1, 2)  # stderr is torchrun's log, stdout the launcher's stderr
+    os.dup2(1, 2)  # stderr is torchrun's log; stdout is the launcher's stderr
     if rank > 0:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
 

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT (Ctrl-C) as a question that is answered between two steps."""
+"""SIGTERM and SIGINT (Ctrl-C), handled between two steps."""
 
 import signal
 import threading
@@ -12,7 +12,11 @@ STOPS: dict[int, type[Terminated]] = {signal.SIGTERM: Terminated, signal.SIGINT:
 
 
 class Stop(threading.Event):
-    """Set when one of these signals has arrived, and by then `number` is the first one's."""
+    """Set when one of these signals has arrived.
+
+    Attributes:
+        number: The first signal that arrived; 0 before.
+    """
 
     number = 0
 
@@ -23,9 +27,9 @@ class Stop(threading.Event):
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """An event that is set by SIGTERM or SIGINT, so that the step in progress can end and be saved.
+    """An event that SIGTERM or SIGINT sets, so that the step in progress can end and be saved.
 
-    A second SIGINT does what it did before. Where SIGINT is ignored, as in a shell's background, it stays so.
+    A second SIGINT has its usual effect. Where SIGINT is ignored, as in a background job of a shell, it stays ignored.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():  # signals reach the main thread only

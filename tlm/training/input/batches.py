@@ -1,4 +1,4 @@
-"""Batches: texts of similar length together, padded to the longest, with words masked for prediction. numpy only."""
+"""Batches of texts of similar length, padded to the longest, with tokens masked for prediction. numpy only."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tlm.training.input.rng import ORDER, generator
 from tlm.training.input.texts import Texts
 
-CHUNK = 32  # batches whose texts are sorted together: long enough for a fill of 0.97, short enough to stay random
+CHUNK = 32  # batches whose texts are sorted together: enough for 97 % real tokens, few enough to stay random
 
 Ints = NDArray[np.int64]
 
@@ -23,10 +23,10 @@ class Batch:
         ids: Token ids, [B, T].
         lengths: Tokens of each text, special tokens included, [B].
         types: 1 for the second text of a pair, [B, T]; None without pairs.
-        labels: Class ordinals (int64) or targets (float32), [B]; None for external data.
-        corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is to be predicted.
-        positions: Where to predict, as places in the flattened [B·T]; ascending, [M].
-        targets: What stood there, [M].
+        labels: Class indices (int64) or targets (float32), [B]; None for external data.
+        corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is predicted.
+        positions: Which tokens to predict, as ascending indices into the flattened [B·T], [M].
+        targets: The original ids of those tokens, [M].
         of_rows: B of the whole batch, of which this may be a part.
         of_masked: M of the whole batch.
     """
@@ -43,21 +43,21 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Tokens without padding."""
+        """How many tokens there are, without padding."""
         return int(self.lengths.sum())
 
     @property
     def masked(self) -> int:
-        """Tokens to predict."""
+        """How many tokens to predict."""
         return len(self.predicted)
 
     def masked_by_row(self) -> Ints:
-        """Tokens to predict in each text, [B]."""
+        """How many tokens to predict in each text, [B]."""
         rows, width = self.ids.shape
         return np.bincount(self.predicted // width, minlength=rows)
 
     def queries(self) -> tuple[Ints, Ints]:
-        """What `encoder.Inputs` calls queries [B, Q] and places [M]."""
+        """The `queries` [B, Q] and `query_indices` [M] of `encoder.Inputs`."""
         rows, width = self.ids.shape
         row, masked = self.predicted // width, self.masked_by_row()
         found = np.repeat(np.arange(0, rows * width, width)[:, None], 1 + masked.max(), axis=1)
@@ -67,14 +67,14 @@ class Batch:
 
     @property
     def predicted(self) -> Ints:
-        """`positions`, of which there may be none."""
+        """`positions`, or an empty array."""
         return np.zeros(0, dtype=np.int64) if self.positions is None else self.positions
 
 
 def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Batch:
     """The texts `rows` as a batch, cut to `texts.max_length`: ``[CLS] a [SEP]``, or a pair ``[CLS] a [SEP] b [SEP]``.
 
-    Between the texts of a pair stand as many separators as ``texts.special.between`` says.
+    There are ``texts.special.between`` separators between the texts of a pair.
     """
     first, second = texts.kept(rows)
     lengths = texts.lengths[rows].astype(np.int64)
@@ -86,8 +86,8 @@ def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Bat
     types = None
     if texts.second is not None:
         between = texts.special.between
-        for place in range(1, between + 1):
-            ids[every, first + place] = texts.special.sep
+        for offset in range(1, between + 1):
+            ids[every, first + offset] = texts.special.sep
         texts.second.copy_to(ids, rows, second, first + 1 + between)
         column = np.arange(ids.shape[1])
         types = ((column > first[:, None] + between) & (column < lengths[:, None])).astype(np.int64)
@@ -96,7 +96,7 @@ def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Bat
 
 
 class Masking:
-    """BERT's corruption: a share of the tokens is to be predicted; 80 % of them masked, 10 % replaced, 10 % kept."""
+    """BERT's corruption: a share of the tokens is predicted; 80 % of them are masked, 10 % replaced, 10 % kept."""
 
     def __init__(self, share: float, vocab_size: int, mask_id: int, special_ids: list[int]) -> None:
         self.share, self.mask_id = share, mask_id
@@ -105,7 +105,7 @@ class Masking:
         self._replacements = np.flatnonzero(self._ordinary)
 
     def __call__(self, batch: Batch, random: np.random.Generator) -> Batch:
-        """`batch` with its corrupted ids, positions and targets; special tokens are neither chosen nor drawn."""
+        """`batch` with corrupted ids, positions and targets. Special tokens are never predicted or drawn."""
         flat = batch.ids.ravel()
         candidates = np.flatnonzero(self._ordinary[flat])
         draw = random.random(len(candidates))
@@ -125,17 +125,17 @@ class Masking:
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
-    """`batch` cut by rows into at most `parts`, each knowing the size of the whole, for gradient accumulation."""
+    """Split `batch` by rows into at most `parts`, for gradient accumulation; each part has the size of the whole."""
     if parts == 1:
         return [batch]
     return [_part(batch, rows) for rows in np.array_split(np.arange(len(batch.lengths)), parts) if len(rows)]
 
 
-def share(batch: Batch, place: int, parts: int) -> Batch | None:
-    """Part `place` of exactly `parts`, as one of several processes takes it; None where there are too few rows."""
+def share(batch: Batch, index: int, parts: int) -> Batch | None:
+    """Part `index` of exactly `parts`, for one of several processes; None if there are too few rows."""
     if parts == 1:
         return batch
-    rows = np.array_split(np.arange(len(batch.lengths)), parts)[place]
+    rows = np.array_split(np.arange(len(batch.lengths)), parts)[index]
     return _part(batch, rows) if len(rows) else None
 
 
@@ -156,25 +156,25 @@ def _part(batch: Batch, rows: Ints) -> Batch:
 
 
 class Order:
-    """Endless batches of rows, each row once an epoch, in a new order each epoch; any batch can be had at once."""
+    """Endless batches of rows: each row once an epoch, in a new order. Any batch can be computed directly."""
 
-    def __init__(self, lengths: NDArray[Any], batch: int, seed: int, kind: int) -> None:
-        """`kind` tells the streams of one run apart (`chance.EXTERNAL`, `chance.INTERNAL`)."""
-        self.lengths, self.batch, self.seed, self.kind = lengths, batch, seed, kind
+    def __init__(self, lengths: NDArray[Any], batch: int, seed: int, stream: int) -> None:
+        """`stream` is one of those in rng.py: each has an order of its own."""
+        self.lengths, self.batch, self.seed, self.stream = lengths, batch, seed, stream
         self._epoch = lru_cache(maxsize=1)(self._shuffled)
 
     @property
     def per_epoch(self) -> int:
-        """Batches of an epoch. They have `batch` rows; those of an epoch's last chunk may have fewer, evenly."""
+        """Batches in an epoch. They have `batch` rows; in the epoch's last chunk they may all have fewer."""
         return -(-len(self.lengths) // self.batch)
 
-    def rows(self, place: int) -> Ints:
-        """The rows of the batch at `place` (from 0, counted through all epochs)."""
-        epoch, batch = divmod(place, self.per_epoch)
+    def rows(self, index: int) -> Ints:
+        """The rows of batch `index` (from 0, counted over all epochs)."""
+        epoch, batch = divmod(index, self.per_epoch)
         return self._epoch(epoch)[batch]
 
     def _shuffled(self, epoch: int) -> list[Ints]:
-        random = generator(self.seed, ORDER, self.kind, epoch)
+        random = generator(self.seed, ORDER, self.stream, epoch)
         rows = random.permutation(len(self.lengths))
         batches: list[Ints] = []
         for start in range(0, len(rows), CHUNK * self.batch):

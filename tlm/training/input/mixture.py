@@ -6,7 +6,11 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Mixture:
-    """After rho1 external steps comes one internal step; rho1 = 0 is internal only, ``inf`` external only."""
+    """One internal step follows every rho1 external steps.
+
+    Attributes:
+        rho1: External steps for each internal one. 0: all steps are internal; ``inf``: all are external.
+    """
 
     rho1: int | Literal["inf"]
 
@@ -15,10 +19,10 @@ class Mixture:
         return self.rho1 != "inf" and (step + 1) % (self.rho1 + 1) == 0
 
     def internal_before(self, step: int) -> int:
-        """Internal steps among 0 … step - 1; with the number of steps: exactly how many there are in all."""
+        """How many of the first `step` steps are internal."""
         return 0 if self.rho1 == "inf" else step // (self.rho1 + 1)
 
-    def place(self, step: int) -> int:
-        """How many steps of this step's own kind came before it: which of its batches it takes."""
+    def index(self, step: int) -> int:
+        """How many steps of the same kind come before `step`: the number of the batch that it takes."""
         internal = self.internal_before(step)
         return internal if self.is_internal(step) else step - internal

@@ -1,4 +1,4 @@
-"""Texts as token ids, ready to be made into batches: memory-mapped from a `tokens` artifact, or held in memory."""
+"""The texts of a subset or a task as token ids, memory-mapped from a `tokens` artifact; with the labels of a task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.task import examples
+from tlm.errors import InputError
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Special:
-    """Ids of the special tokens, and how many of the separators stand between the two texts of a pair (RoBERTa: 2)."""
+    """Ids of the special tokens.
+
+    Attributes:
+        between: How many separators stand between the two texts of a pair; RoBERTa has 2.
+    """
 
     pad: int
     unk: int
@@ -25,13 +31,13 @@ class Special:
 
     @classmethod
     def of(cls, tokenizer: Artifact) -> "Special":
-        """Those of a `tokenizer` artifact."""
+        """The special tokens of a `tokenizer` artifact."""
         ids = {role: int(tokenizer.details[f"{role}_id"]) for role in ("pad", "unk", "cls", "sep", "mask")}
         return cls(**ids, between=int(tokenizer.details.get("between", 1)))
 
     @property
     def ids(self) -> list[int]:
-        """Of all of them."""
+        """The ids of all special tokens."""
         return [self.pad, self.unk, self.cls, self.sep, self.mask]
 
 
@@ -43,13 +49,13 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> "Ragged":
-        """From lists."""
+        """Copy lists of ids."""
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return cls(np.array([i for row in rows for i in row], dtype=np.int64), offsets)
 
     @classmethod
     def open(cls, tokens: Artifact, prefix: str = "") -> "Ragged":
-        """From a `tokens` artifact, memory-mapped; `prefix` is ``pair_`` for second texts."""
+        """Map the ids of a `tokens` artifact into memory; `prefix` is ``pair_`` for second texts."""
         ids, offsets = (
             np.load(tokens.path(f"{prefix}{name}.npy"), mmap_mode="r", allow_pickle=False)
             for name in ("ids", "offsets")
@@ -58,11 +64,11 @@ class Ragged:
 
     @property
     def lengths(self) -> Ints:
-        """Of every row, [n]."""
+        """The length of every row, [n]."""
         return np.diff(self.offsets)
 
     def lengths_of(self, rows: Ints) -> Ints:
-        """Of the rows `rows`."""
+        """The lengths of `rows`."""
         return np.asarray(self.offsets[rows + 1] - self.offsets[rows])
 
     def head(self, rows: int) -> "Ragged":
@@ -77,10 +83,10 @@ class Ragged:
 
 
 class Texts:
-    """n texts, or n pairs of texts, and how they are cut: as `transformers` does (the longer of a pair first).
+    """n texts, or n pairs of texts, and how they are cut: as `transformers` does, the longer text of a pair first.
 
     Attributes:
-        lengths: Tokens of each text or pair as a model sees it: cut, special tokens included, [n].
+        lengths: Tokens of each text or pair as the model reads it: cut, with special tokens, [n].
     """
 
     def __init__(self, first: Ragged, second: Ragged | None, max_length: int, special: Special) -> None:
@@ -90,7 +96,7 @@ class Texts:
 
     @classmethod
     def open(cls, tokens: Artifact, max_length: int) -> "Texts":
-        """All rows of a `tokens` artifact."""
+        """The texts of a `tokens` artifact."""
         second = Ragged.open(tokens, "pair_") if tokens.details["pair"] else None
         return cls(Ragged.open(tokens), second, max_length, Special.of(tokens.input("tokenizer")))
 
@@ -98,7 +104,7 @@ class Texts:
         return len(self.lengths)
 
     def kept(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Tokens kept of the first and the second text of `rows`."""
+        """How many tokens of the first and the second text of `rows` are kept."""
         second = None if self.second is None else self.second.lengths_of(rows)
         return self._kept(self.first.lengths_of(rows), second)
 
@@ -113,5 +119,42 @@ class Texts:
 
     @property
     def _added(self) -> int:
-        """Special tokens of each text or pair."""
+        """Special tokens in each text or pair."""
         return 2 if self.second is None else 2 + self.special.between
+
+
+@dataclass(frozen=True)
+class Examples:
+    """All n examples of a task.
+
+    Attributes:
+        texts: Their texts.
+        labels: The index of each one's class (int64), or its target (float32), [n].
+        split: The name of each one's split, [n].
+        classes: The names of the classes, in order; None for regression.
+    """
+
+    texts: Texts
+    labels: NDArray[Any]
+    split: NDArray[np.object_]
+    classes: list[str] | None
+
+    def rows(self, name: str) -> NDArray[np.int64]:
+        """The rows of the split `name`. Raises InputError if it has none."""
+        found = np.flatnonzero(self.split == name)
+        if len(found) == 0:
+            raise InputError(f"the task has no {name} examples; give load-task such a file or share")
+        return found
+
+    @classmethod
+    def open(cls, task: Artifact, tokens: Artifact, max_length: int) -> "Examples":
+        """The examples of a `task` artifact, with the `tokens` artifact made from it."""
+        table = examples(task)
+        classes = None if task.details["problem"] == "regression" else list(task.details["labels"])
+        if classes is None:
+            labels = np.array(table["target"].to_pylist(), dtype=np.float32)
+        else:
+            indices = {label: index for index, label in enumerate(classes)}
+            labels = np.array([indices[label] for label in table["label"].to_pylist()], dtype=np.int64)
+        split = np.array(table["split"].to_pylist(), dtype=object)
+        return cls(Texts.open(tokens, max_length), labels, split, classes)

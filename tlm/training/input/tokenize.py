@@ -1,4 +1,4 @@
-"""The step `tokenize`: texts as token ids in memory-mapped files, made once for all arms and seeds."""
+"""The step `tokenize`: texts as token ids in files to be memory-mapped, made once for all arms and seeds."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -74,7 +74,7 @@ def _write_column(
 
 
 def _texts(source: Artifact, column: str) -> Iterator[list[str]]:
-    """The texts in row order, in small batches (encodings are large); a missing second text is empty."""
+    """The texts in row order, in small batches because encodings are large. A missing second text is empty."""
     if source.manifest.kind == "task":
         batches: Iterable[Any] = examples(source).select([column]).to_batches()
     else:
@@ -85,7 +85,7 @@ def _texts(source: Artifact, column: str) -> Iterator[list[str]]:
 
 
 class GrowingArray:
-    """A one-dimensional .npy file that is written piece by piece; its header is completed at the end."""
+    """A one-dimensional .npy file that is written in pieces; its header is completed at the end."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
         self.dtype, self.rows = dtype, 0
@@ -104,7 +104,7 @@ class GrowingArray:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.seek(0)
-        self._header()  # as long as the first one: the format leaves room for the length to grow
+        self._header()  # of the same size: the format pads headers so that the length can grow
         self._file.close()
 
     def _header(self) -> None:

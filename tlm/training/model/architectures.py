@@ -1,21 +1,18 @@
-"""Which encoders there are: two written out here, the others by `transformers`' own modules, which load slowly."""
+"""The architectures that are written here. For all others we use the modules of `transformers`, which load slowly."""
 
-from tlm.errors import InputError, nearest
+from typing import Any
+
 from tlm.settings import Model
 
 OWN = ("bert", "modernbert")
 
 
-def check_architecture(model: Model) -> None:
-    """Raise InputError where there is no such architecture, or `transformers` makes none of this shape."""
-    if model.architecture in OWN:
-        return
-    from tlm.training.model import foreign
+def model_settings(model: Model) -> dict[str, Any]:
+    """The settings of the encoder that can change a result: these are in a step's key, and no others.
 
-    if model.architecture not in foreign.model_types():
-        hint = nearest(model.architecture, (*OWN, *foreign.model_types()))
-        raise InputError(
-            f"model.architecture={model.architecture} is no encoder of transformers that predicts words and classes"
-            f"{hint}"
-        )
-    foreign.check_shape(model)
+    `positions` counts where it differs from `max_length`, `token_types` where the architecture has them.
+    """
+    without = {"token_types"} if model.architecture == "modernbert" else set()
+    if model.reach == model.max_length:
+        without.add("positions")
+    return model.model_dump(mode="json", exclude=without)

@@ -1,4 +1,4 @@
-"""BERT: post-norm, learned positions, the classifier reads [CLS] through the pooler (Devlin et al. 2019)."""
+"""BERT: post-norm, learned positions; the classifier reads [CLS] through the pooler (Devlin et al. 2019)."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tlm.training.model.encoder import Inputs, Layer, LayeredBody, attention
 
 EPSILON = 1e-12
 INITIAL = 0.02
-FIXED = {"hidden_act": "gelu", "layer_norm_eps": EPSILON}  # in config.json: what is written out below
+FIXED = {"hidden_act": "gelu", "layer_norm_eps": EPSILON}  # entries of config.json that the code below implements
 
 
 def bert_config(model: Model, vocab_size: int) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def _residual(inward: int, width: int) -> nn.ModuleDict:
 
 
 class BertLayer(Layer):
-    """Attention and feed-forward part, each added to what it reads and then normalised."""
+    """Attention, then a feed-forward network; each is added to its input, and the sum is normalised."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class BertLayer(Layer):
         self.output = _residual(inner, width)
 
     def attend(self, hidden: Tensor, shape: torch.Size, mask: Tensor | None, queries: Tensor | None = None) -> Tensor:
-        """See `Layer.attend`."""
+        """Attend from all positions, or from `queries`, to all positions."""
         parts: Any = self.attention["self"]
         key, value = (parts[name](hidden).view(*shape, self.heads, -1) for name in ("key", "value"))
         if queries is not None:
@@ -75,7 +75,7 @@ class BertLayer(Layer):
         return attention(query, key, value, mask, self.dropout if self.training else 0.0)
 
     def finish(self, hidden: Tensor, context: Tensor) -> Tensor:
-        """See `Layer.finish`."""
+        """Project the context, add it, and run the feed-forward network."""
         hidden = self._add(self.attention["output"], context, hidden)
         return self._add(self.output, F.gelu(self.intermediate["dense"](hidden)), hidden)
 
@@ -85,7 +85,7 @@ class BertLayer(Layer):
 
 
 class BertBody(LayeredBody):
-    """Its parameters are those of `transformers.BertForSequenceClassification`."""
+    """A body with the parameters of `transformers.BertForSequenceClassification`."""
 
     pools_all = False
     head_names = ("bert.pooler.", "classifier.")
@@ -108,7 +108,7 @@ class BertBody(LayeredBody):
         self.classifier = _linear(width, len(config["id2label"]))
 
     def embed(self, ids: Tensor, types: Tensor | None) -> Tensor:
-        """See `LayeredBody.embed`."""
+        """Add the embeddings of tokens, positions and token types, and normalise."""
         tables = self.bert["embeddings"]
         position = tables["position_embeddings"].weight[: ids.shape[1]]
         type_table = tables["token_type_embeddings"]
@@ -117,24 +117,24 @@ class BertBody(LayeredBody):
         return F.dropout(hidden, self.config["hidden_dropout_prob"], self.training).flatten(0, 1)
 
     def layers(self) -> list[Layer]:
-        """See `LayeredBody.layers`."""
+        """The layers, in order."""
         return list(self.bert["encoder"]["layer"])
 
     def final(self, hidden: Tensor) -> Tensor:
-        """See `LayeredBody.final`."""
+        """The same states: there is no final norm."""
         return hidden
 
     def classify(self, states: Tensor, inputs: Inputs) -> Tensor:
-        """See `LayeredBody.classify`."""
+        """Class logits, [B, labels], from the states of [CLS]."""
         pooled = self.bert["pooler"]["dense"](states).tanh()
         return self.classifier(F.dropout(pooled, self.config["classifier_dropout"], self.training))  # type: ignore[no-any-return]
 
     def embedding(self) -> Tensor:
-        """See `Body.embedding`."""
+        """The token embeddings, [vocabulary, width]."""
         return self.bert["embeddings"]["word_embeddings"].weight  # type: ignore[no-any-return]
 
     def token_transform(self) -> nn.Module:
-        """See `LayeredBody.token_transform`."""
+        """Dense, GELU, norm."""
         width = self.config["hidden_size"]
         return BertTransform(_residual(width, width))
 
@@ -147,5 +147,5 @@ class BertTransform(nn.Module):
         self.dense, self.LayerNorm = parts["dense"], parts["LayerNorm"]
 
     def forward(self, states: Tensor) -> Tensor:
-        """Same shape."""
+        """The transformed states, in the same shape."""
         return self.LayerNorm(F.gelu(self.dense(states)))  # type: ignore[no-any-return]

@@ -1,35 +1,46 @@
-"""Models made from settings, written to folders that `transformers` loads, and read back."""
+"""Build models from settings, write them to folders that `transformers` loads, and read them back."""
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from tlm.settings import Model
 from tlm.training.input.texts import Special
 from tlm.training.model import bert, modernbert
-from tlm.training.model.architectures import OWN
-from tlm.training.model.bert import BertBody, bert_config, bert_dropout
+from tlm.training.model.bert import BertBody
 from tlm.training.model.encoder import Body, Encoder
-from tlm.training.model.modernbert import ModernBertBody, modernbert_config, modernbert_dropout
+from tlm.training.model.modernbert import ModernBertBody
 from tlm.training.model.tensors import read_tensors, write_tensors
 
 MLM_HEAD = "mlm_head.safetensors"
-HEADS = "heads.safetensors"  # where stage 1 was for several tasks
+HEADS = "heads.safetensors"  # of several tasks
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-TEXT_LENGTH = "tlm_text_length"  # in config.json: where task texts are cut; the model may have more positions
+TEXT_LENGTH = "tlm_text_length"  # in config.json: task texts are cut to this length; the model may have more positions
 
-_BODIES: dict[str, Any] = {"bert": BertBody, "modernbert": ModernBertBody}
-_FIXED: dict[str, dict[str, Any]] = {"bert": bert.FIXED, "modernbert": modernbert.FIXED}
-_CONFIGS = {"bert": bert_config, "modernbert": modernbert_config}
-_DROPOUTS = {"bert": bert_dropout, "modernbert": modernbert_dropout}
+
+class _Architecture(NamedTuple):
+    """An architecture that is written here: its body, the parts of config.json, and the entries that it requires."""
+
+    body: Callable[[dict[str, Any]], Body]
+    config: Callable[[Model, int], dict[str, Any]]
+    dropout: Callable[[float], dict[str, float]]
+    fixed: dict[str, Any]
+
+
+_OWN = {
+    "bert": _Architecture(BertBody, bert.bert_config, bert.bert_dropout, bert.FIXED),
+    "modernbert": _Architecture(
+        ModernBertBody, modernbert.modernbert_config, modernbert.modernbert_dropout, modernbert.FIXED
+    ),
+}
 
 
 def make_config(model: Model, vocab_size: int, special: Special, labels: list[str] | None, name: str) -> dict[str, Any]:
-    """The config.json of a model for a task (`labels`, `name`: see `with_task`)."""
+    """The config.json of a model for a task; `labels` and `name` as `with_task` takes them."""
     config = {
         **_shape(model, vocab_size, special),
         TEXT_LENGTH: model.max_length,
@@ -44,48 +55,48 @@ def make_config(model: Model, vocab_size: int, special: Special, labels: list[st
 
 
 def _shape(model: Model, vocab_size: int, special: Special) -> dict[str, Any]:
-    if model.architecture in OWN:
-        return _CONFIGS[model.architecture](model, vocab_size)
+    if model.architecture in _OWN:
+        return _OWN[model.architecture].config(model, vocab_size)
     from tlm.training.model.foreign import foreign_config
 
     return foreign_config(model, vocab_size, special.pad)
 
 
 def is_ours(config: dict[str, Any]) -> bool:
-    """Whether a config.json is of an encoder that is written out here; the others need `transformers`' modules."""
-    fixed = _FIXED.get(config["model_type"])
-    plain = fixed is not None and all(config.get(name, value) == value for name, value in fixed.items())
+    """Whether the code here implements a config.json; other models need the modules of `transformers`."""
+    own = _OWN.get(config["model_type"])
+    plain = own is not None and all(config.get(name, value) == value for name, value in own.fixed.items())
     return plain and "sliding_attention" not in config.get("layer_types", ())
 
 
 def with_task(config: dict[str, Any], labels: list[str] | None, name: str) -> dict[str, Any]:
-    """`config` for a task: its classes in order (None is regression: one number) and its name."""
+    """`config` for the task `name` with the classes `labels`, in order; None is regression, to one number."""
     known = labels if labels is not None else ["value"]
     return {
         **config,
-        "id2label": {str(place): label for place, label in enumerate(known)},
-        "label2id": {label: place for place, label in enumerate(known)},
+        "id2label": {str(index): label for index, label in enumerate(known)},
+        "label2id": {label: index for index, label in enumerate(known)},
         "problem_type": "regression" if labels is None else "single_label_classification",
         "finetuning_task": name,
     }
 
 
 def with_dropout(config: dict[str, Any], share: float) -> dict[str, Any]:
-    """`config` with all its dropouts set."""
+    """`config` with all dropouts set to `share`."""
     if is_ours(config):
-        return {**config, **_DROPOUTS[config["model_type"]](share)}
+        return {**config, **_OWN[config["model_type"]].dropout(share)}
     from tlm.training.model.foreign import foreign_dropout
 
     return {**config, **foreign_dropout(config, share)}
 
 
 def text_length(config: dict[str, Any]) -> int:
-    """Where task texts are cut, in tokens with special tokens."""
+    """The length to which task texts are cut, in tokens, special tokens included."""
     return int(config.get(TEXT_LENGTH, config["max_position_embeddings"]))
 
 
 def build(config: dict[str, Any], seed: int) -> Encoder:
-    """A model with fresh weights, the same for the same seed; torch's global generator is left as it is."""
+    """A model with fresh weights, which depend on the seed alone; torch's global generator is not changed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Encoder(_body(config))
@@ -93,7 +104,7 @@ def build(config: dict[str, Any], seed: int) -> Encoder:
 
 def _body(config: dict[str, Any]) -> Body:
     if is_ours(config):
-        return _BODIES[config["model_type"]](config)  # type: ignore[no-any-return]
+        return _OWN[config["model_type"]].body(config)
     from tlm.training.model.foreign import ForeignBody
 
     return ForeignBody(config)
@@ -106,7 +117,7 @@ def load_config(folder: Path) -> dict[str, Any]:
 
 
 def load(folder: Path, mlm_head: Path | None = None) -> Encoder:
-    """The model in `folder`, and its MLM head where its file is given; else that head is fresh."""
+    """The model in `folder`. Its MLM head comes from the file `mlm_head`, or is fresh."""
     model = build(load_config(folder), seed=0)
     load_weights(model, folder)
     if mlm_head is not None:
@@ -115,17 +126,17 @@ def load(folder: Path, mlm_head: Path | None = None) -> Encoder:
 
 
 def load_mlm_head(model: Encoder, file: Path) -> None:
-    """Give `model` the head that predicts tokens in `file`."""
+    """Load the MLM head from `file`."""
     model.mlm.load_state_dict(read_tensors(file))
 
 
 def load_weights(model: Encoder, folder: Path) -> None:
-    """Give `model` all weights in `folder`."""
+    """Load all weights from `folder`."""
     model.body.load_state_dict(read_tensors(folder / WEIGHTS))
 
 
 def load_encoder(model: Encoder, folder: Path) -> None:
-    """Give `model` the weights in `folder`, but keep its own classification head (whose classes may be others)."""
+    """Load the weights from `folder`, except the classification head, which may have other classes."""
     head = model.body.head_names
     own = {name: value for name, value in model.body.state_dict().items() if name.startswith(head)}
     stored = {name: value for name, value in read_tensors(folder / WEIGHTS).items() if not name.startswith(head)}
@@ -133,7 +144,7 @@ def load_encoder(model: Encoder, folder: Path) -> None:
 
 
 def parameter_count(model: Encoder) -> int:
-    """Parameters of the exported model."""
+    """How many parameters the exported model has."""
     return sum(parameter.numel() for parameter in model.body.parameters())
 
 
@@ -156,23 +167,23 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
 
 
 def save_mlm_head(model: Encoder, path: Path) -> None:
-    """Write the head that predicts tokens; the embedding matrix it shares is in the model folder."""
+    """Write the MLM head; the embeddings that it shares are in the model folder."""
     write_tensors(model.mlm.state_dict(), path)
 
 
 def save_heads(models: Sequence[Encoder], path: Path) -> None:
-    """Write the classification heads of several tasks' models, as ``<place>.<name>``."""
+    """Write the classification heads of several tasks' models, as ``<index>.<name>``."""
     heads = {
-        f"{place}.{name}": value
-        for place, model in enumerate(models)
+        f"{index}.{name}": value
+        for index, model in enumerate(models)
         for name, value in model.body.state_dict().items()
         if name.startswith(model.body.head_names)
     }
     write_tensors(heads, path)
 
 
-def load_head(model: Encoder, path: Path, place: int) -> None:
-    """Give `model` the head that `save_heads` wrote for the model at `place`."""
+def load_head(model: Encoder, path: Path, index: int) -> None:
+    """Load the classification head that `save_heads` wrote for model number `index`."""
     stored = read_tensors(path)
     names = [name for name in model.body.state_dict() if name.startswith(model.body.head_names)]
-    model.body.load_state_dict({name: stored[f"{place}.{name}"] for name in names}, strict=False)
+    model.body.load_state_dict({name: stored[f"{index}.{name}"] for name in names}, strict=False)

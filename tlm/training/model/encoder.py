@@ -1,9 +1,9 @@
-"""What all architectures share: the step computes only what the losses need.
+"""What all architectures share: a step computes only what its losses need.
 
-Left out are logits of tokens that are not predicted, and in the last layer all but keys and values at positions that
-neither head reads. That is exact. Parameters are named as in `transformers`, so that its classes load what we save; its
-own modules are not used where we have the architecture, because importing them takes longer than a small training
-(foreign.py has those that we have not).
+It leaves out the logits of tokens that are not predicted. In the last layer it computes only keys and values at
+positions that neither head reads. The losses are exactly the same. Parameters are named as in `transformers`, so that
+its classes load what we save. For the architectures written here its modules are not used, because importing them takes
+longer than a small training; foreign.py uses them for all others.
 """
 
 from abc import abstractmethod
@@ -14,26 +14,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tlm.training.input.batches import Batch
-
 
 @dataclass(frozen=True)
 class Inputs:
-    """A `Batch` on the device.
+    """A `Batch` on the device: B texts of T tokens, M of which are predicted.
 
     Attributes:
-        positions: As the batch has them, [M]; of length 0 if nothing is to be predicted.
-        queries: The flat positions that heads read if they do not read all, of each text its first and those to
-            predict, filled up with the first, [B, Q].
-        places: Where the positions to predict stand in the flattened `queries`, [M].
+        ids: Token ids, [B, T].
+        lengths: Tokens of each text, special tokens included, [B].
+        positions: Which tokens to predict, as indices into the flattened [B·T], [M]; empty if none are.
+        queries: Which positions the last layer computes, as indices into the flattened [B·T]: in each row the text's
+            first token, then those to predict, padded with the first, [B, Q].
+        query_indices: Where the tokens to predict are in the flattened `queries`, [M].
         mask: True where there is a token, [B, 1, 1, T]; None if nothing is padded.
+        types: 1 for the second text of a pair, [B, T]; None without pairs.
+        labels: Class indices (int64) or targets (float32), [B]; None for external data.
+        corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is predicted.
+        targets: The original ids of the tokens to predict, [M]; None if nothing is predicted.
+        of_rows: B of the whole batch, of which this may be a part.
+        of_masked: M of the whole batch.
     """
 
     ids: Tensor
     lengths: Tensor
     positions: Tensor
     queries: Tensor
-    places: Tensor
+    query_indices: Tensor
     mask: Tensor | None
     types: Tensor | None
     labels: Tensor | None
@@ -43,67 +49,61 @@ class Inputs:
     of_masked: int
 
 
-def to_device(batch: Batch, device: torch.device) -> Inputs:
-    """Copy a batch to the device."""
-
-    def moved(array: Any) -> Tensor:
-        return torch.from_numpy(array).to(device, non_blocking=True)
-
-    def perhaps(array: Any) -> Tensor | None:
-        return None if array is None else moved(array)
-
-    ids, lengths = moved(batch.ids), moved(batch.lengths)
-    queries, places = batch.queries()
-    padded = batch.tokens < batch.ids.size
-    mask = (torch.arange(ids.shape[1], device=device) < lengths[:, None])[:, None, None, :] if padded else None
-    return Inputs(
-        ids, lengths, moved(batch.predicted), moved(queries), moved(places), mask, perhaps(batch.types),
-        perhaps(batch.labels), perhaps(batch.corrupted), perhaps(batch.targets), batch.of_rows, batch.of_masked,
-    )  # fmt: skip
-
-
 class Layer(nn.Module):
     """A transformer layer in two halves. States are flat: [B·T, hidden]."""
 
     @abstractmethod
     def attend(self, hidden: Tensor, shape: torch.Size, mask: Tensor | None, queries: Tensor | None = None) -> Tensor:
-        """What attention gathers for each position, before its output projection; `shape` is (B, T).
+        """The result of attention for each position, before the output projection.
 
-        With `queries`, flat positions [B, Q], it is for those alone.
+        Args:
+            hidden: States, flat.
+            shape: (B, T).
+            mask: As in `Inputs`.
+            queries: Compute only these positions, [B, Q] as in `Inputs`; by default all.
         """
 
     @abstractmethod
     def finish(self, hidden: Tensor, context: Tensor) -> Tensor:
-        """The rest, position by position: it may be given any choice of rows."""
+        """The rest of the layer. It works on each position alone, so any subset of the rows may be given."""
 
 
 class Body(nn.Module):
-    """The classifier that is exported, and what it lets a head that predicts tokens read."""
+    """The classifier that is exported, and its states for a head that predicts tokens.
 
-    head_names: tuple[str, ...]  # how the parameters of the classification head begin
-    config: dict[str, Any]  # as in config.json
+    Attributes:
+        head_names: Prefixes of the names of the classification head's parameters.
+        config: The content of config.json.
+    """
+
+    head_names: tuple[str, ...]
+    config: dict[str, Any]
 
     @abstractmethod
     def read(self, inputs: Inputs, ids: Tensor, tokens: bool, classes: bool) -> tuple[Tensor | None, Tensor | None]:
-        """Final states of the tokens to predict [M, hidden] and class logits [B, labels], each if asked for."""
+        """Final states of the tokens to predict, [M, hidden], and class logits, [B, labels]; each only if asked for."""
 
     @abstractmethod
     def embedding(self) -> Tensor:
-        """The matrix of token embeddings, [vocabulary, its width]."""
+        """The token embeddings, [vocabulary, width]."""
 
     @abstractmethod
     def token_head(self) -> nn.Module:
-        """A fresh head that predicts tokens: (states [M, hidden], `embedding`) to logits [M, vocabulary]."""
+        """A fresh head that maps (states [M, hidden], `embedding`) to logits [M, vocabulary]."""
 
 
 class LayeredBody(Body):
-    """Embeddings, layers and a classification head of our own: each position is computed only as far as it is read."""
+    """A body of embeddings, layers and a classification head, which computes each position only as far as it is read.
 
-    pools_all: bool  # whether the classifier reads all states, or that of [CLS] alone
+    Attributes:
+        pools_all: Whether the classifier reads the states of all positions, or only that of [CLS].
+    """
+
+    pools_all: bool
 
     @abstractmethod
     def embed(self, ids: Tensor, types: Tensor | None) -> Tensor:
-        """What enters the first layer, flat."""
+        """The input of the first layer, flat."""
 
     @abstractmethod
     def layers(self) -> list[Layer]:
@@ -111,22 +111,22 @@ class LayeredBody(Body):
 
     @abstractmethod
     def final(self, hidden: Tensor) -> Tensor:
-        """What leaves the encoder, given what leaves the last layer."""
+        """The encoder's output, given the last layer's."""
 
     @abstractmethod
     def classify(self, states: Tensor, inputs: Inputs) -> Tensor:
-        """Class logits [B, labels] from the final states of all positions, or of [CLS]: see `pools_all`."""
+        """Class logits, [B, labels], from the final states that `pools_all` says."""
 
     @abstractmethod
     def token_transform(self) -> nn.Module:
         """A fresh transform for the head that predicts tokens."""
 
     def token_head(self) -> nn.Module:
-        """See `Body.token_head`."""
+        """The transform of this architecture, then the embeddings and a bias."""
         return MlmHead(self.token_transform(), len(self.embedding()))
 
     def read(self, inputs: Inputs, ids: Tensor, tokens: bool, classes: bool) -> tuple[Tensor | None, Tensor | None]:
-        """See `Body.read`."""
+        """Run all layers, the last one only at the positions that are read."""
         *before, last = self.layers()
         hidden = self.embed(ids, inputs.types)
         for layer in before:
@@ -139,7 +139,7 @@ class LayeredBody(Body):
         context = last.attend(hidden, ids.shape, inputs.mask, queries)
         token_states = class_logits = None
         if tokens:
-            rows = hidden.index_select(0, inputs.positions), context.index_select(0, inputs.places)
+            rows = hidden.index_select(0, inputs.positions), context.index_select(0, inputs.query_indices)
             token_states = self.final(last.finish(*rows))
         if classes:
             rows = hidden[:: ids.shape[1]], context[:: queries.shape[1]]
@@ -148,7 +148,7 @@ class LayeredBody(Body):
 
 
 class MlmHead(nn.Module):
-    """Predicts tokens from states [M, hidden]: the architecture's transform, then the embedding matrix and a bias."""
+    """Predicts tokens: the architecture's transform, then the embedding matrix and a bias."""
 
     def __init__(self, transform: nn.Module, vocab_size: int) -> None:
         super().__init__()
@@ -156,12 +156,12 @@ class MlmHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def forward(self, states: Tensor, embedding: Tensor) -> Tensor:
-        """Logits [M, vocabulary]."""
+        """Logits, [M, vocabulary], from states [M, hidden]."""
         return F.linear(self.transform(states), embedding, self.bias)
 
 
 class Encoder(nn.Module):
-    """The exported classifier (`body`) and beside it the head that predicts masked tokens (`mlm`)."""
+    """The exported classifier (`body`) and the head that predicts masked tokens (`mlm`)."""
 
     def __init__(self, body: Body) -> None:
         super().__init__()
@@ -169,11 +169,11 @@ class Encoder(nn.Module):
         self.mlm = body.token_head()
 
     def forward(self, inputs: Inputs, ids: Tensor, tokens: bool, classes: bool) -> tuple[Tensor | None, Tensor | None]:
-        """Logits of the tokens to predict [M, vocabulary] and of the classes [B, labels], each if asked for.
+        """Logits of the tokens to predict, [M, vocabulary], and of the classes, [B, labels]; each only if asked for.
 
         Args:
             inputs: The batch.
-            ids: What the encoder reads: ``inputs.ids`` or ``inputs.corrupted``.
+            ids: The ids to read: ``inputs.ids`` or ``inputs.corrupted``.
             tokens: Predict the tokens at ``inputs.positions``.
             classes: Classify.
         """

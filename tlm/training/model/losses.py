@@ -1,4 +1,4 @@
-"""The losses of both stages (paper, section 3.2), each as the share that one part of a batch has in the whole's."""
+"""The losses of both stages (paper, section 3.2): what one part of a batch contributes to the loss of the whole."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from tlm.training.model.encoder import Encoder, Inputs
 
 
 class Losses(NamedTuple):
-    """`total` is what is minimised; `mlm` and `ce` what it is made of (0 where it is not computed)."""
+    """`total` is minimised; `mlm` and `ce` are its parts (0 where they are not computed)."""
 
     total: Tensor
     mlm: Tensor
@@ -18,7 +18,7 @@ class Losses(NamedTuple):
 
 
 def external_loss(model: Encoder, inputs: Inputs) -> Losses:
-    """Masked-language-model loss on external data, a mean over the predicted tokens."""
+    """The masked-language-model loss on external data: a mean over the predicted tokens."""
     assert inputs.corrupted is not None
     token_logits, _ = model(inputs, inputs.corrupted, tokens=True, classes=False)
     mlm = _token_loss(token_logits, inputs)
@@ -33,7 +33,7 @@ def internal_loss(model: Encoder, inputs: Inputs, rho2: float, normalised: bool,
         inputs: A batch of task data with labels.
         rho2: Weight of the masked-language-model loss.
         normalised: Divide by rho2 + 1, as the released code does; the paper's formula does not.
-        mask_internal: Classify the masked text (the released code), not the clean one.
+        mask_internal: Classify the masked text, as the released code does; otherwise the text without masks.
     """
     assert inputs.corrupted is not None
     if mask_internal:
@@ -47,39 +47,39 @@ def internal_loss(model: Encoder, inputs: Inputs, rho2: float, normalised: bool,
 
 
 def classification_loss(model: Encoder, inputs: Inputs) -> Losses:
-    """Stage 2: classification alone, on clean text."""
+    """The loss of stage 2: classification alone, on text without masks."""
     _, class_logits = model(inputs, inputs.ids, tokens=False, classes=True)
     ce = _class_loss(class_logits, inputs)
     return Losses(ce, torch.zeros_like(ce), ce.detach())
 
 
 def _token_loss(logits: Tensor, inputs: Inputs) -> Tensor:
-    """Cross entropy summed over this part, divided by the tokens to predict in the whole batch (there may be none)."""
+    """Cross entropy, summed over this part, divided by the tokens to predict in the whole batch (at least 1)."""
     assert inputs.targets is not None
     found: Tensor = _CrossEntropy.apply(logits.float(), inputs.targets)  # type: ignore[no-untyped-call]
     return found / max(1, inputs.of_masked)
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """`F.cross_entropy`, summed, whose gradient takes three passes over the logits instead of five."""
+    """The sum of `F.cross_entropy`, with a gradient that takes three passes over the logits instead of five."""
 
     @staticmethod
     def forward(context: Any, logits: Tensor, targets: Tensor) -> Tensor:
         targets = targets[:, None]
-        log_chances = F.log_softmax(logits, dim=-1)
-        context.save_for_backward(log_chances, targets)
-        return -log_chances.gather(1, targets).sum()
+        log_probabilities = F.log_softmax(logits, dim=-1)
+        context.save_for_backward(log_probabilities, targets)
+        return -log_probabilities.gather(1, targets).sum()
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        log_chances, targets = context.saved_tensors
-        result = log_chances.exp()
+        log_probabilities, targets = context.saved_tensors
+        result = log_probabilities.exp()
         result.scatter_add_(1, targets, result.new_full((), -1.0).expand(targets.shape))
         return result.mul_(gradient), None
 
 
 def _class_loss(logits: Tensor, inputs: Inputs) -> Tensor:
-    """Cross entropy, or squared error for a target; summed over this part, divided by the rows of the whole batch."""
+    """Cross entropy, or squared error for regression; summed over this part, divided by the rows of the whole batch."""
     assert inputs.labels is not None
     if inputs.labels.is_floating_point():
         return F.mse_loss(logits[:, 0].float(), inputs.labels, reduction="sum") / inputs.of_rows

@@ -1,4 +1,4 @@
-"""Published models at work: their shape, and their weights in our encoders (the step is in pretrained.py)."""
+"""Published models: their shape, and their weights in our encoders."""
 
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,15 @@ from tlm.training.model.encoder import Encoder
 from tlm.training.model.foreign import model_types, plain_config
 from tlm.training.model.located import HERE
 
-_BERT_HEAD = {"transform.": "cls.predictions.transform.", "bias": "cls.predictions.bias"}  # our names and the library's
+_BERT_HEAD = {"transform.": "cls.predictions.transform.", "bias": "cls.predictions.bias"}  # our names: the library's
 
 
 def shape_of(folder: Path, wanted: Model) -> Model:
-    """The model section of a published model; from `wanted` it has the length of texts and the dropout of stage 1.
+    """The settings of a published model, with the length of texts and the dropout of `wanted`.
 
     Raises:
-        InputError: its config cannot be read, is of no encoder that predicts words and classes, or texts of that length
-            do not fit into it.
+        InputError: its config cannot be read, it is no encoder that predicts words and classes, or it has too few
+            positions for texts of that length.
     """
     config = _config(folder)
     try:
@@ -44,8 +44,8 @@ def shape_of(folder: Path, wanted: Model) -> Model:
             dropout=wanted.dropout,
         )
     except ValidationError as error:
-        told = str(error.errors()[0]["ctx"].get("error", error)) if error.errors()[0].get("ctx") else str(error)
-        raise InputError(f"{folder}: {' '.join(told.split())}; set model.max_length, or take another model") from None
+        text = str(error.errors()[0].get("ctx", {}).get("error", error))
+        raise InputError(f"{folder}: {' '.join(text.split())}; set model.max_length, or take another model") from None
 
 
 def _config(folder: Path) -> Any:
@@ -62,7 +62,7 @@ def _config(folder: Path) -> Any:
 
 
 def _positions(config: Any) -> int:
-    """The longest text, in tokens: RoBERTa and its kin begin to count positions after the id of the padding."""
+    """The longest text, in tokens. RoBERTa and models like it count positions from the padding id + 1."""
     with torch.device("meta"):
         base = AutoModelForSequenceClassification.from_config(config).base_model  # type: ignore[no-untyped-call]
     for name, part in base.named_modules():
@@ -72,13 +72,13 @@ def _positions(config: Any) -> int:
 
 
 def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model, facts: dict[str, Any]) -> None:
-    """Write a `checkpoint`: the encoder's weights, a fresh classification head, and the head for tokens if it has one.
+    """Write a `checkpoint`: the encoder's weights, a fresh classification head, and the MLM head if there is one.
 
     Args:
-        draft: Where to.
+        draft: Where to write.
         folder: The published model.
         inputs: The artifacts ``task`` and ``task_tokens``.
-        shape: What `shape_of` gave.
+        shape: The settings from `shape_of`.
         facts: Arm, seed and name, for the details.
     """
     task, tokenizer = inputs["task"].details, inputs["task_tokens"].input("tokenizer")
@@ -87,8 +87,8 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
         whole, found = AutoModelForMaskedLM.from_pretrained(
             folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE
         )
-    except Exception as error:  # three libraries read the files, each with errors of its own
-        raise InputError(f"{folder} does not load: {reason(error)}; download the model anew") from None
+    except Exception as error:  # three libraries read the files, each with its own errors
+        raise InputError(f"{folder} does not load: {reason(error)}; download the model again") from None
     own = plain_config(whole.config)
     _check(own, tokenizer, folder)
     kind = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[own["model_type"]]
@@ -116,17 +116,17 @@ def _check(config: dict[str, Any], tokenizer: Artifact, folder: Path) -> None:
 
 
 def _take_encoder(model: Encoder, whole: Any, missing: set[str], folder: Path) -> None:
-    """Give `model` all weights of `whole` but those of its classification head. InputError: the files lack some."""
+    """Copy all weights of `whole` except its classification head. Raises InputError if the files lack some."""
     mine, theirs, head = model.body.state_dict(), whole.state_dict(), model.body.head_names
     names = [name for name in mine if not name.startswith(head)]
     lacking = [name for name in names if name not in theirs or name in missing]
     if lacking:
-        raise InputError(f"{folder} lacks weights ({', '.join(lacking[:3])}); download the model anew")
+        raise InputError(f"{folder} lacks weights ({', '.join(lacking[:3])}); download the model again")
     model.body.load_state_dict({**mine, **{name: theirs[name] for name in names}})
 
 
 def _token_head(model: Encoder, theirs: dict[str, Any]) -> dict[str, Any]:
-    """What our head for tokens takes from the library's weights."""
+    """The weights of our MLM head, from the library's."""
     found = {}
     for name in model.mlm.state_dict():
         renamed = next((new + name.removeprefix(old) for old, new in _BERT_HEAD.items() if name.startswith(old)), name)

@@ -1,4 +1,4 @@
-"""Tensors in files: safetensors only, so that reading one runs no code."""
+"""Tensors in safetensors files, which can be read without running code."""
 
 from pathlib import Path
 
@@ -12,14 +12,14 @@ READABLE = 0o644
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write `tensors`. Raises Interrupted if that fails, as on a full disk (the library has an error of its own)."""
+    """Write `tensors`. Raises Interrupted if that fails, as on a full disk."""
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     try:
         save_file(plain, path, metadata={"format": "pt"})
     except (OSError, SafetensorError) as error:
         reason = f"{path.name} could not be written ({error})"
         raise Interrupted(f"{reason}; free some space, then repeat the command") from None
-    path.chmod(READABLE)  # the library writes files for their owner alone, but a pod may run as any user
+    path.chmod(READABLE)  # the library writes files that only the owner can read, but a pod may run as any user
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The step `load-model`: a published model as the `checkpoint` that fine-tuning, or stage 1, begins with."""
+"""The step `load-model`: a published model as a `checkpoint`, for fine-tuning or for stage 1."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,9 @@ from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Recipe, produce
 from tlm.errors import InputError
-from tlm.training.effective import model_settings
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import adopt_tokenizer
+from tlm.training.model.architectures import model_settings
 from tlm.training.model.located import CONVERT, WEIGHTS, files_of, model_folder
 
 VERSION = 2
@@ -26,15 +26,15 @@ def load_model(
     overrides: list[str] = (),  # type: ignore[assignment]
     root: str | None = None,
 ) -> str:
-    """Take a published model, with its own tokenizer, in place of what stage 1 makes: for fine-tuning, or to train on.
+    """Take a published model, with its own tokenizer, instead of training one: to fine-tune it, or to start stage 1.
 
-    What its pre-training cost is not counted.
+    The cost of its pre-training is not counted.
 
     Args:
         model: A folder as transformers writes it, on this machine or on S3, or a name on the Hugging Face Hub, such as
             bert-base-uncased.
         task: URI of the task.
-        preset: Named settings; of them the length of texts counts here (model.max_length), and the dropout of stage 1.
+        preset: Named settings. This step uses the length of texts (model.max_length) and the dropout of stage 1.
         overrides: Settings to change, such as model.max_length=256.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
@@ -42,38 +42,40 @@ def load_model(
     root = home(root, [examples]).root
     with model_folder(model) as folder:
         digests = _digests(folder)
-        from tlm.training.model import published as takeover
+        from tlm.training.model import published
 
-        shape = takeover.shape_of(folder, settings.model)
+        shape = published.shape_of(folder, settings.model)
         tokenizer = Artifact.open(adopt_tokenizer(folder, root))
         tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, root=root))
         facts = {"arm": ARM, "seed": 0, "name": published_name(model)}
         resolved = {**facts, "model": model_settings(shape), "files": digests}
         recipe = Recipe("checkpoint", "load-model", VERSION, resolved, {"task": examples, "task_tokens": tokens})
-        return produce(recipe, root, lambda draft: takeover.write(draft, folder, recipe.inputs, shape, facts))
+        return produce(recipe, root, lambda draft: published.write(draft, folder, recipe.inputs, shape, facts))
 
 
-def published_name(place: str) -> str:
-    """What the model is called, wherever it lies: the last part of its place or of its name on the Hub."""
-    return place.rstrip("/").rpartition("/")[2]
+def published_name(model: str) -> str:
+    """The name of a model: the last part of its path or of its name on the Hub."""
+    return model.rstrip("/").rpartition("/")[2]
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """sha256 of each file that makes the model. Raises InputError: it has no config, or no weights."""
+    """The sha256 of each of the model's files. Raises InputError if there is no config or no weights."""
     names = files_of([path.name for path in folder.iterdir() if path.is_file()])
     if "config.json" not in names or names == files_of(names, weights=False):
         raise InputError(f"{folder} has no config.json, or no weights ({WEIGHTS[0]}); {CONVERT}")
-    if strange := _parts(folder) - {*names}:
-        raise InputError(f"{folder}: its weights are said to lie in {sorted(strange)[0]!r}; download the model anew")
+    if missing := _parts(folder) - {*names}:
+        raise InputError(
+            f"{folder}: its index names weights in {sorted(missing)[0]!r}, which is missing; download the model again"
+        )
     return {name: file_sha256(folder / name) for name in names}
 
 
 def _parts(folder: Path) -> set[str]:
-    """The files that weights in several parts lie in, by their index."""
+    """The files of weights in several parts, as their index names them."""
     try:
         index = json.loads((folder / WEIGHTS[1]).read_text(encoding="utf-8"))
         return {str(name) for name in index["weight_map"].values()}
     except FileNotFoundError:
         return set()
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise InputError(f"{folder / WEIGHTS[1]} is no index of weights; download the model anew") from None
+        raise InputError(f"{folder / WEIGHTS[1]} is not an index of weights; download the model again") from None

@@ -1,0 +1,164 @@
+"""Fine-tuning: the classifier alone; the weights that are best on dev are kept (paper, section 3.3)."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft
+from tlm.errors import InputError
+from tlm.settings import Finetune, Model
+from tlm.training.checkpoint import Best, Snapshots, State
+from tlm.training.curve import Curve
+from tlm.training.device import resolve_device, run_facts
+from tlm.training.distributed.group import ProcessGroup
+from tlm.training.flops import Cost, paper_flops
+from tlm.training.input.batches import Batch, Order, collate
+from tlm.training.input.rng import STAGE2
+from tlm.training.input.texts import Examples
+from tlm.training.loop import Plan, fit
+from tlm.training.metric import dev_score
+from tlm.training.model import build
+from tlm.training.model.card import model_card
+from tlm.training.model.encoder import Encoder, Inputs
+from tlm.training.model.losses import Losses, classification_loss
+from tlm.training.scoring import class_logits
+
+
+def fine_tune(
+    draft: Draft,
+    inputs: dict[str, Artifact],
+    settings: Finetune,
+    facts: dict[str, Any],
+    device: str,
+    snapshots: Snapshots,
+) -> None:
+    """Fine-tune and write a `model`. Of several processes, the first one writes it.
+
+    Args:
+        draft: Where to write.
+        inputs: The artifacts ``checkpoint``, ``task`` and ``task_tokens``.
+        settings: The settings of stage 2.
+        facts: Arm and seed, for the details.
+        device: The device, as the step was given it.
+        snapshots: Where unfinished work is kept.
+    """
+    torch_device, group = torch.device(resolve_device(device)), ProcessGroup.current()
+    checkpoint, task = inputs["checkpoint"], inputs["task"]
+    shape = Model.model_validate(checkpoint.manifest.settings["model"])
+    with group.in_turn():
+        examples = Examples.open(task, inputs["task_tokens"], shape.max_length)
+        model = _begin(checkpoint, examples.classes, task.details["name"], settings, facts["seed"])
+    model.to(torch_device)
+    work = Classification(model, examples, shape, settings, task.details["metric"], facts["seed"])
+    work.label = f"stage 2, {facts['arm']}, seed {facts['seed']}"
+    plan = Plan(settings, work.steps, round(settings.warmup_share * work.steps), settings.dropout, facts["seed"])
+    state = State.fresh(model.body, settings, plan.steps)
+    fit(state, work, plan, snapshots, torch_device)
+    if not group.first:
+        return
+    assert state.best is not None
+    model.body.load_state_dict(state.best.weights)
+    build.save(model, draft.folder / "model", inputs["task_tokens"].input("tokenizer").path("tokenizer"))
+    state.curve.write(draft, work.columns(state.curve, plan))
+    parameters = build.parameter_count(model)
+    cost = {"steps": plan.steps, **state.curve.totals()}
+    cost["paper_flops"] = paper_flops(parameters, cost["padded_tokens"])
+    best = {"best_step": state.best.step, "best_dev": state.best.score}
+    draft.details = {**facts, "parameters": parameters, **best, "cost": cost}
+    draft.counts = {**cost, "best_step": state.best.step}
+    draft.run |= run_facts(torch_device, settings.precision)
+    stage1 = checkpoint.details["cost"]
+    card = {
+        **facts, "parameters": parameters, "architecture": shape.architecture, "max_length": shape.max_length,
+        "best": state.best.score, "best_step": state.best.step, "evaluations": len(work.evaluated),
+        "steps": plan.steps, "flops": cost["flops"], "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"],
+    }  # fmt: skip
+    text = model_card({**task.details, "train": len(work.train_rows)}, card)
+    (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
+
+
+def _begin(checkpoint: Artifact, classes: list[str] | None, name: str, settings: Finetune, seed: int) -> Encoder:
+    """The checkpoint's encoder, with a fresh head for this task or with its own head."""
+    folder = checkpoint.path("model")
+    config = build.with_dropout(build.load_config(folder), settings.dropout)
+    if settings.reset_head:
+        model = build.build(build.with_task(config, classes, name), seed)
+        build.load_encoder(model, folder)
+        return model
+    if checkpoint.details.get("tasks"):
+        return _begin_with_head(checkpoint, build.with_task(config, classes, name), name, seed)
+    if build.with_task(config, classes, name)["id2label"] != config["id2label"]:
+        raise InputError(
+            f"{checkpoint.uri} was trained for other classes than this task's; set finetune.reset_head=true"
+        )
+    model = build.build(config, seed)
+    build.load_weights(model, folder)
+    return model
+
+
+def _begin_with_head(checkpoint: Artifact, config: dict[str, Any], name: str, seed: int) -> Encoder:
+    """The encoder of a multi-task checkpoint, with its head for the task `name`."""
+    labels = [task["labels"] for task in checkpoint.details["tasks"] if task["name"] == name]
+    if not labels or build.with_task(config, labels[0], name)["id2label"] != config["id2label"]:
+        raise InputError(f"{checkpoint.uri} has no head for '{name}' with these classes; set finetune.reset_head=true")
+    model = build.build(config, seed)
+    build.load_encoder(model, checkpoint.path("model"))
+    index = [task["name"] for task in checkpoint.details["tasks"]].index(name)
+    build.load_head(model, checkpoint.path(build.HEADS), index)
+    return model
+
+
+class Classification:
+    """The work of stage 2: batches of training examples, and a few evaluations on dev."""
+
+    advice = "lower finetune.batch, or compute it in parts (finetune.accumulation=2, 4, …)"
+
+    def __init__(
+        self, model: Encoder, examples: Examples, shape: Model, settings: Finetune, metric: str, seed: int
+    ) -> None:
+        self.label, self.model, self.examples, self.metric = "stage 2", model, examples, metric
+        self.train_rows, self.dev_rows = examples.rows("train"), examples.rows("dev")
+        self.order = Order(examples.texts.lengths[self.train_rows], settings.batch, seed, STAGE2)
+        self.steps = settings.steps or max(1, round(settings.epochs * self.order.per_epoch))
+        self.evaluated = {-(-self.steps * k // settings.evaluations) for k in range(1, settings.evaluations + 1)}
+        self.cost = Cost(shape, model.body.config["vocab_size"], len(model.body.config["id2label"]))
+
+    def batch(self, step: int) -> Batch:
+        """The batch of `step`."""
+        return collate(self.examples.texts, self.train_rows[self.order.rows(step)], self.examples.labels)
+
+    def losses(self, step: int, inputs: Inputs) -> Losses:
+        """The losses of a part of that batch."""
+        return classification_loss(self.model, inputs)
+
+    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
+        """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
+        full = len(batch.lengths) * self.examples.texts.max_length
+        return batch.tokens, full, self.cost.of(batch, tokens=False, classes=True)
+
+    def after(self, state: State) -> None:
+        """Score dev at the steps planned for it, and keep the weights if they are the best so far."""
+        if state.step not in self.evaluated:
+            return
+        logits = class_logits(self.model, self.examples.texts, self.dev_rows, next(self.model.parameters()).device)
+        if not np.isfinite(logits).all():
+            raise InputError(f"training diverged before step {state.step}; lower finetune.lr")
+        score = dev_score(self.metric, self.examples.labels[self.dev_rows], logits)
+        state.curve.dev[state.step - 1] = score
+        if state.best is None or score > state.best.score:
+            weights = {name: value.detach().clone() for name, value in self.model.body.state_dict().items()}
+            state.best = Best(state.step, score, weights)
+
+    def columns(self, curve: Curve, plan: Plan) -> dict[str, pa.Array]:
+        """The columns of curve.parquet, a row for each step; `dev` is null where it was not scored."""
+        return {
+            "step": pa.array(range(plan.steps), pa.int64()),
+            "ce": pa.array(curve.losses[:, 2].cpu().numpy()),
+            "lr": pa.array([plan.lr(step) for step in range(plan.steps)], pa.float64()),
+            "tokens": pa.array(curve.costs[:, 0]),
+            "flops": pa.array(curve.costs[:, 2]),
+            "dev": pa.array(curve.dev, mask=np.isnan(curve.dev)),
+        }

@@ -269,12 +269,12 @@ def damaged(folder: Path, what: str) -> None:
         ("config", "has no config.json, or no weights"),
         ("weights", "has no config.json, or no weights"),
         ("pickle", r"no weights .* pickles, which can run code: .* convert them by AutoModelForMaskedLM\.from_pretr"),
-        ("place", r"its weights are said to lie in '../elsewhere.safetensors'; download the model anew"),
-        ("index", r"model.safetensors.index.json is no index of weights; download"),
+        ("place", r"its index names '../elsewhere.safetensors', which is not in the folder; download the model again"),
+        ("index", r"model.safetensors.index.json is not an index of weights; download"),
         ("code", r"config.json names code of its own \(auto_map\), which is never run"),
         ("type", "is a 'gpt2', no encoder that predicts words and classes"),
         ("layer", "lacks weights .bert.encoder.layer.1."),
-        ("cut", "does not load: .*; download the model anew"),
+        ("cut", "does not load: .*; download the model again"),
         ("vocabulary", r"its tokenizer has \d+ entries and the padding id 0, its config.json \d+ and 0"),
     ],
 )
@@ -290,7 +290,7 @@ def test_what_is_no_whole_model_is_refused(tmp_path, what, sentence):
     ("place", "sentence"),
     [
         ("./nowhere", "./nowhere: there is no such folder; expected a model as transformers writes it"),
-        ("bert-base-uncased", "the Hugging Face Hub is not reached .*hf download bert-base-uncased --local-dir"),
+        ("bert-base-uncased", "the Hugging Face Hub cannot be reached .*hf download bert-base-uncased --local-dir"),
     ],
 )
 def test_what_is_not_here_is_said(tmp_path, monkeypatch, place, sentence):

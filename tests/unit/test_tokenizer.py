@@ -163,13 +163,13 @@ def test_wrong_settings_end_in_a_sentence(tmp_path, settings, message):
 def test_what_is_no_tokenizer_ends_in_a_sentence(tmp_path):
     examples = task(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match="is no tokenizer"):
+    with pytest.raises(InputError, match="is not a tokenizer"):
         built(tmp_path, examples, existing=str(tmp_path))
     Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]")).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(InputError, match=r"has no '\[PAD\]' and no '<pad>'"):
         built(tmp_path, examples, existing=str(tmp_path))
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "None"}}))
-    with pytest.raises(InputError, match="is no tokenizer"):
+    with pytest.raises(InputError, match="is not a tokenizer"):
         built(tmp_path, examples, existing=str(tmp_path))
 
 

@@ -63,10 +63,9 @@ def _digests(folder: Path) -> dict[str, str]:
     names = files_of([path.name for path in folder.iterdir() if path.is_file()])
     if "config.json" not in names or names == files_of(names, weights=False):
         raise InputError(f"{folder} has no config.json, or no weights ({WEIGHTS[0]}); {CONVERT}")
-    if missing := _parts(folder) - {*names}:
-        raise InputError(
-            f"{folder}: its index names weights in {sorted(missing)[0]!r}, which is missing; download the model again"
-        )
+    if strange := _parts(folder) - {*names}:
+        name = sorted(strange)[0]
+        raise InputError(f"{folder}: its index names {name!r}, which is not in the folder; download the model again")
     return {name: file_sha256(folder / name) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""The step `tokenizer`: one vocabulary for all arms, so that their losses compare."""
+"""The step `tokenizer`: one vocabulary for all arms, so that their losses can be compared."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from tlm.training.model.located import HERE, model_folder
 
 VERSION = 1
 KINDS = ("wordpiece", "bpe")
-SMALLEST = {"wordpiece": 200, "bpe": 300}  # single characters and special tokens alone need about as many
+SMALLEST = {"wordpiece": 200, "bpe": 300}  # about what single characters and special tokens need
 
 
 def build_tokenizer(
@@ -40,18 +40,18 @@ def build_tokenizer(
 ) -> str:
     """Make a vocabulary from a sample of the corpus and the training split of the task, or adopt an existing one.
 
-    Dev and test texts are never looked at.
+    Dev and test texts are not used.
 
     Args:
-        corpus: URI of the corpus; or of a subset, such as an imported one that came without a corpus.
+        corpus: URI of the corpus, or of a subset where there is no corpus, as with an imported one.
         task: URI of the task.
         kind: wordpiece (as BERT) or bpe (byte-level, as RoBERTa).
-        vocab_size: Entries, special tokens included; small texts may give fewer.
-        sample: Passages of the corpus to learn from.
+        vocab_size: Entries, special tokens included. A small corpus may give fewer.
+        sample: How many passages of the corpus to learn from.
         lower_case: Fold case.
         existing: A tokenizer.json, a folder that has one, or a model of the Hugging Face Hub (bert-base-uncased),
-            to take instead; the settings above then do nothing.
-        more_tasks: URIs of further tasks whose training splits it is to learn from too, where tasks train together.
+            to use instead. The settings above then have no effect.
+        more_tasks: URIs of further tasks to learn from, where tasks are trained together.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     general = Artifact.open(corpus, "corpus", "subset")
@@ -82,10 +82,10 @@ def _train(
     draft.counts["texts"] = len(texts)
 
 
-def adopt_tokenizer(place: Path, root: str | None) -> str:
-    """The URI of the tokenizer in a ``tokenizer.json`` or in the folder of a model, as a `tokenizer` artifact."""
+def adopt_tokenizer(path: Path, root: str | None) -> str:
+    """Make a `tokenizer` artifact from a ``tokenizer.json`` or a model's folder; returns its URI."""
     with TemporaryDirectory(prefix="tlm-tokenizer-") as scratch:
-        file = place if _has_tokenizer(place) else _converted(place, Path(scratch))
+        file = path if _has_tokenizer(path) else _converted(path, Path(scratch))
         tokenizer, special, between = adopt_vocabulary(file)
         more = {"between": between} if between > 1 else {}
         settings = {"existing": file_sha256(tokenizer_file(file)), **more}
@@ -100,21 +100,19 @@ def adopt_tokenizer(place: Path, root: str | None) -> str:
         return produce(recipe, root, write)
 
 
-def _has_tokenizer(place: Path) -> bool:
-    return not place.is_dir() or (place / "tokenizer.json").exists() or not (place / "config.json").exists()
+def _has_tokenizer(path: Path) -> bool:
+    return not path.is_dir() or (path / "tokenizer.json").exists() or not (path / "config.json").exists()
 
 
 def _converted(folder: Path, scratch: Path) -> Path:
-    """A ``tokenizer.json`` made of what an older model's folder has: vocab.txt, or vocab.json and merges.txt."""
+    """A ``tokenizer.json`` made from an older model's files: vocab.txt, or vocab.json and merges.txt."""
     from transformers import AutoTokenizer
 
     try:
         found = AutoTokenizer.from_pretrained(folder, **HERE)
         text = found.backend_tokenizer.to_str()
-    except Exception as error:  # the library raises many kinds, all of which mean the same to a person
-        raise InputError(
-            f"{folder} has no tokenizer that can be read ({reason(error)}); give it a tokenizer.json"
-        ) from None
+    except Exception as error:  # the library raises many kinds
+        raise InputError(f"{folder} has no readable tokenizer ({reason(error)}); add a tokenizer.json") from None
     file = scratch / "tokenizer.json"
     file.write_text(text, encoding="utf-8")
     return file
@@ -129,7 +127,7 @@ def _write(draft: Draft, tokenizer: Tokenizer, special: dict[str, str], kind: st
 
 
 def _corpus_sample(corpus: Artifact, sample: int) -> Iterator[str]:
-    """`sample` passages, evenly spread by a fixed seed, in the order of the corpus."""
+    """A uniform sample of passages (with a fixed seed), in the order of the corpus."""
     total = int(corpus.details["passages"])
     taken = np.zeros(total, dtype=bool)
     taken[np.random.default_rng(0).choice(total, min(sample, total), replace=False)] = True

@@ -1,7 +1,7 @@
-"""Vocabularies trained from text or adopted from a file, all with one layout: [CLS] a [SEP], or [CLS] a [SEP] b [SEP].
+"""Vocabularies, trained from text or adopted from a file. Their layout is [CLS] a [SEP], or [CLS] a [SEP] b [SEP].
 
-Training is deterministic. The library's WordPiece trainer alone is not: it breaks ties by token id, and the ids of
-single characters change from run to run; so those are counted and given to it beforehand.
+Training is deterministic. The library's WordPiece trainer by itself is not: it breaks ties by token id, and the ids of
+single characters differ between runs. So we count the characters and give them to the trainer.
 """
 
 import json
@@ -19,11 +19,11 @@ _CONTINUING = "##"
 
 
 def train_vocabulary(kind: str, texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
-    """A tokenizer of at most `vocab_size` entries; ``[PAD] [UNK] [CLS] [SEP] [MASK]`` are the ids 0 to 4.
+    """Train a tokenizer of at most `vocab_size` entries. ``[PAD] [UNK] [CLS] [SEP] [MASK]`` have the ids 0 to 4.
 
     Args:
-        kind: ``wordpiece`` (as BERT's) or ``bpe`` (byte-level, as RoBERTa's: nothing is out of vocabulary).
-        texts: What to learn from.
+        kind: ``wordpiece`` (as BERT's) or ``bpe`` (byte-level, as RoBERTa's, so that no text is out of vocabulary).
+        texts: The texts to learn from.
         vocab_size: Entries, special tokens and single characters included.
         lower_case: Fold case (and, for wordpiece, accents).
     """
@@ -40,7 +40,7 @@ def _wordpiece(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer
     learner.normalizer, learner.pre_tokenizer = normalizer, splitter
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
-        special_tokens=known,  # "special" only to fix their ids; the tokenizer below knows five special tokens
+        special_tokens=known,  # "special" only to fix their ids; the tokenizer below has five special tokens
         initial_alphabet=letters,
         limit_alphabet=len(letters),
         continuing_subword_prefix=_CONTINUING,
@@ -74,33 +74,33 @@ def _alphabet(texts: list[str], normalizer: normalizers.Normalizer, size: int) -
     for text in texts:
         raw.update(text)
     counts: Counter[str] = Counter()
-    for character, count in raw.items():  # each is normalised once: far quicker than whole texts
+    for character, count in raw.items():  # normalising each character once is far faster than normalising whole texts
         counts.update(dict.fromkeys(normalizer.normalize_str(character), count))
     letters = (letter for letter in counts if not letter.isspace())
     return sorted(letters, key=lambda letter: (-counts[letter], letter))[:size]
 
 
 def _is_punctuation(letter: str) -> bool:
-    """Whether BERT's splitter cuts here, so that no word goes on with it."""
+    """Whether BERT's pre-tokenizer splits here, so that no word continues with the character."""
     return (letter.isascii() and not letter.isalnum()) or unicodedata.category(letter).startswith("P")
 
 
 def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str], int]:
-    """An existing ``tokenizer.json`` (or the folder that has it) in our layout.
+    """Read an existing ``tokenizer.json``, from the file or its folder, and give it our layout.
 
     Returns:
-        It, its special tokens by role, and how many separators it has between the two texts of a pair: 2 where it
+        The tokenizer, its special tokens by role, and how many separators stand between the texts of a pair: 2 if it
         adds four special tokens to a pair, as RoBERTa's does, else 1.
 
     Raises:
-        InputError: there is no such file, it is no tokenizer, or a special token is missing.
+        InputError: there is no such file, it is not a tokenizer, or a special token is missing.
     """
     path = tokenizer_file(file)
     try:
         tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises plain Exception
         raise InputError(
-            f"{path} is no tokenizer: {error}; expected a tokenizer.json of the tokenizers library"
+            f"{path} is not a tokenizer: {error}; expected a tokenizer.json of the tokenizers library"
         ) from None
     special = {}
     for role, name in SPECIAL.items():
@@ -117,7 +117,7 @@ def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str], int]:
 
 
 def tokenizer_file(path: Path) -> Path:
-    """`path`, or the ``tokenizer.json`` in it. Raises InputError where there is none."""
+    """`path`, or the ``tokenizer.json`` in it. Raises InputError if there is none."""
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
         raise InputError(f"{file}: there is no such file; expected a tokenizer.json or a folder that has one")
@@ -125,7 +125,7 @@ def tokenizer_file(path: Path) -> Path:
 
 
 def with_layout(tokenizer: Tokenizer, special: dict[str, str], between: int = 1) -> Tokenizer:
-    """`tokenizer` with its special tokens declared, and [CLS] and [SEP] set as we do in training."""
+    """Declare the special tokens of `tokenizer`, and place [CLS] and [SEP] as training does."""
     tokenizer.add_special_tokens(list(special.values()))
     cls, sep = special["cls"], special["sep"]
     tokenizer.post_processor = processors.TemplateProcessing(

@@ -1,4 +1,4 @@
-"""Where a published model lies: in a folder here, on S3, or on the Hugging Face Hub."""
+"""Find a published model: in a local folder, on S3, or on the Hugging Face Hub."""
 
 import json
 import os
@@ -18,49 +18,49 @@ TEXTS = (
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")  # never pytorch_model.bin: a pickle is a program
 EXPECTED = "expected a model as transformers writes it (config.json, model.safetensors, tokenizer.json)"
 CONVERT = (
-    "older ones (pytorch_model.bin) are pickles, which can run code: where that does no harm, convert them by "
+    "older ones (pytorch_model.bin) are pickles, which can run code: if you trust them, convert them by "
     "AutoModelForMaskedLM.from_pretrained('old').save_pretrained('new'), and give the new folder"
 )
-# How the library's from_pretrained is called: nothing is downloaded, and no code but its own is run.
+# Arguments for the library's from_pretrained: download nothing, and run no code but its own.
 HERE = {"local_files_only": True, "trust_remote_code": False}
 
 
 @contextmanager
-def model_folder(place: str, *, of_tokenizers: bool = False) -> Iterator[Path]:
-    """The folder of the model that `place` means; what was downloaded from S3 is gone afterwards.
+def model_folder(model: str, *, of_tokenizers: bool = False) -> Iterator[Path]:
+    """The local folder of a model. Files downloaded from S3 are removed afterwards.
 
     Args:
-        place: A folder, ``s3://bucket/folder``, or a name on the Hub: ``bert-base-uncased``, ``owner/name``.
-        of_tokenizers: Only the tokenizer is wanted; then a file is as good as a folder.
+        model: A folder, ``s3://bucket/folder``, or a name on the Hub: ``bert-base-uncased``, ``owner/name``.
+        of_tokenizers: Only the tokenizer is needed, so a file will do as well as a folder.
 
     Raises:
-        InputError: there is no such folder or model, or the Hub is not reached.
+        InputError: there is no such folder or model, or the Hub cannot be reached.
     """
     with (
-        _from_s3(place, of_tokenizers)
-        if place.startswith("s3://")
-        else nullcontext(_from_disk_or_hub(place, of_tokenizers)) as folder
+        _from_s3(model, of_tokenizers)
+        if model.startswith("s3://")
+        else nullcontext(_from_disk_or_hub(model, of_tokenizers)) as folder
     ):
         refuse_code(folder)
         yield folder
 
 
 def refuse_code(folder: Path) -> None:
-    """Raise InputError if a model's folder says that its model or tokenizer is code beside it (``auto_map``)."""
+    """Raise InputError if a model or its tokenizer needs code from its own folder (``auto_map``)."""
     for name in ("config.json", "tokenizer_config.json"):
         try:
-            told = json.loads((folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # whoever reads it next says so
+            config = json.loads((folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # reported where the file is read for its content
             continue
-        if isinstance(told, dict) and told.get("auto_map"):
+        if isinstance(config, dict) and config.get("auto_map"):
             raise InputError(
                 f"{folder}/{name} names code of its own (auto_map), which is never run; take another model, or remove "
-                "auto_map if the library's own class is meant"
+                "auto_map if the library's own class will do"
             )
 
 
 def files_of(names: Sequence[str], weights: bool = True) -> list[str]:
-    """Those of a folder's files that make the model, sorted."""
+    """The files of a folder that belong to the model, sorted."""
     patterns = TEXTS + WEIGHTS if weights else TEXTS
     return sorted(name for name in names if any(fnmatch(name, pattern) for pattern in patterns))
 
@@ -82,12 +82,12 @@ def _from_s3(address: str, of_tokenizers: bool) -> Iterator[Path]:
         yield folder / key
 
 
-def _from_disk_or_hub(place: str, of_tokenizers: bool) -> Path:
-    if Path(place).is_dir() or (of_tokenizers and Path(place).is_file()):
-        return Path(place)
-    if place.startswith((".", "/", "~")) or place.count("/") > 1 or place.endswith(".json"):
-        raise InputError(f"{place}: there is no such {'file or ' * of_tokenizers}folder; {EXPECTED}")
-    return _from_hub(place, of_tokenizers)
+def _from_disk_or_hub(model: str, of_tokenizers: bool) -> Path:
+    if Path(model).is_dir() or (of_tokenizers and Path(model).is_file()):
+        return Path(model)
+    if model.startswith((".", "/", "~")) or model.count("/") > 1 or model.endswith(".json"):
+        raise InputError(f"{model}: there is no such {'file or ' * of_tokenizers}folder; {EXPECTED}")
+    return _from_hub(model, of_tokenizers)
 
 
 def _from_hub(name: str, of_tokenizers: bool) -> Path:
@@ -97,16 +97,16 @@ def _from_hub(name: str, of_tokenizers: bool) -> Path:
         check_url(os.environ["HF_ENDPOINT"], "HF_ENDPOINT")
     try:
         return Path(snapshot_download(name, allow_patterns=[*TEXTS, *([] if of_tokenizers else WEIGHTS)]))
-    except Exception as error:  # the Hub's client raises many kinds, all of which mean the same to a person
+    except Exception as error:  # the Hub's client raises many kinds
         raise _explained(name, error) from None
 
 
 def _explained(name: str, error: Exception) -> InputError:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if kinds & {"RepositoryNotFoundError", "GatedRepoError", "HFValidationError"}:
-        return InputError(f"{name} is no folder here, and the Hugging Face Hub has no such model open to all; check it")
+        return InputError(f"{name} is not a folder, and the Hugging Face Hub has no such public model; check the name")
     last = name.rpartition("/")[2]
     return InputError(
-        f"{name} is no folder here, and the Hugging Face Hub is not reached ({reason(error)}); where there is a "
-        f"network run 'hf download {name} --local-dir {last}', and give the folder {last} instead"
+        f"{name} is not a folder, and the Hugging Face Hub cannot be reached ({reason(error)}); on a machine with a "
+        f"network, run 'hf download {name} --local-dir {last}', and give the folder {last} instead"
     )

@@ -1,5 +1,6 @@
 """Steps that end badly in one of their processes, for the launcher's tests. They take what every step takes."""
 
+import importlib
 import os
 import signal
 import sys
@@ -9,7 +10,7 @@ from typing import Any
 
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError, TlmError
-from tlm.training.distributed.launch import Command, train_together
+from tlm.training.distributed.launch import train_together
 
 
 def second() -> bool:
@@ -52,8 +53,8 @@ def launch(step: str, root: str) -> str:
     def write(draft: Draft) -> None:
         raise AssertionError("this belongs into the processes")
 
-    command = Command(f"tests.training.steps:{step}", {"device": "cpu", "gpus": 0, "root": root})
-    return train_together(recipe(step), root, write, command)
+    function = getattr(importlib.import_module("tests.training.steps"), step)  # not __main__, which this file may be
+    return train_together(recipe(step), root, write, function, {"device": "cpu", "gpus": 0, "root": root})
 
 
 if __name__ == "__main__":

@@ -119,11 +119,29 @@ def module(path: Path) -> str:
 MODULES = {module(path): path for path in CODE}
 
 
+GRAPH = {
+    name: {other for other in imports(path, everywhere=True) if other in MODULES and other != name}
+    for name, path in MODULES.items()
+}
+
+
 def test_no_modules_import_each_other():
-    graph = {
-        name: {other for other in imports(path, everywhere=True) if other in MODULES} for name, path in MODULES.items()
-    }
-    graphlib.TopologicalSorter({name: others - {name} for name, others in graph.items()}).prepare()
+    graphlib.TopologicalSorter(GRAPH).prepare()
+
+
+def test_training_has_at_most_six_floors():
+    """A module stands one floor above the highest of those that it imports."""
+    floors: dict[str, int] = {}
+    for name in graphlib.TopologicalSorter(GRAPH).static_order():
+        if name.startswith("tlm.training."):
+            floors[name] = 1 + max((floors.get(other, 0) for other in GRAPH[name]), default=0)
+    assert max(floors.values()) <= 6, {name: floor for name, floor in floors.items() if floor > 6}
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in CODE}), ids=lambda path: str(path.relative_to(HOME)))
+def test_rooms_are_small(folder):
+    files = [path.name for path in folder.iterdir() if path.is_file() and path.name != "__init__.py"]
+    assert len(files) <= 12, f"{len(files)} files: group those that belong together in a folder of their own"
 
 
 def test_every_floor_stands_on_those_below():

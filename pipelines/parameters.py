@@ -44,12 +44,12 @@ def declared(spec: Mapping[str, Any]) -> dict[str, Parameter]:
 
 
 def read_parameters(
-    file: Path | None, changes: Sequence[str] = (), known: Mapping[str, Parameter] | None = None
+    params: Path | None, changes: Sequence[str] = (), known: Mapping[str, Parameter] | None = None
 ) -> dict[str, Any]:
-    """Parameter values by name: those in `file`, replaced by `changes` (``name=value``).
+    """Parameter values by name: those in `params`, replaced by `changes` (``name=value``).
 
     Args:
-        file: YAML file with lines ``name: value``.
+        params: YAML file with lines ``name: value``.
         changes: Single parameters; what is no text is read as YAML.
         known: What the pipeline declares; without it, this code's pipeline `tlm`.
 
@@ -57,7 +57,7 @@ def read_parameters(
         InputError: no such file, not a YAML mapping, an unknown or missing parameter or a value of the wrong type.
     """
     known = of_this_code("tlm") if known is None else known
-    values = _from_file(file) if file else {}
+    values = _from_file(params) if params else {}
     for change in changes:
         name, separator, value = change.partition("=")
         if not separator:

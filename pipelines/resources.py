@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from kfp import dsl, kubernetes
 from kfp.dsl import PipelineTask
-from kfp.dsl.pipeline_channel import PipelineParameterChannel
 
+from pipelines.groups import TrainingPods
 from tlm.cluster.job import CONFIG_MAP, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
 
 DAY = 86_400  # seconds
@@ -65,17 +65,6 @@ TRAINING = ("train", "train-multitask", "finetune", "evaluate")
 LONG = (*TRAINING, "train-on-nodes")
 
 
-class TrainingPods(NamedTuple):
-    """The pipeline's parameters for the pods that train; strings, because KFP's driver reads nothing else there."""
-
-    cpu: PipelineParameterChannel
-    memory: PipelineParameterChannel
-    gpus: PipelineParameterChannel
-    gpu_type: PipelineParameterChannel
-    node_selector: PipelineParameterChannel
-    tolerations: PipelineParameterChannel
-
-
 def equip(step: PipelineTask, name: str, training: TrainingPods) -> None:
     """Give a step what it needs on a cluster; `name` is that of its component."""
     if name in TRAINING:
@@ -102,7 +91,7 @@ def _equip_data(step: PipelineTask, needs: Needs) -> None:
 
 
 def _equip_training(step: PipelineTask, pods: TrainingPods) -> None:
-    step.register_pipeline_channels(list(pods))  # else kfp does not hand them into the loop
+    step.register_pipeline_channels(list(vars(pods).values()))  # else kfp does not hand them into the loop
     step.set_cpu_request("1").set_cpu_limit(pods.cpu)
     step.set_memory_request("2Gi").set_memory_limit(pods.memory)
     step.set_accelerator_type(pods.gpu_type).set_accelerator_limit(pods.gpus)

@@ -33,6 +33,11 @@ class Compiled(NamedTuple):
         for component in (self.spec.get("root", {}), *self.spec.get("components", {}).values()):
             yield from component.get("dag", {}).get("tasks", {}).items()
 
+    def disable_cache(self) -> None:
+        """Turn Kubeflow's cache off in every task."""
+        for _, task in self.tasks():
+            task["cachingOptions"] = {}
+
     def steps(self) -> set[str]:
         """Names of the tasks that run in a container of their own."""
         components = self.spec.get("components", {})
@@ -72,12 +77,12 @@ class Resources(NamedTuple):
         return names | ({"namespace": self.namespace} if self.namespace else {})
 
 
-def text_of(file: Path | None, images: Path | None, name: str = "") -> str:
-    """The text of a compiled pipeline: that of `file`, or the one called `name` (tlm if empty) with `images`."""
+def text_of(file: Path | None, images: Path | None, pipeline: str = "") -> str:
+    """The text of a compiled pipeline: that of `file`, or this code's `pipeline` (tlm if empty) with `images`."""
     if not file:
         warn_of_images(images)
-        return compile_text(images, name=name or "tlm")
-    for option, value in (("--images", images), ("--pipeline", name)):
+        return compile_text(images, name=pipeline or "tlm")
+    for option, value in (("--images", images), ("--pipeline", pipeline)):
         if value:
             raise InputError(
                 f"{option} {value}: goes with the pipelines of this code, not with --file {file}; leave one out"

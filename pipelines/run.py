@@ -85,8 +85,8 @@ def compile(
 
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"--output {output}: must end in .yaml")
-    resources = compiled.Resources(version, namespace) if kubernetes_manifests else None
-    text = compiled.compile_text(images, resources, pipeline, nodes)
+    manifests = {"kubernetes_manifests": kubernetes_manifests, "namespace": namespace, "version": version}
+    text = compiled.compile_text(images, pipeline, nodes, **manifests)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")

@@ -18,7 +18,7 @@ _NO_LOG = ("<!doctype", "<html", '{"error_message"')
 
 def failed_steps(run: kfp_server_api.V2beta1Run) -> list[str]:
     """Return the names of the failed steps in order of their start, without groups of steps (loops, the root)."""
-    known = from_api(run.pipeline_spec).steps() if run.pipeline_spec else set()
+    known = from_api(run.pipeline_spec).steps() if run.pipeline_spec else {}
     names = []
     for task in sorted(_failed(run), key=_began):
         name = re.sub(r"(-driver|\(\d+\))+$", "", task.display_name or "")

@@ -11,10 +11,10 @@ from pipelines.pipeline import pipeline
 
 @dataclass
 class Paper:
-    """The table.
+    """Which of the paper's tables to run, and at which scale.
 
     Args:
-        corpus: C_BERT or C_RoBERTa, whichever the corpus is, where the table has both.
+        corpus: Which corpus this is, C_BERT or C_RoBERTa, if the table has both.
         models: Folder with the published models that a table compares with, by name; empty for the Hub.
         scale: tiny, pocket, mini (one GPU), small, medium or large (the paper's).
         table: Number of the table, such as 4; `tlm paper` lists what there is.
@@ -39,7 +39,7 @@ def build(
     train: TrainingPods,
     run_seeds: str = "0,1,2",
 ) -> str:
-    """Run what one of the paper's tables compares, on a corpus and a task (TLM, ICML 2022); `tlm keep` keeps it.
+    """Run the experiments of one of the paper's tables on a corpus and a task (TLM, ICML 2022); `tlm keep` saves them.
 
     Args:
         run_seeds: Seeds, separated by commas.

@@ -9,11 +9,11 @@ class Corpus:
     """Where the corpus is and how its files are read.
 
     Args:
-        id_field: Field of the corpus files that identifies a document; empty for file and line.
+        id_field: Field of the corpus files that identifies a document; if empty, file and line do.
         paths: Files, folders or globs of the corpus, separated by commas (jsonl, csv, tsv, parquet, txt).
-        source_field: Field that names a document's source; empty for the file's name.
+        source_field: Field that names a document's source; if empty, the file's name is the source.
         text_field: Field that holds the text.
-        words: Longest passage, in words.
+        words: Maximum length of a passage, in words.
     """
 
     id_field: str = ""
@@ -54,9 +54,9 @@ class Prices:
     """What the report's costs are computed from.
 
     Args:
-        cpu_hour: Price of an hour of a CPU core, for what no GPU did; with a price the report tells money.
+        cpu_hour: Price of an hour of a CPU core, for work without a GPU; with prices, the report shows costs.
         gpu_hour: Price of an hour of a GPU, in any currency.
-        kilowatt_hour: Price of a kilowatt-hour, where the machines measure energy.
+        kilowatt_hour: Price of a kilowatt-hour, used if the machines measure energy.
     """
 
     cpu_hour: float = 0.0
@@ -69,7 +69,7 @@ class Run:
     """Settings of model and training.
 
     Args:
-        overrides: Settings to change, such as train.rho1=4; auto: K, query and rho1 by the paper's rules.
+        overrides: Settings to change, such as train.rho1=4; auto chooses K, query and rho1 by the paper's rules.
         preset: Named settings of model and training; see `tlm show`.
         seeds: Seeds, separated by commas.
     """
@@ -84,7 +84,7 @@ class Store:
     """Where results go.
 
     Args:
-        root: Where artifacts are kept: s3://bucket/prefix or a folder.
+        root: Where artifacts are stored: s3://bucket/prefix or a folder.
     """
 
     root: str = "s3://tlm/artifacts"
@@ -95,11 +95,11 @@ class Examples:
     """How the examples of a task are read.
 
     Args:
-        group_field: Field that examples share which are not independent; empty: equal texts tell.
+        group_field: Field that is equal for examples that are not independent; if empty, equal texts form a group.
         label_field: Field that holds the label, or the number for regression.
         metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (of two classes), pearson or spearman.
         pair_field: Field that holds the second text of a pair; empty for single texts.
-        problem: classification, regression, or auto: as the labels are.
+        problem: classification, regression, or auto (decided by the labels).
         text_field: Field that holds the text.
     """
 
@@ -116,7 +116,7 @@ class Task(Examples):
     """Where the task is and how its examples are read.
 
     Args:
-        files: Folder with the files of a task given by its name, where they should not come from the Hub.
+        files: Folder with the files of a task given by its name, if they should not come from the Hub.
         path: Folder with train, dev and test files, one file to be split, or a name such as paper:scierc.
     """
 
@@ -129,10 +129,10 @@ class TrainingPods:
     """Resources of the pods that train; numbers are strings, because KFP's driver accepts nothing else there.
 
     Args:
-        cpu: Most CPUs a training pod may use, 1 or more.
-        gpu_type: Resource name of the accelerator.
-        gpus: Accelerators of each training pod; it trains on all of them. 0 for CPU.
-        memory: Most memory a training pod may use, 2Gi or more.
+        cpu: CPU limit of a training pod, 1 or more.
+        gpu_type: Kubernetes resource name of the accelerator.
+        gpus: Accelerators of each training pod, which trains on all of them; 0 for CPU.
+        memory: Memory limit of a training pod, 2Gi or more.
         node_selector: Labels of the nodes to train on, as a JSON object.
         tolerations: Taints that training pods tolerate, as a JSON list of Kubernetes tolerations.
     """

@@ -1,4 +1,4 @@
-"""Small YAML files that people write: one mapping each."""
+"""Read YAML files that users write and that hold one mapping."""
 
 from pathlib import Path
 from typing import Any
@@ -9,16 +9,16 @@ from tlm.errors import InputError, with_article
 
 
 def read_mapping(file: Path, *, language: str, expected: str, advice: str) -> dict[Any, Any]:
-    """What `file` holds.
+    """Return the mapping in `file`.
 
     Args:
         file: The file.
-        language: What people take it for: YAML, or JSON, which is YAML too.
-        expected: What should be in it, for the error.
-        advice: Where to find or how to make one, for the error.
+        language: What the error calls the format: YAML, or JSON (which is YAML too).
+        expected: What the file should contain, for the error.
+        advice: Where to find one or how to make one, for the error.
 
     Raises:
-        InputError: it cannot be read, is no YAML, or holds something else than a mapping.
+        InputError: The file cannot be read, is no YAML, or holds something else than a mapping.
     """
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))

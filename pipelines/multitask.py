@@ -1,4 +1,4 @@
-"""Multi-task TLM: several tasks train one encoder on one subset, beside each task's own run at equal total compute."""
+"""Multi-task TLM: several tasks train one encoder on one subset, compared with each task alone at equal compute."""
 
 from kfp import dsl
 
@@ -26,7 +26,7 @@ def build(
 
     Args:
         export_overlap: Remove passages that overlap dev or test text of any of the tasks.
-        run_overrides: Settings that replace the preset's, separated by spaces; steps are those of a task alone.
+        run_overrides: Settings that replace the preset's, separated by spaces; numbers of steps are for one task alone.
         task_label_field: Field that holds the label, or the number for regression; the same for all tasks.
         task_paths: The tasks, separated by commas: folders with train, dev and test files, or names.
     """

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 from kfp.client.token_credentials_base import TokenCredentialsBase
 from kfp_server_api import Configuration
@@ -17,22 +16,10 @@ OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 TOKEN_VARIABLE = "KFP_EXISTING_TOKEN"  # as in kfp's own command line
 
 
-class Address(NamedTuple):
-    """Base URLs of the API and of the UI; that of the UI is empty if only the API is known."""
+def find(host: str, ui_host: str = "") -> tuple[str, str]:
+    """Return the base URLs of the API and of the UI; that of the UI is empty if only the API is known.
 
-    api: str
-    ui: str
-
-    def link(self, page: str, namespace: str = "") -> str:
-        """Return the URL of a page of the UI; inside Kubeflow's dashboard (…/pipeline) the namespace is part of it."""
-        if self.ui.endswith("/pipeline"):
-            dashboard = self.ui.removesuffix("/pipeline").removesuffix("/_")
-            return f"{dashboard}/_/pipeline/" + (f"?ns={namespace}" if namespace else "") + f"#/{page}"
-        return f"{self.ui}/#/{page}"
-
-
-def find(host: str, ui_host: str = "") -> Address:
-    """Return the addresses that the options give; inside a cluster, that of the service in KFP's own manifests.
+    Without a host, inside a cluster, the API is the service in KFP's own manifests.
 
     Raises:
         InputError: There is no address, it is no URL, or connecting to it is not allowed.
@@ -40,13 +27,13 @@ def find(host: str, ui_host: str = "") -> Address:
     if not host:
         if "KUBERNETES_SERVICE_HOST" not in os.environ:
             raise InputError("no address of Kubeflow Pipelines: give --host http://…, or set KF_PIPELINES_ENDPOINT")
-        return Address(IN_CLUSTER, ui_host.rstrip("/"))
+        return IN_CLUSTER, ui_host.rstrip("/")
     for address in filter(None, (host, ui_host)):
         if not address.startswith(("http://", "https://")):
             raise InputError(f"'{address}' is no address of Kubeflow Pipelines: begin it with http:// or https://")
     check_url(host, "--host")
     api = host.rstrip("/").removesuffix("/#")
-    return Address(api, (ui_host or api).rstrip("/"))
+    return api, (ui_host or api).rstrip("/")
 
 
 class Token(TokenCredentialsBase):  # type: ignore[misc]

@@ -43,10 +43,11 @@ class Api:
         ca_file: Path | None = None,
         call_timeout: float = 30.0,
     ) -> None:
-        self.where, self.token, self.call_timeout = address.find(host, ui_host), address.Token(token_file), call_timeout
+        self.url, self.ui = address.find(host, ui_host)
+        self.token, self.call_timeout = address.Token(token_file), call_timeout
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # about the age of the server
             self.client = kfp.Client(
-                self.where.api,
+                self.url,
                 namespace="unused",  # with a namespace the constructor does not call the server, which could hang
                 credentials=self.token if self.token.source else None,
                 ssl_ca_cert=str(ca_file) if ca_file else None,
@@ -58,7 +59,7 @@ class Api:
         if self.client.healthzs.healthz_service_get_healthz().multi_user:
             self.namespace = namespace or address.own_namespace()
             if not self.namespace:
-                raise InputError(f"{self.where.api}: has several users: say whose namespace with --namespace")
+                raise InputError(f"{self.url}: has several users: say whose namespace with --namespace")
 
     @property
     def scope(self) -> dict[str, str]:
@@ -66,8 +67,11 @@ class Api:
         return {"namespace": self.namespace} if self.namespace else {}
 
     def link(self, page: str) -> str:
-        """Return the URL of a page of the UI."""
-        return self.where.link(page, self.namespace)
+        """Return the URL of a page of the UI; inside Kubeflow's dashboard (…/pipeline) the namespace is part of it."""
+        if self.ui.endswith("/pipeline"):
+            dashboard = self.ui.removesuffix("/pipeline").removesuffix("/_")
+            return f"{dashboard}/_/pipeline/" + (f"?ns={self.namespace}" if self.namespace else "") + f"#/{page}"
+        return f"{self.ui}/#/{page}"
 
     def named(self, list_all: Callable[..., Any], field: str, name: str, **options: Any) -> list[Any]:
         """Return everything in a list that has this display name, newest first; `field` holds the list."""
@@ -91,14 +95,14 @@ class Api:
         try:
             answer = call_api(*arguments, **options | {"_request_timeout": (CONNECT, self.call_timeout)})
         except kfp_server_api.ApiException as error:
-            raise errors.from_answer(self.where.api, error, self.token.source) from None
+            raise errors.from_answer(self.url, error, self.token.source) from None
         except urllib3.exceptions.HTTPError as error:
-            raise errors.from_connection(self.where.api, error) from None
+            raise errors.from_connection(self.url, error) from None
         except (TypeError, ValueError) as error:  # an answer that fits no model
-            raise Elsewhere(f"{self.where.api}: answers nonsense ({error}); check --host") from None
+            raise Elsewhere(f"{self.url}: answers nonsense ({error}); check --host") from None
         kind = self.http.last_response.urllib3_response.headers.get("content-type", "")
         if not kind.startswith("application/json"):
             raise Elsewhere(
-                f"{self.where.api}: answers with {kind or 'nothing'}, not as the API does; check --host and the token"
+                f"{self.url}: answers with {kind or 'nothing'}, not as the API does; check --host and the token"
             )
         return answer

@@ -15,9 +15,9 @@ class ApiError(InputError):
 class Unreachable(ApiError):
     """There was no answer, or the server failed; it may recover."""
 
-    def __init__(self, text: str, *, unsure: bool = False) -> None:
-        super().__init__(text)
-        self.unsure = unsure  # whether the request may have been carried out
+
+class Unanswered(Unreachable):
+    """There was no answer from the API, so the request may have been carried out."""
 
 
 class Unauthorized(ApiError):
@@ -49,9 +49,9 @@ def from_connection(host: str, error: http.HTTPError) -> ApiError:
     if isinstance(reason, http.ConnectTimeoutError):
         return Unreachable(f"{host}: cannot be reached (no connection in time); check --host")
     if isinstance(reason, http.ReadTimeoutError):
-        return Unreachable(f"{host}: did not answer in time; is the API server well? see --call-timeout", unsure=True)
+        return Unanswered(f"{host}: did not answer in time; is the API server well? see --call-timeout")
     said = _brief(str(reason.args[-1] if reason.args else reason))
-    return Unreachable(f"{host}: the connection broke off ({said}); repeat the command", unsure=True)
+    return Unanswered(f"{host}: the connection broke off ({said}); repeat the command")
 
 
 def from_answer(host: str, error: ApiException, token: str) -> ApiError:
@@ -75,9 +75,8 @@ def from_answer(host: str, error: ApiException, token: str) -> ApiError:
     if error.status == 409:
         return Conflict(f"{host}: one of this name exists, but is not listed (409 {said}); give another name")
     if error.status >= 500 or error.status in (408, 429):
-        return Unreachable(
-            f"{host}: answered {error.status} ({said}); look at the API server's log", unsure=code is None
-        )
+        kind = Unanswered if code is None else Unreachable  # a proxy may have lost the answer
+        return kind(f"{host}: answered {error.status} ({said}); look at the API server's log")
     return ApiError(f"{host}: refuses it ({error.status}): {said}")
 
 

@@ -18,7 +18,7 @@ _NO_LOG = ("<!doctype", "<html", '{"error_message"')
 
 def failed_steps(run: kfp_server_api.V2beta1Run) -> list[str]:
     """Return the names of the failed steps in order of their start, without groups of steps (loops, the root)."""
-    known = from_api(run.pipeline_spec).steps() if run.pipeline_spec else {}
+    known = from_api(run.pipeline_spec).steps()
     names = []
     for task in sorted(_failed(run), key=_began):
         name = re.sub(r"(-driver|\(\d+\))+$", "", task.display_name or "")
@@ -44,7 +44,7 @@ def _read(api: Api, path: str, query: dict[str, str]) -> str:
     timeout = urllib3.Timeout(connect=CONNECT, read=min(_LOG_TIMEOUT, api.call_timeout))
     try:
         headers = {"authorization": f"Bearer {api.token.read()}"} if api.token.source else {}
-        url = api.where.api + path
+        url = api.url + path
         answer = pool.request("GET", url, fields=query, headers=headers, timeout=timeout, retries=False)
     except (urllib3.exceptions.HTTPError, ApiError):
         return ""

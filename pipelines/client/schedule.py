@@ -3,7 +3,7 @@
 from typing import Any
 
 from pipelines.client.api import Api
-from pipelines.client.errors import Unreachable
+from pipelines.client.errors import Unanswered
 from pipelines.client.submit import experiment
 from pipelines.client.upload import find_pipeline, find_version
 from pipelines.compile.compiled import from_api
@@ -39,7 +39,7 @@ def prepare(api: Api, pipeline: str, version: str, parameters: Parameters) -> tu
     found = find_version(api, pipeline_id, version) if pipeline_id else None
     if not found:
         missing = f"version {version} of the pipeline '{pipeline}'" if pipeline_id else f"a pipeline '{pipeline}'"
-        raise InputError(f"{api.where.api}: has not {missing}; `upload` it first, or give --pipeline and --version")
+        raise InputError(f"{api.url}: has not {missing}; `upload` it first, or give --pipeline and --version")
     values = read_parameters(**vars(parameters), known=declared(from_api(found.pipeline_spec).spec))
     check_reachable(values)
     return found, values
@@ -82,9 +82,7 @@ def schedule(
         try:
             new = wanted | {"mode": "ENABLE", "no_catchup": True}
             made = api.client.recurring_runs.recurring_run_service_create_recurring_run(new)
-        except Unreachable as error:
-            if not error.unsure:
-                raise
+        except Unanswered as error:
             raise Interrupted(f"whether '{name}' is scheduled is not known, repeat it: {error}") from None
     for job in old:
         if job.recurring_run_id != made.recurring_run_id:

@@ -146,11 +146,10 @@ def parse(text: str, name: str) -> Compiled:
     return Compiled(merged[0], platforms[0] if platforms else {})
 
 
-def from_api(document: Mapping[str, Any]) -> Compiled:
+def from_api(document: Mapping[str, Any] | None) -> Compiled:
     """Convert the `pipeline_spec` of a run or version, as the API returns it."""
-    if "pipeline_spec" in document:
-        return Compiled(dict(document["pipeline_spec"]), dict(document.get("platform_spec") or {}))
-    return Compiled(dict(document), {})
+    document = document or {}
+    return Compiled(dict(document.get("pipeline_spec") or document), dict(document.get("platform_spec") or {}))
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,4 +1,4 @@
-"""Which images the steps run in: two references, read from a file and put into the pipeline."""
+"""Read the references of the two images from a file, and put them into a pipeline."""
 
 import copy
 import json
@@ -21,10 +21,10 @@ _REFERENCE = re.compile(
 
 
 def load_images(file: Path) -> dict[str, str]:
-    """References of the images by kind, ``{"data": …, "train": …}``, from a JSON or YAML file (`make images`).
+    """Return the references by kind, ``{"data": …, "train": …}``, from a JSON or YAML file (written by `make images`).
 
     Raises:
-        InputError: no such file, another key, one of the two is missing, or a reference is not exact.
+        InputError: There is no such file, it has another key, one of the two is missing, or a reference is not exact.
     """
     expected, advice = "a mapping with 'data' and 'train'", "`make images` writes build/images.json"
     images = read_mapping(file, language="JSON or YAML", expected=expected, advice=advice)
@@ -40,7 +40,7 @@ def load_images(file: Path) -> dict[str, str]:
 
 
 def reference_fault(reference: Any) -> str:
-    """What keeps `reference` from naming one image for good; empty when it has an exact tag or a digest."""
+    """Return why `reference` may mean different images over time; empty if it has an exact tag or a digest."""
     match = _REFERENCE.fullmatch(reference) if isinstance(reference, str) else None
     if not match:
         return f"{reference!r} is no image reference; write repository:tag or repository@sha256:digest"
@@ -54,7 +54,7 @@ def reference_fault(reference: Any) -> str:
 
 
 def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseComponent":
-    """A copy of `pipeline` that runs in `images`, for the compiler, the API and kfp.local alike."""
+    """Return a copy of `pipeline` that runs in `images`, for the compiler, the API and kfp.local."""
     from google.protobuf import json_format
 
     from components.base import DATA_IMAGE, TRAIN_IMAGE

@@ -144,7 +144,7 @@ def submit(
     values.check_reachable(given)
     if no_cache:
         chosen.disable_cache()
-    api = Api(**vars(connection))
+    api = Api(connection)
     run_id = submit(api, chosen, given, order, run_name)
     _print(run_id, api.link(f"runs/details/{run_id}"))
     if wait:
@@ -161,7 +161,7 @@ def wait(run_id: Annotated[str, typer.Argument(metavar="RUN")], connection: Conn
     from pipelines.client.api import Api
     from pipelines.client.wait import wait as wait_for
 
-    api = Api(**vars(connection))
+    api = Api(connection)
     api.client.get_run(run_id)  # a wrong ID or token shows at once
     wait_for(api, run_id, **vars(waiting))
 
@@ -181,7 +181,7 @@ def upload(source: Source, connection: Connection, name: str = "", version: str 
 
     text, version = compiled.text_of(**vars(source)), version or version_name()
     called = compiled.parse(text, str(source.file or "pipeline")).name
-    api = Api(**vars(connection))
+    api = Api(connection)
     made = upload(api, text, name=name or called, version=version)
     version_id = made.pipeline_version_id
     _print(version_id, api.link(f"pipelines/details/{made.pipeline_id}/version/{version_id}"))
@@ -209,14 +209,13 @@ def schedule(
         version: Name of the pipeline's version.  [default: version and git revision]
         at_once: Runs that may go on side by side.
     """
-    from pipelines.client import schedule as client
     from pipelines.client.api import Api
+    from pipelines.client.schedule import schedule, six_fields
     from pipelines.compile.version import version_name
 
-    when, version = client.six_fields(cron), version or version_name()
-    api = Api(**vars(connection))
-    uploaded, values = client.prepare(api, pipeline, version, parameters)
-    job = client.schedule(api, uploaded, values, order, name, when, at_once=at_once)
+    what = {"name": name, "pipeline": pipeline, "version": version or version_name(), "cron": six_fields(cron)}
+    api = Api(connection)
+    job = schedule(api, parameters, order, **what, at_once=at_once)
     _print(job, api.link(f"recurringrun/details/{job}"))
 
 

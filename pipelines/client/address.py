@@ -48,9 +48,12 @@ class Token(TokenCredentialsBase):  # type: ignore[misc]
         if not self.file:
             return os.environ.get(TOKEN_VARIABLE, "")
         try:
-            return self.file.read_text(encoding="ascii").strip()
+            token = self.file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise Unauthorized(f"{self.file}: the token cannot be read ({error})") from None
+        if not token:
+            raise Unauthorized(f"{self.file}: is empty, expected a token")
+        return token
 
     def refresh_api_key_hook(self, config: Configuration) -> None:
         """Put the current token into KFP's configuration, which does this before each call."""

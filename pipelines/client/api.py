@@ -4,7 +4,6 @@ import json
 import warnings
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +13,7 @@ import urllib3
 
 from pipelines.client import address, errors
 from pipelines.client.errors import Conflict, Elsewhere, Unreachable
+from pipelines.options import Connection
 from tlm.errors import InputError
 
 CONNECT = 5.0  # seconds
@@ -30,34 +30,26 @@ RETRIES = urllib3.Retry(
 class Api:
     """A connection to Kubeflow Pipelines.
 
-    All calls of `client` go through `ApiClient.call_api`; its own methods set no time limit and leave errors as they
-    are. Those that print, or that repeat calls by themselves, are not used.
+    All calls of `client` go through `http.call_api`, which is wrapped here: `client` itself sets no time limits, does
+    not retry, and raises errors that are not meant for users. Methods of `client` that print are not used.
     """
 
-    def __init__(
-        self,
-        host: str = "",
-        ui_host: str = "",
-        namespace: str = "",
-        token_file: Path | None = None,
-        ca_file: Path | None = None,
-        call_timeout: float = 30.0,
-    ) -> None:
-        self.url, self.ui = address.find(host, ui_host)
-        self.token, self.call_timeout = address.Token(token_file), call_timeout
+    def __init__(self, connection: Connection) -> None:
+        self.url, self.ui = address.find(connection.host, connection.ui_host)
+        self.token, self.call_timeout = address.Token(connection.token_file), connection.call_timeout
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # about the age of the server
             self.client = kfp.Client(
                 self.url,
                 namespace="unused",  # with a namespace the constructor does not call the server, which could hang
                 credentials=self.token if self.token.source else None,
-                ssl_ca_cert=str(ca_file) if ca_file else None,
+                ssl_ca_cert=str(connection.ca_file) if connection.ca_file else None,
             )
         self.http = self.client.runs.api_client
         self.http.rest_client.pool_manager.connection_pool_kw["retries"] = RETRIES
         self.http.call_api = partial(self._call, self.http.call_api)
         self.namespace = ""
         if self.client.healthzs.healthz_service_get_healthz().multi_user:
-            self.namespace = namespace or address.own_namespace()
+            self.namespace = connection.namespace or address.own_namespace()
             if not self.namespace:
                 raise InputError(f"{self.url}: has several users: say whose namespace with --namespace")
 

@@ -33,8 +33,33 @@ def six_fields(line: str) -> str:
     return " ".join(fields)
 
 
-def prepare(api: Api, pipeline: str, version: str, parameters: Parameters) -> tuple[Any, dict[str, Any]]:
-    """Return the uploaded version, and parameter values that it takes. Raises InputError."""
+def schedule(
+    api: Api,
+    parameters: Parameters,
+    order: Order,
+    *,
+    name: str,
+    pipeline: str,
+    version: str,
+    cron: str,
+    at_once: int = 1,
+) -> str:
+    """Return the ID of the recurring run `name`; one of that name is replaced if it differs, and kept if it is equal.
+
+    Args:
+        api: The API.
+        parameters: Values of the pipeline's parameters.
+        order: How Kubeflow runs the pipeline.
+        name: Name of the recurring run.
+        pipeline: Name of the pipeline.
+        version: Name of its version.
+        cron: When it runs: a line of six fields.
+        at_once: Runs that may go on side by side, 1 to 10.
+
+    Raises:
+        InputError: The version does not exist or does not take the parameters, or the API refuses the recurring run.
+        Interrupted: No answer came, so the recurring run may have been created.
+    """
     pipeline_id = find_pipeline(api, pipeline)
     found = find_version(api, pipeline_id, version) if pipeline_id else None
     if not found:
@@ -42,39 +67,19 @@ def prepare(api: Api, pipeline: str, version: str, parameters: Parameters) -> tu
         raise InputError(f"{api.url}: has not {missing}; `upload` it first, or give --pipeline and --version")
     values = read_parameters(**vars(parameters), known=declared(from_api(found.pipeline_spec).spec))
     check_reachable(values)
-    return found, values
-
-
-def schedule(
-    api: Api, version: Any, values: dict[str, Any], order: Order, name: str, cron: str, *, at_once: int = 1
-) -> str:
-    """Return the ID of the recurring run `name`; one of that name is replaced if it differs, and kept if it is equal.
-
-    Args:
-        api: The API.
-        version: The version of a pipeline that is to run.
-        values: Its parameters.
-        order: How it runs.
-        name: Name of the recurring run.
-        cron: When it runs: a line of six fields.
-        at_once: Runs that may go on side by side, 1 to 10.
-    """
-    home = experiment(api, order.experiment)
+    experiment_id = experiment(api, order.experiment)
     runtime = {"parameters": values, "pipeline_root": order.pipeline_root}
     wanted = {
         "display_name": name,
-        "experiment_id": home,
+        "experiment_id": experiment_id,
         "max_concurrency": str(at_once),
-        "pipeline_version_reference": {
-            "pipeline_id": version.pipeline_id,
-            "pipeline_version_id": version.pipeline_version_id,
-        },
+        "pipeline_version_reference": {"pipeline_id": pipeline_id, "pipeline_version_id": found.pipeline_version_id},
         "runtime_config": {key: value for key, value in runtime.items() if value},
         "trigger": {"cron_schedule": {"cron": cron}},
     }
     if order.service_account:
         wanted["service_account"] = order.service_account
-    old = api.named(api.client.list_recurring_runs, "recurring_runs", name, experiment_id=home)
+    old = api.named(api.client.list_recurring_runs, "recurring_runs", name, experiment_id=experiment_id)
     made = next((job for job in old if _equals(api, job, wanted)), None)
     if made:
         say(f"'{name}' is scheduled so already")

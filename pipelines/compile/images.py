@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.mapping import read_mapping
+from pipelines.parameters import read_mapping
 from tlm.errors import InputError, nearest
 
 if TYPE_CHECKING:

@@ -168,7 +168,7 @@ def wait(run_id: Annotated[str, typer.Argument(metavar="RUN")], connection: Conn
 
 @command
 def upload(source: Source, connection: Connection, name: str = "", version: str = "") -> None:
-    """Put the pipeline into the UI's list, as a new version if it is there already, and print its ID and its link.
+    """Put the pipeline into the UI's list, as a new version if it already exists, and print its ID and its link.
 
     Args:
         name: Name of the pipeline in the UI.  [default: what it calls itself]

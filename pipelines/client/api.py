@@ -51,7 +51,7 @@ class Api:
         if self.client.healthzs.healthz_service_get_healthz().multi_user:
             self.namespace = connection.namespace or address.own_namespace()
             if not self.namespace:
-                raise InputError(f"{self.url}: has several users: say whose namespace with --namespace")
+                raise InputError(f"{self.url}: has several users: give a namespace with --namespace")
 
     @property
     def scope(self) -> dict[str, str]:
@@ -91,7 +91,7 @@ class Api:
         except urllib3.exceptions.HTTPError as error:
             raise errors.from_connection(self.url, error) from None
         except (TypeError, ValueError) as error:  # an answer that fits no model
-            raise Elsewhere(f"{self.url}: answers nonsense ({error}); check --host") from None
+            raise Elsewhere(f"{self.url}: answers something unreadable ({error}); check --host") from None
         kind = self.http.last_response.urllib3_response.headers.get("content-type", "")
         if not kind.startswith("application/json"):
             raise Elsewhere(

@@ -51,7 +51,7 @@ def from_connection(host: str, error: http.HTTPError) -> ApiError:
     if isinstance(reason, http.ReadTimeoutError):
         return Unanswered(f"{host}: did not answer in time; is the API server well? see --call-timeout")
     said = _brief(str(reason.args[-1] if reason.args else reason))
-    return Unanswered(f"{host}: the connection broke off ({said}); repeat the command")
+    return Unanswered(f"{host}: the connection broke ({said}); repeat the command")
 
 
 def from_answer(host: str, error: ApiException, token: str) -> ApiError:
@@ -65,7 +65,9 @@ def from_answer(host: str, error: ApiException, token: str) -> ApiError:
         return Unauthorized(f"{host}: asks for a token (401): give --token-file FILE, or set KFP_EXISTING_TOKEN")
     if 300 <= error.status < 400:
         target = (error.headers or {}).get("location", "another page")
-        return Elsewhere(f"{host}: leads to {target}, a login perhaps; give that address, or a token with --token-file")
+        return Elsewhere(
+            f"{host}: redirects to {target}, perhaps a login; give that address, or --token-file"
+        )
     if error.status == 403:
         return ApiError(f"{host}: forbids it (403): {said}; ask for the right, or give another --namespace or token")
     if error.status == 404 and code is None:

@@ -64,7 +64,7 @@ def schedule(
     found = find_version(api, pipeline_id, version) if pipeline_id else None
     if not found:
         missing = f"version {version} of the pipeline '{pipeline}'" if pipeline_id else f"a pipeline '{pipeline}'"
-        raise InputError(f"{api.url}: has not {missing}; `upload` it first, or give --pipeline and --version")
+        raise InputError(f"{api.url}: does not have {missing}; `upload` it first, or give --pipeline and --version")
     values = read_parameters(**vars(parameters), known=declared(from_api(found.pipeline_spec).spec))
     check_reachable(values)
     experiment_id = experiment(api, order.experiment)
@@ -82,7 +82,7 @@ def schedule(
     old = api.named(api.client.list_recurring_runs, "recurring_runs", name, experiment_id=experiment_id)
     made = next((job for job in old if _equals(api, job, wanted)), None)
     if made:
-        say(f"'{name}' is scheduled so already")
+        say(f"'{name}' is already scheduled like this")
     else:
         try:
             new = wanted | {"mode": "ENABLE", "no_catchup": True}

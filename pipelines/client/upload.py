@@ -25,7 +25,7 @@ def upload(api: Api, text: str, *, name: str, version: str) -> Any:
     def find() -> Any:
         found = find_version(api, pipeline, version)
         if found:
-            say(f"version {version} is there already")
+            say(f"version {version} already exists")
         return found
 
     found = api.find_or_create(find, lambda: _send(api, text, pipeline, version, mark))

@@ -30,7 +30,7 @@ def wait(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
     try:
         run = _ended(api, run_id, timeout, poll_seconds)
     except NotFound:
-        raise InputError(f"run {run_id} is not there (any more); its ID is part of its link in the UI") from None
+        raise InputError(f"run {run_id} does not exist (any more); its ID is part of its link in the UI") from None
     except (ApiError, TimeoutError) as error:
         raise Interrupted(f"{error}; {goes_on}") from None
     except KeyboardInterrupt:

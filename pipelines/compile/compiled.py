@@ -50,7 +50,7 @@ def warn_of_images(images: Path | None) -> None:
     from components.base import DATA_IMAGE
 
     if images is None:
-        say(f"without --images the pipeline names {DATA_IMAGE} and its like, which have to be there")
+        say(f"without --images the pipeline uses {DATA_IMAGE} and the matching train image, which must exist")
 
 
 def text_of(file: Path | None, images: Path | None, pipeline: str = "") -> str:

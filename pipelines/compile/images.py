@@ -30,7 +30,7 @@ def load_images(file: Path) -> dict[str, str]:
     images = read_mapping(file, language="JSON or YAML", expected=expected, advice=advice)
     for kind in images:
         if kind not in KINDS:
-            raise InputError(f"{file}: '{kind}' is no image of ours{nearest(str(kind), KINDS)}")
+            raise InputError(f"{file}: '{kind}' is not one of the images{nearest(str(kind), KINDS)}")
     for kind in KINDS:
         if kind not in images:
             raise InputError(f"{file}: the image '{kind}' is missing; expected both 'data' and 'train'")
@@ -47,9 +47,9 @@ def reference_fault(reference: Any) -> str:
     if match["digest"]:
         return ""
     if not match["tag"]:
-        return f"'{reference}' has no tag; add one, or a digest, for without it :latest is meant"
+        return f"'{reference}' has no tag, which means :latest; add a tag or a digest"
     if match["tag"] == "latest":
-        return f"'{reference}' changes under its name; use an exact tag or a digest"
+        return f"'{reference}' can change; use an exact tag or a digest"
     return ""
 
 

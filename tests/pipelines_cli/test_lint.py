@@ -77,7 +77,7 @@ FAULTS: list[tuple[str, Plant, str, str]] = [
         "latest",
         image("ghcr.io/x/tlm-data:latest"),
         "export",
-        "image 'ghcr.io/x/tlm-data:latest' changes under its name",
+        "image 'ghcr.io/x/tlm-data:latest' can change",
     ),
     ("no tag", image("localhost:5000/tlm-data"), "export", "image 'localhost:5000/tlm-data' has no tag"),
     ("no cpu limit", without_limit("cpu"), "export", "has no cpu limit"),

@@ -33,7 +33,7 @@ def test_the_same_name_again(uploaded, api: StandIn) -> None:
     first = uploaded("schedule", *NIGHTLY)
     again = uploaded("schedule", *NIGHTLY)
     assert (again.code, again.out) == (0, first.out)
-    assert "'tlm' is scheduled so already" in again.err
+    assert "'tlm' is already scheduled like this" in again.err
     for change in (
         ("--cron", "0 0 4 * * *"),
         ("--version", "v2"),
@@ -61,9 +61,9 @@ def test_one_that_was_switched_off_is_made_anew(uploaded, api: StandIn) -> None:
 
 def test_what_is_not_there(uploaded, api: StandIn) -> None:
     done = uploaded("schedule", *NIGHTLY, "--version", "v3")
-    assert (done.code, "has not version v3 of the pipeline 'tlm'; `upload` it first" in done.err) == (2, True)
+    assert (done.code, "does not have version v3 of the pipeline 'tlm'; `upload` it first" in done.err) == (2, True)
     done = uploaded("schedule", *NIGHTLY, "--pipeline", "tml")
-    assert (done.code, "has not a pipeline 'tml'; `upload` it first" in done.err) == (2, True)
+    assert (done.code, "does not have a pipeline 'tml'; `upload` it first" in done.err) == (2, True)
     done = uploaded("schedule", *NIGHTLY, "--set", "run_seds=1")
     assert (done.code, "did you mean 'run_seeds'?" in done.err) == (2, True)
     assert api.jobs == {}

@@ -65,9 +65,7 @@ def from_answer(host: str, error: ApiException, token: str) -> ApiError:
         return Unauthorized(f"{host}: asks for a token (401): give --token-file FILE, or set KFP_EXISTING_TOKEN")
     if 300 <= error.status < 400:
         target = (error.headers or {}).get("location", "another page")
-        return Elsewhere(
-            f"{host}: redirects to {target}, perhaps a login; give that address, or --token-file"
-        )
+        return Elsewhere(f"{host}: redirects to {target}, perhaps a login; give that address, or --token-file")
     if error.status == 403:
         return ApiError(f"{host}: forbids it (403): {said}; ask for the right, or give another --namespace or token")
     if error.status == 404 and code is None:

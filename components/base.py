@@ -1,4 +1,4 @@
-"""What all components share: their two images, and no packages installed at run time."""
+"""The images of the components, and the decorator that makes a component without installing packages."""
 
 import os
 from collections.abc import Callable
@@ -14,5 +14,5 @@ TRAIN_IMAGE = f"{REGISTRY}/tlm-train:{__version__}"
 
 
 def component(image: str) -> Callable[[Callable[..., Any]], Any]:
-    """A lightweight component in `image`, which brings tlm and kfp with it."""
+    """Return the decorator for a lightweight component in `image`, which contains tlm and kfp."""
     return dsl.component(base_image=image, install_kfp_package=False)

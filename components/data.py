@@ -1,8 +1,8 @@
-"""Components of the data image (no torch): from files to a subset and its tokens."""
+"""Components of the data image (without torch): from files to a subset and its tokens, and the report."""
 
 from typing import NamedTuple
 
-from kfp import dsl
+from kfp.dsl import HTML, Markdown, Metrics, Output
 
 from components.base import DATA_IMAGE, component
 
@@ -15,13 +15,13 @@ def preflight(
     seeds: str,
     engine: str,
     root: str,
-    gpu_hour: float = 0.0,
-    cpu_hour: float = 0.0,
-    kilowatt_hour: float = 0.0,
+    gpu_hour: float,
+    cpu_hour: float,
+    kilowatt_hour: float,
 ) -> NamedTuple(  # type: ignore[valid-type]
     "Settings", [("top_k", int), ("query", str), ("tokenizer_kind", str), ("vocab_size", int)]
 ):
-    """Check settings, prices, store, disk and Elasticsearch before any work."""
+    """Check settings, prices, store, disk and Elasticsearch before any work starts."""
     from tlm.cluster.preflight import preflight
     from tlm.evaluation.report.cost import Prices
     from tlm.plan import settings
@@ -33,13 +33,7 @@ def preflight(
 
 @component(DATA_IMAGE)
 def load_corpus(
-    paths: str,
-    text_field: str,
-    id_field: str,
-    source_field: str,
-    words: int,
-    root: str,
-    counts: dsl.Output[dsl.Metrics],
+    paths: str, text_field: str, id_field: str, source_field: str, words: int, root: str, counts: Output[Metrics]
 ) -> str:
     """Read a general corpus from files and split it into passages."""
     from tlm.data.corpus import load_corpus
@@ -60,7 +54,7 @@ def load_task(
     problem: str,
     files: str,
     root: str,
-    counts: dsl.Output[dsl.Metrics],
+    counts: Output[Metrics],
 ) -> str:
     """Read a labelled task (train, dev, test)."""
     from tlm.data.tasks.task import load_task
@@ -75,14 +69,14 @@ def load_task(
 def advise(task: str, corpus: str, preset: str, overrides: str) -> NamedTuple(  # type: ignore[valid-type]
     "Advised", [("top_k", int), ("query", str), ("overrides", str), ("reasons", str)]
 ):
-    """Settle what overrides leave to the task (auto): K, query and rho1 by the paper's rules, with the reasons."""
+    """Choose the settings that overrides leave open (auto): K, query and rho1 by the paper's rules, with reasons."""
     from tlm.plan import advised
 
     return advised(task, preset, overrides.split(), corpus)
 
 
 @component(DATA_IMAGE)
-def index(corpus: str, engine: str, name: str, root: str, counts: dsl.Output[dsl.Metrics]) -> str:
+def index(corpus: str, engine: str, name: str, root: str, counts: Output[Metrics]) -> str:
     """Index the corpus for BM25."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.retrieval.search.index import build_index
@@ -91,7 +85,7 @@ def index(corpus: str, engine: str, name: str, root: str, counts: dsl.Output[dsl
 
 
 @component(DATA_IMAGE)
-def retrieve(index: str, task: str, query: str, top_k: int, root: str, counts: dsl.Output[dsl.Metrics]) -> str:
+def retrieve(index: str, task: str, query: str, top_k: int, root: str, counts: Output[Metrics]) -> str:
     """Query the index with every training example."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.retrieval.search.retrieve import retrieve
@@ -101,14 +95,9 @@ def retrieve(index: str, task: str, query: str, top_k: int, root: str, counts: d
 
 @component(DATA_IMAGE)
 def export(
-    hits: str,
-    near_duplicates: bool,
-    overlap: bool,
-    root: str,
-    counts: dsl.Output[dsl.Metrics],
-    dataset_card: dsl.Output[dsl.Markdown],
+    hits: str, near_duplicates: bool, overlap: bool, root: str, counts: Output[Metrics], dataset_card: Output[Markdown]
 ) -> str:
-    """Export the union of the hits as a subset, without near-duplicates and dev or test text."""
+    """Export the union of the hits as a subset, without near-duplicates and without dev or test text."""
     from tlm.evaluation.pages.ui import log_counts, write_dataset_card
     from tlm.retrieval.subset.export import export
 
@@ -119,7 +108,7 @@ def export(
 
 @component(DATA_IMAGE)
 def random_subset(index: str, task: str, like: str, arms: str, near_duplicates: bool, overlap: bool, root: str) -> str:
-    """Make the control arm's subset: as many random passages, through the same filters; "" if no arm asks for it."""
+    """Draw the subset of the random arm: as many passages, through the same filters; "" if no arm needs it."""
     from tlm.retrieval.search.retrieve import retrieve
     from tlm.retrieval.subset.export import export
 
@@ -139,7 +128,7 @@ def tokenizer(corpus: str, task: str, kind: str, vocab_size: int, root: str) -> 
 
 @component(DATA_IMAGE)
 def tokenize(task: str, subset: str, random_subset: str, tokenizer: str, root: str) -> str:
-    """Tokenize once for all seeds what the arms train on."""
+    """Tokenize the training data of all arms, once for all seeds."""
     from tlm.training.input.tokenize import tokenize
 
     for data in filter(None, (task, subset, random_subset)):
@@ -149,16 +138,9 @@ def tokenize(task: str, subset: str, random_subset: str, tokenizer: str, root: s
 
 @component(DATA_IMAGE)
 def plan(
-    arms: str,
-    seeds: str,
-    task: str,
-    tokenizer: str,
-    subset: str,
-    random_subset: str,
-    preset: str,
-    overrides: str,
+    arms: str, seeds: str, task: str, tokenizer: str, subset: str, random_subset: str, preset: str, overrides: str
 ) -> list[str]:
-    """List the runs (arms × seeds), each with all that it needs: that is how it reaches the inside of the loop."""
+    """List the runs (arms × seeds), each with everything that the steps inside the loop need."""
     from tlm.plan import plan
 
     sources = {"task": task, "tokenizer": tokenizer, "bm25": subset, "random": random_subset}
@@ -170,14 +152,14 @@ def report(
     baseline: str,
     metrics: list[str],
     root: str,
-    report: dsl.Output[dsl.HTML],
-    summary: dsl.Output[dsl.Markdown],
-    gpu_hour: float = 0.0,
-    cpu_hour: float = 0.0,
-    kilowatt_hour: float = 0.0,
+    report: Output[HTML],
+    summary: Output[Markdown],
+    gpu_hour: float,
+    cpu_hour: float,
+    kilowatt_hour: float,
     notes: str = "",
 ) -> str:
-    """Lay the arms beside the baseline, with costs, curves and retrieved text."""
+    """Compare the arms with the baseline, with costs, curves and retrieved text."""
     from tlm.evaluation.pages.ui import write_report
     from tlm.evaluation.report.report import report as make_report
 

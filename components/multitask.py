@@ -1,6 +1,6 @@
-"""Components of multi-task TLM: what several tasks share, what each has of its own, and their reports."""
+"""Components of multi-task TLM: steps that tasks share, steps for each task, and their reports."""
 
-from kfp import dsl
+from kfp.dsl import HTML, Markdown, Metrics, Output
 
 from components.base import DATA_IMAGE, TRAIN_IMAGE, component
 
@@ -17,7 +17,7 @@ def load_tasks(
     overrides: str,
     root: str,
 ) -> list[str]:
-    """Read several labelled tasks (train, dev, test); settings that tasks cannot share are refused before that."""
+    """Read several labelled tasks (train, dev, test), after refusing settings that tasks cannot share."""
     from tlm.data.tasks.task import load_task
     from tlm.plan import check_together
 
@@ -31,7 +31,7 @@ def load_tasks(
 def task_subsets(
     index: str, tasks: list[str], query: str, top_k: int, near_duplicates: bool, overlap: bool, root: str
 ) -> list[str]:
-    """Retrieve and export a subset for each task, and before them their union, clean for all of them."""
+    """Retrieve and export a subset for each task; the first subset is their union, without dev or test text of any."""
     from tlm.retrieval.search.retrieve import retrieve
     from tlm.retrieval.subset.export import export
     from tlm.retrieval.subset.merge import merge_subsets
@@ -54,7 +54,7 @@ def shared_tokenizer(corpus: str, tasks: list[str], kind: str, vocab_size: int, 
 def plan_together(
     seeds: str, tasks: list[str], tokenizer: str, subsets: list[str], preset: str, overrides: str, root: str
 ) -> list[str]:
-    """List the runs of stage 1 for all tasks together, one for each seed; all texts are tokenized once."""
+    """List the runs of stage 1 for all tasks together, one for each seed, and tokenize all texts once."""
     from tlm.plan import plan_together
     from tlm.training.input.tokenize import tokenize
 
@@ -65,7 +65,7 @@ def plan_together(
 
 
 @component(TRAIN_IMAGE)
-def train_multitask(run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics]) -> str:
+def train_multitask(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
     """Stage 1: train one encoder for all tasks, with a classification head for each."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.plan import Run
@@ -77,7 +77,7 @@ def train_multitask(run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics
 
 @component(DATA_IMAGE)
 def plan_apart(together: list[str], checkpoints: list[str], subsets: list[str], overrides: str) -> list[str]:
-    """List for each task and seed: its own run, and stage 2 of what all tasks trained together."""
+    """List two runs for each task and seed: the task alone, and stage 2 of the encoder trained on all tasks."""
     from tlm.plan import plan_apart
 
     return plan_apart(together, checkpoints, subsets=subsets[1:], overrides=overrides)
@@ -91,10 +91,10 @@ def report_tasks(
     cpu_hour: float,
     kilowatt_hour: float,
     root: str,
-    report: dsl.Output[dsl.HTML],
-    summary: dsl.Output[dsl.Markdown],
+    report: Output[HTML],
+    summary: Output[Markdown],
 ) -> str:
-    """Make each task's report, and one in which the tasks stand side by side: alone against together."""
+    """Write a report for each task, and one that compares training alone and together across the tasks."""
     from tlm.evaluation.pages.ui import write_report
     from tlm.evaluation.report.multitask import report_multitask
 

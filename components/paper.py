@@ -1,4 +1,4 @@
-"""Components of the paper's tables: what their cells train on, and their runs."""
+"""Components for the paper's tables: the subsets, published models and runs of their cells."""
 
 from components.base import DATA_IMAGE, TRAIN_IMAGE, component
 
@@ -7,7 +7,7 @@ from components.base import DATA_IMAGE, TRAIN_IMAGE, component
 def subsets(
     index: str, task: str, table: str, scale: str, corpus: str, near_duplicates: bool, overlap: bool, root: str
 ) -> dict[str, str]:
-    """Retrieve and export what the cells of one of the paper's tables train on, each subset once."""
+    """Retrieve and export the subsets that the cells of one of the paper's tables train on, each once."""
     from tlm.paper.subsets import make_subsets
 
     filters = {"near_duplicates": near_duplicates, "overlap": overlap}
@@ -16,7 +16,7 @@ def subsets(
 
 @component(TRAIN_IMAGE)
 def models(task: str, table: str, scale: str, corpus: str, folder: str, root: str) -> dict[str, str]:
-    """Take over the published models that one of the paper's tables compares with; most compare with none."""
+    """Import the published models that one of the paper's tables compares with; most tables have none."""
     from tlm.paper.models import make_models
 
     return make_models(task, table=table, scale=scale, corpus=corpus, folder=folder, root=root)
@@ -34,7 +34,7 @@ def trials(
     seeds: str,
     root: str,
 ) -> list[str]:
-    """List the runs of one of the paper's tables (settings × arms × seeds), their texts tokenized once."""
+    """List the runs of one of the paper's tables (settings × arms × seeds), and tokenize their texts once."""
     from tlm.paper.subsets import plan_trials
 
     sources = {"task": task, "tokenizer": tokenizer, "subsets": subsets, "models": models}

@@ -1,13 +1,13 @@
-"""Components of the train image (torch): stage 1, stage 2, evaluation, and the yardstick."""
+"""Components of the train image (with torch): stage 1, stage 2, evaluation, and the baseline."""
 
-from kfp import dsl
+from kfp.dsl import ClassificationMetrics, Metrics, Model, Output
 
 from components.base import TRAIN_IMAGE, component
 
 
 @component(TRAIN_IMAGE)
-def train(run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics]) -> str:
-    """Stage 1: train an encoder on the task and the arm's subset at once; a run of stage 2 alone has its start."""
+def train(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
+    """Stage 1: train an encoder jointly on the task and the arm's subset; a run without stage 1 passes its start on."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.plan import Run
     from tlm.training.stage1 import train
@@ -18,10 +18,8 @@ def train(run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics]) -> str:
 
 
 @component(TRAIN_IMAGE)
-def finetune(
-    checkpoint: str, run: str, gpus: str, root: str, cost: dsl.Output[dsl.Metrics], model: dsl.Output[dsl.Model]
-) -> str:
-    """Stage 2: fine-tune on the task alone, head reset, best on dev; a run of one stage stays as it is."""
+def finetune(checkpoint: str, run: str, gpus: str, root: str, cost: Output[Metrics], model: Output[Model]) -> str:
+    """Stage 2: fine-tune on the task alone with a new head, best on dev; a run without stage 2 is passed on."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.plan import Run
     from tlm.training.stage2 import finetune
@@ -33,11 +31,7 @@ def finetune(
 
 @component(TRAIN_IMAGE)
 def evaluate(
-    model: str,
-    run: str,
-    root: str,
-    metrics: dsl.Output[dsl.Metrics],
-    confusion_matrix: dsl.Output[dsl.ClassificationMetrics],
+    model: str, run: str, root: str, metrics: Output[Metrics], confusion_matrix: Output[ClassificationMetrics]
 ) -> str:
     """Score the model on dev and test, once each."""
     from tlm.evaluation.pages.ui import log_scores
@@ -50,8 +44,8 @@ def evaluate(
 
 
 @component(TRAIN_IMAGE)
-def baseline(task: str, root: str, metrics: dsl.Output[dsl.Metrics]) -> str:
-    """Tf-idf and logistic regression, tuned on dev: the yardstick."""
+def baseline(task: str, root: str, metrics: Output[Metrics]) -> str:
+    """Train and score the baseline: tf-idf and logistic regression, tuned on dev."""
     from tlm.evaluation.pages.ui import log_scores
     from tlm.evaluation.score.baseline import baseline
 

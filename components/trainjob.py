@@ -1,4 +1,4 @@
-"""Stage 1 on several nodes: instead of the component `train`, where Kubeflow Trainer is installed."""
+"""Stage 1 on several nodes with Kubeflow Trainer, in place of the component `train`."""
 
 from components.base import TRAIN_IMAGE, component
 
@@ -11,11 +11,11 @@ def train_on_nodes(
     gpu_type: str,
     cpu: str,
     memory: str,
-    node_selector: dict,  # type: ignore[type-arg]
-    tolerations: list,  # type: ignore[type-arg]
+    node_selector: dict[str, str],
+    tolerations: list[dict[str, str]],
     root: str,
 ) -> str:
-    """Stage 1 on several nodes at once: start a TrainJob, repeat its log, wait for its checkpoint."""
+    """Stage 1 on several nodes: start a TrainJob, show its log, and wait for its checkpoint."""
     from tlm.cluster.trainjob import train_on_nodes
     from tlm.plan import Run
 

@@ -1,1 +1,1 @@
-"""The Kubeflow pipelines and the program that runs or compiles them."""
+"""The Kubeflow pipelines, and the command line that runs, compiles and submits them."""

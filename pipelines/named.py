@@ -1,4 +1,4 @@
-"""The pipelines there are, by name."""
+"""The pipelines by name."""
 
 import importlib
 from typing import Any
@@ -9,10 +9,10 @@ MODULES = {"tlm": "pipelines.tlm", "ablation": "pipelines.ablation", "multitask"
 
 
 def build(name: str, nodes: int = 1) -> Any:
-    """The pipeline called `name`; `nodes`: machines that each run's stage 1 trains on.
+    """Return the pipeline called `name`; `nodes` is the number of machines that stage 1 of each run trains on.
 
     Raises:
-        InputError: there is none of that name.
+        InputError: There is no pipeline of that name.
     """
     if name not in MODULES:
         raise InputError(f"pipeline '{name}' is unknown{nearest(name, MODULES)}")

@@ -1,62 +1,86 @@
-"""Options that several commands have."""
+"""Command-line options that several commands have, in groups; the docstrings are their help."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
-Params = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="YAML file with parameters; samples are in pipelines/params.")
-]
-Changes = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="One parameter; may be repeated.")]
-Images = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="File with the images to run in, as `make images` writes it.")
-]
-File = Annotated[Path | None, typer.Option(metavar="FILE", help="A compiled pipeline; without it, one of this code.")]
-Version = Annotated[
-    str, typer.Option(metavar="NAME", help="Name of the pipeline's version.  [default: version and git revision]")
-]
 
-Host = Annotated[
-    str,
-    typer.Option(
-        metavar="URL",
-        envvar="KF_PIPELINES_ENDPOINT",
-        help="Address of Kubeflow Pipelines, http://… or https://…; inside a cluster it is found.",
-    ),
-]
-UiHost = Annotated[
-    str, typer.Option(metavar="URL", envvar="KF_PIPELINES_UI_ENDPOINT", help="Address for links, if it is another.")
-]
-Namespace = Annotated[str, typer.Option(metavar="NAME", help="Whose runs they are, where Kubeflow has several users.")]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        envvar="KF_PIPELINES_SA_TOKEN_PATH",
-        help="File with a bearer token, read anew for each call; else the variable KFP_EXISTING_TOKEN is the token.",
-    ),
-]
-CaFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", exists=True, help="Certificates to trust, for an https:// of one's own.")
-]
-CallTimeout = Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Seconds to wait for one answer.")]
+@dataclass
+class Parameters:
+    """Values of the pipeline's parameters.
 
-Experiment = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME", envvar="KF_PIPELINES_DEFAULT_EXPERIMENT_NAME", help="Experiment; made if there is none."
-    ),
-]
-RunName = Annotated[str, typer.Option(metavar="NAME", help="Name of the run.  [default: the pipeline's and the time]")]
-PipelineRoot = Annotated[
-    str, typer.Option(metavar="URI", help="Where Kubeflow keeps its own artifacts, such as s3://bucket/kfp.")
-]
-ServiceAccount = Annotated[str, typer.Option(metavar="NAME", help="Kubernetes service account of the pods.")]
-Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Seconds to wait for the run's end.")]
-PollSeconds = Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="Seconds between two looks at the run.")]
-_WHICH = "tlm; ablation: a table of the paper; multitask: one encoder for several tasks."
-Pipeline = Annotated[str, typer.Option(metavar="NAME", help=_WHICH)]
-OfThisCode = Annotated[
-    str, typer.Option("--pipeline", metavar="NAME", help=f"Without --file: {_WHICH}  [default: tlm]")
-]
+    Args:
+        params: YAML file with parameters; samples are in pipelines/params.
+        changes: One parameter; may be repeated.
+    """
+
+    params: Path | None = None
+    changes: Annotated[list[str], Option("--set", metavar="NAME=VALUE")] = field(default_factory=list)
+
+
+@dataclass
+class Source:
+    """A compiled pipeline, or one of this code.
+
+    Args:
+        file: A compiled pipeline; without it, one of this code.
+        pipeline: Without --file: tlm; ablation: a table of the paper; multitask: one encoder for several tasks.
+            [default: tlm]
+        images: File with the images to run in, as `make images` writes it.
+    """
+
+    file: Path | None = None
+    pipeline: str = ""
+    images: Path | None = None
+
+
+@dataclass
+class Connection:
+    """How to reach Kubeflow Pipelines.
+
+    Args:
+        host: Address of Kubeflow Pipelines, http://… or https://…; inside a cluster it is found.
+        ui_host: Address for links, if it is another.
+        namespace: Whose runs they are, where Kubeflow has several users.
+        token_file: File with a bearer token, read again for each call; without it, the variable KFP_EXISTING_TOKEN
+            is the token.
+        ca_file: Certificates to trust, for an https:// address with a private CA.
+        call_timeout: Seconds to wait for one answer.
+    """
+
+    host: Annotated[str, Option(metavar="URL", envvar="KF_PIPELINES_ENDPOINT")] = ""
+    ui_host: Annotated[str, Option(metavar="URL", envvar="KF_PIPELINES_UI_ENDPOINT")] = ""
+    namespace: str = ""
+    token_file: Annotated[Path | None, Option(envvar="KF_PIPELINES_SA_TOKEN_PATH")] = None
+    ca_file: Annotated[Path | None, Option(exists=True)] = None
+    call_timeout: Annotated[float, Option(min=0.1)] = 30.0
+
+
+@dataclass
+class Order:
+    """How Kubeflow runs the pipeline.
+
+    Args:
+        experiment: Experiment; created if there is none.
+        pipeline_root: Where Kubeflow keeps its own artifacts, such as s3://bucket/kfp.
+        service_account: Kubernetes service account of the pods.
+    """
+
+    experiment: Annotated[str, Option(envvar="KF_PIPELINES_DEFAULT_EXPERIMENT_NAME")] = "tlm"
+    pipeline_root: str = ""
+    service_account: str = ""
+
+
+@dataclass
+class Waiting:
+    """How long to wait for a run.
+
+    Args:
+        timeout: Seconds to wait for the end of the run.
+        poll_seconds: Seconds between two looks at the run.
+    """
+
+    timeout: Annotated[float, Option(min=0)] = 86_400.0
+    poll_seconds: Annotated[float, Option(min=0.01)] = 10.0

@@ -1,4 +1,4 @@
-"""Pipeline parameters from a YAML file and the command line, checked against the pipeline before anything starts."""
+"""Read values of pipeline parameters from a file and the command line, and check them before anything starts."""
 
 import json
 import os
@@ -9,33 +9,26 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from pipelines.mapping import read_mapping
 from tlm.errors import InputError, nearest, with_article
 
-# Places outside of the steps.
-OUTSIDE = ("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "paper_models")
-# What nobody means to show: passwords in URLs, keys of Amazon's, tokens of the Hub's; and what these variables hold.
+# Parameters that are paths or URIs.
+_LOCATIONS = ("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "paper_models")
+# Passwords in URLs, AWS access keys, tokens of the Hugging Face Hub; and variables whose values are secret.
 _SECRET = re.compile(r"://[^/?#\s]*:[^/?#\s]*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "KFP_EXISTING_TOKEN")
-_TYPES: dict[str, type] = {
-    "STRING": str,
-    "NUMBER_INTEGER": int,
-    "NUMBER_DOUBLE": float,
-    "BOOLEAN": bool,
-    "LIST": list,
-    "STRUCT": dict,
-}
+_NUMBERS = {"NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
+_TYPES: dict[str, type] = _NUMBERS | {"STRING": str, "BOOLEAN": bool, "LIST": list, "STRUCT": dict}
 
 
 class Parameter(NamedTuple):
-    """A parameter as the compiled pipeline declares it."""
+    """A parameter as a compiled pipeline declares it."""
 
     type: type
     required: bool
 
 
 def declared(spec: Mapping[str, Any]) -> dict[str, Parameter]:
-    """The parameters of a compiled pipeline by name."""
+    """Return the parameters of a compiled pipeline by name."""
     inputs = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
     return {
         name: Parameter(_TYPES.get(entry.get("parameterType"), object), not entry.get("isOptional"))
@@ -44,20 +37,24 @@ def declared(spec: Mapping[str, Any]) -> dict[str, Parameter]:
 
 
 def read_parameters(
-    file: Path | None, changes: Sequence[str] = (), known: Mapping[str, Parameter] | None = None
+    params: Path | None, changes: Sequence[str] = (), known: Mapping[str, Parameter] | None = None
 ) -> dict[str, Any]:
-    """Parameter values by name: those in `file`, replaced by `changes` (``name=value``).
+    """Return the values of parameters by name: those in `params`, replaced by `changes` (``name=value``).
 
     Args:
-        file: YAML file with lines ``name: value``.
-        changes: Single parameters; what is no text is read as YAML.
-        known: What the pipeline declares; without it, this code's pipeline `tlm`.
+        params: YAML file with lines ``name: value``.
+        changes: Single parameters; values of parameters that are not text are read as YAML.
+        known: The parameters of the pipeline; without it, those of this code's pipeline `tlm`.
 
     Raises:
-        InputError: no such file, not a YAML mapping, an unknown or missing parameter or a value of the wrong type.
+        InputError: There is no such file, it is no YAML mapping, or a parameter is unknown, missing or of another type.
     """
     known = of_this_code("tlm") if known is None else known
-    values = _from_file(file) if file else {}
+    values = {}
+    if params:
+        expected, advice = "lines of the form 'parameter: value'", "samples are in pipelines/params"
+        read = read_mapping(params, language="YAML", expected=expected, advice=advice)
+        values = {str(name): value for name, value in read.items()}
     for change in changes:
         name, separator, value = change.partition("=")
         if not separator:
@@ -69,27 +66,44 @@ def read_parameters(
     return {name: _checked(name, value, known) for name, value in values.items()}
 
 
-def check_reachable(values: Mapping[str, Any]) -> None:
-    """Raises InputError for a parameter that names a file of this machine, which no pod sees."""
-    for name in OUTSIDE:
-        for place in str(values.get(name, "")).split(","):
-            if place.strip() and not re.match(r"[a-z0-9]+:", place.strip()):
-                raise InputError(f"parameter '{name}': pods do not see '{place.strip()}' of this machine; give s3://…")
+def read_mapping(file: Path, *, language: str, expected: str, advice: str) -> dict[Any, Any]:
+    """Return the mapping in `file`.
+
+    Args:
+        file: The file.
+        language: What the error calls the format: YAML, or JSON (which is YAML too).
+        expected: What the file should contain, for the error.
+        advice: Where to find one or how to make one, for the error.
+
+    Raises:
+        InputError: The file cannot be read, is no YAML, or holds something else than a mapping.
+    """
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read ({error}); {advice}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{file}: not valid {language}: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{file}: expected {expected}, found {with_article(type(values).__name__)}")
+    return values
+
+
+def check_reachable(values: Mapping[str, Any], where: str = "pods", schemes: str = "[a-z0-9]+:") -> None:
+    """Raise InputError for a parameter that names a file of this machine, which steps in pods or containers lack."""
+    for name in _LOCATIONS:
+        for place in map(str.strip, str(values.get(name, "")).split(",")):
+            if place and not re.match(schemes, place):
+                raise InputError(f"parameter '{name}': {where} do not see '{place}' of this machine; give s3://…")
 
 
 def of_this_code(name: str) -> dict[str, Parameter]:
-    """The parameters of this code's pipeline called `name`. Raises InputError for an unknown one."""
+    """Return the parameters of this code's pipeline `name`. Raises InputError if there is none of that name."""
     from google.protobuf import json_format
 
     from pipelines.named import build
 
     return declared(json_format.MessageToDict(build(name).pipeline_spec))
-
-
-def _from_file(file: Path) -> dict[str, Any]:
-    expected, advice = "lines of the form 'parameter: value'", "samples are in pipelines/params"
-    values = read_mapping(file, language="YAML", expected=expected, advice=advice)
-    return {str(name): value for name, value in values.items()}
 
 
 def _from_text(name: str, value: str) -> Any:

@@ -1,11 +1,11 @@
-"""What each step gets on a cluster: CPU, memory, scratch space, GPUs, secrets, retries. Local runs use none of it."""
+"""What each step gets on a cluster: CPU, memory, scratch space, GPUs, secrets, retries. Local runs ignore it."""
 
 from typing import NamedTuple
 
 from kfp import dsl, kubernetes
 from kfp.dsl import PipelineTask
-from kfp.dsl.pipeline_channel import PipelineParameterChannel
 
+from pipelines.groups import TrainingPods
 from tlm.cluster.job import CONFIG_MAP, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
 
 DAY = 86_400  # seconds
@@ -13,67 +13,33 @@ WEEK = 7 * DAY
 
 ADDRESSES = ("TLM_ELASTICSEARCH_URL", *S3_ADDRESSES)
 ELASTICSEARCH_FOLDER = "/etc/tlm/elasticsearch"  # the images' TLM_ELASTICSEARCH_SECRET
-ELASTICSEARCH_SECRETS = {  # only who fills an index has the key to
-    "preflight": "tlm-elasticsearch-writer",
-    "index": "tlm-elasticsearch-writer",
-    "retrieve": "tlm-elasticsearch-reader",
-    "random-subset": "tlm-elasticsearch-reader",
-    "subsets": "tlm-elasticsearch-reader",
-    "task-subsets": "tlm-elasticsearch-reader",
-}
+ELASTICSEARCH_SECRETS = (  # only steps that fill an index can write to it
+    dict.fromkeys(("preflight", "index"), "tlm-elasticsearch-writer")
+    | dict.fromkeys(("retrieve", "random-subset", "subsets", "task-subsets"), "tlm-elasticsearch-reader")
+)
 
 
 class Needs(NamedTuple):
-    """Of one step: what is reserved for it and what it may use at most; quantities as Kubernetes writes them."""
+    """Requests and limits of a step, as Kubernetes writes quantities."""
 
     cpu: str
     cpu_limit: str
     memory: str
     memory_limit: str
-    scratch: str  # for downloads and unfinished files, at most
+    scratch: str  # limit for downloads and unfinished files
 
 
 SMALL = Needs("100m", "1", "256Mi", "1Gi", "1Gi")
 MEDIUM = Needs("500m", "2", "1Gi", "4Gi", "20Gi")
 LARGE = Needs("1", "4", "2Gi", "8Gi", "200Gi")
-NEEDS = {
-    "preflight": SMALL,
-    "load-corpus": LARGE,
-    "load-task": MEDIUM,
-    "advise": MEDIUM,
-    "index": LARGE,
-    "retrieve": LARGE,
-    "random-subset": LARGE,
-    "export": LARGE,
-    "tokenizer": LARGE,
-    "tokenize": LARGE,
-    "plan": SMALL,
-    "subsets": LARGE,
-    "models": LARGE,
-    "trials": LARGE,
-    "load-tasks": MEDIUM,
-    "task-subsets": LARGE,
-    "shared-tokenizer": LARGE,
-    "plan-together": LARGE,
-    "plan-apart": SMALL,
-    "report-tasks": MEDIUM,
-    "train-on-nodes": SMALL,  # it starts the pods that train, and waits
-    "baseline": MEDIUM,
-    "report": MEDIUM,
-}
+NEEDS = (
+    dict.fromkeys(("preflight", "plan", "plan-apart", "train-on-nodes"), SMALL)  # the last one only starts other pods
+    | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "report", "report-tasks"), MEDIUM)
+    | dict.fromkeys(("load-corpus", "index", "retrieve", "random-subset", "export", "tokenizer", "tokenize"), LARGE)
+    | dict.fromkeys(("subsets", "models", "trials", "task-subsets", "shared-tokenizer", "plan-together"), LARGE)
+)
 TRAINING = ("train", "train-multitask", "finetune", "evaluate")
 LONG = (*TRAINING, "train-on-nodes")
-
-
-class TrainingPods(NamedTuple):
-    """The pipeline's parameters for the pods that train; strings, because KFP's driver reads nothing else there."""
-
-    cpu: PipelineParameterChannel
-    memory: PipelineParameterChannel
-    gpus: PipelineParameterChannel
-    gpu_type: PipelineParameterChannel
-    node_selector: PipelineParameterChannel
-    tolerations: PipelineParameterChannel
 
 
 def equip(step: PipelineTask, name: str, training: TrainingPods) -> None:
@@ -84,13 +50,13 @@ def equip(step: PipelineTask, name: str, training: TrainingPods) -> None:
         _equip_data(step, NEEDS[name])
     _connect(step, name)
     _secure(step, name)
-    # KFP's own cache is off: our keys find finished work, and a hit could return the URI of an artifact that is gone
+    # KFP's own cache is off: our keys find finished work, and a cache hit could be the URI of a deleted artifact
     step.set_caching_options(False)
-    if name == "preflight":  # it shall fail at once
+    if name == "preflight":  # it should fail at once
         kubernetes.set_timeout(step, 900)
     else:
-        # without a longest duration KFP stops trying an hour after the first start, however long a try takes
-        tries = 5 if name in LONG else 2  # steps try servers again themselves; this is for lost pods and memory
+        # without a maximum, KFP stops retrying an hour after the first start, however long an attempt takes
+        tries = 5 if name in LONG else 2  # for lost pods and lack of memory: steps retry requests to servers themselves
         step.set_retry(tries, backoff_duration="20s", backoff_factor=2.0, backoff_max_duration=f"{WEEK}s")
         kubernetes.set_timeout(step, WEEK if name in LONG else DAY)
 
@@ -102,7 +68,7 @@ def _equip_data(step: PipelineTask, needs: Needs) -> None:
 
 
 def _equip_training(step: PipelineTask, pods: TrainingPods) -> None:
-    step.register_pipeline_channels(list(pods))  # else kfp does not hand them into the loop
+    step.register_pipeline_channels(list(vars(pods).values()))  # otherwise kfp does not pass them into the loop
     step.set_cpu_request("1").set_cpu_limit(pods.cpu)
     step.set_memory_request("2Gi").set_memory_limit(pods.memory)
     step.set_accelerator_type(pods.gpu_type).set_accelerator_limit(pods.gpus)
@@ -113,7 +79,7 @@ def _equip_training(step: PipelineTask, pods: TrainingPods) -> None:
 
 
 def _connect(step: PipelineTask, name: str) -> None:
-    """Addresses from a ConfigMap, keys from secrets; each may be missing (workload identity, embedded engine)."""
+    """Set addresses from a ConfigMap, keys from secrets; each may be missing (workload identity, embedded engine)."""
     kubernetes.use_config_map_as_env(step, CONFIG_MAP, {key: key for key in ADDRESSES}, optional=True)
     kubernetes.use_secret_as_env(step, S3_SECRET, {key: key for key in S3_KEYS}, optional=True)
     if secret := ELASTICSEARCH_SECRETS.get(name):
@@ -127,5 +93,5 @@ def _secure(step: PipelineTask, name: str) -> None:
 
 
 def lifetime() -> dsl.PipelineConfig:
-    """A run's workflow, and with it its pods' logs, stay for a week; nothing runs for more than four."""
+    """Return how long a run may take (four weeks), and how long its workflow with the logs is kept (a week)."""
     return dsl.PipelineConfig(ttl_seconds_after_finished=WEEK, active_deadline_seconds=4 * WEEK)

@@ -1,1 +1,1 @@
-"""The Kubeflow Pipelines API: submit, wait, upload, schedule."""
+"""Use the API of Kubeflow Pipelines: submit, wait, upload, schedule."""

@@ -1,110 +1,100 @@
-"""Calls of the Kubeflow Pipelines API (v2beta1), each in bounded time."""
+"""KFP's own client, with bounded time for each call, retries, and errors in one sentence."""
 
 import json
-import time
+import warnings
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+import kfp
 import kfp_server_api
 import urllib3
 
-from pipelines.client import address, faults
-from pipelines.client.faults import Elsewhere, Unreachable
+from pipelines.client import address, errors
+from pipelines.client.errors import Conflict, Elsewhere, Unreachable
+from pipelines.options import Connection
 from tlm.errors import InputError
 
 CONNECT = 5.0  # seconds
-PAUSES = (1.0, 3.0)  # seconds before the second and the third try
+RETRIES = urllib3.Retry(
+    total=2,
+    backoff_factor=1.5,
+    status_forcelist=(408, 429, 500, 502, 503, 504),
+    redirect=False,
+    raise_on_status=False,
+    respect_retry_after_header=False,
+)  # a POST is repeated only if it did not reach the server
 
 
 class Api:
-    """The API's services, as `kfp_server_api` has them, and who calls them.
+    """A connection to Kubeflow Pipelines.
 
-    `kfp.Client` is not used: its constructor may hang, and its wait never returns for a cancelled run.
+    All calls of `client` go through `http.call_api`, which is wrapped here: `client` itself sets no time limits, does
+    not retry, and raises errors that are not meant for users. Methods of `client` that print are not used.
     """
 
-    def __init__(
-        self, where: address.Address, token: address.Token, *, ca_file: Path | None = None, call_timeout: float = 30.0
-    ) -> None:
-        self.where, self.token, self.call_timeout = where, token, call_timeout
-        self.namespace = ""
-        self.client = kfp_server_api.ApiClient(self._configuration(ca_file))
-        self.health = kfp_server_api.HealthzServiceApi(self.client)
-        self.experiments = kfp_server_api.ExperimentServiceApi(self.client)
-        self.runs = kfp_server_api.RunServiceApi(self.client)
-        self.pipelines = kfp_server_api.PipelineServiceApi(self.client)
-        self.uploads = kfp_server_api.PipelineUploadServiceApi(self.client)
-        self.schedules = kfp_server_api.RecurringRunServiceApi(self.client)
-
-    def _configuration(self, ca_file: Path | None) -> kfp_server_api.Configuration:
-        configuration = kfp_server_api.Configuration(host=self.where.api)
-        configuration.retries = urllib3.Retry(total=0, redirect=False)  # ours is `call`
-        configuration.ssl_ca_cert = str(ca_file) if ca_file else None
-        if self.token.source:
-            configuration.api_key["authorization"] = ""
-            configuration.api_key_prefix["authorization"] = "Bearer"
-            configuration.refresh_api_key_hook = self._refresh
-        return configuration
-
-    def _refresh(self, configuration: kfp_server_api.Configuration) -> None:
-        configuration.api_key["authorization"] = self.token.read()
-
-    def settle(self, namespace: str) -> None:
-        """Greet the API, and keep the namespace if it has several users; raises InputError where one is needed."""
-        health = self.call(self.health.healthz_service_get_healthz)
-        if health.multi_user:
-            self.namespace = namespace or address.own_namespace()
-            if not self.namespace:
-                raise InputError(f"{self.where.api}: has several users: say whose namespace with --namespace")
-
-    def call(self, function: Callable[..., Any], *arguments: Any, again: bool = True, **options: Any) -> Any:
-        """The answer; a server at fault gets three tries, unless the call is not to arrive twice (``again=False``).
-
-        Raises:
-            ApiError: one of `pipelines.client.faults`.
-        """
-        for pause in PAUSES:
-            try:
-                return self.once(function, *arguments, **options)
-            except Unreachable as error:
-                if not (again or error.unsent):
-                    raise
-            time.sleep(pause)
-        return self.once(function, *arguments, **options)
-
-    def once(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """The answer to a single try. Raises ApiError."""
-        try:
-            answer = function(*arguments, _request_timeout=(CONNECT, self.call_timeout), **options)
-        except kfp_server_api.ApiException as error:
-            raise faults.from_answer(self.where.api, error, self.token.source) from None
-        except urllib3.exceptions.HTTPError as error:
-            raise faults.from_connection(self.where.api, error) from None
-        except kfp_server_api.OpenApiException:  # ours: a wrong argument
-            raise
-        except (TypeError, ValueError) as error:  # an answer that fits no model
-            raise Elsewhere(f"{self.where.api}: answers nonsense ({error}); check --host") from None
-        kind = self.client.last_response.urllib3_response.headers.get("content-type", "")
-        if not kind.startswith("application/json"):
-            raise Elsewhere(
-                f"{self.where.api}: answers with {kind or 'nothing'}, not as the API does; check --host and the token"
+    def __init__(self, connection: Connection) -> None:
+        self.url, self.ui = address.find(connection.host, connection.ui_host)
+        self.token, self.call_timeout = address.Token(connection.token_file), connection.call_timeout
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # about the age of the server
+            self.client = kfp.Client(
+                self.url,
+                namespace="unused",  # with a namespace the constructor does not call the server, which could hang
+                credentials=self.token if self.token.source else None,
+                ssl_ca_cert=str(connection.ca_file) if connection.ca_file else None,
             )
-        return answer
+        self.http = self.client.runs.api_client
+        self.http.rest_client.pool_manager.connection_pool_kw["retries"] = RETRIES
+        self.http.call_api = partial(self._call, self.http.call_api)
+        self.namespace = ""
+        if self.client.healthzs.healthz_service_get_healthz().multi_user:
+            self.namespace = connection.namespace or address.own_namespace()
+            if not self.namespace:
+                raise InputError(f"{self.url}: has several users: give a namespace with --namespace")
 
-    def named(self, function: Callable[..., Any], field: str, name: str, **options: Any) -> list[Any]:
-        """Everything of a list that has this display name, newest first; `field` is the answer's list."""
-        equals = kfp_server_api.V2beta1Predicate(operation="EQUALS", key="display_name", string_value=name)
-        condition = self.client.sanitize_for_serialization(kfp_server_api.V2beta1Filter(predicates=[equals]))
-        answer = self.call(
-            function,
-            filter=quote(json.dumps(condition)),  # the server takes one layer of quotes off itself
-            sort_by="created_at desc",
-            page_size=100,
-            **options,
-        )
-        return list(getattr(answer, field) or [])
+    @property
+    def scope(self) -> dict[str, str]:
+        """The namespace as an argument of a call; empty where there is only one user."""
+        return {"namespace": self.namespace} if self.namespace else {}
 
     def link(self, page: str) -> str:
-        """Where people see `page` of the UI."""
-        return self.where.link(page, self.namespace)
+        """Return the URL of a page of the UI; inside Kubeflow's dashboard (…/pipeline) the namespace is part of it."""
+        if self.ui.endswith("/pipeline"):
+            dashboard = self.ui.removesuffix("/pipeline").removesuffix("/_")
+            return f"{dashboard}/_/pipeline/" + (f"?ns={self.namespace}" if self.namespace else "") + f"#/{page}"
+        return f"{self.ui}/#/{page}"
+
+    def named(self, list_all: Callable[..., Any], field: str, name: str, **options: Any) -> list[Any]:
+        """Return everything in a list that has this display name, newest first; `field` holds the list."""
+        condition = {"predicates": [{"operation": "EQUALS", "key": "display_name", "string_value": name}]}
+        encoded = quote(json.dumps(condition))  # the server decodes the filter once more than HTTP does
+        answer = list_all(filter=encoded, sort_by="created_at desc", page_size=100, **options)
+        return list(getattr(answer, field) or [])
+
+    def find_or_create(self, find: Callable[[], Any], create: Callable[[], Any]) -> Any:
+        """Return what `find` finds, or else what `create` creates.
+
+        Somebody else may be faster, and an attempt without an answer may have arrived, so both are tried twice.
+        """
+        try:
+            return find() or create()
+        except (Conflict, Unreachable):
+            return find() or create()
+
+    def _call(self, call_api: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Return the answer to a call. Raises ApiError."""
+        try:
+            answer = call_api(*arguments, **options | {"_request_timeout": (CONNECT, self.call_timeout)})
+        except kfp_server_api.ApiException as error:
+            raise errors.from_answer(self.url, error, self.token.source) from None
+        except urllib3.exceptions.HTTPError as error:
+            raise errors.from_connection(self.url, error) from None
+        except (TypeError, ValueError) as error:  # an answer that fits no model
+            raise Elsewhere(f"{self.url}: answers something unreadable ({error}); check --host") from None
+        kind = self.http.last_response.urllib3_response.headers.get("content-type", "")
+        if not kind.startswith("application/json"):
+            raise Elsewhere(
+                f"{self.url}: answers with {kind or 'nothing'}, not as the API does; check --host and the token"
+            )
+        return answer

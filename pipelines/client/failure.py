@@ -1,6 +1,5 @@
-"""Which step of a run failed, and what it said last."""
+"""Find the steps of a run that failed, and the end of their logs."""
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -9,16 +8,17 @@ import kfp_server_api
 import urllib3
 
 from pipelines.client.api import CONNECT, Api
-from pipelines.client.faults import ApiError
+from pipelines.client.errors import ApiError
 from pipelines.compile.compiled import from_api
 
-_LOG_TIMEOUT = 15.0  # seconds: the log is a courtesy
+_LOG_TIMEOUT = 15.0  # seconds
 _TEMPLATES = ("retry-system-container-impl", "system-container-impl")  # KFP's names for what runs a step
+_NO_LOG = ("<!doctype", "<html", '{"error_message"')
 
 
 def failed_steps(run: kfp_server_api.V2beta1Run) -> list[str]:
-    """Names of the failed steps, in the order in which they began; groups of steps (loops, the root) are left out."""
-    known = from_api(run.pipeline_spec).steps() if run.pipeline_spec else set()
+    """Return the names of the failed steps in order of their start, without groups of steps (loops, the root)."""
+    known = from_api(run.pipeline_spec).steps()
     names = []
     for task in sorted(_failed(run), key=_began):
         name = re.sub(r"(-driver|\(\d+\))+$", "", task.display_name or "")
@@ -28,7 +28,7 @@ def failed_steps(run: kfp_server_api.V2beta1Run) -> list[str]:
 
 
 def tail_of_log(api: Api, run: kfp_server_api.V2beta1Run, step: str, lines: int) -> list[str]:
-    """The last lines of the step's log; empty where the API does not give them."""
+    """Return the last lines of the step's log; empty if the API does not have them."""
     for pod in _pods(run, step):
         text = _read(api, f"/apis/v1alpha1/runs/{run.run_id}/nodes/{pod}/log", {})  # if the host is the API server
         if not text:  # if it is the UI
@@ -40,40 +40,31 @@ def tail_of_log(api: Api, run: kfp_server_api.V2beta1Run, step: str, lines: int)
 
 
 def _read(api: Api, path: str, query: dict[str, str]) -> str:
-    pool = api.client.rest_client.pool_manager
+    pool = api.http.rest_client.pool_manager
     timeout = urllib3.Timeout(connect=CONNECT, read=min(_LOG_TIMEOUT, api.call_timeout))
     try:
         headers = {"authorization": f"Bearer {api.token.read()}"} if api.token.source else {}
-        answer = pool.request("GET", api.where.api + path, fields=query, headers=headers, timeout=timeout)
+        url = api.url + path
+        answer = pool.request("GET", url, fields=query, headers=headers, timeout=timeout, retries=False)
     except (urllib3.exceptions.HTTPError, ApiError):
         return ""
     text = answer.data.decode("utf-8", errors="replace")
-    page = "html" in answer.headers.get("content-type", "") or text.lstrip()[:9].lower() in ("<!doctype", "<html>")
-    return "" if answer.status != 200 or page or _is_error(text) else text
-
-
-def _is_error(text: str) -> bool:
-    """The API server answers 200 even where it has no log."""
-    try:
-        body = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(body, dict) and "error_message" in body
+    # without a log, the API server answers 200 with an error, and the UI's server with its page
+    return "" if answer.status != 200 or text.lstrip().lower().startswith(_NO_LOG) else text
 
 
 def _pods(run: kfp_server_api.V2beta1Run, step: str) -> Iterator[str]:
-    """What the pods of the failed step may be called, the last try first.
+    """Return the possible names of the pods of the failed step, the last attempt first.
 
-    The API tells the nodes of Argo's workflow as `child_tasks`: those of a step are its `executor`, those of an
-    executor that is retried are its tries. A pod is called as its node, with the template's name inside.
+    The API lists the nodes of Argo's workflow as `child_tasks`: those of a step are its `executor`, those of an
+    executor that is retried are its attempts. A pod has the name of its node, with the template's name inside.
     """
     failed = _failed(run)
-    for task in failed:
-        if task.display_name == step and task.pod_name:
-            yield task.pod_name
+    executors = [task for task in failed if task.display_name == "executor" and task.child_tasks]
     for task in (task for task in failed if task.display_name == step):
-        executors = [one for one in failed if one.display_name == "executor" and one.child_tasks]
-        nearest = sorted(executors, key=lambda one: abs(_began(one) - _began(task)))[:1]
+        if task.pod_name:
+            yield task.pod_name
+        nearest = sorted(executors, key=lambda executor: abs(_began(executor) - _began(task)))[:1]
         for parent in (*nearest, task):
             for child in reversed(parent.child_tasks or []):
                 workflow, _, number = (child.pod_name or "").rpartition("-")

@@ -1,92 +1,103 @@
-"""Runs that Kubeflow starts by itself, again and again."""
+"""Let Kubeflow start runs by itself, again and again."""
 
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import kfp_server_api
-
 from pipelines.client.api import Api
-from pipelines.client.faults import Unreachable
-from pipelines.client.submit import Order, experiment
-from pipelines.client.upload import Version, find_pipeline, find_version
+from pipelines.client.errors import Unanswered
+from pipelines.client.submit import experiment
+from pipelines.client.upload import find_pipeline, find_version
 from pipelines.compile.compiled import from_api
+from pipelines.options import Order, Parameters
 from pipelines.parameters import check_reachable, declared, read_parameters
 from tlm.errors import InputError, Interrupted
+from tlm.progress import say
 
 
-def prepare(
-    api: Api, pipeline: str, version: str, params: Path | None, changes: Sequence[str]
-) -> tuple[Version, dict[str, Any]]:
-    """(the uploaded version, parameter values that it takes). Raises InputError."""
+def six_fields(line: str) -> str:
+    """Return a cron line as Kubeflow reads it; the API checks its values.
+
+    A line of five fields gets a 0 for the seconds: KFP would read it as second to month, and start at another time.
+
+    Raises:
+        InputError: It has another number of fields.
+    """
+    fields = line.split()
+    if len(fields) == 5:
+        say(f"read as '0 {' '.join(fields)}'")
+        return f"0 {' '.join(fields)}"
+    if len(fields) != 6 and not line.startswith("@"):
+        raise InputError(
+            f"cron line '{line}' has {len(fields)} fields, expected six (second, minute, hour, day, month, weekday),"
+            " such as '0 0 3 * * 1' for Mondays at three"
+        )
+    return " ".join(fields)
+
+
+def schedule(
+    api: Api,
+    parameters: Parameters,
+    order: Order,
+    *,
+    name: str,
+    pipeline: str,
+    version: str,
+    cron: str,
+    at_once: int = 1,
+) -> str:
+    """Return the ID of the recurring run `name`; one of that name is replaced if it differs, and kept if it is equal.
+
+    Args:
+        api: The API.
+        parameters: Values of the pipeline's parameters.
+        order: How Kubeflow runs the pipeline.
+        name: Name of the recurring run.
+        pipeline: Name of the pipeline.
+        version: Name of its version.
+        cron: When it runs: a line of six fields.
+        at_once: Runs that may go on side by side, 1 to 10.
+
+    Raises:
+        InputError: The version does not exist or does not take the parameters, or the API refuses the recurring run.
+        Interrupted: No answer came, so the recurring run may have been created.
+    """
     pipeline_id = find_pipeline(api, pipeline)
     found = find_version(api, pipeline_id, version) if pipeline_id else None
     if not found:
         missing = f"version {version} of the pipeline '{pipeline}'" if pipeline_id else f"a pipeline '{pipeline}'"
-        raise InputError(f"{api.where.api}: has not {missing}; `upload` it first, or give --pipeline and --version")
-    known = declared(from_api(found.pipeline_spec).spec) if found.pipeline_spec else None
-    values = read_parameters(params, changes, known)
+        raise InputError(f"{api.url}: does not have {missing}; `upload` it first, or give --pipeline and --version")
+    values = read_parameters(**vars(parameters), known=declared(from_api(found.pipeline_spec).spec))
     check_reachable(values)
-    return Version(pipeline_id, str(found.pipeline_version_id)), values
-
-
-def schedule(api: Api, version: Version, order: Order, cron: str, *, at_once: int = 1) -> str:
-    """ID of the recurring run `order.name`; one of that name which differs is replaced, an equal one stays.
-
-    Args:
-        api: The API.
-        version: What is to run.
-        order: Its name and settings.
-        cron: When, as `pipelines.client.cron.checked` gives it.
-        at_once: Runs that may go on side by side, 1 to 10.
-    """
-    home = experiment(api, order.experiment)
-    jobs = api.schedules
-    new = kfp_server_api.V2beta1RecurringRun(
-        display_name=order.name,
-        experiment_id=home,
-        pipeline_version_reference=kfp_server_api.V2beta1PipelineVersionReference(
-            pipeline_id=version.pipeline_id, pipeline_version_id=version.version_id
-        ),
-        runtime_config=order.runtime(),
-        service_account=order.service_account or None,
-        trigger=kfp_server_api.V2beta1Trigger(cron_schedule=kfp_server_api.V2beta1CronSchedule(cron=cron)),
-        max_concurrency=str(at_once),
-        no_catchup=True,
-        mode="ENABLE",
-    )
-    old = api.named(jobs.recurring_run_service_list_recurring_runs, "recurring_runs", order.name, experiment_id=home)
-    same = [one for one in old if _is_same(one, new) and one.status == "ENABLED"]
-    if same:
-        sys.stderr.write(f"'{order.name}' is scheduled so already\n")
-        made = same[0]
+    experiment_id = experiment(api, order.experiment)
+    runtime = {"parameters": values, "pipeline_root": order.pipeline_root}
+    wanted = {
+        "display_name": name,
+        "experiment_id": experiment_id,
+        "max_concurrency": str(at_once),
+        "pipeline_version_reference": {"pipeline_id": pipeline_id, "pipeline_version_id": found.pipeline_version_id},
+        "runtime_config": {key: value for key, value in runtime.items() if value},
+        "trigger": {"cron_schedule": {"cron": cron}},
+    }
+    if order.service_account:
+        wanted["service_account"] = order.service_account
+    old = api.named(api.client.list_recurring_runs, "recurring_runs", name, experiment_id=experiment_id)
+    made = next((job for job in old if _equals(api, job, wanted)), None)
+    if made:
+        say(f"'{name}' is already scheduled like this")
     else:
         try:
-            made = api.call(jobs.recurring_run_service_create_recurring_run, new, again=False)
-        except Unreachable as error:
-            if not error.unsure:
-                raise
-            raise Interrupted(f"whether '{order.name}' is scheduled is not known, repeat it: {error}") from None
-    for one in old:
-        if one.recurring_run_id != made.recurring_run_id:
-            api.call(jobs.recurring_run_service_delete_recurring_run, one.recurring_run_id)
-            sys.stderr.write(f"replaced the recurring run {one.recurring_run_id} of this name\n")
+            new = wanted | {"mode": "ENABLE", "no_catchup": True}
+            made = api.client.recurring_runs.recurring_run_service_create_recurring_run(new)
+        except Unanswered as error:
+            raise Interrupted(f"whether '{name}' is scheduled is not known, repeat it: {error}") from None
+    for job in old:
+        if job.recurring_run_id != made.recurring_run_id:
+            api.client.delete_recurring_run(job.recurring_run_id)
+            say(f"replaced the recurring run {job.recurring_run_id} of this name")
     return str(made.recurring_run_id)
 
 
-def _is_same(old: kfp_server_api.V2beta1RecurringRun, new: kfp_server_api.V2beta1RecurringRun) -> bool:
-    """Whether both start the same; Kubeflow fills in a service account where none was asked for."""
-    account = new.service_account or old.service_account
-    return _settings(old) == _settings(new) and old.service_account == account
-
-
-def _settings(job: kfp_server_api.V2beta1RecurringRun) -> tuple[Any, ...]:
-    reference, runtime = job.pipeline_version_reference, job.runtime_config
-    return (
-        job.trigger.cron_schedule.cron if job.trigger and job.trigger.cron_schedule else None,
-        reference.pipeline_version_id if reference else None,
-        (runtime.parameters if runtime else None) or {},
-        (runtime.pipeline_root if runtime else None) or "",
-        str(job.max_concurrency),
-    )
+def _equals(api: Api, job: Any, wanted: dict[str, Any]) -> bool:
+    """Return whether a recurring run is enabled and has all settings of `wanted`."""
+    found = api.http.sanitize_for_serialization(job)
+    found["runtime_config"] = {key: value for key, value in found.get("runtime_config", {}).items() if value}
+    return job.status == "ENABLED" and wanted.items() <= found.items()

@@ -1,1 +1,1 @@
-"""Pipelines as YAML, with the images and versions in it."""
+"""Compile pipelines to YAML, with images and versions, and check the result."""

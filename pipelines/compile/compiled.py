@@ -1,4 +1,4 @@
-"""The compiled pipeline: made from the code, or read from a file."""
+"""A compiled pipeline: compiled from the code, or read from a file."""
 
 import re
 import tempfile
@@ -14,70 +14,51 @@ from tlm.progress import say
 
 
 class Compiled(NamedTuple):
-    """A pipeline as Kubeflow takes it: its steps, and what they get on Kubernetes."""
+    """A pipeline as Kubeflow takes it: the pipeline, and the settings of its steps on Kubernetes."""
 
     spec: dict[str, Any]
     platform: dict[str, Any]
 
     def document(self) -> dict[str, Any]:
-        """What the API takes as the `pipeline_spec` of a run."""
+        """Return what the API takes as the `pipeline_spec` of a run."""
         return {"pipeline_spec": self.spec, "platform_spec": self.platform} if self.platform else self.spec
 
     @property
     def name(self) -> str:
-        """What the pipeline calls itself."""
+        """The name in the pipeline itself."""
         return str(self.spec.get("pipelineInfo", {}).get("name", "tlm"))
 
     def tasks(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(name, task) of the whole pipeline, those inside loops and other groups too."""
+        """Yield the name and the settings of each task, including those inside loops and other groups."""
         for component in (self.spec.get("root", {}), *self.spec.get("components", {}).values()):
             yield from component.get("dag", {}).get("tasks", {}).items()
 
-    def steps(self) -> set[str]:
-        """Names of the tasks that run in a container of their own."""
-        components = self.spec.get("components", {})
-        return {name for name, task in self.tasks() if "executorLabel" in components.get(_component(task), {})}
+    def disable_cache(self) -> None:
+        """Turn Kubeflow's cache off in every task."""
+        for _, task in self.tasks():
+            task["cachingOptions"] = {}
 
-
-def _component(task: Mapping[str, Any]) -> str:
-    return str(task.get("componentRef", {}).get("name", ""))
+    def steps(self) -> dict[str, str]:
+        """Return the executors of the tasks that run in a container of their own, by the task's name."""
+        executors = {name: body.get("executorLabel", "") for name, body in self.spec.get("components", {}).items()}
+        named = {name: executors.get(task.get("componentRef", {}).get("name"), "") for name, task in self.tasks()}
+        return {name: executor for name, executor in named.items() if executor}
 
 
 def warn_of_images(images: Path | None) -> None:
-    """Say what an own pipeline without `images` relies on."""
+    """Tell the user which images a pipeline without `images` needs."""
     from components.base import DATA_IMAGE
 
     if images is None:
-        say(f"without --images the pipeline names {DATA_IMAGE} and its like, which have to be there")
+        say(f"without --images the pipeline uses {DATA_IMAGE} and the matching train image, which must exist")
 
 
-class Resources(NamedTuple):
-    """The Kubernetes resources that hold a pipeline and a version of it, for GitOps."""
-
-    version: str = ""  # the code's if empty
-    namespace: str = ""
-
-    def names(self, pipeline: str, display_name: str) -> dict[str, str]:
-        """What kfp's `KubernetesManifestOptions` asks for.
-
-        Raises:
-            InputError: the version makes no name that Kubernetes takes.
-        """
-        name = f"{pipeline}-{self.version or version_name()}"
-        if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", name):
-            raise InputError(
-                f"'{name}' is no name for a Kubernetes resource; give --version lower-case letters, digits, - ."
-            )
-        names = {"pipeline_name": pipeline, "pipeline_display_name": display_name, "pipeline_version_name": name}
-        return names | ({"namespace": self.namespace} if self.namespace else {})
-
-
-def text_of(file: Path | None, images: Path | None, name: str = "") -> str:
-    """The text of a compiled pipeline: that of `file`, or the one called `name` (tlm if empty) with `images`."""
+def text_of(file: Path | None, images: Path | None, pipeline: str = "") -> str:
+    """Return the text of a compiled pipeline: of `file`, or of this code's `pipeline` (tlm if empty) with `images`."""
     if not file:
         warn_of_images(images)
-        return compile_text(images, name=name or "tlm")
-    for option, value in (("--images", images), ("--pipeline", name)):
+        return compile_text(images, name=pipeline or "tlm")
+    for option, value in (("--images", images), ("--pipeline", pipeline)):
         if value:
             raise InputError(
                 f"{option} {value}: goes with the pipelines of this code, not with --file {file}; leave one out"
@@ -86,15 +67,26 @@ def text_of(file: Path | None, images: Path | None, name: str = "") -> str:
 
 
 def compile_text(
-    images: Path | None = None, resources: Resources | None = None, name: str = "tlm", nodes: int = 1
+    images: Path | None = None,
+    name: str = "tlm",
+    nodes: int = 1,
+    *,
+    kubernetes_manifests: bool = False,
+    namespace: str = "",
+    version: str = "",
 ) -> str:
-    """The pipeline as YAML, the same bytes each time.
+    """Return a pipeline as YAML, always with the same bytes.
 
     Args:
-        images: File with references of the images; without it the components' own.
-        resources: The Kubernetes resources to write, if not the plain pipeline.
+        images: File with references of the images; without it, those of the components are used.
         name: Which pipeline.
-        nodes: Machines that each run's stage 1 trains on.
+        nodes: Machines that stage 1 of each run trains on.
+        kubernetes_manifests: Write the Kubernetes resources that hold the pipeline and a version of it, for GitOps.
+        namespace: Namespace of these resources.
+        version: Version of the pipeline in these resources; that of the code if empty.
+
+    Raises:
+        InputError: Kubernetes would not accept the version as part of a name.
     """
     from kfp.compiler import Compiler
     from kfp.compiler.compiler_utils import KubernetesManifestOptions
@@ -102,27 +94,30 @@ def compile_text(
     from pipelines.compile.images import load_images, with_images
     from pipelines.named import build
 
-    pipeline = build(name, nodes)
-    options = None
-    if resources:
+    pipeline, options = build(name, nodes), None
+    if kubernetes_manifests:
         info = pipeline.pipeline_spec.pipeline_info
-        names = resources.names(info.name, info.display_name)
-        options = KubernetesManifestOptions(**names, include_pipeline_manifest=True)
+        full = f"{info.name}-{version or version_name()}"
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", full):
+            raise InputError(
+                f"'{full}' is no name for a Kubernetes resource; give --version lower-case letters, digits, - ."
+            )
+        names = {"pipeline_name": info.name, "pipeline_display_name": info.display_name, "pipeline_version_name": full}
+        options = KubernetesManifestOptions(**names, namespace=namespace or None, include_pipeline_manifest=True)
     if images:
         pipeline = with_images(pipeline, load_images(images))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pipeline.yaml"
-        Compiler().compile(
-            pipeline, str(path), kubernetes_manifest_options=options, kubernetes_manifest_format=bool(options)
-        )
+        manifests = {"kubernetes_manifest_options": options, "kubernetes_manifest_format": kubernetes_manifests}
+        Compiler().compile(pipeline, str(path), **manifests)
         return path.read_text(encoding="utf-8")
 
 
 def read_compiled(file: Path) -> Compiled:
-    """A compiled pipeline or its Kubernetes manifests.
+    """Read a compiled pipeline or its Kubernetes manifests.
 
     Raises:
-        InputError: no such file, or it holds something else.
+        InputError: There is no such file, or it holds something else.
     """
     return parse(_read(file), str(file))
 
@@ -135,7 +130,7 @@ def _read(file: Path) -> str:
 
 
 def parse(text: str, name: str) -> Compiled:
-    """A compiled pipeline from its text; `name` is for errors."""
+    """Parse the text of a compiled pipeline; `name` is for errors."""
     try:
         documents = [document for document in yaml.load_all(text, _LOADER) if isinstance(document, dict)]
     except yaml.YAMLError as error:
@@ -151,11 +146,10 @@ def parse(text: str, name: str) -> Compiled:
     return Compiled(merged[0], platforms[0] if platforms else {})
 
 
-def from_api(document: Mapping[str, Any]) -> Compiled:
-    """A compiled pipeline as the API gives it back."""
-    if "pipeline_spec" in document:
-        return Compiled(dict(document["pipeline_spec"]), dict(document.get("platform_spec") or {}))
-    return Compiled(dict(document), {})
+def from_api(document: Mapping[str, Any] | None) -> Compiled:
+    """Convert the `pipeline_spec` of a run or version, as the API returns it."""
+    document = document or {}
+    return Compiled(dict(document.get("pipeline_spec") or document), dict(document.get("platform_spec") or {}))
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

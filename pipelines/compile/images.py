@@ -1,4 +1,4 @@
-"""Which images the steps run in: two references, read from a file and put into the pipeline."""
+"""Read the references of the two images from a file, and put them into a pipeline."""
 
 import copy
 import json
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.mapping import read_mapping
+from pipelines.parameters import read_mapping
 from tlm.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -21,16 +21,16 @@ _REFERENCE = re.compile(
 
 
 def load_images(file: Path) -> dict[str, str]:
-    """References of the images by kind, ``{"data": …, "train": …}``, from a JSON or YAML file (`make images`).
+    """Return the references by kind, ``{"data": …, "train": …}``, from a JSON or YAML file (written by `make images`).
 
     Raises:
-        InputError: no such file, another key, one of the two is missing, or a reference is not exact.
+        InputError: There is no such file, it has another key, one of the two is missing, or a reference is not exact.
     """
     expected, advice = "a mapping with 'data' and 'train'", "`make images` writes build/images.json"
     images = read_mapping(file, language="JSON or YAML", expected=expected, advice=advice)
     for kind in images:
         if kind not in KINDS:
-            raise InputError(f"{file}: '{kind}' is no image of ours{nearest(str(kind), KINDS)}")
+            raise InputError(f"{file}: '{kind}' is not one of the images{nearest(str(kind), KINDS)}")
     for kind in KINDS:
         if kind not in images:
             raise InputError(f"{file}: the image '{kind}' is missing; expected both 'data' and 'train'")
@@ -40,21 +40,21 @@ def load_images(file: Path) -> dict[str, str]:
 
 
 def reference_fault(reference: Any) -> str:
-    """What keeps `reference` from naming one image for good; empty when it has an exact tag or a digest."""
+    """Return why `reference` may mean different images over time; empty if it has an exact tag or a digest."""
     match = _REFERENCE.fullmatch(reference) if isinstance(reference, str) else None
     if not match:
         return f"{reference!r} is no image reference; write repository:tag or repository@sha256:digest"
     if match["digest"]:
         return ""
     if not match["tag"]:
-        return f"'{reference}' has no tag; add one, or a digest, for without it :latest is meant"
+        return f"'{reference}' has no tag, which means :latest; add a tag or a digest"
     if match["tag"] == "latest":
-        return f"'{reference}' changes under its name; use an exact tag or a digest"
+        return f"'{reference}' can change; use an exact tag or a digest"
     return ""
 
 
 def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseComponent":
-    """A copy of `pipeline` that runs in `images`, for the compiler, the API and kfp.local alike."""
+    """Return a copy of `pipeline` that runs in `images`, for the compiler, the API and kfp.local."""
     from google.protobuf import json_format
 
     from components.base import DATA_IMAGE, TRAIN_IMAGE

@@ -1,4 +1,4 @@
-"""What this state of the code is called: version and git revision, as the images and the uploaded pipeline are."""
+"""The name of this state of the code, for images and uploaded pipelines: version and git revision."""
 
 from tlm import __version__
 from tlm.errors import InputError
@@ -6,10 +6,10 @@ from tlm.revision import revision
 
 
 def version_name() -> str:
-    """``<version>-<short revision>``, with ``-dirty`` behind it where files differ from the commit.
+    """Return ``<version>-<short revision>``, followed by ``-dirty`` if files differ from the commit.
 
     Raises:
-        InputError: this is no git checkout.
+        InputError: This is no git checkout.
     """
     found = revision()
     if not found:

@@ -1,1 +1,1 @@
-"""Pipelines on this machine."""
+"""Run pipelines on this machine."""

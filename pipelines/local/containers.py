@@ -1,18 +1,16 @@
-"""The steps in containers on this machine: hardened as on a cluster, with what leads them to their servers."""
+"""Run steps in containers on this machine, hardened as on a cluster, with access to Elasticsearch and the store."""
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import docker
 from docker.errors import APIError, DockerException
 from docker.types import Mount
 from kfp.local import DockerRunner
 
-from pipelines.parameters import OUTSIDE
 from pipelines.resources import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm.cluster.job import S3_KEYS, USER
 from tlm.errors import InputError
@@ -22,25 +20,17 @@ FILES = {"TLM_ELASTICSEARCH_API_KEY_FILE": "api-key", "TLM_ELASTICSEARCH_CA_FILE
 LABEL = "tlm.run"
 
 
-def check(parameters: Mapping[str, Any]) -> None:
-    """Raises InputError for a parameter that names a file of this machine, which no container sees."""
-    for name in OUTSIDE:
-        value = str(parameters.get(name, "s3://"))
-        if not all(part.strip().startswith("s3://") for part in value.split(",")):
-            raise InputError(f"parameter '{name}': containers do not see '{value}' of this machine; give s3://…")
-
-
 @contextmanager
 def hardened_runner(outputs: Path, network: str) -> Iterator[DockerRunner]:
-    """A runner whose containers write to `outputs` and /tmp alone; those still there at the end are removed.
+    """Yield a runner whose containers can write to `outputs` and /tmp only; it removes remaining containers at the end.
 
-    They run as the user who calls, and in root's place as 65532: `outputs` has to be theirs.
+    They run as the calling user, or as user 65532 if that is root; `outputs` then belongs to that user.
 
     Raises:
-        InputError: no Docker daemon answers, or it has no such network.
+        InputError: No Docker daemon answers, or it has no such network.
     """
     name = uuid.uuid4().hex
-    with _daemon() as daemon:
+    with closing(_daemon()) as daemon:
         if not daemon.networks.list(names=[network]):
             raise InputError(f"Docker has no network '{network}'; `docker network ls` lists them")
         outputs.mkdir(parents=True, exist_ok=True)
@@ -63,21 +53,17 @@ def hardened_runner(outputs: Path, network: str) -> Iterator[DockerRunner]:
         finally:
             ours = {"label": f"{LABEL}={name}"}
             for container in daemon.containers.list(all=True, filters=ours, ignore_removed=True):
-                with suppress(APIError):  # Docker is just doing it
+                with suppress(APIError):  # Docker is removing it already
                     container.remove(force=True)
 
 
-@contextmanager
-def _daemon() -> Iterator[docker.DockerClient]:
+def _daemon() -> docker.DockerClient:
     try:
         client = docker.from_env()
         client.ping()
     except DockerException as error:
         raise InputError(f"no Docker daemon answers ({error}); start it, or run without --docker") from None
-    try:
-        yield client
-    finally:
-        client.close()
+    return client
 
 
 def _secret(variable: str) -> Mount:

@@ -1,4 +1,4 @@
-"""The pipeline on this machine: the Kubeflow DAG itself, its steps as subprocesses or in containers."""
+"""Run a pipeline on this machine: the same DAG as on Kubeflow, with its steps as subprocesses or in containers."""
 
 import contextlib
 import copy
@@ -6,7 +6,6 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,19 @@ from kfp import local as kfp_local
 from kfp.dsl.base_component import BaseComponent
 
 from pipelines.compile.images import load_images, with_images
-from pipelines.local.transcript import Transcript, open_log
+from pipelines.local.transcript import Transcript
 from pipelines.named import build
+from pipelines.parameters import check_reachable
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import TlmError
 
-AT_ONCE = 2  # kfp.local runs so many iterations of a ParallelFor side by side
+AT_ONCE = 2  # iterations of a ParallelFor that kfp.local runs side by side
 OUTPUTS = Path("local_outputs")
-AGAIN = "mend what it says, then repeat the command: finished steps are not repeated"
+AGAIN = "fix what it says, then repeat the command: finished steps are not repeated"
 
 
 class StepFailed(TlmError):
-    """A step ended with an error, which it has said itself."""
+    """A step failed, and its error has been shown."""
 
     def __init__(self, text: str, resumable: bool) -> None:
         super().__init__(text)
@@ -33,17 +33,29 @@ class StepFailed(TlmError):
 
 
 def run(parameters: dict[str, Any], images: Path | None = None, network: str = "bridge", name: str = "tlm") -> None:
-    """Run to the report, print its table and where it is. Raises StepFailed; a repetition goes on where this ended.
+    """Run a pipeline, print the table of its report and where the report is. A repeated call resumes a failed run.
 
     Args:
-        parameters: Values of pipeline parameters; those that are missing have defaults for one machine.
-        images: File with the images' references: the steps run in containers, and corpus, task and store are on S3.
-        network: The containers' Docker network.
+        parameters: Values of pipeline parameters; index and store default to local ones.
+        images: File with references of the images; with it, steps run in containers, and all data are on S3.
+        network: The Docker network of the containers.
         name: Which pipeline.
+
+    Raises:
+        StepFailed: A step failed.
     """
     values = {"index_engine": "embedded", "store_root": "artifacts"} | parameters
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
-    with _steps(_without_retries(build(name)), values, images, network) as pipeline:
+    pipeline, outputs = _without_retries(build(name)), OUTPUTS.absolute()
+    running: Any = contextlib.nullcontext(kfp_local.SubprocessRunner(use_venv=False))
+    if images:
+        from pipelines.local.containers import hardened_runner
+
+        pipeline, outputs = with_images(pipeline, load_images(images)), outputs / "containers"
+        check_reachable(values, "containers", "s3://")
+        running = hardened_runner(outputs, network)
+    with running as runner:
+        kfp_local.init(runner=runner, pipeline_root=str(outputs))
         report = _run_pipeline(pipeline, values)
     artifact = Artifact.open(report, "report")
     headline, results, *_ = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
@@ -51,7 +63,7 @@ def run(parameters: dict[str, Any], images: Path | None = None, network: str = "
 
 
 def _without_retries(pipeline: BaseComponent) -> BaseComponent:
-    """A copy in which a step fails at once: retries are for lost pods, and kfp.local waits a minute for two of them."""
+    """Return a copy without retries: they are for lost pods, and kfp.local would wait a minute for two of them."""
     changed = copy.deepcopy(pipeline)
     graph = changed.component_spec.implementation.graph
     for component in (graph.root, *graph.components.values()):
@@ -60,41 +72,20 @@ def _without_retries(pipeline: BaseComponent) -> BaseComponent:
     return changed
 
 
-@contextlib.contextmanager
-def _steps(
-    pipeline: BaseComponent, values: dict[str, Any], images: Path | None, network: str
-) -> Iterator[BaseComponent]:
-    """The pipeline, and kfp.local told how to run its steps."""
-    outputs = OUTPUTS.absolute()
-    if images is None:
-        kfp_local.init(runner=kfp_local.SubprocessRunner(use_venv=False), pipeline_root=str(outputs))
-        yield pipeline
-        return
-    from pipelines.local import containers
-
-    pipeline = with_images(pipeline, load_images(images))
-    containers.check(values)
-    with containers.hardened_runner(outputs / "containers", network) as runner:
-        kfp_local.init(runner=runner, pipeline_root=str(outputs / "containers"))
-        yield pipeline
-
-
 def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
-    """URI of the report."""
+    """Return the URI of the report. Raises StepFailed."""
     warnings.filterwarnings("ignore", message=".*custom or non-Python base image")
     warnings.filterwarnings("ignore", message=".*have no effect in the current local runner")
-    log = open_log(OUTPUTS.absolute(), time.strftime("%Y%m%d-%H%M%S"))
-    transcript = Transcript(log)
-    with log, contextlib.redirect_stdout(transcript):  # type: ignore[type-var]
-        try:
-            report = pipeline(**values).output
-        except RuntimeError as error:
-            raise _failed(transcript, log.name) from error
-    if transcript.fault:  # kfp.local takes a container that it can no longer ask for its exit code as a success
-        raise _failed(transcript, log.name)
-    return str(report)
-
-
-def _failed(transcript: Transcript, log: str) -> StepFailed:
-    said = f"a step failed (its sentence stands above, all output in {log}); {AGAIN}"
-    return StepFailed(said, resumable=transcript.fault != "InputError")
+    file, report, failure = OUTPUTS.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}.log", "", None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", encoding="utf-8") as log:
+        transcript = Transcript(log)
+        with contextlib.redirect_stdout(transcript):  # type: ignore[type-var]
+            try:
+                report = str(pipeline(**values).output)
+            except RuntimeError as error:
+                failure = error
+    if failure or transcript.fault:  # if kfp.local cannot get a container's exit code, it takes it for a success
+        said = f"a step failed (its error is shown above, all output is in {file}); {AGAIN}"
+        raise StepFailed(said, resumable=transcript.fault != "InputError") from failure
+    return report

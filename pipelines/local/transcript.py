@@ -1,8 +1,7 @@
-"""What kfp.local prints, told to people: the steps' own lines on stderr, all of it in a log file."""
+"""Show what matters of the output of kfp.local: the lines of the steps go to stderr, everything goes to a log."""
 
 import re
 import sys
-from pathlib import Path
 from typing import TextIO
 
 _COLOUR = re.compile(r"\x1b\[\d+m")
@@ -17,9 +16,9 @@ _NOISE = re.compile(
 
 
 class Transcript:
-    """A stand-in for stdout: every line goes to `log`, the story (steps, their lines, failures) to stderr.
+    """A replacement for stdout: all lines go to `log`; names of steps, their own lines and failures go to stderr.
 
-    Of an error for people only its sentence is told, and `fault` keeps its class; other tracebacks are told whole.
+    Of one of our own errors only the message is shown, and `fault` keeps its class; other tracebacks are shown in full.
     """
 
     def __init__(self, log: TextIO) -> None:
@@ -29,22 +28,22 @@ class Transcript:
         self._traceback: list[str] = []
 
     def write(self, text: str) -> int:
-        """Take in a piece of output."""
+        """Process a piece of output."""
         self.log.write(text)
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
-            self._tell(_COLOUR.sub("", line).strip())
+            self._show(_COLOUR.sub("", line).strip())
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is held back but an unfinished line."""
+        """Flush the log; an unfinished line stays in memory."""
         self.log.flush()
 
     def isatty(self) -> bool:
-        """It is no terminal."""
+        """Return False: this is no terminal."""
         return False
 
-    def _tell(self, line: str) -> None:
+    def _show(self, line: str) -> None:
         task, error = _TASK.match(line), _ERROR.match(line)
         if error:
             self.fault, self._traceback = error["kind"], []
@@ -63,11 +62,5 @@ class Transcript:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")  # one write: two steps at once do not share a line; kfp has its own `print`
+    sys.stderr.write(f"{line}\n")  # one write, so that lines of parallel steps do not mix; kfp replaces `print`
     sys.stderr.flush()
-
-
-def open_log(folder: Path, name: str) -> TextIO:
-    """A fresh log file in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return (folder / f"{name}.log").open("w", encoding="utf-8")

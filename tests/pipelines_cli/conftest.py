@@ -29,7 +29,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         *("KF_PIPELINES_DEFAULT_EXPERIMENT_NAME", "KUBERNETES_SERVICE_HOST", "TLM_IMAGES"),
     ):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(client, "PAUSES", (0.05, 0.05))
+    monkeypatch.setattr(client, "RETRIES", client.RETRIES.new(backoff_factor=0.02))
 
 
 @pytest.fixture

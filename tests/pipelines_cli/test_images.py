@@ -25,10 +25,10 @@ def test_exact_references(reference: str) -> None:
     [
         (
             "ghcr.io/x/tlm-data:latest",
-            "'ghcr.io/x/tlm-data:latest' changes under its name; use an exact tag or a digest",
+            "'ghcr.io/x/tlm-data:latest' can change; use an exact tag or a digest",
         ),
-        ("ghcr.io/x/tlm-data", "has no tag; add one, or a digest, for without it :latest is meant"),
-        ("localhost:5000/tlm-data", "has no tag; add one, or a digest, for without it :latest is meant"),
+        ("ghcr.io/x/tlm-data", "has no tag, which means :latest; add a tag or a digest"),
+        ("localhost:5000/tlm-data", "has no tag, which means :latest; add a tag or a digest"),
         ("tlm-data@sha256:12", "is no image reference; write repository:tag or repository@sha256:digest"),
         ("tlm data:1", "is no image reference"),
         (None, "None is no image reference"),
@@ -46,7 +46,7 @@ def test_what_may_become_another_image_is_refused(tmp_path: Path, reference: str
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"data": "a:1", "trian": "b:1"}', "'trian' is no image of ours; did you mean 'train'?"),
+        ('{"data": "a:1", "trian": "b:1"}', "'trian' is not one of the images; did you mean 'train'?"),
         ("data: a:1\n", "the image 'train' is missing; expected both 'data' and 'train'"),
         ("- a:1\n", "expected a mapping with 'data' and 'train', found a list"),
         ("{", "not valid JSON or YAML"),

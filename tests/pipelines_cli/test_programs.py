@@ -43,7 +43,7 @@ def test_the_whole_way_and_an_interrupt(api: StandIn, compiled: Path) -> None:
     api.states = ["RUNNING", "SUCCEEDED"]
     running = program("submit", *options)
     out, err = running.communicate(timeout=60)
-    assert (running.returncode, err) == (0, "made the experiment 'tlm'\nRUNNING\nSUCCEEDED\n")
+    assert (running.returncode, err) == (0, "created the experiment 'tlm'\nRUNNING\nSUCCEEDED\n")
     assert out.splitlines()[0] in api.runs
     api.states = ["RUNNING"]
     running = program("submit", *options)

@@ -121,7 +121,7 @@ def test_the_address_may_come_from_the_environment(cli, api, compiled: Path, mon
 def test_several_users_need_a_namespace(ask, api: StandIn) -> None:
     api.multi_user = True
     done = ask("submit")
-    assert (done.code, "say whose namespace with --namespace" in done.err, api.runs) == (2, True, {})
+    assert (done.code, "give a namespace with --namespace" in done.err, api.runs) == (2, True, {})
     done = ask("submit", "--namespace", "ann", "--ui-host", "https://kubeflow.example/pipeline/")
     assert done.code == 0, done.err
     assert [one.namespace for one in api.experiments.values()] == ["ann"]
@@ -158,9 +158,9 @@ PAGE = Answer(200, "<html>log in</html>", "text/html")
     ("request_", "fault", "sentence"),
     [
         ("GET /healthz", Answer(404, "not found", "text/plain"), "is not the API of Kubeflow Pipelines 2 (404"),
-        ("GET /healthz", LOGIN, "leads to https://dex.example/login, a login perhaps"),
+        ("GET /healthz", LOGIN, "redirects to https://dex.example/login, perhaps a login"),
         ("GET /healthz", PAGE, "answers with text/html, not as the API does; check --host and the token"),
-        ("GET /experiments", Answer(200, '{"experiments": 3}'), "answers nonsense"),
+        ("GET /experiments", Answer(200, '{"experiments": 3}'), "answers something unreadable"),
         ("GET /experiments", refusal(403, "no get in ann"), "forbids it (403): no get in ann; ask for the right"),
         ("POST /runs", refusal(400, "no such thing"), "refuses it (400): no such thing"),
         ("POST /runs", refusal(404, "Experiment e not found"), "Experiment e not found"),
@@ -180,7 +180,7 @@ def test_a_server_that_recovers_is_asked_again(ask, api: StandIn) -> None:
     api.fail("GET /experiments", refusal(503), Dropped())
     api.fail("POST /experiments", Answer(502, "bad gateway", "text/html"))
     assert ask("submit").code == 0
-    assert api.requests.count("GET /experiments") == 3
+    assert api.requests.count("GET /experiments") == 4  # the last one to see whether the lost POST had arrived
     assert len(api.runs) == 1
 
 

@@ -29,7 +29,7 @@ def test_the_same_version_again_is_no_error(ask, api: StandIn, compiled: Path) -
     first = ask("upload", "--version", "v1")
     again = ask("upload", "--version", "v1")
     assert (again.code, again.out) == (0, first.out)
-    assert "version v1 is there already" in again.err
+    assert "version v1 already exists" in again.err
     assert len(api.versions) == 1
     compiled.write_text(compiled.read_text() + "# changed\n")
     other = ask("upload", "--version", "v1")

@@ -122,7 +122,7 @@ def test_a_run_that_was_deleted(ask, api: StandIn) -> None:
     api.states = ["RUNNING"]
     api.at_look = lambda number: api.runs.clear()
     done = ask("submit", *QUICK)
-    assert (done.code, "is not there (any more)" in done.err) == (2, True)
+    assert (done.code, "does not exist (any more)" in done.err) == (2, True)
 
 
 def test_waiting_for_a_run_that_never_was(ask) -> None:

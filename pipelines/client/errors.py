@@ -1,4 +1,4 @@
-"""What can go wrong between us and the API, in sentences."""
+"""The errors of calls to Kubeflow Pipelines, each in one sentence that says what to do."""
 
 import json
 
@@ -9,16 +9,15 @@ from tlm.errors import InputError
 
 
 class ApiError(InputError):
-    """The API does not do what it was asked for."""
+    """The API did not do what it was asked to do."""
 
 
 class Unreachable(ApiError):
-    """No answer, or the server is at fault: it may pass."""
+    """There was no answer, or the server failed; it may recover."""
 
-    def __init__(self, text: str, *, unsent: bool = False, unsure: bool = False) -> None:
-        super().__init__(text)
-        self.unsent = unsent  # the request did not arrive
-        self.unsure = unsure  # it may have arrived, and may have been carried out
+
+class Unanswered(Unreachable):
+    """There was no answer from the API, so the request may have been carried out."""
 
 
 class Unauthorized(ApiError):
@@ -26,37 +25,37 @@ class Unauthorized(ApiError):
 
 
 class Elsewhere(ApiError):
-    """Something answers, but not the API: a login page, a proxy."""
+    """Something else than the API answered: a login page, a proxy."""
 
 
 class NotFound(ApiError):
-    """The API has no such thing."""
+    """The API does not have what it was asked for."""
 
 
 class Conflict(ApiError):
-    """There is one of this name already."""
+    """Something of this name exists already."""
 
 
 def from_connection(host: str, error: http.HTTPError) -> ApiError:
-    """The error for a connection that failed."""
+    """Return the error for a connection that failed."""
     reason = error.reason if isinstance(error, http.MaxRetryError) and error.reason else error
     if isinstance(reason, http.SSLError):
         return ApiError(f"{host}: its certificate is not trusted ({_brief(str(reason))}); name its CA with --ca-file")
     if isinstance(reason, http.NameResolutionError):
-        return Unreachable(f"{host}: there is no host of this name; check --host", unsent=True)
+        return Unreachable(f"{host}: there is no host of this name; check --host")
     if isinstance(reason, http.NewConnectionError):
         said = str(reason).rpartition("] ")[2]
-        return Unreachable(f"{host}: cannot be reached ({said}); check --host, or start the port-forward", unsent=True)
+        return Unreachable(f"{host}: cannot be reached ({said}); check --host, or start the port-forward")
     if isinstance(reason, http.ConnectTimeoutError):
-        return Unreachable(f"{host}: cannot be reached (no connection in time); check --host", unsent=True)
+        return Unreachable(f"{host}: cannot be reached (no connection in time); check --host")
     if isinstance(reason, http.ReadTimeoutError):
-        return Unreachable(f"{host}: did not answer in time; is the API server well? see --call-timeout", unsure=True)
+        return Unanswered(f"{host}: did not answer in time; is the API server well? see --call-timeout")
     said = _brief(str(reason.args[-1] if reason.args else reason))
-    return Unreachable(f"{host}: the connection broke off ({said}); repeat the command", unsure=True)
+    return Unanswered(f"{host}: the connection broke ({said}); repeat the command")
 
 
 def from_answer(host: str, error: ApiException, token: str) -> ApiError:
-    """The error for an answer that is none of 2xx; `token` is where the token came from."""
+    """Return the error for an answer with another status than 2xx; `token` says where the token came from."""
     said, code = _message(error)
     if error.status == 401:
         if token:
@@ -66,7 +65,7 @@ def from_answer(host: str, error: ApiException, token: str) -> ApiError:
         return Unauthorized(f"{host}: asks for a token (401): give --token-file FILE, or set KFP_EXISTING_TOKEN")
     if 300 <= error.status < 400:
         target = (error.headers or {}).get("location", "another page")
-        return Elsewhere(f"{host}: leads to {target}, a login perhaps; give that address, or a token with --token-file")
+        return Elsewhere(f"{host}: redirects to {target}, perhaps a login; give that address, or --token-file")
     if error.status == 403:
         return ApiError(f"{host}: forbids it (403): {said}; ask for the right, or give another --namespace or token")
     if error.status == 404 and code is None:
@@ -74,16 +73,15 @@ def from_answer(host: str, error: ApiException, token: str) -> ApiError:
     if error.status == 404:
         return NotFound(f"{host}: {said}")
     if error.status == 409:
-        return Conflict(f"{host}: {said}")
+        return Conflict(f"{host}: one of this name exists, but is not listed (409 {said}); give another name")
     if error.status >= 500 or error.status in (408, 429):
-        return Unreachable(
-            f"{host}: answered {error.status} ({said}); look at the API server's log", unsure=code is None
-        )
+        kind = Unanswered if code is None else Unreachable  # a proxy may have lost the answer
+        return kind(f"{host}: answered {error.status} ({said}); look at the API server's log")
     return ApiError(f"{host}: refuses it ({error.status}): {said}")
 
 
 def _message(error: ApiException) -> tuple[str, int | None]:
-    """(what the API says, its gRPC code); the code is None where the answer is not the API's."""
+    """Return the message of an answer and its gRPC code; the code is None if the answer is not from the API."""
     try:
         body = json.loads(error.body or "")
     except ValueError:

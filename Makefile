@@ -1,9 +1,9 @@
-# `make` shows what there is. Works with GNU make 3.81 (macOS) and later.
+# `make` lists the targets. Works with GNU make 3.81 (macOS) and later.
 
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-# The environment remembers which torch it was made with.
+# Default to the torch that the environment was created with.
 ifndef TORCH
 TORCH := $(or $(shell cat $(VENV)/torch 2>/dev/null),default)
 endif
@@ -15,17 +15,17 @@ PIP = $(RUN) -m pip --disable-pip-version-check
 COMPILE = .tools/bin/uv pip compile --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links --quiet $(ARGS)
 
-# Images: REGISTRY/tlm-data and REGISTRY/tlm-train, their tag is version and revision.
+# Images: REGISTRY/tlm-data and REGISTRY/tlm-train, tagged with version and revision.
 REGISTRY ?= ghcr.io/tlm-kubeflow
 BASE_IMAGE ?=
 BUILD_ARGS ?=
-# The first client that can build with BuildKit (since version 23 that takes the buildx plugin).
+# The first docker client that can build with BuildKit (from version 23, this needs the buildx plugin).
 DOCKER ?= $(or $(shell for client in docker /usr/bin/docker; do \
 	DOCKER_BUILDKIT=1 $$client build --help 2> /dev/null | grep -q -e --secret && echo $$client && break; done),docker)
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tlm/__init__.py)
 REVISION = $(or $(shell git describe --always --dirty --exclude '*' 2> /dev/null),unknown)
 SOURCE = $(filter https://%,$(shell git config remote.origin.url 2> /dev/null | sed 's,//[^/]*@,//,'))
-# Only when it is asked for, not because .venv has it: on a GPU the CPU's torch is of no use.
+# Images get the CPU build of torch only on request, not because .venv has it: it cannot use a GPU.
 CPU = $(if $(filter command environment,$(firstword $(origin TORCH))),$(filter cpu,$(TORCH)))
 TAG = $(VERSION)-$(REVISION)$(if $(CPU),-cpu)
 comma = ,
@@ -42,19 +42,19 @@ NAME_IMAGES = mkdir -p build && printf '{"data": "%s", "train": "%s"}\n' "$$data
 .PHONY: help demo test lint chaos install lock images push sbom kind-up kind-run kind-down clean
 .DELETE_ON_ERROR:
 
-help:  ## Show this
+help:  ## Show this help
 	@echo 'make TARGET [PYTHON=python3.12] [TORCH=cpu] [ARGS="..."]'
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo 'PYTHON  the Python to make $(VENV) with: 3.11, 3.12 or 3.13, with venv (Debian: apt-get install python3-venv)'
-	@echo "TORCH   cpu takes torch from PyTorch's own CPU index, a third of the download; untested where we cannot reach it"
-	@echo 'ARGS    handed on, as in: make test ARGS="tests/unit -k store", make lock ARGS=--upgrade'
+	@echo 'PYTHON  the Python for $(VENV): 3.11, 3.12 or 3.13, with venv (Debian: apt-get install python3-venv)'
+	@echo "TORCH   cpu installs torch from PyTorch's CPU index, a third of the download; not tested by us"
+	@echo 'ARGS    passed on, as in: make test ARGS="tests/unit -k store", make lock ARGS=--upgrade'
 	@echo
 	@echo 'make images [REGISTRY=ghcr.io/me] [BASE_IMAGE=python:3.12-slim] [TORCH=cpu] [BUILD_ARGS="..."] [DOCKER=...]'
-	@echo 'PIP_CERT and PIP_CONFIG_FILE, if they are set, name files for the pip inside: authorities to trust, an index'
+	@echo 'PIP_CERT and PIP_CONFIG_FILE, if set, are passed to pip in the build: a CA bundle, a pip.conf'
 
-demo: $(VENV)/ready  ## Run the whole pipeline on real text, a few minutes on two cores; prints the table and the report
+demo: $(VENV)/ready  ## Run the whole pipeline on real text (a few minutes on two cores); print the results
 	$(RUN) -m tlm.demo demo/data
 	$(RUN) -m pipelines.run local --params pipelines/params/demo.yaml $(ARGS)
 
@@ -66,44 +66,44 @@ lint: $(VENV)/ready  ## Check style, format and types
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-chaos: $(VENV)/ready $(if $(filter input,$(PART)),build/fuzz)  ## Try at length to break it: PART=kill|corrupt|elastic|s3|input|security|load; without, the table
+chaos: $(VENV)/ready $(if $(filter input,$(PART)),build/fuzz)  ## Run the long fault tests: PART=kill|corrupt|elastic|s3|input|security|load; without PART, print the results
 	@PYTHONPATH=build/fuzz $(RUN) -m tests.faults.chaos $(PART) $(ARGS)
 
-# The fuzzer is no part of the product's locks; where there is no wheel of it, the rest is tried without it.
+# The fuzzer is not in the lock files. If it has no wheel for this platform, the other tests run without it.
 build/fuzz:
 	$(PIP) install --quiet --no-deps --only-binary :all: --target $@ atheris==3.0.0 || mkdir -p $@
 
-install: $(VENV)/ready  ## Make .venv with the locked packages and tlm in it (the other targets do this when needed)
+install: $(VENV)/ready  ## Create .venv with the locked packages and tlm (other targets do this when needed)
 
-lock: .tools/bin/uv pyproject.toml  ## Make the requirements files; keeps the versions that fit (ARGS=--upgrade: the newest)
+lock: .tools/bin/uv pyproject.toml  ## Write the requirements files; keep versions that fit (ARGS=--upgrade: take the newest)
 	$(COMPILE) pyproject.toml --extra train --extra pipelines --extra dev --output-file requirements.txt
 	$(COMPILE) pyproject.toml --constraint requirements.txt --output-file requirements-data.txt
 	$(COMPILE) pyproject.toml --constraint requirements.txt --extra train --output-file requirements-train.txt
 	echo 'cyclonedx-bom>=7,<8' | $(COMPILE) - --output-file docker/requirements-sbom.txt
 
-images:  ## Build both container images; their names go to build/images.json
+images:  ## Build both container images; write their names to build/images.json
 	$(BUILD) --target data --tag $(REGISTRY)/tlm-data:$(TAG) .
 	$(BUILD) --target train --tag $(REGISTRY)/tlm-train:$(TAG) .
 	@data=$(REGISTRY)/tlm-data:$(TAG) train=$(REGISTRY)/tlm-train:$(TAG); $(NAME_IMAGES)
 
-push: images  ## Push both images; build/images.json then names them by digest
+push: images  ## Push both images; write their digests to build/images.json
 	$(DOCKER) push $(REGISTRY)/tlm-data:$(TAG)
 	$(DOCKER) push $(REGISTRY)/tlm-train:$(TAG)
 	@data=$$($(call DIGEST,data)) && train=$$($(call DIGEST,train)) && $(NAME_IMAGES)
 
-sbom:  ## Write what is in the images to build/sbom, as CycloneDX
+sbom:  ## Write the contents of the images to build/sbom, as CycloneDX
 	$(BUILD) --target sbom --output build/sbom .
 
-kind-up:  ## Make a cluster on this machine (kind) with KFP, Elasticsearch and the images; needs `make images TORCH=cpu`
+kind-up:  ## Create a local cluster (kind) with KFP, Elasticsearch and the images; needs `make images TORCH=cpu`
 	k8s/kind/up.sh
 
-kind-run: $(VENV)/ready  ## Run the pipeline there twice: as here the first time, nothing written the second
+kind-run: $(VENV)/ready  ## Run the pipeline there twice: the first must match a local run, the second must write nothing
 	PYTHON=$(RUN) k8s/kind/run.sh
 
-kind-down:  ## Remove that cluster
+kind-down:  ## Delete that cluster
 	k8s/kind/down.sh
 
-clean:  ## Remove .venv, tools and caches; artifacts, data and reports stay
+clean:  ## Delete .venv, tools and caches; keep artifacts, data and reports
 	rm -rf $(VENV) .tools build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -111,13 +111,13 @@ $(VENV)/ready: $(VENV)/locked pyproject.toml
 	$(PIP) install --no-deps --editable .
 	@touch $@
 
-# Made anew when the lock changes, so that nothing is left from an older one.
+# Recreated when the lock changes, so that nothing remains from an older one.
 $(VENV)/locked: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2> /dev/null || \
-		{ echo '$(PYTHON) is not Python 3.11, 3.12 or 3.13; name one: make PYTHON=python3.12 ...' >&2; exit 1; }
+		{ echo '$(PYTHON) is not Python 3.11, 3.12 or 3.13; choose one: make PYTHON=python3.12 ...' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
 		{ echo '$(PYTHON) has no venv module; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
-	@echo 'Making $(VENV): some minutes, once.'
+	@echo 'Creating $(VENV): this takes some minutes, once.'
 	$(PYTHON) -m venv --clear $(VENV)
 ifeq ($(TORCH),cpu)
 	$(PIP) install --no-deps --index-url $(TORCH_CPU_INDEX) "$$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements.txt)"

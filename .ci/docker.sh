@@ -1,15 +1,15 @@
-# For .ci/run: Docker, a base image and ours, on a machine that may have none of them. Needs as_root and apt_install.
+# For .ci/run: install Docker if needed, then build a base image and ours. Needs as_root and apt_install.
 # shellcheck shell=bash
 
 BASE_SUITE=bookworm
 
-# install_docker: a daemon that answers, if need be one of our own, which ends with this script
+# install_docker: make sure a Docker daemon runs; one that we start ends with this script
 install_docker() {
     docker info > /dev/null 2>&1 && return
     command -v dockerd > /dev/null || apt_install docker.io
     mkdir -p build
     # shellcheck disable=SC2024  # the log is ours
-    case "$(id -u)" in  # not as_root: its process has to be ours to end
+    case "$(id -u)" in  # not as_root: we must be able to kill the process
         0) dockerd > build/dockerd.log 2>&1 < /dev/null & ;;
         *) sudo -n dockerd --group "$(id -gn)" > build/dockerd.log 2>&1 < /dev/null & ;;
     esac
@@ -23,7 +23,7 @@ install_docker() {
     return 1
 }
 
-# install_builder: what `make images` needs on this machine
+# install_builder: install what `make images` needs
 install_builder() {
     DOCKER_BUILDKIT=1 docker build --help 2> /dev/null | grep -q -e --secret ||
         DOCKER_BUILDKIT=1 /usr/bin/docker build --help 2> /dev/null | grep -q -e --secret ||
@@ -35,7 +35,7 @@ default_base() { sed -n 's/^ARG BASE_IMAGE=//p' docker/Dockerfile; }
 
 can_pull() { timeout 300 docker pull --quiet "$(default_base)" > /dev/null 2>&1; }
 
-# build_images: both, on the Dockerfile's own base, or where that cannot be had on Debian's Python
+# build_images: build both images on the Dockerfile's base image, or on Debian's Python if it cannot be pulled
 build_images() {
     if can_pull; then
         make images

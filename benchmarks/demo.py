@@ -102,11 +102,11 @@ ROW = Row(
     stage="the demo",
     against="tf-idf and logistic regression",
     target=f"within {MINUTES:g} minutes, BM25's arm ahead (mean of 5 seeds)",
-    what="`make demo` in an empty folder, after installation: data written, corpus loaded and indexed, retrieval, "
-    "three arms with one seed, baseline, report. Then five seeds, whose mean is the score. As in "
-    "[RESULTS.md](RESULTS.md), whose table has the same seeds, the corpus is made of the locked packages "
-    "(`requirements.txt`), whatever else is installed. The baseline chooses its settings on dev among twenty; test is "
-    "read once, by `evaluate`.",
+    what="`make demo` in an empty folder, after installation: write the data, load and index the corpus, retrieve, "
+    "train three arms with one seed, baseline, report. Then five seeds, whose mean is the score. The corpus is "
+    "made from the locked packages (`requirements.txt`) only, as for the table in [RESULTS.md](RESULTS.md), "
+    "which has the same seeds. The baseline selects its settings on dev, among twenty; test is read once, by "
+    "`evaluate`.",
     run=run,
     packages=("torch", "scikit-learn", "kfp"),
 )

@@ -42,8 +42,8 @@ ROW = Row(
     stage="SciERC and ACL-ARC",
     against="tf-idf and logistic regression",
     target=f"within {ARM_CPU_MINUTES:g} CPU minutes an arm, BM25's arm ahead (mean of 5 seeds)",
-    what="The pipeline with the preset pocket and BM25's arm: one seed from corpus to report, then five. The baseline "
-    "chooses its settings on dev among twenty; test is read once, by `evaluate`.",
+    what="The pipeline with the preset pocket and the BM25 arm: one seed from corpus to report, then five. The "
+    "baseline selects its settings on dev, among twenty; test is read once, by `evaluate`.",
     run=run,
     packages=("torch", "scikit-learn", "kfp"),
 )

@@ -79,10 +79,10 @@ ROW = Row(
     stage="index into Elasticsearch",
     against=f"{DATASETS}, {BULK}",
     target="≥ 5× the first, ≥ 1× the second",
-    what="The same passages into the same server (one node, heap of 1 GiB, no security), from the first request until "
-    "all documents can be found. `datasets` indexes as the authors' code does, with its default settings. The helper "
-    "has the index settings that ours has, and the request size and threads that were fastest on this machine in the "
-    "same run.",
+    what="The same passages into the same server (one node, 1 GiB heap, no security), from the first request until "
+    "all documents can be found. `datasets` indexes as in the authors' code, with its default settings. The "
+    "helper has our index settings, and the request size and number of threads that were fastest on this "
+    "machine in the same run.",
     run=run,
     packages=("elasticsearch", "datasets"),
 )

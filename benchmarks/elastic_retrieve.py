@@ -88,11 +88,11 @@ ROW = Row(
     stage="retrieve from Elasticsearch",
     against=f"{LOOP}, {LIMIT}",
     target="≥ 5× / 7× / 15× the loop at K = 50 / 500 / 5000, ≥ 0.9× the limit",
-    what="Whole training texts as queries against the same passages on the same server, each index in one segment. The "
-    "loop makes a pool of processes for every four queries, searches for one in each with a client that they inherit, "
-    "and reads the rows of the hits. It is given fewer queries and compared by its rate. The limit is the same queries "
-    "in requests that were written before the clock runs, as many of them under way at once as we have, with answers "
-    "that nobody parses.",
+    what="Whole training texts as queries on the same passages and the same server, each index in one segment. The "
+    "authors' loop creates a pool of processes for every four queries, runs one search in each with an "
+    "inherited client, and reads the rows of the hits. It gets fewer queries and is compared by its rate. The "
+    "limit is the rate for the same queries in requests prepared beforehand, with as many in flight as ours, "
+    "and without parsing the answers.",
     run=run,
     packages=("elasticsearch", "datasets"),
 )

@@ -209,12 +209,12 @@ def row(name: str, documents: int, rounds: int, asked: int) -> Row:
         stage=f"from {documents:,} documents to a task's passages, embedded engine",
         against="bm25s, tantivy, Lucene, Elasticsearch",
         target=f"ahead of each, within {MEMORY_GIB} GiB",
-        what="Time to subset is the index plus all queries of a task, in CPU seconds of a fresh process with one "
-        "thread (for Elasticsearch: of client and server). Queries are training texts, whole or their RAKE keywords; "
-        f"{asked} of them are asked, after a first time that is not counted, and all are charged for. Rounds: "
-        f"{rounds}. All engines read the passages from one parquet file. bm25s' functions are compiled before the "
-        "clock runs, and Lucene's hits stay in Java. What the engines compute, and where they differ, stands in "
-        "`benchmarks/reference/engines.py`.",
+        what="Time to subset is the time for building the index and running all queries of a task, in CPU seconds of a "
+        "fresh process with one thread (for Elasticsearch: of client and server). Queries are training texts, whole or "
+        f"as RAKE keywords. We run {asked} of them, after a warm-up that is not counted, and extrapolate to all. "
+        f"Rounds: {rounds}. All engines read the passages from one parquet file. bm25s' functions are compiled before "
+        "timing starts, and Lucene's hits stay in Java. `benchmarks/reference/engines.py` says what the engines "
+        "compute and where they differ.",
         run=run,
         packages=("numpy", "pyarrow", "bm25s", "numba", "tantivy", "pyserini", "elasticsearch"),
     )

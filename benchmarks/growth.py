@@ -102,8 +102,8 @@ ROW = Row(
     stage="growth",
     against="work",
     target="exponent at most 1.1",
-    what="CPU seconds against the size of the work, both on logarithmic axes: the slope is the exponent, 1 is in "
-    "proportion. One thread.",
+    what="CPU seconds against the amount of work, both on logarithmic axes: the slope is the exponent, and 1 means "
+    "proportional. One thread.",
     run=run,
     packages=("torch", "numpy"),
 )

@@ -35,11 +35,11 @@ ROW = Row(
     stage="levers of the training step",
     against="the same step without each",
     target="for information",
-    what="Our own optimizer steps at pocket scale, in one thread, beside the same steps with one lever taken away: "
-    "texts of similar length share a batch; a batch is padded to its longest text; logits only where a token was "
-    "masked; the last layer only where a head reads (a classifier that reads the mean of all positions needs them "
-    "all); no dropout, as the preset has it. Padding and the last layer leave each loss as it is "
-    "(`tests/benchmarks/test_without.py`); texts come in random order either way.",
+    what="Our own optimizer steps at pocket scale, with one thread, compared with the same steps without one of "
+    "these optimisations: texts of similar length share a batch; a batch is padded to its longest text; logits "
+    "only where a token was masked; the last layer only where a head reads (a classifier that reads the mean "
+    "of all positions needs them all); no dropout, as in the preset. Padding and the last layer do not change "
+    "any loss (`tests/benchmarks/test_without.py`); texts come in random order in both cases.",
     run=run,
     packages=("torch", "numpy"),
 )

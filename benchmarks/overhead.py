@@ -52,8 +52,9 @@ ROW = Row(
     stage="pipeline overhead",
     against="a bound",
     target=f"at most {SECONDS:g} s a step besides the work",
-    what="Steps that return what they are given, chained, under `kfp.local`'s subprocess runner without an environment "
-    "of their own, as `python -m pipelines.run local` runs ours. Python's start for each step is in it.",
+    what="A chain of steps that return their input, under `kfp.local`'s subprocess runner without virtual "
+    "environments, as `python -m pipelines.run local` runs our steps. This includes starting Python for each "
+    "step.",
     run=run,
     packages=("kfp",),
 )

@@ -45,8 +45,8 @@ ROW = Row(
     stage="start-up",
     against="a bound",
     target=f"under {SECONDS:g} s of CPU, no heavy import",
-    what="A whole process from its start to its end, caches of files warm: Python, our modules, the answer. "
-    f"None of {', '.join(HEAVY)} may be imported for it.",
+    what="A whole process from start to end, with warm file caches: Python, our modules, the answer. It must not "
+    f"import any of {', '.join(HEAVY)}.",
     run=run,
     packages=("typer", "pydantic"),
 )

@@ -283,16 +283,16 @@ ROW = Row(
     stage="stages 1 and 2 on a CPU",
     against="the authors' way; Hugging Face Trainer",
     target="stage 1: pocket 5× (external) and 8× (task), mini 2.8×, BERT-base 1.8×",
-    what="Optimizer steps with all that belongs to them: batches made and masked, both passes, clipping where the side "
-    "clips, the optimizer. All three train the same model on the same texts with batches of the same size; what counts "
-    "is tokens per CPU second, padding not counted, in one thread. The authors' way "
-    "(`benchmarks/reference/joint.py`, written from the paper): texts padded to the full length, logits at every "
-    "position (none in stage 2), the library's model and collator. `Trainer` has the settings of a user who knows "
-    "the library (`benchmarks/reference/trainer.py`): texts of similar length share a batch, which is padded to "
-    "its longest text; ModernBERT (pocket and mini) computes logits only where a token was masked, by its option "
-    "`sparse_prediction`; the library's BERT (BERT-base) has no such option. The ratios grow with the share of "
-    "padding, which depends on the texts: each line tells it. Losses are equal on equal inputs "
-    "(`tests/benchmarks/test_reference_training.py`).",
+    what="Optimizer steps with everything that belongs to them: building and masking batches, forward and backward "
+    "pass, clipping where the side clips, the optimizer. All three train the same model on the same texts with "
+    "the same batch size; the measure is tokens per CPU second, without padding, with one thread. The authors' "
+    "way (`benchmarks/reference/joint.py`, written from the paper): texts padded to the full length, logits at "
+    "every position (none in stage 2), the library's model and collator. `Trainer` has the settings of an "
+    "experienced user (`benchmarks/reference/trainer.py`): texts of similar length share a batch, which is "
+    "padded to its longest text; ModernBERT (pocket and mini) computes logits only where a token was masked, "
+    "through its option `sparse_prediction`; the library's BERT (BERT-base) has no such option. The ratios "
+    "grow with the share of padding, which depends on the texts; each line states it. Losses are equal on "
+    "equal inputs (`tests/benchmarks/test_reference_training.py`).",
     run=run,
     packages=("torch", "transformers", "accelerate", "numpy"),
 )

@@ -134,8 +134,8 @@ ROW = Row(
     stage="stage 1 on one GPU",
     against="the authors' way; Hugging Face Trainer",
     target=f"BERT-base {FASTER:g}× the authors' way; {USED:g} % of the bf16 peak",
-    what="As on the CPU, but bf16 and by the clock: BERT-base with 256 texts of at most 128 tokens, and `mini`. The "
-    "share of the peak counts operations on real tokens only, once forward and twice backward.",
+    what="As on the CPU, but in bf16 and by wall time: BERT-base with batches of 256 texts of at most 128 tokens, "
+    "and `mini`. The share of the peak counts operations on real tokens only, once forward and twice backward.",
     run=run,
     packages=("torch", "transformers", "accelerate", "numpy"),
 )

@@ -1,6 +1,6 @@
-"""The bill of materials of the image it runs in, as CycloneDX JSON: Python packages, Debian packages, the interpreter.
+"""Write the bill of materials of this image as CycloneDX JSON: Python packages, Debian packages, the interpreter.
 
-Needs cyclonedx-bom in the Python that runs it; the Dockerfile's sbom stages do that.
+Needs cyclonedx-bom in the Python that runs it; the sbom stages of the Dockerfile provide it.
 """
 
 import json
@@ -17,7 +17,7 @@ PYTHON = "/opt/tlm/bin/python3"
 
 
 def main(name: str) -> None:
-    """Write the bill of the image `name` to stdout."""
+    """Write the bill of materials of the image `name` to stdout."""
     bill = python_packages()
     bill["metadata"]["component"] = {"type": "container", "bom-ref": name, "name": name}
     bill["components"] += [interpreter(), *debian_packages()]
@@ -29,7 +29,7 @@ def main(name: str) -> None:
 
 
 def python_packages() -> dict[str, Any]:
-    """A CycloneDX document of what is installed in the virtual environment."""
+    """The Python packages of the virtual environment, as a CycloneDX document."""
     options = ["--output-reproducible", "--output-format", "JSON", "--spec-version", "1.6"]
     command = [sys.executable, "-m", "cyclonedx_py", "environment", *options, PYTHON]
     bill: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
@@ -37,12 +37,12 @@ def python_packages() -> dict[str, Any]:
 
 
 def interpreter() -> dict[str, str]:
-    """Python itself, which need not be a Debian package."""
+    """The Python interpreter, which may not be a Debian package."""
     return _component("application", "python", platform.python_version(), "pkg:generic/python@{version}")
 
 
 def debian_packages() -> list[dict[str, str]]:
-    """What dpkg has installed."""
+    """The installed Debian packages."""
     form = "${Package}\t${Version}\t${Architecture}\t${Status}\n"
     listed = subprocess.run(["dpkg-query", "-W", "-f", form], check=True, capture_output=True, text=True).stdout
     rows = (line.split("\t") for line in listed.splitlines())

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Make the two API keys of the runs and put them into Secrets of the runs' namespace: create-keys.sh [NAMESPACE]
+# Create the two API keys of the runs and store them as Secrets in the namespace of the runs: create-keys.sh [NAMESPACE]
 #   tlm-elasticsearch-writer   roles publisher and writer: the steps preflight and index
 #   tlm-elasticsearch-reader   role reader: the steps that search
-# May be repeated: new keys are made, and once they are in place the older ones are invalidated.
-# TLM_KEY_EXPIRATION, such as 90d, lets the keys end by themselves.
+# Run it again to replace the keys: the old ones are invalidated once the new ones are in place.
+# TLM_KEY_EXPIRATION, such as 90d, sets when the keys expire.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -12,7 +12,7 @@ elasticsearch="${ELASTICSEARCH_NAMESPACE:-tlm}"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 
-# body NAME ROLE...: what Elasticsearch is asked for, made from roles/ROLE.json
+# body NAME ROLE...: the request body, made from roles/ROLE.json
 body() {
   python3 - "$@" << 'PYTHON'
 import json, os, sys
@@ -31,7 +31,7 @@ PYTHON
 # field NAME: one field of the JSON object on stdin
 field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 
-# older NAME ID: the request that invalidates all living keys of that name but one; nothing if there are none
+# older NAME ID: the request that invalidates all valid keys of that name except ID; empty if there are none
 older() {
   python3 -c '
 import json, sys
@@ -44,7 +44,7 @@ if ids:
 ' "$@"
 }
 
-# create NAME ROLE...: the key, the Secret of the same name, and the end of older keys
+# create NAME ROLE...: create the key and the Secret of the same name, then invalidate older keys
 create() {
   local name="$1" made id ended key="$namespace-$1"
   made="$(./request.sh POST /_security/api_key "$(body "$key" "${@:2}")")"

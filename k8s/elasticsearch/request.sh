@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Ask the Elasticsearch of k8s/elasticsearch something, as its superuser: request.sh METHOD PATH [BODY]
-# Runs curl in Elasticsearch's own pod: no port is opened, and password and body are on no command line.
+# Send a request to the Elasticsearch of k8s/elasticsearch, as its superuser: request.sh METHOD PATH [BODY]
+# curl runs in Elasticsearch's own pod: no port is opened, and neither password nor body is on a command line.
 set -euo pipefail
 
 namespace="${ELASTICSEARCH_NAMESPACE:-tlm}"
 host="tlm-es-http.$namespace.svc:9200"
 [ $# -ge 2 ] || { echo "usage: $0 METHOD PATH [BODY]" >&2; exit 2; }
 
-quoted() {  # as curl reads a value in its configuration
+quoted() {  # a value in curl's configuration syntax
   local value="${1//\\/\\\\}"
   value="${value//$'\n'/\\n}"
   printf '"%s"' "${value//\"/\\\"}"
@@ -20,7 +20,7 @@ configuration() {
   printf '%s\n' silent show-error fail-with-body max-time=60
   printf 'request = %s\n' "$(quoted "$1")"
   printf 'url = %s\n' "$(quoted "https://$host$2")"
-  printf 'connect-to = "%s:127.0.0.1:9200"\n' "$host"  # the certificate is for the service's name
+  printf 'connect-to = "%s:127.0.0.1:9200"\n' "$host"  # the certificate is issued for the service name
   printf 'cacert = "/usr/share/elasticsearch/config/http-certs/ca.crt"\n'
   printf 'user = %s\n' "$(quoted "elastic:$password")"
   if [ $# -gt 2 ]; then
@@ -28,7 +28,7 @@ configuration() {
   fi
 }
 
-# Configured whole before curl starts: a secret that cannot be read must not become a request without a password.
+# Build the whole configuration before curl starts: if the secret cannot be read, no request may go out without it.
 text="$(configuration "$@")"
 kubectl --namespace "$namespace" exec --stdin service/tlm-es-http --container elasticsearch -- \
   curl --config - <<< "$text"

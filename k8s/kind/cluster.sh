@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the cluster, one node, unless it is there.
+# Create the cluster (one node) if it does not exist.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need docker kind kubectl
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts of this folder share: versions, names, and a kubeconfig of their own, so that no other cluster is met.
+# Shared by the scripts in this folder: versions, names, and a separate kubeconfig, so that no other cluster is touched.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -13,7 +13,7 @@ export IMAGES=build/images.json
 PYTHON="${PYTHON:-.venv/bin/python}"
 mkdir -p "$WORK"
 
-# need PROGRAM...: end with a sentence if one of them is not there
+# need PROGRAM...: exit with a message if one of them is missing
 need() {
   local program
   for program in "$@"; do
@@ -28,7 +28,7 @@ end_forwards() {
 }
 trap end_forwards EXIT
 
-# forward NAMESPACE SERVICE PORT: the service's port on this machine, under the same number, until the script ends
+# forward NAMESPACE SERVICE PORT: forward the service's port to the same local port until the script ends
 forward() {
   local _
   kubectl --namespace "$1" port-forward "service/$2" "$3:$3" >> "$WORK/port-forward.log" 2>&1 &
@@ -42,7 +42,7 @@ forward() {
   exit 1
 }
 
-# use_store: lets boto3 reach the cluster's store, with KFP's own keys; a forward to it must be open
+# use_store: point boto3 to the cluster's store, with KFP's own keys; needs an open forward to it
 use_store() {
   AWS_ACCESS_KEY_ID="$(secret "$NAMESPACE" tlm-s3 AWS_ACCESS_KEY_ID)"
   AWS_SECRET_ACCESS_KEY="$(secret "$NAMESPACE" tlm-s3 AWS_SECRET_ACCESS_KEY)"
@@ -50,5 +50,5 @@ use_store() {
   export AWS_ENDPOINT_URL_S3=http://127.0.0.1:9000 AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1
 }
 
-# secret NAMESPACE NAME KEY: one value of a Secret
+# secret NAMESPACE NAME KEY: print one value of a Secret
 secret() { kubectl --namespace "$1" get secret "$2" --output go-template="{{index .data \"$3\" | base64decode}}"; }

@@ -1,7 +1,7 @@
-"""Compare states of artifacts, as k8s.kind.state prints them; each difference is a line, the exit code is then 1.
+"""Compare two states printed by k8s.kind.state. Prints a line for each difference and exits with 1 if there is any.
 
-``python -m k8s.kind.compare data EXPECTED ACTUAL``: the data of both runs are the same, up to what training reads.
-``python -m k8s.kind.compare nothing-written BEFORE AFTER``: no file came, went or was written again.
+``python -m k8s.kind.compare data EXPECTED ACTUAL``: both runs have the same data, up to what training reads.
+``python -m k8s.kind.compare nothing-written BEFORE AFTER``: no file was added, removed or rewritten.
 """
 
 import json
@@ -9,21 +9,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Not what training writes: its numbers depend on the machine and on how many threads it has.
+# Without the results of training: they depend on the machine and the number of threads.
 DATA = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens")
 
 State = dict[str, dict[str, Any]]
 
 
 def data(expected: State, actual: State) -> list[str]:
-    """Where the contents of artifacts that hold data differ, or are missing on one side."""
+    """Differences in the content of data artifacts, and artifacts that only one state has."""
     first, second = _data(expected), _data(actual)
     missing = [f"there is no {kind}" for kind in DATA if kind not in map(_kind, second)]
     return missing + _differences(first, second)
 
 
 def nothing_written(before: State, after: State) -> list[str]:
-    """Which files came, went or changed."""
+    """Files that were added, removed or changed."""
     return _differences(before["files"], after["files"])
 
 

@@ -1,4 +1,4 @@
-"""Put the toy corpus and task into the cluster's bucket: ``python -m k8s.kind.data BUCKET``; may be repeated."""
+"""Upload the toy corpus and task to a bucket: ``python -m k8s.kind.data BUCKET``. Safe to repeat."""
 
 import sys
 import tempfile
@@ -11,7 +11,7 @@ from tests.tiny import write_tiny
 
 
 def main(bucket: str) -> None:
-    """Make the bucket unless it is there, and upload the files under their own names."""
+    """Create the bucket if it does not exist, and upload the files."""
     store = boto3.client("s3")
     try:
         store.head_bucket(Bucket=bucket)

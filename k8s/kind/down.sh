@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Remove the cluster with all that is in it.
+# Delete the cluster and everything in it.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need kind
 

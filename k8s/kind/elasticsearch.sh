@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install ECK, then the overlay: Elasticsearch and what the runs' namespace needs. Waits until Elasticsearch is green.
+# Install ECK and the overlay (Elasticsearch, and what runs need); wait until Elasticsearch is green.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need kubectl
 

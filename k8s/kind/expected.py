@@ -1,6 +1,6 @@
-"""What a local run with the same data, parameters and engine makes: ``python -m k8s.kind.expected PARAMS``.
+"""Print the state after a local run with the same data, parameters and engine: ``python -m k8s.kind.expected PARAMS``.
 
-Starts an Elasticsearch of its own, runs the pipeline on this machine, and prints its state as k8s.kind.state does.
+Starts its own Elasticsearch, runs the pipeline on this machine, and prints the state in the format of k8s.kind.state.
 """
 
 import json
@@ -16,7 +16,7 @@ from tests.tiny import write_tiny
 
 
 def main(parameters: str) -> None:
-    """Run, then print the state as JSON."""
+    """Run the pipeline, then print the state as JSON."""
     with tempfile.TemporaryDirectory() as folder, servers.elasticsearch() as url:
         root, data = Path(folder, "artifacts"), Path(folder, "data")
         write_tiny(data)

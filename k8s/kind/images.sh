@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Put the images that `make images` built into the cluster's node.
+# Load the images that `make images` built into the cluster's node.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need docker kind python3
 

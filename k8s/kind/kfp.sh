@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install Kubeflow Pipelines, with the retries that pipelines ask for, and wait until it answers.
+# Install Kubeflow Pipelines, with the retries that pipelines ask for, and wait until it is available.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need kubectl git
 
@@ -8,4 +8,4 @@ kubectl wait crd/applications.app.k8s.io --for condition=established --timeout=6
 kubectl apply --kustomize k8s/kfp
 kubectl --namespace "$NAMESPACE" wait deployment --all --for condition=available --timeout=15m
 kubectl --namespace "$NAMESPACE" get configmap workflow-controller-configmap --output jsonpath='{.data.workflowDefaults}' |
-  grep -q 'retryPolicy: Always' || { echo 'the patch of the retries is not in force' >&2; exit 1; }
+  grep -q 'retryPolicy: Always' || { echo 'the retry patch is not in effect' >&2; exit 1; }

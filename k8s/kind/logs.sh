@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Collect what tells why something failed, into build/kind/logs: pods, events, logs. Goes on when a part is missing.
+# Collect pods, events and logs in build/kind/logs, to find out why something failed. Continues if a part is missing.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need kind kubectl
 set +e

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Submit the pipeline twice and look at what it did:
-#   the first run succeeds, and its data are those of the same run on this machine, engine Elasticsearch there too;
-#   the second succeeds, and nothing is written: no file in the store, no document and no bulk request in Elasticsearch.
+# Submit the pipeline twice and check the results:
+#   the first run must succeed and give the same data as the same run on this machine, also with Elasticsearch;
+#   the second must succeed and write nothing: no file in the store, no document and no bulk request in Elasticsearch.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need kubectl curl
 [ -x "$PYTHON" ] || { echo "$PYTHON is missing; run: make install, or set PYTHON" >&2; exit 1; }
@@ -16,7 +16,7 @@ submit() {
 
 state() { "$PYTHON" -m k8s.kind.state "$root" > "$WORK/$1.json"; }
 
-# Requests that write, since Elasticsearch was started.
+# The number of write requests since Elasticsearch started.
 writes() {
   k8s/elasticsearch/request.sh GET '/tlm-*/_stats/indexing,bulk?filter_path=_all.total.indexing.index_total,_all.total.bulk.total_operations' \
     > "$WORK/$1-writes.json"
@@ -44,4 +44,4 @@ state second
 writes second
 "$PYTHON" -m k8s.kind.compare nothing-written "$WORK/first.json" "$WORK/second.json"
 cmp "$WORK/first-writes.json" "$WORK/second-writes.json"
-echo 'no request that writes'
+echo 'no write requests'

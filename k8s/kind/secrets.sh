@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the runs' secrets: the keys of KFP's own store, and two API keys of Elasticsearch.
+# Create the secrets of the runs: the keys of KFP's own store, and two API keys for Elasticsearch.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need kubectl python3
 

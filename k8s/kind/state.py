@@ -1,4 +1,4 @@
-"""What is under a root of artifacts, as JSON: ``python -m k8s.kind.state ROOT``."""
+"""Print the artifacts and files under a root as JSON: ``python -m k8s.kind.state ROOT``."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from tlm.artifacts.roots import open_store
 from tlm.artifacts.used import USED
 
 Contents = dict[str, str]  # kind/key → content
-Files = dict[str, tuple[int, float]]  # name → size, when it was written
+Files = dict[str, tuple[int, float]]  # name → size, modification time
 
 
 def contents(root: str) -> Contents:
@@ -21,7 +21,7 @@ def contents(root: str) -> Contents:
 
 
 def files(root: str) -> Files:
-    """Every file there is, with its size and when it was written; not the notes of when artifacts were used."""
+    """Every file with its size and modification time, except the records of when artifacts were used."""
     found = open_store(root).list("")
     return {file.name: (file.size, file.modified) for file in found if not file.name.endswith(f"/{USED}")}
 

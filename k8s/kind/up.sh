@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From nothing to a cluster that can run the pipeline; may be repeated. Its steps are scripts of their own.
+# Create a cluster that can run the pipeline. Safe to repeat. Each step is a separate script.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 for step in cluster kfp elasticsearch secrets images; do

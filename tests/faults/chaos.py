@@ -1,8 +1,8 @@
-"""Faults at length: ``python -m tests.faults.chaos PART [--seconds N] [--seed N] [--keep]`` prints one table.
+"""The long fault tests: ``python -m tests.faults.chaos PART [--seconds N] [--seed N] [--keep]`` prints a table.
 
-What was tried, how much of it survived, how much was lost: in build/chaos/PART.json; with --keep in docs/reliability
-and in the table of docs/RELIABILITY.md as well. A part is a module of `tests.faults.parts` with ``rows(seconds,
-seed)``; its short version is a test beside this file.
+The table says what was tried, how often it survived and how often it was lost. The results go to build/chaos/PART.json,
+with --keep also to docs/reliability and the table in docs/RELIABILITY.md. A part is a module of `tests.faults.parts`
+with a function ``rows(seconds, seed)``; its short version is a test next to this file.
 """
 
 import argparse
@@ -10,11 +10,14 @@ import importlib
 import json
 import sys
 import time
+from collections.abc import Iterator
 from datetime import date
+from itertools import groupby
 from pathlib import Path
 
 from benchmarks.machine import machine
-from tests.faults.row import HOME
+from tests.faults.chain import STEPS
+from tests.faults.row import HOME, Row, row
 from tlm.revision import revision
 
 BUILT, KEPT = HOME / "build" / "chaos", HOME / "docs" / "reliability"
@@ -24,7 +27,7 @@ NAMES = ("kill", "corrupt", "elastic", "s3", "input", "security", "load")
 
 
 def table(*folders: Path) -> str:
-    """Of all parts whose results are in one of the folders, the later ones first asked; as Markdown."""
+    """The results of all parts, as Markdown. Results in later folders replace those in earlier ones."""
     lines = ["| part | what | tried | survived | lost |", "|---|---|--:|--:|--:|"]
     made = []
     for name in NAMES:
@@ -33,30 +36,45 @@ def table(*folders: Path) -> str:
             continue
         result = json.loads(found[-1].read_text())
         made.append(f"{name}: {result['day']}, {result['seconds'] // 60} min, seed {result['seed']}")
-        for row in result["rows"]:
-            lost = row["tried"] - row["survived"]
-            lines.append(f"| {name} | {row['what']} | {row['tried']:,} | {row['survived']:,} | {lost:,} |")
+        for what, tried, survived in (one.values() for one in folded(result["rows"])):
+            lines.append(f"| {name} | {what} | {tried:,} | {survived:,} | {tried - survived:,} |")
     return "\n".join([*lines, "", "; ".join(made)])
 
 
+def folded(rows: list[Row]) -> Iterator[Row]:
+    """The rows, with one row for several steps that were treated alike and lost nothing."""
+    for what, group in groupby(rows, key=_without_step):
+        alike = list(group)
+        tried, survived = (sum(int(one[name]) for one in alike) for name in ("tried", "survived"))
+        if len(alike) > 1 and tried == survived:
+            yield row(f"{what}: each of {len(alike)} steps", tried, survived)
+        else:
+            yield from alike
+
+
+def _without_step(one: Row) -> str:
+    what, _, step = str(one["what"]).rpartition(": ")
+    return what if step in STEPS else str(one["what"])
+
+
 def page(text: str) -> str:
-    """The page `text` with the table of what is kept."""
+    """The page `text` with the table of the kept results."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n{table(KEPT)}\n\n{END}{rest.partition(END)[2]}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="?", default="", help=f"{', '.join(NAMES)}; none: the table of what has run")
+    parser.add_argument("part", nargs="?", default="", help=f"{', '.join(NAMES)}; without one, print the results")
     parser.add_argument("--seconds", type=int, default=60, help="for each target of the fuzzer")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", action="store_true", help="in docs/reliability, and make its page again")
+    parser.add_argument("--keep", action="store_true", help="also write docs/reliability and RELIABILITY.md")
     given = parser.parse_args()
     if not given.part:
         print(table(KEPT, BUILT))
         return
     if given.part not in NAMES:
-        print(f"PART={given.part} is unknown; there is PART={', PART='.join(NAMES)}", file=sys.stderr)
+        print(f"PART={given.part} is unknown; use PART={', PART='.join(NAMES)}", file=sys.stderr)
         sys.exit(2)
     started = time.time()
     rows = list(importlib.import_module(f"tests.faults.parts.{given.part}").rows(given.seconds, given.seed))

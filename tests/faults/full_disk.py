@@ -109,7 +109,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         chain = Chain(Path(folder, "tiny"), needed, "tiny")
         for name, stride in strides.items():
-            found.append(tally(f"a full disk, page by page: {name}", at_pages(chain, name, Path(disk), stride)))
+            found.append(tally(f"disk full at each page: {name}", at_pages(chain, name, Path(disk), stride)))
     print(json.dumps(found))
 
 

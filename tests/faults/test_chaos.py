@@ -1,6 +1,7 @@
 """The page is what the kept results of `make chaos` give."""
 
 from tests.faults import chaos
+from tests.faults.row import row
 
 
 def test_the_page_has_the_table_of_what_is_kept() -> None:
@@ -11,3 +12,8 @@ def test_the_page_has_the_table_of_what_is_kept() -> None:
 def test_every_part_can_be_run() -> None:
     parts = {path.stem for path in (chaos.HOME / "tests" / "faults" / "parts").glob("*.py")}
     assert set(chaos.NAMES) <= parts
+
+
+def test_steps_that_were_treated_alike_are_one_row_unless_one_was_lost() -> None:
+    rows = [row("killed: index", 8, 8), row("killed: train", 8, 8), row("hurt: index", 8, 7), row("hurt: train", 8, 8)]
+    assert [*chaos.folded(rows)] == [row("killed: each of 2 steps", 16, 16), *rows[2:]]

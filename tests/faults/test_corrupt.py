@@ -17,7 +17,7 @@ from tlm.artifacts.manifest import Manifest
 from tlm.artifacts.progress import Progress
 from tlm.errors import Damaged
 
-HARM = {"a bit flipped": damage.flip, "files cut off": damage.truncate, **corrupt.OTHERS}
+HARM = {"bit flip": damage.flip, "truncated file": damage.truncate, **corrupt.OTHERS}
 
 
 def survived(outcomes: Iterator[str]) -> None:

@@ -28,11 +28,11 @@ READERS = {  # by step: one that reads what it made
 }
 Damage = Callable[[Path, random.Random], str]
 OTHERS: dict[str, Damage] = {
-    "a missing file": damage.remove,
-    "two files exchanged": damage.swap,
-    "a foreign file": damage.add,
-    "another's manifest": damage.take_anothers,
-    "a stale manifest": damage.age,
+    "missing file": damage.remove,
+    "two files swapped": damage.swap,
+    "foreign file": damage.add,
+    "manifest of another artifact": damage.take_anothers,
+    "stale manifest": damage.age,
 }
 DISK_STRIDES = {"report": 8, "train": 4, "finetune": 4}
 
@@ -43,19 +43,19 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         chain = Chain(Path(folder, "tiny"), MAIN, "tiny")
         for name in READERS:
-            yield tally(f"a bit flipped: result of {name}", in_artifacts(chain, [name] * FLIPS, damage.flip, chance))
+            yield tally(f"bit flip, result: {name}", in_artifacts(chain, [name] * FLIPS, damage.flip, chance))
         each = [name for name in READERS for _ in range(LENGTHS)]
-        yield tally("files cut off: every step's result", in_artifacts(chain, each, damage.truncate, chance))
+        yield tally("truncated file, result of each step", in_artifacts(chain, each, damage.truncate, chance))
         for what, harm in OTHERS.items():
             each = [name for name in READERS for _ in range(EACH)]
-            yield tally(f"{what}: every step's result", in_artifacts(chain, each, harm, chance))
+            yield tally(f"{what}, result of each step", in_artifacts(chain, each, harm, chance))
         for name in ("train", "finetune"):
-            yield tally(f"a bit flipped: snapshot of {name}", in_snapshots(chain, name, FLIPS, damage.flip, chance))
+            yield tally(f"bit flip, snapshot: {name}", in_snapshots(chain, name, FLIPS, damage.flip, chance))
             yield tally(
-                f"files cut off: snapshot of {name}", in_snapshots(chain, name, LENGTHS, damage.truncate, chance)
+                f"truncated file, snapshot: {name}", in_snapshots(chain, name, LENGTHS, damage.truncate, chance)
             )
             for what, harm in OTHERS.items():
-                yield tally(f"{what}: snapshot of {name}", in_snapshots(chain, name, EACH, harm, chance))
+                yield tally(f"{what}, snapshot: {name}", in_snapshots(chain, name, EACH, harm, chance))
     if full_disk.possible():
         yield from full_disk.rows({name: DISK_STRIDES.get(name, 1) for name in MAIN})
     else:

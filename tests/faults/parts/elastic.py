@@ -22,23 +22,23 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
     del seconds
     with tempfile.TemporaryDirectory() as root, searching(root, 12_000, 1500) as ground:
         yield trials(
-            "Elasticsearch killed at a random instant of an index build",
+            "Elasticsearch killed at a random time during an index build",
             lambda number: killed_while_filled(ground, number), range(seed, seed + 10),
         )  # fmt: skip
         yield trials(
-            "Elasticsearch killed at a random instant of the queries",
+            "Elasticsearch killed at a random time during queries",
             lambda number: killed_while_searched(ground, number), range(seed, seed + 5),
         )  # fmt: skip
     with tempfile.TemporaryDirectory() as root, searching(root, 2000, 200) as ground:
         yield trials(
-            "30 % of requests answered 429, 502, 503, reset, lost or cut: build and queries",
+            "30 % of requests fail (429, 502, 503, reset, lost, truncated) during index build and queries",
             lambda number: troubled(ground, number), range(seed, seed + 20),
         )  # fmt: skip
         yield trials(
-            "an index altered, blocked or removed, a key that expires, a disk that is full",
+            "index changed, blocked or deleted; key expired; disk full",
             lambda number: (*CASES, *LONG_CASES)[number](ground), range(len(CASES) + len(LONG_CASES)),
         )  # fmt: skip
-    yield from counted(list(PROVED), lambda *_: "the servers' tests of faults, keys, roles and TLS")
+    yield from counted(list(PROVED), lambda *_: "server tests: faults, keys, roles, TLS")
 
 
 def killed_while_filled(ground: Searching, seed: int) -> None:

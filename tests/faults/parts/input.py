@@ -37,6 +37,6 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
 
 def _group(module: str, name: str) -> str:
     case = re.search(r"\[(\w+): ", name)
-    kinds = {"test_memory": "a gigabyte in bounded memory", "test_disk": "more than the disk has room for",
+    kinds = {"test_memory": "a gigabyte of input in bounded memory", "test_disk": "input larger than the disk",
              "test_fuzz": "hypothesis: properties of readers, manifests, queries"}  # fmt: skip
     return f"bad {case[1]}" if case else kinds.get(module.rpartition(".")[2], module)

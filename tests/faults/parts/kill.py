@@ -30,19 +30,19 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         chain = Chain(Path(folder, "pocket"), list(STEPS), "pocket")
         for name in STEPS:
-            yield tally(f"SIGKILL at random instants: {name}", at_instants(chain, name, INSTANTS, chance))
+            yield tally(f"SIGKILL at a random time: {name}", at_instants(chain, name, INSTANTS, chance))
         for name in STEPS:
-            yield tally(f"SIGTERM at random instants: {name}", told_to_end(chain, name, TOLD, chance))
+            yield tally(f"SIGTERM at a random time: {name}", told_to_end(chain, name, TOLD, chance))
         for name in STEPS:
-            yield tally(f"twice at once: {name}", twice(chain, name, PAIRS, chance))
+            yield tally(f"run twice at the same time: {name}", twice(chain, name, PAIRS, chance))
     with tempfile.TemporaryDirectory() as folder:
-        yield tally("snapshots saved and removed twice at once", shared_snapshots(Path(folder, "shared"), ROUNDS))
+        yield tally("snapshots shared by two processes", shared_snapshots(Path(folder, "shared"), ROUNDS))
         chain = Chain(Path(folder, "tiny"), MAIN, "tiny")
         for name in ("tokenize", "index", "train"):
-            yield tally(f"SIGKILL before every operation on the store: {name}", at_operations(chain, name))
+            yield tally(f"SIGKILL before each store operation: {name}", at_operations(chain, name))
         for name in ("train", "finetune"):
             yield tally(
-                f"SIGKILL before every operation of a resume: {name}", at_operations(chain, name, resuming=True)
+                f"SIGKILL before each store operation of a resume: {name}", at_operations(chain, name, resuming=True)
             )
 
 

@@ -73,7 +73,7 @@ def soak(runs: int, settled: int) -> Iterator[Row]:
     done = subprocess.run(command, env=_environment(), stdout=subprocess.PIPE, text=True, check=False)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     contents = [one.pop("contents") for one in found]
-    yield row("runs one after the other in one process: the same content", runs, contents.count(contents[0]))
+    yield row("consecutive runs in one process: the same content", runs, contents.count(contents[0]))
     for what in found[0]:
         before, after = found[settled - 1][what], [one[what] for one in found[settled:]]
         spare = MEMORY_GROWTH if what == "memory" else 0

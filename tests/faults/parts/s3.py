@@ -36,20 +36,20 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
 def hurt(ground: Storing, whose: str, cases: Sequence[Case], seconds: int, seed: int) -> Iterator[Row]:
     """Trouble for so many seconds, the server gone for as long, a race, then the cases and the servers' tests."""
     yield trials(
-        f"{whose}30 % of calls answered 500, 503, reset, lost, cut or late for {seconds} s",
+        f"{whose}30 % of calls fail (500, 503, reset, lost, truncated, late) for {seconds} s",
         lambda number: troubled(ground, number, seconds), range(seed, seed + 5),
     )  # fmt: skip
     yield trials(
-        f"{whose}the server killed at a random instant and gone for {seconds} s",
+        f"{whose}server killed at a random time and gone for {seconds} s",
         lambda number: gone(ground, number, seconds), range(seed, seed + 5),
     )  # fmt: skip
-    yield trials(f"{whose}8 writers and 20 keys at once", lambda number: raced(ground, number, 8, 20), [seed])
+    yield trials(f"{whose}8 concurrent writers, 20 keys", lambda number: raced(ground, number, 8, 20), [seed])
     yield trials(
-        f"{whose}wrong, expired or skewed, read-only, missing or versioned bucket, unfinished uploads",
+        f"{whose}wrong or expired keys, clock skew, read-only, missing or versioned bucket, unfinished uploads",
         lambda number: cases[number](ground), range(len(cases)),
     )  # fmt: skip
     with asked(TLM_TEST_S3_URL=ground.url):
-        yield from counted(list(PROVED), lambda *_: f"{whose}the servers' tests of stores")
+        yield from counted(list(PROVED), lambda *_: f"{whose}server tests: stores")
 
 
 def troubled(ground: Storing, seed: int, seconds: float) -> None:

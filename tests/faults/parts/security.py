@@ -34,11 +34,11 @@ PLANTED_CODE = (
 )  # fmt: skip
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 TESTS = {
-    "tests/servers/test_elastic_security.py": "Elasticsearch: TLS, keys and what is said without them",
-    "tests/k8s/test_elasticsearch_keys.py": "Elasticsearch: least privilege, by 403s of the real server",
-    "tests/k8s/test_pods.py": "pods: users, capabilities, secrets and addresses as compiled",
-    "tests/k8s/test_policies.py": "manifests: network policies, rights, no secret in plain text",
-    "tests/containers/test_images.py": "images: what is in them, any user, read-only",
+    "tests/servers/test_elastic_security.py": "Elasticsearch: TLS, keys, messages without them",
+    "tests/k8s/test_elasticsearch_keys.py": "Elasticsearch: least privilege, by 403s from the real server",
+    "tests/k8s/test_pods.py": "compiled pods: users, capabilities, secrets, addresses",
+    "tests/k8s/test_policies.py": "manifests: network policies, permissions, no secret in plain text",
+    "tests/containers/test_images.py": "images: contents, any user, read-only",
 }
 
 
@@ -46,18 +46,21 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
     """All of it; an Elasticsearch with security and an S3 server are started."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        yield tally("sources that would run data as code, templates that would let text act", code())
-        yield tally("files that are or hold a pickle, planted, are found", pickles(folder))
-        yield tally("models that would run code are refused", models(folder / "models"))
-        yield tally("names in manifests that leave the root", escapes.manifests(str(folder / "root"), named(400, seed)))
+        yield tally("no source runs data as code, no template leaves text unescaped", code())
+        yield tally("planted pickles are found", pickles(folder))
+        yield tally("models that contain code are refused", models(folder / "models"))
+        yield tally(
+            "manifest names out of the root are refused",
+            escapes.manifests(str(folder / "root"), named(400, seed)),
+        )
         with servers.s3() as server, refusals.settings(**server_settings(server)):
             bucket(server)
             yield tally("the same on S3", escapes.manifests("s3://escapes/root", named(200, seed)))
-        yield tally("links that leave the root, used in every way", escapes.links(folder / "links"))
-        yield tally("keys on a dishonest S3 server", escapes.keys(folder / "keys", named(120, seed)))
+        yield tally("links out of the root are refused", escapes.links(folder / "links"))
+        yield tally("keys from a malicious S3 server are refused", escapes.keys(folder / "keys", named(120, seed)))
         yield from addresses(folder, (301, 302, 303, 307, 308))
         yield from pages(folder, range(seed, seed + 8), encoder=True)
-        yield tally("predict's CSV and JSON: formulas, escapes, directions", predictions(20_000, seed))
+        yield tally("predict's CSV and JSON: formulas, escapes, bidi characters", predictions(20_000, seed))
     yield tally("Dockerfile: hashes, versions, no tools, no root", faults_of_dockerfile())
     with tempfile.TemporaryDirectory() as name, planted.elasticsearch() as url, planted.planted(Path(name), url) as run:
         yield from secrets(run, "task-only", "random", "bm25", index_engine="elasticsearch", index_name="planted")
@@ -119,15 +122,15 @@ def models(root: Path) -> Iterator[str]:
 def addresses(folder: Path, redirections: tuple[int, ...]) -> Iterator[Row]:
     """Servers, schemes and buckets that are refused; what is not; and servers that send elsewhere."""
     groups = {
-        "link-local addresses in every notation": refusals.link_local(),
-        "servers elsewhere without TLS": refusals.plain_http(),
-        "other schemes than s3, file and hf": refusals.schemes(folder),
-        "buckets that are not listed": refusals.buckets(folder),
+        "link-local addresses in every notation are refused": refusals.link_local(),
+        "remote servers without TLS are refused": refusals.plain_http(),
+        "schemes other than s3, file and hf are refused": refusals.schemes(folder),
+        "buckets that are not listed are refused": refusals.buckets(folder),
     }
     for what, trials in groups.items():
         yield tally(what, (_refused(name, trial) for name, trial in trials))
-    yield tally("addresses that are allowed", (_taken(name, trial) for name, trial in refusals.allowed()))
-    yield tally("servers that send us elsewhere are not followed", _redirected(redirections))
+    yield tally("allowed addresses are accepted", (_taken(name, trial) for name, trial in refusals.allowed()))
+    yield tally("redirects are not followed", _redirected(redirections))
 
 
 def _redirected(redirections: tuple[int, ...]) -> Iterator[str]:
@@ -174,12 +177,12 @@ def secrets(run: planted.Run, *arms: str, some: bool = False, **parameters: str)
     ended = run.pipeline(*arms, **parameters)
     yield tally("a whole run with planted secrets", ["" if ended == 0 else run.said[-1][1].decode()[-2000:]])
     failed = map(_one_sentence(run), planted.failing(run, some))
-    yield tally("failing commands with secrets at hand: one sentence, code 2", failed)
+    yield tally("failing commands with secrets: one sentence, exit code 2", failed)
     written = list(run.written())
     found = ((what, planted.leaks(data)) for what, data in written)
-    yield tally("files and outputs of these, searched for the secrets", (_told(what, leaks) for what, leaks in found))
-    yield tally("files of these, searched for pickles", (_pickle(what, data) for what, data in written))
-    yield tally("secrets that are planted in files are found", _planted_secrets())
+    yield tally("their files and outputs contain no secret", (_told(what, leaks) for what, leaks in found))
+    yield tally("their files contain no pickle", (_pickle(what, data) for what, data in written))
+    yield tally("secrets planted in files are found", _planted_secrets())
 
 
 def _one_sentence(run: planted.Run) -> Callable[[tuple[str, int]], str]:
@@ -211,19 +214,22 @@ def _planted_secrets() -> Iterator[str]:
 def pages(folder: Path, seeds: range, encoder: bool) -> Iterator[Row]:
     """Pages of hostile text and names, by a parser; the last seed's in a real browser too, where there is one."""
     made = {seed: list(hostile.pages(folder / f"pages-{seed}", seed, encoder and seed == seeds[-1])) for seed in seeds}
-    yield tally("pages of hostile text, by a parser", (_inert(*page) for found in made.values() for page in found))
+    yield tally(
+        "pages of hostile text are inert (parser)",
+        (_inert(*page) for found in made.values() for page in found),
+    )
     if browser.program() is None:
         print(browser.MISSING)
         return
     htmls = [page for page in made[seeds[-1]] if page[0].endswith(".html")]
-    yield tally("the same in a browser: no script, no request", (_opened(*page) for page in htmls))
+    yield tally("the same (browser): no script, no request", (_opened(*page) for page in htmls))
     htmls = htmls if encoder else htmls[:1]
     without = [(name, POLICY.sub("", text)) for name, text in htmls]
-    yield tally("without their policy: escaping suffices", (_opened(*page) for page in without))
+    yield tally("without the content security policy: escaping suffices", (_opened(*page) for page in without))
     unescaped = [(name, _with_markup(text)) for name, text in htmls]
-    yield tally("with raw markup put in: the policy suffices", (_opened(*page) for page in unescaped))
+    yield tally("with injected markup: the policy suffices", (_opened(*page) for page in unescaped))
     neither = [(name, _with_markup(text)) for name, text in without[:1]]
-    yield tally("without both it acts: the browser would see it", (_opened(*page, acts=True) for page in neither))
+    yield tally("without both: the browser detects it", (_opened(*page, acts=True) for page in neither))
 
 
 def _inert(name: str, text: str) -> str:

@@ -1,0 +1,110 @@
+"""The documents name what exists: commands with their options, files, and the places that links lead to."""
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from pipelines.run import app
+from tlm.cli import COMMANDS, build
+
+HOME = Path(__file__).parents[2]
+HISTORY = ("CHANGELOG.md", "docs/LOG.md")  # these may name what has been removed since
+DOCUMENTS = [
+    path
+    for path in sorted([*HOME.glob("*.md"), *HOME.glob("docs/**/*.md"), *HOME.glob("k8s/**/*.md")])
+    if path.relative_to(HOME).as_posix() not in HISTORY
+]
+FOLDERS = ("tlm", "components", "pipelines", "tests", "docs", "k8s", "benchmarks", "docker", ".github", ".ci")
+TLM, RUN = "tlm", "python -m pipelines.run"
+NAMES = {TLM: [*COMMANDS], RUN: [str(one.callback.__name__) for one in app.registered_commands if one.callback]}
+# A command stands at the start of a line or span, or after a shell operator.
+START = r"(?:^|[|;&(]\s*)(?:export \S+ |\S*/bin/)?"
+CALL = re.compile(START + r"(tlm|python -m pipelines\.run) ([a-z][a-z-]*)", re.MULTILINE)
+MAKE = re.compile(START + r"make ([a-z][a-z-]*)", re.MULTILINE)
+MODULE = re.compile(r"python -m ([a-z][\w.]*)")
+OPTION = re.compile(r"(?<!\S)(--[a-z][a-z-]*)")
+
+documents = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(HOME)))
+
+
+def code(text: str) -> Iterator[str]:
+    """The lines of code blocks, continued lines joined and comments dropped, and the code spans."""
+    for block in re.findall(r"^```[^\n]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield from re.sub(r"\s+#\s.*", "", re.sub(r"\\\n\s*", "", block)).splitlines()
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    yield from re.findall(r"`([^`\n]+)`", prose)
+
+
+@lru_cache
+def options(program: str, command: str) -> set[str]:
+    """The options of a command, as its help lists them."""
+    commands: dict[str, Any] = vars(typer.main.get_command(app if program == RUN else build([command])))["commands"]
+    assert command in commands, f"`{program} {command}` does not exist"
+    return {"--help", *(name for param in commands[command].params for name in (*param.opts, *param.secondary_opts))}
+
+
+def test_the_page_of_commands_has_each_of_them_in_a_table_and_in_an_example() -> None:
+    text = (HOME / "docs/commands.md").read_text(encoding="utf-8")
+    everything = sorted((program, name) for program, names in NAMES.items() for name in names)
+    assert sorted(re.findall(r"^\| `(tlm|python -m pipelines\.run) ([a-z-]+)`", text, re.MULTILINE)) == everything
+    examples = "".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    assert sorted(set(CALL.findall(examples))) == everything
+
+
+@documents
+def test_commands_and_options_exist(path: Path) -> None:
+    for line in code(path.read_text(encoding="utf-8")):
+        for part in re.split(r"\s&&\s|\s\|\s|;", line):
+            calls = CALL.findall(part)
+            if calls:
+                known = set().union(*(options(*call) for call in calls))
+                assert set(OPTION.findall(part)) <= known, f"{path.name}: {part}"
+
+
+@documents
+def test_options_in_a_span_of_their_own_exist(path: Path) -> None:
+    known = set().union(*(options(program, name) for program, names in NAMES.items() for name in names))
+    spans = (line for line in code(path.read_text(encoding="utf-8")) if line.startswith("--"))
+    assert {option for span in spans for option in OPTION.findall(span)} <= known
+
+
+@documents
+def test_make_targets_and_modules_exist(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (HOME / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for line in code(path.read_text(encoding="utf-8")):
+        assert set(MAKE.findall(line)) <= targets, f"{path.name}: {line}"
+        for name in MODULE.findall(line):
+            assert importlib.util.find_spec(name), f"{path.name}: {line}"
+
+
+@documents
+def test_files_of_the_repository_exist(path: Path) -> None:
+    for span in code(path.read_text(encoding="utf-8")):
+        if re.fullmatch(r"[\w.-]+(/[\w.*-]+)+/?", span) and span.split("/")[0] in FOLDERS:
+            name = span.rstrip("/")
+            assert [*HOME.glob(name), *path.parent.glob(name)], f"{path.name}: `{span}` does not exist"
+
+
+def anchors(path: Path) -> set[str]:
+    """The places in a document that a link can lead to, by GitHub's rules for headings."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return slugs | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+@documents
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (path.parent / name) if name else path
+        assert linked.exists(), f"{path.name} links to {target}"
+        assert not anchor or anchor in anchors(linked), f"{path.name} links to {target}"

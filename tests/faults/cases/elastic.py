@@ -19,7 +19,6 @@ from tests.faults.attempts import environment, repeated
 from tests.faults.searching import Searching
 from tests.servers.faulty import HANG_UP, Answer, Request
 from tlm.errors import InputError, Interrupted
-from tlm.retrieval.search.elastic import build as elastic_build
 from tlm.retrieval.search.elastic import client as elastic_client
 
 EXPIRED = {"type": "security_exception", "reason": "unable to authenticate: api key is expired"}
@@ -171,7 +170,7 @@ def a_file_that_holds_no_key(ground: Searching) -> None:
 
 
 def a_disk_that_is_full_before(ground: Searching) -> None:
-    with cluster(ground, FULL), patch.object(elastic_build, "TRIES", 2):
+    with cluster(ground, FULL), patch.object(elastic_client, "TRIES", 2):
         deadline = time.monotonic() + 90
         while acknowledged(ground):  # until the server has looked at its disk
             assert time.monotonic() < deadline
@@ -208,7 +207,6 @@ def half_built(ground: Searching, name: str) -> None:
         return HANG_UP if "_bulk" in request.path and next(numbers) > 4 else None
 
     with (
-        patch.object(elastic_build, "TRIES", 1),
         patch.object(elastic_client, "TRIES", 1),
         ground.through(gone),
         pytest.raises(Interrupted, match="went away"),

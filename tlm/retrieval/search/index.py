@@ -13,6 +13,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.errors import InputError, nearest
 from tlm.progress import Meter, say
+from tlm.retrieval.search.engine import Engine
 
 VERSION = 2
 ENGINES = ("embedded", "elasticsearch")
@@ -74,6 +75,21 @@ def build_index(
         return produce(recipe, root, lambda draft: _embed(draft, source, details))
     recipe = Recipe("index", "index", VERSION, {**settings, "name": name}, {"corpus": source})
     return _index_in_elasticsearch(recipe, source, details, root)
+
+
+def open_engine(index: Artifact) -> Engine:
+    """Open the engine that searches an ``index`` artifact.
+
+    Raises:
+        InputError: the index is gone from its server, or is not what the artifact says.
+    """
+    if index.details["engine"] == "elasticsearch":
+        from tlm.retrieval.search.elastic.engine import Elastic
+
+        return Elastic(located(index))
+    from tlm.retrieval.search.embedded.engine import Embedded
+
+    return Embedded(index.path)
 
 
 def located(index: Artifact) -> dict[str, Any]:

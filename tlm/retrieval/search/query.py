@@ -8,6 +8,7 @@ from statistics import median
 
 from tlm.progress import say
 from tlm.retrieval.search.analyzer import terms
+from tlm.retrieval.search.bulk_analyzer import terms_of_each
 from tlm.retrieval.search.rake import keywords
 
 LONG_WORDS = 100  # training texts with a median above this are documents, and RAKE makes their queries
@@ -47,7 +48,7 @@ def fit(queries: list[Query], passages: Callable[[], Iterable[str]]) -> tuple[li
     no terms at all, (its number, "cut" or "empty", what happened). `passages` gives the texts of the index; it is
     asked only if a query must be cut, which takes document frequencies.
     """
-    sizes = [len(set(terms(query.text))) for query in queries]
+    sizes = [len(set(found)) for found in terms_of_each(query.text for query in queries)]
     dropped = [(number, "empty", "it has no term") for number, size in enumerate(sizes) if size == 0]
     long = [number for number, size in enumerate(sizes) if size > MOST_TERMS]
     if long:
@@ -67,14 +68,15 @@ def _idf(passages: Iterable[str], wanted: set[str]) -> dict[str, float]:
     """BM25's idf of the wanted terms that occur in any passage."""
     frequency: Counter[str] = Counter()
     number = 0
-    for text in passages:
-        frequency.update(wanted.intersection(terms(text)))
+    for found in terms_of_each(passages):
+        frequency.update(wanted.intersection(found))
         number += 1
     return {term: log1p((number - df + 0.5) / (df + 0.5)) for term, df in frequency.items()}
 
 
 def _shorten(text: str, idf: Mapping[str, float]) -> str:
-    counts = Counter(terms(text))
+    found = terms(text)
+    counts = Counter(found)
     best = sorted(counts, key=lambda term: -counts[term] * idf.get(term, 0.0))  # stable: among equals the first stay
     kept = set(best[:MOST_TERMS])
-    return " ".join(term for term in terms(text) if term in kept)
+    return " ".join(term for term in found if term in kept)

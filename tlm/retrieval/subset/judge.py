@@ -8,7 +8,6 @@ from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tlm.artifacts.artifact import Artifact
@@ -205,11 +204,9 @@ def _held_out(task: Artifact) -> tuple[Ints, npt.NDArray[np.int8], list[str]]:
     table = examples(task)
     ordinals, reasons, texts = [], [], []
     for split, reason in (("test", OVERLAPS_TEST), ("dev", OVERLAPS_DEV)):
-        chosen = np.flatnonzero(pc.equal(table["split"], split).to_numpy())
         for column in ("text", "text_pair"):
-            values = table[column].take(pa.array(chosen))
-            there = values.is_valid().to_numpy()
-            ordinals.append(chosen[there])
-            reasons.append(np.full(int(there.sum()), reason, np.int8))
-            texts += values.drop_null().to_pylist()
+            chosen = pc.and_(pc.equal(table["split"], split), pc.is_valid(table[column]))
+            ordinals.append(np.flatnonzero(chosen.to_numpy()))
+            reasons.append(np.full(len(ordinals[-1]), reason, np.int8))
+            texts += table[column].filter(chosen).to_pylist()
     return np.concatenate(ordinals), np.concatenate(reasons), texts

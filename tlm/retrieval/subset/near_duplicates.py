@@ -110,12 +110,7 @@ class _Kept:
 
 def _candidates(passages: TokenLists, threshold: Fraction) -> _Sets:
     """The sets of the passages that share enough shingles with any others to be similar to one."""
-    chunks = [
-        np.arange(start, min(start + PASSAGES_AT_ONCE, len(passages)))
-        for start in range(0, len(passages), PASSAGES_AT_ONCE)
-    ]
-    if not chunks:
-        return _Sets(*(np.zeros(size, np.int64) for size in (0, 1, 0, 0)))
+    chunks = np.split(np.arange(len(passages)), range(PASSAGES_AT_ONCE, len(passages), PASSAGES_AT_ONCE))
     repeated = _repeated(passages, chunks)
     rows, hashes, owners, alone = [], [], [], []
     for chunk in chunks:
@@ -130,7 +125,7 @@ def _candidates(passages: TokenLists, threshold: Fraction) -> _Sets:
         rows.append(chunk[possible])
         alone.append(single[possible])
         hashes.append(some)
-        owners.append(chunk[0] + of_some)
+        owners.append(chunk[of_some])
     numbers, order = _by_rarity(np.concatenate(hashes)), np.concatenate(owners)
     lengths = np.bincount(order, minlength=len(passages))[np.concatenate(rows)]
     return _Sets(

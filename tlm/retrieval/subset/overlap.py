@@ -104,12 +104,12 @@ class OverlapFinder:
         size = len(passages)
         found = Overlaps(np.full(size, -1, np.int64), np.zeros(size), np.zeros(size, bool))
         meter = Meter("looking for dev and test texts", size, "passages")
-        for start in range(0, size, PASSAGES_AT_ONCE):
-            chunk = passages.select(np.arange(start, min(start + PASSAGES_AT_ONCE, size)))
+        for rows in np.split(np.arange(size), range(PASSAGES_AT_ONCE, size, PASSAGES_AT_ONCE)):
+            chunk = passages.select(rows)
             for index in self.short:
                 owners, texts, _ = index.common(chunk)
-                found.enter(start + owners, texts, 1, of_passage=False)
-            self._enter_long(found, chunk, start)
+                found.enter(rows[owners], texts, 1, of_passage=False)
+            self._enter_long(found, chunk, rows)
             meter.advance(len(chunk))
         for length in range(MIN_TOKENS, self.n):  # the other way round: short passages, looked for in the texts
             texts, owners, _ = _NgramIndex(passages, length).common(self.texts)
@@ -117,14 +117,14 @@ class OverlapFinder:
         meter.close()
         return found
 
-    def _enter_long(self, found: Overlaps, passages: TokenLists, start: int) -> None:
-        """Enter the pairs of a passage and a text of n or more tokens that have a large enough share in common."""
+    def _enter_long(self, found: Overlaps, passages: TokenLists, rows: Ints) -> None:
+        """Enter the pairs of a passage (at `rows`) and a text of n or more tokens that share enough n-grams."""
         owners, texts, counts = self.long.common(passages)
         of_text, of_passage = self.totals[texts], _totals(passages, owners, self.n)
         by_text = _enough(counts, of_text, self.text_share)
-        rows = np.flatnonzero(by_text | _enough(counts, of_passage, self.passage_share))
+        enough = by_text | _enough(counts, of_passage, self.passage_share)
         share = counts / np.where(by_text, of_text, of_passage)
-        found.enter(start + owners[rows], texts[rows], share[rows], ~by_text[rows])
+        found.enter(rows[owners[enough]], texts[enough], share[enough], ~by_text[enough])
 
 
 def _enough(counts: Ints, totals: Ints, share: float) -> Flags:

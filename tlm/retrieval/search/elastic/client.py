@@ -123,17 +123,10 @@ def lacking_privileges(client: Elasticsearch, indices: str, privileges: Sequence
     """Which of these index privileges we do not have; none where the server has no security."""
     wanted = [{"names": [indices], "privileges": list(privileges)}]
 
-    def ask() -> dict[str, bool]:
-        try:
-            granted: dict[str, bool] = client.security.has_privileges(index=wanted)["index"][indices]
-            return granted
-        except ApiError as error:
-            if error.status_code not in NO_SECURITY:
-                raise
-            return dict.fromkeys(privileges, True)
-
-    granted = patiently(ask)
-    return [name for name in privileges if not granted[name]]
+    answer = patiently(lambda: client.options(ignore_status=NO_SECURITY).security.has_privileges(index=wanted))
+    if answer.meta.status in NO_SECURITY:
+        return []
+    return [name for name in privileges if not answer["index"][indices][name]]
 
 
 def patiently(call: Callable[[], T]) -> T:
@@ -152,11 +145,22 @@ def patiently(call: Callable[[], T]) -> T:
                     raise
             except TransportError:
                 pass
-            pause(attempt)
+            _pause(attempt)
         return call()
 
 
-def pause(attempt: int) -> None:
+def until_done(send: Callable[[list[T]], list[T]], items: list[T]) -> list[T]:
+    """Send the items; send those that the server puts off (the result) again, after pauses. Returns what is left."""
+    for attempt in range(TRIES):
+        if attempt:
+            _pause(attempt - 1)
+        items = send(items)
+        if not items:
+            break
+    return items
+
+
+def _pause(attempt: int) -> None:
     """Wait, with full jitter: between nothing and a bound that doubles with each attempt."""
     if attempt > 1:
         say(f"Elasticsearch is busy or gone; waiting to try again ({attempt + 2} of {TRIES})")

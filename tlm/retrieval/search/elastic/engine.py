@@ -1,8 +1,7 @@
 """The Elasticsearch engine: searching an index that elastic_build.py has filled, and removing it."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +9,9 @@ import numpy as np
 from elasticsearch import Elasticsearch
 
 from tlm.errors import InputError
-from tlm.retrieval.search.analyzer import terms
-from tlm.retrieval.search.elastic.client import BUSY, TRIES, connect, patiently, pause, reason, refusal
+from tlm.retrieval.search.batches import in_threads
+from tlm.retrieval.search.bulk_analyzer import terms
+from tlm.retrieval.search.elastic.client import BUSY, connect, patiently, reason, refusal, until_done
 from tlm.retrieval.search.engine import Docs, Scores
 
 TOGETHER, HITS_TOGETHER = 50, 100_000  # queries, and hits, in a request at most
@@ -31,38 +31,35 @@ class Elastic:
         check(self.client, details)
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
-        """See `Engine.search`; the server gives 10,000 hits a query at most (index.max_result_window)."""
+        """Search as `Engine.search` says; the server gives at most 10,000 hits a query (index.max_result_window)."""
         together = queries_together(top_k)
-        waiting: deque[Future[list[tuple[Docs, Scores]]]] = deque()
-        with ThreadPoolExecutor(UNDER_WAY) as pool:
-            try:
-                for start in range(0, len(queries), together):
-                    waiting.append(pool.submit(self._found, queries[start : start + together], top_k))
-                    if len(waiting) > UNDER_WAY:
-                        yield from waiting.popleft().result()
-                for answers in waiting:
-                    yield from answers.result()
-            finally:
-                pool.shutdown(cancel_futures=True)
+        batches = (queries[start : start + together] for start in range(0, len(queries), together))
+        for hits in in_threads(lambda batch: self._found(batch, top_k), batches, UNDER_WAY):
+            yield from hits
 
     def _found(self, queries: Sequence[str], top_k: int) -> list[tuple[Docs, Scores]]:
-        answers = self._answers([_request(query, top_k) for query in queries])
-        return [_hits(answer.get("hits", {}).get("hits", ())) for answer in answers]
+        requests = [_request(found, top_k) for found in terms(queries).by_text()]
+        return [_hits(answer.get("hits", {}).get("hits", ())) for answer in self._answers(requests)]
 
     def _answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """One whole answer for each request; those that a busy server put off are asked again."""
         answers: dict[int, dict[str, Any]] = {}
-        for attempt in range(TRIES):
-            missing = [number for number in range(len(requests)) if number not in answers]
-            for number, answer in zip(missing, self._ask([requests[number] for number in missing]), strict=True):
-                trouble = _trouble(answer)
-                if trouble is None:
-                    answers[number] = answer
-                elif trouble[0] not in BUSY or attempt == TRIES - 1:
-                    raise refusal(*trouble)
-            if len(answers) == len(requests):
-                break
-            pause(attempt)
+        trouble: tuple[int, str] | None = None
+
+        def ask(numbers: list[int]) -> list[int]:
+            nonlocal trouble
+            put_off = []
+            for number, answer in zip(numbers, self._ask([requests[number] for number in numbers]), strict=True):
+                answers[number] = answer
+                if (found := _trouble(answer)) is not None:
+                    trouble = found
+                    put_off.append(number)
+                    if found[0] not in BUSY:
+                        raise refusal(*found)
+            return put_off
+
+        if until_done(ask, list(range(len(requests)))) and trouble:
+            raise refusal(*trouble)
         return [answers[number] for number in range(len(requests))]
 
     def _ask(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -152,10 +149,10 @@ def drop_index(details: Mapping[str, Any]) -> None:
     patiently(lambda: client.indices.delete(index=details["index"], ignore_unavailable=True))
 
 
-def _request(query: str, top_k: int) -> dict[str, Any]:
+def _request(terms: Sequence[str], top_k: int) -> dict[str, Any]:
     return {
         "size": top_k,
-        "query": {"bool": {"should": _clauses(query)}},
+        "query": {"bool": {"should": _clauses(terms)}},
         "_source": False,
         "stored_fields": "_none_",
         "sort": [{"_score": "desc"}, {"doc": "asc"}],
@@ -163,12 +160,12 @@ def _request(query: str, top_k: int) -> dict[str, Any]:
     }
 
 
-def _clauses(query: str) -> list[dict[str, Any]]:
-    """A `match` of the terms that stand once in the query, and one with boost n for each that stands n times.
+def _clauses(terms: Sequence[str]) -> list[dict[str, Any]]:
+    """A `match` of the terms that occur once in the query, and one with boost n for each that occurs n times.
 
     It scores as a `match` of the whole query does, but repetitions do not count against the server's limit of clauses.
     """
-    counts = Counter(terms(query))
+    counts = Counter(terms)
     once = " ".join(term for term, count in counts.items() if count == 1)
     repeated = [(term, count) for term, count in counts.items() if count > 1]
     parts = [(once, 1), *repeated] if once else repeated

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.retrieval.search.analyzer import terms
+from tlm.retrieval.search.bulk_analyzer import terms
 from tlm.retrieval.search.engine import Docs, Scores
 
 BLOCK = 1 << 16  # documents; half a megabyte of accumulators
@@ -105,7 +105,7 @@ class Embedded:
         """See `Engine.search`."""
         sums = np.empty(min(BLOCK, self.rows.shape[1]))
         for start in range(0, len(queries), TOGETHER):
-            counted = [Counter(terms(query)) for query in queries[start : start + TOGETHER]]
+            counted = [Counter(found) for found in terms(queries[start : start + TOGETHER]).by_text()]
             ids = self._ids(set().union(*counted))
             for counts in counted:
                 yield self._search({ids[term]: count for term, count in counts.items() if term in ids}, top_k, sums)

@@ -264,5 +264,5 @@ def test_the_key_in_the_file_is_sent(root, elasticsearch_url, monkeypatch, tmp_p
         monkeypatch.setenv(URL, url)
         index = index_of(TEXTS, root)
         monkeypatch.delenv("TLM_ELASTICSEARCH_API_KEY_FILE")
-        with pytest.raises(InputError, match="does not know us"):
+        with pytest.raises(InputError, match="does not accept our credentials"):
             search(index, root)

@@ -151,7 +151,10 @@ def a_key_that_expires(ground: Searching) -> None:
     def expire(request: Request) -> Answer | None:
         return Answer(401, json.dumps({"error": EXPIRED, "status": 401}).encode()) if next(numbers) > 9 else None
 
-    with ground.through(expire), pytest.raises(InputError, match=r"does not know us .*expired\); put a valid API key"):
+    with (
+        ground.through(expire),
+        pytest.raises(InputError, match=r"does not accept our credentials .*expired\); write a valid API key"),
+    ):
         ground.index("expired")
     ground.check(ground.index("expired"))
 

@@ -1,4 +1,4 @@
-"""Retrieve: what a task's training examples find in an index, or as many random passages for the control arm."""
+"""Retrieve: search an index with a task's training examples, or draw random passages for the control arm."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ from tlm.retrieval.search.query import Dropped, Query, choose, fit, make_queries
 VERSION = 1
 ARMS = ("bm25", "random")
 KINDS = ("full", "rake", "auto")
-MOST_HITS = 10_000  # what Elasticsearch gives by default (index.max_result_window); the same for all engines
+MOST_HITS = 10_000  # Elasticsearch's default limit (index.max_result_window), used for both engines
 GROUP_ROWS = 1 << 18
 
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
@@ -42,16 +42,16 @@ def retrieve(
 ) -> str:
     """Search an index with the training examples of a task, or draw random passages for the control arm.
 
-    Only training examples are queries; a pair of texts is one query. Hits are ordered by query, then score
-    descending, then document ascending.
+    Only training examples become queries; a pair of texts is one query. Hits are ordered by query, then by score
+    descending, then by document ascending.
 
     Args:
         index: URI of the index.
         task: URI of the task.
-        arm: "bm25", or "random": passages drawn without a look at the task, more than `like` has, as some get filtered.
-        query: The whole text ("full"), its RAKE keywords ("rake"), or what fits the texts' length ("auto").
-        top_k: Passages a query finds at most (the paper's K).
-        like: URI of the subset that the random arm's is to be as large as; only for arm "random".
+        arm: "bm25", or "random": passages drawn regardless of the task, more than `like` has, as export removes some.
+        query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
+        top_k: Most passages per query (the paper's K).
+        like: URI of the subset whose size the random subset is to have; only for arm "random".
         seed: Seed of the random arm.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
@@ -70,7 +70,7 @@ def retrieve(
     if query not in KINDS:
         raise InputError(f"query '{query}' is not known{nearest(query, KINDS)}")
     if not 1 <= top_k <= MOST_HITS:
-        raise InputError(f"top_k is {top_k}; expected 1 to {MOST_HITS} passages a query")
+        raise InputError(f"top_k is {top_k}; expected 1 to {MOST_HITS} passages per query")
     if (arm == "random") != bool(like):
         raise InputError("arm 'random' needs --like with the URI of the BM25 subset, and no other arm takes it")
     if seed < 0:
@@ -93,9 +93,9 @@ def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kin
         raise InputError(f"{task.uri} has no training examples to search with")
     if kind == "auto":
         kind = choose([text for _, text in asking])
-        say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as fits the training texts' length")
+        say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as suits the training texts' length")
     if top_k > index.details["documents"]:
-        say(f"top_k {top_k} is more than all {index.details['documents']} passages: each query finds whatever matches")
+        say(f"top_k {top_k} is more than all {index.details['documents']} passages: each query finds all that match")
     engine = open_engine(index)
     queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
@@ -118,7 +118,7 @@ def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kin
 
 
 def _training_texts(task: Artifact) -> list[tuple[int, str]]:
-    """Row ordinal and text of each training example; the texts of a pair are joined."""
+    """Row ordinal and text of each training example; the two texts of a pair are joined."""
     table = examples(task).select(["split", "text", "text_pair"])
     return [
         (ordinal, row["text"] if row["text_pair"] is None else f"{row['text']} {row['text_pair']}")
@@ -154,7 +154,7 @@ def _write_hits(path: Path, found: Iterable[tuple[int, Docs, Scores]]) -> int:
 
 
 def _draw(draft: Draft, corpus: Artifact, subset: Artifact, seed: int) -> None:
-    """Random passages in random order: enough of them that export's filters leave as many as `subset` has."""
+    """Draw random passages in random order, enough for export's filters to leave as many as `subset` has."""
     documents, wanted = corpus.details["passages"], subset.details["passages"]
     docs = np.random.default_rng(seed).permutation(documents)[: 2 * wanted + 1000]
     _write_hits(draft.folder / "hits.parquet", [(-1, docs, np.zeros(len(docs), np.float32))])

@@ -1,4 +1,4 @@
-"""The Elasticsearch engine: searching an index that elastic_build.py has filled, and removing it."""
+"""The Elasticsearch engine: search an index that build.py has filled, check it, and remove it."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +14,9 @@ from tlm.retrieval.search.bulk_analyzer import terms
 from tlm.retrieval.search.elastic.client import BUSY, connect, patiently, reason, refusal, until_done
 from tlm.retrieval.search.engine import Docs, Scores
 
-TOGETHER, HITS_TOGETHER = 50, 100_000  # queries, and hits, in a request at most
-UNDER_WAY = 2  # requests at once: the server works while an answer is read
+TOGETHER, HITS_TOGETHER = 50, 100_000  # most queries, and hits, per request
+UNDER_WAY = 2  # concurrent requests, so that the server works while an answer is parsed
+OK = 200
 WANTED = (
     "responses.hits.hits.sort,responses.timed_out,responses._shards.failed,"
     "responses.status,responses.error.type,responses.error.reason,responses.error.root_cause"
@@ -23,7 +24,7 @@ WANTED = (
 
 
 class Elastic:
-    """An `Engine` on an Elasticsearch index; `details` are what `index.located` gives."""
+    """An `Engine` on an Elasticsearch index; `details` come from `index.located`."""
 
     def __init__(self, details: Mapping[str, Any]) -> None:
         self.index = str(details["index"])
@@ -31,7 +32,7 @@ class Elastic:
         check(self.client, details)
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
-        """Search as `Engine.search` says; the server gives at most 10,000 hits a query (index.max_result_window)."""
+        """Implement `Engine.search`; the server returns at most 10,000 hits per query (index.max_result_window)."""
         together = queries_together(top_k)
         batches = (queries[start : start + together] for start in range(0, len(queries), together))
         for hits in in_threads(lambda batch: self._found(batch, top_k), batches, UNDER_WAY):
@@ -42,30 +43,23 @@ class Elastic:
         return [_hits(answer.get("hits", {}).get("hits", ())) for answer in self._answers(requests)]
 
     def _answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """One whole answer for each request; those that a busy server put off are asked again."""
+        """Ask for one complete answer to each request. Those that a busy server put off are sent again."""
         answers: dict[int, dict[str, Any]] = {}
-        trouble: tuple[int, str] | None = None
 
         def ask(numbers: list[int]) -> list[int]:
-            nonlocal trouble
-            put_off = []
-            for number, answer in zip(numbers, self._ask([requests[number] for number in numbers]), strict=True):
-                answers[number] = answer
-                if (found := _trouble(answer)) is not None:
-                    trouble = found
-                    put_off.append(number)
-                    if found[0] not in BUSY:
-                        raise refusal(*found)
-            return put_off
+            answers.update(zip(numbers, self._ask([requests[number] for number in numbers]), strict=True))
+            return [number for number in numbers if _status(answers[number])[0] in BUSY]
 
-        if until_done(ask, list(range(len(requests)))) and trouble:
-            raise refusal(*trouble)
+        until_done(ask, list(range(len(requests))))
+        for status, why in map(_status, answers.values()):
+            if status != OK:
+                raise refusal(status, why)
         return [answers[number] for number in range(len(requests))]
 
     def _ask(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         header = {
             "index": self.index,
-            "search_type": "dfs_query_then_fetch",  # df and lengths over all shards; as without where there is one
+            "search_type": "dfs_query_then_fetch",  # document frequencies and lengths of all shards together
             "allow_partial_search_results": False,
         }
         searches = [part for request in requests for part in (header, request)]
@@ -75,10 +69,10 @@ class Elastic:
 
 
 def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
-    """Compare an index with its handle: it must be there, be made from that corpus, and have all its documents.
+    """Check that an index exists, was made as its artifact says, and has all documents.
 
     Raises:
-        InputError: it is gone, or is not what the handle says.
+        InputError: it does not.
     """
     index, documents = details["index"], int(details["documents"])
     found = stored(client, index)
@@ -87,7 +81,7 @@ def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     if not found.is_of(details) or found.meta.get("documents") != documents:
         raise InputError(
             f"index '{index}' is unfinished, or made from something else (its _meta, mapping or similarity differs "
-            "from the artifact's); run `tlm index` again to complete it, or remove it there if it is another's"
+            "from the artifact's); run `tlm index` again to complete it, or remove it there if it belongs to others"
         )
     count = patiently(lambda: client.count(index=index))["count"]
     if count != documents:
@@ -98,29 +92,34 @@ def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Stored:
-    """What an index says of itself; `meta` is empty for one that is not ours."""
+    """How an index was made, as read from the server.
+
+    Attributes:
+        meta: Our part of its ``_meta``; empty for an index that is not ours.
+        shape: The fields and settings that decide the hits, as in `shape`.
+    """
 
     meta: Mapping[str, Any]
     shape: Mapping[str, Any]
 
     def is_of(self, details: Mapping[str, Any]) -> bool:
-        """Whether it was made from what `details` tell, as we make it."""
-        told = meta(details)
-        return {name: self.meta.get(name) for name in told} == told and self.shape == shape(details)
+        """Whether it was made by us from what `details` describe."""
+        expected = meta(details)
+        return {name: self.meta.get(name) for name in expected} == expected and self.shape == shape(details)
 
 
 def stored(client: Elasticsearch, index: str) -> Stored | None:
-    """What the index says of itself, or None where there is no such index."""
+    """Read how the index was made; None if there is no such index."""
     wanted = "*.mappings,*.settings.index.similarity,*.settings.index.analysis"
     found = patiently(lambda: client.indices.get(index=index, ignore_unavailable=True, filter_path=wanted))
     for entry in found.values():
         mappings, settings = entry.get("mappings", {}), entry.get("settings", {}).get("index", {})
-        told = {
+        found_shape = {
             "properties": mappings.get("properties", {}),
             "similarity": {name: _numbers(value) for name, value in settings.get("similarity", {}).items()},
             "analysis": settings.get("analysis", {}),
         }
-        return Stored(mappings.get("_meta", {}).get("tlm", {}), told)
+        return Stored(mappings.get("_meta", {}).get("tlm", {}), found_shape)
     return None
 
 
@@ -129,12 +128,12 @@ def _numbers(similarity: Mapping[str, str]) -> dict[str, Any]:
 
 
 def meta(details: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the hits of an index; once it is finished, it also tells its number of documents."""
+    """What decides the hits of an index, as kept in its ``_meta``; a finished index also has its number of documents."""
     return {name: details[name] for name in ("corpus_content", "analyzer", "k1", "b")}
 
 
 def shape(details: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields and settings that decide the hits; ``analysis`` could give a known analyzer another meaning."""
+    """The fields and settings that decide the hits; ``analysis`` is empty, as it could redefine the analyzer."""
     text = {"type": "text", "analyzer": details["analyzer"], "index_options": "freqs", "similarity": "tlm"}
     return {
         "properties": {"doc": {"type": "long", "index": False}, "text": text},
@@ -144,7 +143,7 @@ def shape(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drop_index(details: Mapping[str, Any]) -> None:
-    """Remove the index with these details (`index.located`) from its server; removing what is not there is no error."""
+    """Remove the index with these details (`index.located`) from its server, if it is there."""
     client = connect()
     patiently(lambda: client.indices.delete(index=details["index"], ignore_unavailable=True))
 
@@ -173,7 +172,7 @@ def _clauses(terms: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def queries_together(top_k: int) -> int:
-    """How many queries go into a request."""
+    """Number of queries per request."""
     return max(1, min(TOGETHER, HITS_TOGETHER // top_k))
 
 
@@ -182,10 +181,10 @@ def _hits(hits: Sequence[Mapping[str, Any]]) -> tuple[Docs, Scores]:
     return np.array([sort[1] for sort in sorts], np.int64), np.array([sort[0] for sort in sorts], np.float32)
 
 
-def _trouble(answer: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Status and reason if an answer is not whole."""
+def _status(answer: Mapping[str, Any]) -> tuple[int, str]:
+    """Status of an answer, and the reason if it is not `OK`. An incomplete answer counts as a busy server's."""
     if "error" in answer:
         return int(answer.get("status", 500)), f"{answer['error'].get('type', '')}: {reason(answer)}"
     if answer.get("timed_out") or answer.get("_shards", {}).get("failed"):
         return 503, "not all shards answered in time"
-    return None
+    return OK, ""

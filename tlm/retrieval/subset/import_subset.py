@@ -65,12 +65,12 @@ def import_subset(
         passage_share: It also does if the text has at least this share of the passage's n-grams (part of a long text).
         ngram: Words in an n-gram. A shorter text or passage (of 3 words or more) overlaps if it occurs whole.
         min_words: Remove passages with fewer words.
-        max_rejected: Unusable rows (set aside with a reason) at which the step still goes on; 0.1 % are always allowed.
+        max_rejected: Unusable rows to tolerate (they are set aside with a reason); 0.1 % are always tolerated.
         root: Store to write to, which holds the task; by default TLM_ROOT, else that of the task, else ./artifacts.
 
     Returns:
-        The URI of the subset: as `export` writes it, but `doc` is the row of the file, from 0, no query asked for a
-        passage, and ranks that the file does not have are null; and ``rejected.parquet``.
+        The URI of the subset: as `export` writes it, but ``doc`` is the row of the file, from 0, ``queries`` are empty,
+        and scores and missing ranks are null. ``rejected.parquet`` has the unusable rows.
 
     Raises:
         InputError: a setting is out of range, a file or field cannot be read, too many bad rows, or nothing is left.
@@ -105,8 +105,8 @@ def _write(
     check_room(files, draft.folder)
     staging = draft.folder / "staging"
     staging.mkdir()
-    candidates, first = _stage(staging, files, field, rejects)
-    verdicts = judge(candidates, filters, {"": task} if task else {}, repeats=~first)
+    candidates, repeats = _stage(staging, files, field, rejects)
+    verdicts = judge(candidates, filters, {"": task} if task else {}, repeats=repeats)
     nobody = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
     draft.details = {"arm": "bm25", "provenance": "imported"}
     reasons = (KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
@@ -120,7 +120,7 @@ def _write(
 def _stage(
     folder: Path, files: list[RawFile], field: str, rejects: Rejects
 ) -> tuple[Candidates, npt.NDArray[np.bool_]]:
-    """Write the passages to the disk; returns them as candidates, and for each whether no earlier one is the same."""
+    """Write the passages to disk. Returns them as candidates, and for each whether its text repeats an earlier one."""
     shards, seen = Shards(folder, "staged", compression="lz4"), Seen(folder)
     docs, ranks = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     rows = _passages(files, field, rejects)
@@ -133,11 +133,11 @@ def _stage(
     paths = [folder / name for name in shards.close()]
     scores = np.full(seen.count, NO_SCORE, np.float32)
     candidates = Candidates(files[0].where, lambda: _read(paths), np.concatenate(docs), np.concatenate(ranks), scores)
-    return candidates, seen.firsts()
+    return candidates, ~seen.firsts()
 
 
 def _passages(files: list[RawFile], field: str, rejects: Rejects) -> Iterator[tuple[int, str, int]]:
-    """Yield number, text and rank of each usable row."""
+    """Yield number, text and rank of each usable row, and set the others aside."""
     number = 0
     for file in files:
         for row in track(read(file, [field]), f"reading {file.name}", unit="rows"):
@@ -152,7 +152,7 @@ def _passages(files: list[RawFile], field: str, rejects: Rejects) -> Iterator[tu
 
 
 def _passage(row: Any, field: str) -> tuple[str, int]:
-    """Text and rank (from 1; `NO_RANK` without one) of a row, or BadRow."""
+    """Text and rank of a row (from 1, `NO_RANK` if it has none). Raises BadRow if it is unusable."""
     if isinstance(row, Reject):
         raise BadRow(row.reason, row.detail)
     rank = str(row.values.get("rank", ""))

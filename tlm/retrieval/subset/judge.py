@@ -174,11 +174,19 @@ def _remove_near_duplicates(
 
 
 class _Protected:
-    """The dev and test texts of a task."""
+    """The dev and test texts of a task, test first."""
 
     def __init__(self, name: str, task: Artifact, vocabulary: Vocabulary, filters: Filters) -> None:
         self.suffix = f" of {name}" if name else ""
-        self.ordinals, self.reasons, texts = _held_out(task)
+        table = examples(task)
+        ordinals, reasons, texts = [], [], []
+        for split, reason in (("test", OVERLAPS_TEST), ("dev", OVERLAPS_DEV)):
+            for column in ("text", "text_pair"):
+                chosen = pc.and_(pc.equal(table["split"], split), pc.is_valid(table[column]))
+                ordinals.append(np.flatnonzero(chosen.to_numpy()))
+                reasons.append(np.full(len(ordinals[-1]), reason, np.int8))
+                texts += table[column].filter(chosen).to_pylist()
+        self.ordinals, self.reasons = np.concatenate(ordinals), np.concatenate(reasons)
         words = vocabulary.encode(texts)
         skipped = int((words.lengths < MIN_TOKENS).sum())
         if skipped:
@@ -186,27 +194,12 @@ class _Protected:
         self.finder = OverlapFinder(words, filters.ngram, filters.overlap_share, filters.passage_share)
 
     def remove_overlaps(self, verdicts: Verdicts, rows: Ints, words: TokenLists) -> None:
-        """Remove the candidates `rows`, which have these words, where they overlap one of the texts."""
+        """Remove those candidates (at `rows`, with these words) that overlap one of the texts."""
         found = self.finder.find(words)
-        some = np.flatnonzero(found.text >= 0)
-        text = found.text[some]
-        details = (
-            f"{share:.2f} of {'its n-grams are in' if of_passage else 'the n-grams of'} example {example}{self.suffix}"
-            for share, of_passage, example in zip(
-                found.share[some], found.of_passage[some], self.ordinals[text], strict=True
-            )
-        )
-        verdicts.remove(rows[some], self.reasons[text], details)
-
-
-def _held_out(task: Artifact) -> tuple[Ints, npt.NDArray[np.int8], list[str]]:
-    """The texts (and second texts) of test, then of dev: ordinals of their examples, the verdict, the texts."""
-    table = examples(task)
-    ordinals, reasons, texts = [], [], []
-    for split, reason in (("test", OVERLAPS_TEST), ("dev", OVERLAPS_DEV)):
-        for column in ("text", "text_pair"):
-            chosen = pc.and_(pc.equal(table["split"], split), pc.is_valid(table[column]))
-            ordinals.append(np.flatnonzero(chosen.to_numpy()))
-            reasons.append(np.full(len(ordinals[-1]), reason, np.int8))
-            texts += table[column].filter(chosen).to_pylist()
-    return np.concatenate(ordinals), np.concatenate(reasons), texts
+        overlapping = np.flatnonzero(found.text >= 0)
+        details = []
+        for row in overlapping.tolist():
+            grams = "its n-grams are in" if found.of_passage[row] else "the n-grams of"
+            example = self.ordinals[found.text[row]]
+            details.append(f"{found.share[row]:.2f} of {grams} example {example}{self.suffix}")
+        verdicts.remove(rows[overlapping], self.reasons[found.text[overlapping]], details)

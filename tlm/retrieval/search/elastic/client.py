@@ -189,7 +189,8 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
     where = f"Elasticsearch at {_shown()}"
     if status == 401:
         return InputError(
-            f"{where} does not accept our credentials ({why}); write a valid API key to the file that {API_KEY_FILE} names"
+            f"{where} does not accept our credentials ({why}); "
+            f"write a valid API key to the file that {API_KEY_FILE} names"
         )
     if blocked(status, why):
         cure = "free disk space there" if "flood-stage" in why else "lift that block there"

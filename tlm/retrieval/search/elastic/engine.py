@@ -128,7 +128,7 @@ def _numbers(similarity: Mapping[str, str]) -> dict[str, Any]:
 
 
 def meta(details: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the hits of an index, as kept in its ``_meta``; a finished index also has its number of documents."""
+    """What decides the hits of an index, for its ``_meta``; a finished index has its number of documents there, too."""
     return {name: details[name] for name in ("corpus_content", "analyzer", "k1", "b")}
 
 

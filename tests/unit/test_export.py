@@ -198,7 +198,7 @@ def test_too_few_random_hits_are_counted(tmp_path, capsys):
     texts = [prose(i) for i in range(4)]
     subset = export(make(tmp_path, texts, one_each(texts), arm="random", like=9), root=str(tmp_path))
     assert Artifact.open(subset).counts["missing"] == 5
-    assert "9 passages were asked for, and only 4 are left" in capsys.readouterr().err
+    assert "9 passages were asked for, but only 4 are left" in capsys.readouterr().err
 
 
 @settings(max_examples=60, deadline=None)

@@ -78,7 +78,10 @@ def removed_while_it_is_filled(ground: Searching) -> None:
             (index,) = ground.client.indices.get(index="tlm-removed-*")
             ground.client.indices.delete(index=index)
 
-    with ground.through(remove), pytest.raises(Interrupted, match=r"lost the index meanwhile .*; repeat the command"):
+    with (
+        ground.through(remove),
+        pytest.raises(Interrupted, match=r"lost the index in the meantime .*; repeat the command"),
+    ):
         ground.index("removed", k1=0.9)
     ground.index("removed", k1=0.9)
     ground.check(ground.index("removed"))
@@ -92,7 +95,7 @@ def removed_while_it_is_searched(ground: Searching) -> None:
         if "_msearch" in request.path and next(numbers) == 1:
             ground.client.indices.delete(index=ground.name(index))
 
-    with ground.through(remove), pytest.raises(Interrupted, match="lost the index meanwhile"):
+    with ground.through(remove), pytest.raises(Interrupted, match="lost the index in the meantime"):
         ground.hits(index)
     with pytest.raises(InputError, match=r"has no index .*; run `tlm index` again to restore it"):
         ground.hits(index)

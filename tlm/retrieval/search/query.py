@@ -37,13 +37,13 @@ def choose(texts: Sequence[str]) -> str:
 
 def make_queries(examples: Iterable[tuple[int, str]], kind: str) -> list[Query]:
     """Make one query per distinct query text, in order of first appearance; `kind` is "full" or "rake"."""
-    asked: dict[str, list[int]] = {}
+    examples_of: dict[str, list[int]] = {}
     of_text: dict[str, str] = {}
     for ordinal, text in examples:
         if text not in of_text:
             of_text[text] = text if kind == "full" else " ".join(phrase for phrase, _ in keywords(text))
-        asked.setdefault(of_text[text], []).append(ordinal)
-    return [Query(text, ordinals) for text, ordinals in asked.items()]
+        examples_of.setdefault(of_text[text], []).append(ordinal)
+    return [Query(text, ordinals) for text, ordinals in examples_of.items()]
 
 
 def fit(queries: list[Query], passages: Callable[[], Iterable[str]]) -> tuple[list[Query], list[Dropped]]:

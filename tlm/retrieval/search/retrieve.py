@@ -99,12 +99,12 @@ def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kin
     engine = open_engine(index)
     queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
-    asked = [number for number in range(len(queries)) if number not in empty]
-    found = engine.search([queries[number].text for number in asked], top_k)
-    answers = track(found, "searching", len(asked), "queries")
+    searched = [number for number in range(len(queries)) if number not in empty]
+    found = engine.search([queries[number].text for number in searched], top_k)
+    answers = track(found, "searching", len(searched), "queries")
 
     def hits() -> Iterator[tuple[int, Docs, Scores]]:
-        for number, (docs, scores) in zip(asked, answers, strict=True):
+        for number, (docs, scores) in zip(searched, answers, strict=True):
             if not len(docs):
                 dropped.append((number, "no hit", "no passage has any of its terms"))
             yield number, docs, scores

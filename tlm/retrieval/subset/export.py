@@ -81,4 +81,4 @@ def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None
     if like is not None:
         draft.counts["missing"] = max(0, like - len(kept))
         if len(kept) < like:
-            say(f"warning: {like:,} passages were asked for, and only {len(kept):,} are left")
+            say(f"warning: {like:,} passages were asked for, but only {len(kept):,} are left")

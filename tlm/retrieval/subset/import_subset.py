@@ -1,7 +1,7 @@
 """Import: make a subset that others selected, such as the authors' published ones, ready for training like our own.
 
-It takes two passes and little memory: the texts go to the disk and are judged in portions; then those kept are written.
-Only the near-duplicates filter needs the words of all passages at once.
+To save memory, the texts are first written to disk, then judged in portions, then those that are kept are written as
+shards. Only the near-duplicates filter needs the words of all passages at once.
 """
 
 import shutil
@@ -107,10 +107,10 @@ def _write(
     staging.mkdir()
     candidates, repeats = _stage(staging, files, field, rejects)
     verdicts = judge(candidates, filters, {"": task} if task else {}, repeats=repeats)
-    nobody = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
+    no_queries = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
     draft.details = {"arm": "bm25", "provenance": "imported"}
     reasons = (KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
-    write_subset(draft, candidates, verdicts, reasons, {"queries": nobody})
+    write_subset(draft, candidates, verdicts, reasons, {"queries": no_queries})
     rejected = rejects.by_reason()
     draft.counts |= {"candidates": len(candidates) + sum(rejected.values()), "rejected": rejected}
     draft.rows["rejected.parquet"] = rejects.write(draft.folder / "rejected.parquet")

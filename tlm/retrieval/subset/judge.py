@@ -21,7 +21,7 @@ from tlm.retrieval.subset.overlap import MIN_TOKENS, OverlapFinder
 
 KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE, SURPLUS = range(6)
 REASONS = ("kept", "too short", "overlaps test", "overlaps dev", "near-duplicate", "surplus")
-AT_ONCE = 100_000  # candidates whose words are in memory together if near-duplicates are not looked for
+AT_ONCE = 100_000  # candidates judged together; without the near-duplicates filter, memory holds only their words
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Filters:
     Attributes:
         near_duplicates: Remove candidates that nearly repeat a better one.
         overlap: Remove candidates that overlap dev or test texts.
-        jaccard: Similarity from which two candidates are near-duplicates.
+        jaccard: Minimum similarity of near-duplicates.
         overlap_share: A candidate overlaps a text if it has at least this share of the text's n-grams.
         passage_share: It also does if the text has at least this share of the candidate's n-grams.
         ngram: Words in an n-gram.
@@ -166,9 +166,9 @@ def _remove_near_duplicates(
 ) -> None:
     """Remove candidates that nearly repeat a kept one that comes before them in the order `best_first`."""
     rows = best_first[verdicts.reason[best_first] == KEPT]
-    twins = find_near_duplicates(words.select(rows), jaccard)
-    found = np.flatnonzero(twins.twin >= 0)
-    pairs = zip(twins.similarity[found], candidates.docs[rows[twins.twin[found]]], strict=True)
+    repeated = find_near_duplicates(words.select(rows), jaccard)
+    found = np.flatnonzero(repeated.original >= 0)
+    pairs = zip(repeated.similarity[found], candidates.docs[rows[repeated.original[found]]], strict=True)
     details = (f"Jaccard {similarity:.2f} with doc {doc}" for similarity, doc in pairs)
     verdicts.remove(rows[found], NEAR_DUPLICATE, details)
 

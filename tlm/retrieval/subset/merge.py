@@ -140,11 +140,11 @@ def _write(draft: Draft, parts: Sequence[Part], corpus: Artifact, filters: Filte
     reasons = (KEPT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
     write_subset(draft, candidates, verdicts, reasons, _provenance(parts, docs), MERGED)
     draft.counts["by several"] = shared
-    say(f"merge: {len(docs):,} passages of {len(parts)} tasks, {shared:,} of them asked for by several")
+    say(f"merge: {len(docs):,} passages of {len(parts)} tasks, {shared:,} of them found by several")
 
 
 def _provenance(parts: Sequence[Part], docs: Ints) -> dict[str, pa.Array]:
-    """Who asked for each of `docs` (ascending): the queries, numbered through all tasks, and the tasks."""
+    """The queries that found each of `docs` (ascending), numbered through all tasks, and the tasks that did."""
     query_rows, queries, task_rows, tasks = [], [], [], []
     for part in parts:
         doc, asked = _columns(part.subset, "doc", "queries")

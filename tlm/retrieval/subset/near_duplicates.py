@@ -23,21 +23,21 @@ SHINGLES_AT_ONCE = 1 << 27  # 1 GiB of hashes, and as much to collect them
 
 
 @dataclass(frozen=True)
-class Twins:
+class NearDuplicates:
     """Which passages are near-duplicates.
 
     Attributes:
-        twin: For each passage the kept one that it nearly repeats; -1 if there is none and it is kept itself.
+        original: For each passage the kept one that it nearly repeats; -1 if it is kept itself.
         similarity: Their Jaccard similarity.
     """
 
-    twin: Ints
+    original: Ints
     similarity: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Sets:
-    """The shingle sets of passages that may have a twin.
+    """The shingle sets of passages that may be similar to another one.
 
     Attributes:
         rows: The passages, ascending.
@@ -52,10 +52,10 @@ class _Sets:
     single: Ints
 
 
-def find_near_duplicates(passages: TokenLists, jaccard: float) -> Twins:
+def find_near_duplicates(passages: TokenLists, jaccard: float) -> NearDuplicates:
     """Find near-duplicates; a passage is kept unless it nearly repeats an earlier one that is kept.
 
-    If it nearly repeats several kept ones, its twin is the first of them. Passages with fewer than `SHINGLE` tokens are
+    If it nearly repeats several kept ones, its original is the first of them. Passages with fewer than `SHINGLE` tokens are
     compared as a whole.
 
     Args:
@@ -64,15 +64,15 @@ def find_near_duplicates(passages: TokenLists, jaccard: float) -> Twins:
     """
     threshold = Fraction(jaccard).limit_denominator(10**6)
     sets, kept = _candidates(passages, threshold), _Kept(threshold)
-    found = Twins(np.full(len(passages), -1, np.int64), np.zeros(len(passages)))
+    found = NearDuplicates(np.full(len(passages), -1, np.int64), np.zeros(len(passages)))
     rows, single, offsets = sets.rows.tolist(), sets.single.tolist(), sets.offsets.tolist()
     for place in track(range(len(rows)), "looking for near-duplicates", len(rows), "passages with shared wording"):
         shared = sets.shared[offsets[place] : offsets[place + 1]].tolist()
-        twin = kept.first_similar(shared, single[place])
-        if twin is None:
+        similar = kept.first_similar(shared, single[place])
+        if similar is None:
             kept.add(rows[place], shared, single[place])
         else:
-            found.twin[rows[place]], found.similarity[rows[place]] = twin
+            found.original[rows[place]], found.similarity[rows[place]] = similar
     return found
 
 

@@ -125,11 +125,11 @@ class HashSet:
 
     def find(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """Return the indices of those `hashes` that are in the set, ascending, and their positions in `values`."""
-        asked = np.flatnonzero(self._table[hashes >> self._shift])
-        places = np.searchsorted(self.values, hashes[asked])
+        possible = np.flatnonzero(self._table[hashes >> self._shift])
+        places = np.searchsorted(self.values, hashes[possible])
         places[places == len(self.values)] = 0
-        right = self.values[places] == hashes[asked] if len(asked) else np.zeros(0, bool)
-        return asked[right], places[right]
+        equal = self.values[places] == hashes[possible] if len(possible) else np.zeros(0, bool)
+        return possible[equal], places[equal]
 
 
 def spans(starts: Ints, lengths: Ints) -> Ints:

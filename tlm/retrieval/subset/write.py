@@ -37,8 +37,8 @@ def write_subset(
         draft: The subset.
         candidates: All passages that were judged.
         verdicts: Which of them are kept, and why the others are not.
-        reasons: The verdicts that this step can give, kept included; each is counted, even if it is 0.
-        lists: The columns of the kept passages that say who asked for them.
+        reasons: The verdicts that this step can give, `KEPT` included; all are counted, even those of no passage.
+        lists: Further columns of the kept passages: the queries that found them, and the like.
         schema: The columns of the kept passages.
     """
     kept = verdicts.rows()

@@ -201,7 +201,7 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
             "or all privileges on the indices 'tlm-*'"
         )
     if status == 404:
-        return Interrupted(f"{where} lost the index meanwhile ({why}); repeat the command")
+        return Interrupted(f"{where} lost the index in the meantime ({why}); repeat the command")
     if status in BUSY:
         return Interrupted(f"{where} stayed too busy ({status} {why}); repeat the command to go on")
     return InputError(f"{where} refused with {status} ({why})")

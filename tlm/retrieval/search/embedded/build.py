@@ -197,7 +197,7 @@ def _segment(
 ) -> tuple[Ids, bm25.Floats]:
     """Documents and impacts of the terms from `first` to before `last`, by term, then document."""
     ends = np.cumsum(df[first:last], dtype=np.int64)
-    free = ends - df[first:last]  # where each term's next posting goes
+    free = ends - df[first:last]  # position of each term's next posting
     docs, added = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32)
     for run in runs():
         low, high = np.searchsorted(run.ids, (first, last))

@@ -120,7 +120,7 @@ def test_a_server_that_nobody_vouches_for_is_not_talked_to(login, tmp_path, monk
     login("writer")
     monkeypatch.delenv("TLM_ELASTICSEARCH_CA_FILE")
     with pytest.raises(
-        InputError, match=r"TLS fails there \(.*CERTIFICATE_VERIFY_FAILED.*its name into TLM_ELASTICSEARCH_CA_FILE"
+        InputError, match=r"TLS fails there \(.*CERTIFICATE_VERIFY_FAILED.*set TLM_ELASTICSEARCH_CA_FILE to its path"
     ):
         index(str(tmp_path))
 

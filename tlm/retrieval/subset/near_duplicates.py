@@ -55,8 +55,8 @@ class _Sets:
 def find_near_duplicates(passages: TokenLists, jaccard: float) -> NearDuplicates:
     """Find near-duplicates; a passage is kept unless it nearly repeats an earlier one that is kept.
 
-    If it nearly repeats several kept ones, its original is the first of them. Passages with fewer than `SHINGLE` tokens are
-    compared as a whole.
+    If it nearly repeats several kept ones, its original is the first of them. Passages with fewer than `SHINGLE` tokens
+    are compared as a whole.
 
     Args:
         passages: The passages, in order of preference.

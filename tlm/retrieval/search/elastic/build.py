@@ -15,7 +15,7 @@ from tlm.progress import Meter, say
 from tlm.retrieval.search.batches import batched, in_threads
 from tlm.retrieval.search.elastic import client as server
 from tlm.retrieval.search.elastic.client import BUSY, blocked, connect, patiently, reason, refusal, until_done
-from tlm.retrieval.search.elastic.engine import meta, shape, stored
+from tlm.retrieval.search.elastic.engine import meta, shape, stored_meta
 
 CHUNK_DOCUMENTS = 4000
 CHUNK_CHARACTERS = 2_000_000  # well below http.max_content_length
@@ -58,15 +58,15 @@ def ensure(details: Mapping[str, Any], texts: Iterable[str], total: int) -> list
 
 def _finished(client: Elasticsearch, details: Mapping[str, Any]) -> list[Rejected] | None:
     """The documents that the server refused while the index was built; None if it is absent or unfinished."""
-    found = stored(client, details["index"])
+    found = stored_meta(client, details)
     if found is None:
         return None
-    if not found.is_of(details):
+    if not found:
         raise InputError(
             f"Elasticsearch has an index '{details['index']}' that was made from something else (its _meta, mapping or "
             "similarity differs); remove it there, or choose another name for this one"
         )
-    return [(doc, why) for doc, why in found.meta["rejected"]] if "documents" in found.meta else None
+    return [(doc, why) for doc, why in found["rejected"]] if "documents" in found else None
 
 
 def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
 
 def _fill(client: Elasticsearch, index: str, texts: Iterable[str], total: int) -> list[Rejected]:
     alias = _filling(index)
-    patiently(lambda: client.indices.put_alias(index=index, name=alias))
+    patiently(client.indices.put_alias, index=index, name=alias)
     filler = _Filler(client, alias)
     meter = Meter("indexing", total, "passages")
     try:
@@ -136,13 +136,12 @@ class _Filler:
         """Create the documents in one request. Returns those that the server put off."""
         operations = [_lines(doc, text) for doc, text in documents]
         answer = patiently(
-            lambda: self.client.bulk(
-                index=self.alias,
-                operations=operations,  # type: ignore[arg-type]
-                require_alias=True,
-                timeout=SHARD_SECONDS,
-                filter_path=WANTED,
-            )
+            self.client.bulk,
+            index=self.alias,
+            operations=operations,
+            require_alias=True,
+            timeout=SHARD_SECONDS,
+            filter_path=WANTED,
         )
         if answer.meta.status == TOO_LARGE:
             return self._split(documents)
@@ -188,24 +187,24 @@ def _lines(doc: int, text: str) -> str:
 def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, rejected: list[Rejected]) -> None:
     """Make all documents visible, count them, and only then mark the index as finished."""
     index = details["index"]
-    patiently(lambda: client.indices.refresh(index=index))
-    count = patiently(lambda: client.count(index=index))["count"]
+    patiently(client.indices.refresh, index=index)
+    count = patiently(client.count, index=index)["count"]
     if count != documents:
         raise InputError(
             f"index '{index}' has {count:,} documents after {documents:,} were sent: something else writes into it; "
             "remove it, then repeat the command"
         )
     finished = {"tlm": {**meta(details), "documents": documents, "rejected": rejected}}
-    patiently(lambda: client.indices.put_mapping(index=index, meta=finished))
+    patiently(client.indices.put_mapping, index=index, meta=finished)
 
 
 def _publish(client: Elasticsearch, index: str, alias: str) -> None:
     """Close the index to writing and move its public alias to it."""
-    patiently(lambda: client.indices.put_settings(index=index, settings={"index.blocks.write": True}))
+    patiently(client.indices.put_settings, index=index, settings={"index.blocks.write": True})
     actions: list[dict[str, Any]] = [
         {"remove": {"index": "tlm-*", "alias": alias, "must_exist": False}},
         {"remove": {"index": index, "alias": _filling(index), "must_exist": False}},
         {"add": {"index": index, "alias": alias}},
     ]
-    patiently(lambda: client.indices.update_aliases(actions=actions))
+    patiently(client.indices.update_aliases, actions=actions)
     say(f"the alias '{alias}' now points to index '{index}'")

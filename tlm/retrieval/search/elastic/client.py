@@ -64,7 +64,7 @@ def connect() -> Elasticsearch:
         raise InputError(f"{URL} is {_shown()}: {error}") from None
     check_url(url, URL)
     logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # its warnings are about failures that we handle
-    patiently(lambda: _meet(client))
+    patiently(_meet, client)
     return client
 
 
@@ -123,13 +123,13 @@ def lacking_privileges(client: Elasticsearch, indices: str, privileges: Sequence
     """The index privileges that our key lacks; none if the server has no security."""
     wanted = [{"names": [indices], "privileges": list(privileges)}]
 
-    answer = patiently(lambda: client.options(ignore_status=NO_SECURITY).security.has_privileges(index=wanted))
+    answer = patiently(client.options(ignore_status=NO_SECURITY).security.has_privileges, index=wanted)
     if answer.meta.status in NO_SECURITY:
         return []
     return [name for name in privileges if not answer["index"][indices][name]]
 
 
-def patiently(call: Callable[[], T]) -> T:
+def patiently(call: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """Return the call's result. While the server is busy or gone, retry with growing random pauses.
 
     Raises:
@@ -139,14 +139,14 @@ def patiently(call: Callable[[], T]) -> T:
     with explained():
         for attempt in range(TRIES - 1):
             try:
-                return call()
+                return call(*arguments, **options)
             except ApiError as error:
                 if error.status_code not in BUSY:
                     raise
             except TransportError:
                 pass
             _pause(attempt)
-        return call()
+        return call(*arguments, **options)
 
 
 def until_done(send: Callable[[list[T]], list[T]], items: list[T]) -> list[T]:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,7 @@ class Elastic:
             "allow_partial_search_results": False,
         }
         searches = [part for request in requests for part in (header, request)]
-        answer = patiently(lambda: self.client.msearch(searches=searches, filter_path=WANTED))
+        answer = patiently(self.client.msearch, searches=searches, filter_path=WANTED)
         found: list[dict[str, Any]] = answer["responses"]
         return found
 
@@ -75,52 +74,37 @@ def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
         InputError: it does not.
     """
     index, documents = details["index"], int(details["documents"])
-    found = stored(client, index)
+    found = stored_meta(client, details)
     if found is None:
         raise InputError(f"Elasticsearch has no index '{index}' (any more); run `tlm index` again to restore it")
-    if not found.is_of(details) or found.meta.get("documents") != documents:
+    if found.get("documents") != documents:
         raise InputError(
             f"index '{index}' is unfinished, or made from something else (its _meta, mapping or similarity differs "
             "from the artifact's); run `tlm index` again to complete it, or remove it there if it belongs to others"
         )
-    count = patiently(lambda: client.count(index=index))["count"]
+    count = patiently(client.count, index=index)["count"]
     if count != documents:
         raise InputError(
             f"index '{index}' has {count:,} documents, not {documents:,}; remove it, then run `tlm index` again"
         )
 
 
-@dataclass(frozen=True)
-class Stored:
-    """How an index was made, as read from the server.
-
-    Attributes:
-        meta: Our part of its ``_meta``; empty for an index that is not ours.
-        shape: The fields and settings that decide the hits, as in `shape`.
-    """
-
-    meta: Mapping[str, Any]
-    shape: Mapping[str, Any]
-
-    def is_of(self, details: Mapping[str, Any]) -> bool:
-        """Whether it was made by us from what `details` describe."""
-        expected = meta(details)
-        return {name: self.meta.get(name) for name in expected} == expected and self.shape == shape(details)
-
-
-def stored(client: Elasticsearch, index: str) -> Stored | None:
-    """Read how the index was made; None if there is no such index."""
+def stored_meta(client: Elasticsearch, details: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Read our part of an index's ``_meta``: None if there is no such index, empty if it was made otherwise."""
     wanted = "*.mappings,*.settings.index.similarity,*.settings.index.analysis"
-    found = patiently(lambda: client.indices.get(index=index, ignore_unavailable=True, filter_path=wanted))
-    for entry in found.values():
-        mappings, settings = entry.get("mappings", {}), entry.get("settings", {}).get("index", {})
-        found_shape = {
-            "properties": mappings.get("properties", {}),
-            "similarity": {name: _numbers(value) for name, value in settings.get("similarity", {}).items()},
-            "analysis": settings.get("analysis", {}),
-        }
-        return Stored(mappings.get("_meta", {}).get("tlm", {}), found_shape)
-    return None
+    found = patiently(client.indices.get, index=details["index"], ignore_unavailable=True, filter_path=wanted)
+    if not found:
+        return None
+    (entry,) = found.values()
+    mappings, settings = entry.get("mappings", {}), entry.get("settings", {}).get("index", {})
+    found_meta: dict[str, Any] = mappings.get("_meta", {}).get("tlm", {})
+    found_shape = {
+        "properties": mappings.get("properties", {}),
+        "similarity": {name: _numbers(value) for name, value in settings.get("similarity", {}).items()},
+        "analysis": settings.get("analysis", {}),
+    }
+    same = found_shape == shape(details) and meta(details).items() <= found_meta.items()
+    return found_meta if same else {}
 
 
 def _numbers(similarity: Mapping[str, str]) -> dict[str, Any]:
@@ -145,7 +129,7 @@ def shape(details: Mapping[str, Any]) -> dict[str, Any]:
 def drop_index(details: Mapping[str, Any]) -> None:
     """Remove the index with these details (`index.located`) from its server, if it is there."""
     client = connect()
-    patiently(lambda: client.indices.delete(index=details["index"], ignore_unavailable=True))
+    patiently(client.indices.delete, index=details["index"], ignore_unavailable=True)
 
 
 def _request(terms: Sequence[str], top_k: int) -> dict[str, Any]:

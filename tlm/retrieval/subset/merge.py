@@ -1,5 +1,6 @@
 """Merge: make one subset of those of several tasks, each passage once and free of every task's dev and test texts."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -129,16 +130,14 @@ def _write(draft: Draft, parts: Sequence[Part], corpus: Artifact, filters: Filte
     )
     verdicts = judge(candidates, filters, {part.name: part.task for part in parts})
     docs = candidates.docs[verdicts.rows()]
-    kept = [np.isin(of_part, docs, assume_unique=True) for of_part in retrieved]
-    shared = int((np.bincount(np.searchsorted(docs, np.concatenate(retrieved)[np.concatenate(kept)])) > 1).sum())
+    lists = _provenance(parts, docs)
+    shared = int(np.count_nonzero(lists["tasks"].value_lengths().to_numpy() > 1))
+    found = Counter(lists["tasks"].flatten().to_pylist())
+    tasks = [{"name": part.name, "first_query": part.first, "passages": found[part.name]} for part in parts]
     draft.counts = {"retrieved": sum(map(len, retrieved))}
-    tasks = [
-        {"name": part.name, "first_query": part.first, "passages": int(of_part.sum())}
-        for part, of_part in zip(parts, kept, strict=True)
-    ]
     draft.details = {"arm": parts[0].subset.details["arm"], "tasks": tasks}
     reasons = (KEPT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
-    write_subset(draft, candidates, verdicts, reasons, _provenance(parts, docs), MERGED)
+    write_subset(draft, candidates, verdicts, reasons, lists, MERGED)
     draft.counts["by several"] = shared
     say(f"merge: {len(docs):,} passages of {len(parts)} tasks, {shared:,} of them found by several")
 

@@ -11,8 +11,7 @@ from tests.searchable import columns, corpus_of, docstrings, task_of
 from tests.unit.test_analyzer import CLASSES
 from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.analyzer import terms
-from tlm.retrieval.search.engines import open_engine
-from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.index import build_index, open_engine
 from tlm.retrieval.search.retrieve import retrieve
 
 TOKENS_AT_ONCE = 9000  # _analyze gives 10,000 at most

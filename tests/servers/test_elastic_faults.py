@@ -11,9 +11,9 @@ from tests.servers.faulty import HANG_UP, faulty
 from tests.servers.servers import free_port
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted
+from tlm.retrieval.search import batches
 from tlm.retrieval.search.elastic import build as elastic_build
 from tlm.retrieval.search.elastic import client as elastic_client
-from tlm.retrieval.search.elastic import engine as elastic
 from tlm.retrieval.search.elastic.engine import drop_index
 from tlm.retrieval.search.index import build_index, located
 from tlm.retrieval.search.retrieve import retrieve
@@ -41,8 +41,7 @@ def expected(root):
 
 
 def try_only(times, monkeypatch):
-    for module in (elastic, elastic_build, elastic_client):
-        monkeypatch.setattr(module, "TRIES", times)
+    monkeypatch.setattr(elastic_client, "TRIES", times)
 
 
 def server_index(index):
@@ -192,7 +191,7 @@ def test_documents_that_others_add_are_noticed(root, elasticsearch):
 
 
 def test_a_full_disk_interrupts_at_once(root, elasticsearch, monkeypatch):
-    monkeypatch.setattr(elastic_build, "ThreadPoolExecutor", _blocking(elasticsearch, elastic_build.ThreadPoolExecutor))
+    monkeypatch.setattr(batches, "ThreadPoolExecutor", _blocking(elasticsearch, batches.ThreadPoolExecutor))
     with pytest.raises(Interrupted, match=r"has blocked this .*; free disk space there, then repeat"):
         index_of(TEXTS, root)
 
@@ -265,5 +264,5 @@ def test_the_key_in_the_file_is_sent(root, elasticsearch_url, monkeypatch, tmp_p
         monkeypatch.setenv(URL, url)
         index = index_of(TEXTS, root)
         monkeypatch.delenv("TLM_ELASTICSEARCH_API_KEY_FILE")
-        with pytest.raises(InputError, match="does not know us"):
+        with pytest.raises(InputError, match="does not accept our credentials"):
             search(index, root)

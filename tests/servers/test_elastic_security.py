@@ -105,12 +105,14 @@ def test_who_may_not_write_is_told_what_is_needed(login, tmp_path):
 
 def test_strangers_are_told_where_the_key_goes(login, tmp_path, monkeypatch):
     login()
-    with pytest.raises(InputError, match=r"does not know us .* the file that TLM_ELASTICSEARCH_API_KEY_FILE names"):
+    with pytest.raises(
+        InputError, match=r"does not accept our credentials .* the file that TLM_ELASTICSEARCH_API_KEY_FILE names"
+    ):
         index(str(tmp_path))
     wrong = tmp_path / "api-key"
     wrong.write_text(base64.b64encode(b"nobody:nothing").decode() + "\n")
     monkeypatch.setenv("TLM_ELASTICSEARCH_API_KEY_FILE", str(wrong))
-    with pytest.raises(InputError, match="does not know us"):
+    with pytest.raises(InputError, match="does not accept our credentials"):
         index(str(tmp_path))
 
 
@@ -118,7 +120,7 @@ def test_a_server_that_nobody_vouches_for_is_not_talked_to(login, tmp_path, monk
     login("writer")
     monkeypatch.delenv("TLM_ELASTICSEARCH_CA_FILE")
     with pytest.raises(
-        InputError, match=r"TLS fails there \(.*CERTIFICATE_VERIFY_FAILED.*its name into TLM_ELASTICSEARCH_CA_FILE"
+        InputError, match=r"TLS fails there \(.*CERTIFICATE_VERIFY_FAILED.*set TLM_ELASTICSEARCH_CA_FILE to its path"
     ):
         index(str(tmp_path))
 
@@ -150,5 +152,5 @@ def test_a_mounted_secret_says_whom_to_trust_and_who_we_are(login, certificate, 
     preflight(engine="elasticsearch", root=str(tmp_path))
     login()
     (tmp_path / "secret/api-key").write_text(base64.b64encode(b"nobody:nothing").decode())
-    with pytest.raises(InputError, match="does not know us"):
+    with pytest.raises(InputError, match="does not accept our credentials"):
         preflight(engine="elasticsearch", root=str(tmp_path))

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tlm.retrieval.search import analyzer
+from tlm.retrieval.search import bulk_analyzer
 from tlm.retrieval.search.analyzer import terms
-from tlm.retrieval.search.embedded import bulk_analyzer
 
 # every class of the grammar, so that random text of these runs through all of its rules
 CLASSES = "aB9 _.,:;'’\"-#Éß‿·٠אッいๆั漢한\u0301\u00ad\u200d\u20e3\ufe0e\ufe0fℹ😀🏽🇩\U000e0067\U000e007f\U0001d400"
@@ -56,11 +55,6 @@ def test_tokens_are_cut_at_255_units(text, lengths):
 TEXT = st.text(st.sampled_from(CLASSES), max_size=40) | st.text(max_size=40)
 
 
-@given(TEXT)
-def test_the_fast_ways_find_what_the_whole_grammar_finds(text):
-    assert terms(text) == analyzer.terms_by_grammar(text)
-
-
 @given(st.text(st.sampled_from(CLASSES.replace("ℹ", "")), max_size=60))
 def test_terms_joined_by_spaces_are_the_same_terms(text):
     """What makes a cut query and its parts mean the same to every engine."""
@@ -88,3 +82,4 @@ def test_many_texts_at_once_have_the_terms_that_each_has_alone(texts):
     in_turn = [term for one in alone for term in one]
     assert [found.distinct[token] for token in found.tokens] == in_turn
     assert found.distinct == list(dict.fromkeys(in_turn))
+    assert list(found.by_text()) == list(bulk_analyzer.terms_of_each(texts)) == alone

@@ -182,8 +182,8 @@ def test_a_corpus_without_terms(engine_of, texts):
 
 def test_lengths_are_kept_as_lucene_keeps_them():
     lengths = np.array([*range(5000), 10**5, 10**6, 2**31 - 1])
-    assert bm25.kept_length(lengths).tolist() == [lossy(int(length)) for length in lengths]
-    assert bm25.kept_length(np.array([40, 41, 42, 100, 1000])).tolist() == [
+    assert bm25.stored_length(lengths).tolist() == [lossy(int(length)) for length in lengths]
+    assert bm25.stored_length(np.array([40, 41, 42, 100, 1000])).tolist() == [
         40,
         40,
         42,

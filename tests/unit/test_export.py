@@ -16,8 +16,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.errors import InputError
+from tlm.retrieval.subset.candidates import Candidates, queries_of, read_hits
 from tlm.retrieval.subset.export import export
-from tlm.retrieval.subset.union import queries_of, union_of
 
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
 EXAMPLES = pa.schema(
@@ -198,7 +198,7 @@ def test_too_few_random_hits_are_counted(tmp_path, capsys):
     texts = [prose(i) for i in range(4)]
     subset = export(make(tmp_path, texts, one_each(texts), arm="random", like=9), root=str(tmp_path))
     assert Artifact.open(subset).counts["missing"] == 5
-    assert "9 passages were asked for, and only 4 are left" in capsys.readouterr().err
+    assert "9 passages were asked for, but only 4 are left" in capsys.readouterr().err
 
 
 @settings(max_examples=60, deadline=None)
@@ -211,16 +211,17 @@ def test_union_and_provenance(tmp_path_factory, found, data):
     path = tmp_path_factory.mktemp("hits") / "hits.parquet"
     pq.write_table(pa.table([list(column) for column in zip(*hits, strict=True)] or [[]] * 4, schema=HITS), path)
     docs = sorted({doc for _, doc, _, _ in hits})
-    union = union_of(path)
+    ranked = read_hits(path, "doc", "rank", "score")
+    union = Candidates.from_hits("", list, (doc for (doc,) in read_hits(path, "doc")), ranked)
     assert union.docs.tolist() == docs
     best = {doc: (min(h[2] for h in hits if h[1] == doc), max(h[3] for h in hits if h[1] == doc)) for doc in docs}
     assert list(zip(union.best_rank.tolist(), union.best_score.tolist(), strict=True)) == [best[doc] for doc in docs]
     order = sorted(docs, key=lambda doc: (best[doc][0], -best[doc][1], doc))
     assert union.docs[union.best_first()].tolist() == order
     wanted = docs[::2]
-    queries, offsets = queries_of(path, union.docs[::2])
-    lists = [queries[offsets[i] : offsets[i + 1]].tolist() for i in range(len(wanted))]
-    assert lists == [[query for query, other, _, _ in hits if other == doc] for doc in wanted]
+    assert queries_of(path, union.docs[::2]).to_pylist() == [
+        [query for query, other, _, _ in hits if other == doc] for doc in wanted
+    ]
 
 
 def test_rows_of_the_subset_across_shards(tmp_path):

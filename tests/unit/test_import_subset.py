@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -18,10 +19,12 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.ui import dataset_card
 from tlm.evaluation.report.dropped import dropped
 from tlm.retrieval.subset import import_subset as importing
-from tlm.retrieval.subset.export import SUBSET
+from tlm.retrieval.subset import judge as judging
+from tlm.retrieval.subset.candidates import Candidates
 from tlm.retrieval.subset.import_subset import import_subset
 from tlm.retrieval.subset.judge import REASONS, Filters, judge
 from tlm.retrieval.subset.ngrams import Vocabulary
+from tlm.retrieval.subset.write import SUBSET
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train
 
@@ -119,17 +122,17 @@ def test_near_duplicates_go_where_that_is_wanted_the_better_ranked_stays(tmp_pat
 def test_portions_change_nothing_and_nothing_is_lost(tmp_path_factory, texts, at_once):
     folder = tmp_path_factory.mktemp("import")
     path = external(folder / "x.csv", texts)
-    usual = importing.AT_ONCE
+    usual = importing.AT_ONCE, judging.AT_ONCE
     options = {"min_words": 1, "max_rejected": 100}
     try:
         whole = taken(path, folder / "whole", **options)
-        importing.AT_ONCE = at_once
+        importing.AT_ONCE = judging.AT_ONCE = at_once
         portions = taken(path, folder / "portions", **options)
     except InputError as error:
         assert "rows cannot be used" in str(error) or "leave none" in str(error) or "not one of the first" in str(error)  # noqa: PT017
         return
     finally:
-        importing.AT_ONCE = usual
+        importing.AT_ONCE, judging.AT_ONCE = usual
     assert whole.content == portions.content
     assert whole.counts["candidates"] == len(texts)
     assert len(kept(whole)) + len(left_out(whole)) + sum(whole.counts["rejected"].values()) == len(texts)
@@ -145,9 +148,12 @@ def test_overlaps_are_those_that_export_finds(tmp_path, monkeypatch):
         for i in range(200)
     ]
     task = labelled(tmp_path / "task", tmp_path, tests)
-    filters = Filters(min_words=5, jaccard=None, overlap_share=0.3, passage_share=0.5, ngram=8)
-    expected = judge(texts, np.arange(len(texts)), Artifact.open(task), filters, None)
-    monkeypatch.setattr(importing, "AT_ONCE", 30)
+    filters = Filters(False, True, jaccard=0.8, overlap_share=0.3, passage_share=0.5, ngram=8, min_words=5)
+    docs, none = np.arange(len(texts)), np.zeros(len(texts))
+    batches = [pa.record_batch({"doc": docs, "text": texts})]
+    candidates = Candidates("", lambda: batches, docs, none.astype(np.int32), none.astype(np.float32))
+    expected = judge(candidates, filters, {"": Artifact.open(task)})
+    monkeypatch.setattr(judging, "AT_ONCE", 30)
     subset = taken(external(tmp_path / "x.csv", texts), tmp_path, task=task)
     assert {doc: reason for doc, (reason, _) in left_out(subset).items()} == {
         row: REASONS[reason] for row, reason in enumerate(expected.reason.tolist()) if reason
@@ -161,7 +167,7 @@ def test_a_long_test_text_is_removed_passage_by_passage(tmp_path, monkeypatch):
     # Two thirds of this passage are words that no protected text has; they must not count as one
     quoting = " ".join([*text[50:80], *prose(1, 60).split()])
     task = labelled(tmp_path / "task", tmp_path, [" ".join(text)])
-    monkeypatch.setattr(importing, "AT_ONCE", 7)
+    monkeypatch.setattr(judging, "AT_ONCE", 7)
     subset = taken(external(tmp_path / "x.csv", [*pieces, quoting, prose(2, 100)]), tmp_path, task=task)
     assert sorted(kept(subset)) == [20, 21]
     assert set(left_out(subset).values()) == {("overlaps test", "1.00 of its n-grams are in example 3")}

@@ -28,7 +28,7 @@ def reference(texts: list[str], jaccard: str) -> list[int]:
 
 
 def found(texts: list[str], jaccard: float) -> list[int]:
-    return find_near_duplicates(Vocabulary().encode(texts), jaccard).twin.tolist()
+    return find_near_duplicates(Vocabulary().encode(texts), jaccard).original.tolist()
 
 
 @st.composite
@@ -56,7 +56,7 @@ def test_the_first_stays_and_similarity_is_told():
     result = find_near_duplicates(
         Vocabulary().encode([text, "something else entirely, of other words", text + " x"]), 0.8
     )
-    assert result.twin.tolist() == [-1, -1, 0]
+    assert result.original.tolist() == [-1, -1, 0]
     assert result.similarity[2] == 12 / 13
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tlm.data.text import tokens
 from tlm.retrieval.subset.ngrams import Vocabulary
-from tlm.retrieval.subset.overlap import MIN_TOKENS, Overlaps, find_overlaps
+from tlm.retrieval.subset.overlap import MIN_TOKENS, OverlapFinder, Overlaps
 
 SENTENCE = (
     "We show that [[ domain adaptation ]] of a small model improves << relation extraction >> on unseen sentences ."
@@ -43,7 +43,8 @@ def find(
     passages: list[str], texts: list[str], n: int = 8, text_share: float = 0.3, passage_share: float = 0.5
 ) -> Overlaps:
     vocabulary = Vocabulary()
-    return find_overlaps(vocabulary.encode(passages), vocabulary.encode(texts), n, text_share, passage_share)
+    words = vocabulary.encode(passages)
+    return OverlapFinder(vocabulary.encode(texts), n, text_share, passage_share).find(words)
 
 
 words = st.lists(st.sampled_from("abcde"), max_size=24).map(" ".join)

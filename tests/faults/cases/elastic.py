@@ -19,7 +19,6 @@ from tests.faults.attempts import environment, repeated
 from tests.faults.searching import Searching
 from tests.servers.faulty import HANG_UP, Answer, Request
 from tlm.errors import InputError, Interrupted
-from tlm.retrieval.search.elastic import build as elastic_build
 from tlm.retrieval.search.elastic import client as elastic_client
 
 EXPIRED = {"type": "security_exception", "reason": "unable to authenticate: api key is expired"}
@@ -79,7 +78,10 @@ def removed_while_it_is_filled(ground: Searching) -> None:
             (index,) = ground.client.indices.get(index="tlm-removed-*")
             ground.client.indices.delete(index=index)
 
-    with ground.through(remove), pytest.raises(Interrupted, match=r"lost the index meanwhile .*; repeat the command"):
+    with (
+        ground.through(remove),
+        pytest.raises(Interrupted, match=r"lost the index in the meantime .*; repeat the command"),
+    ):
         ground.index("removed", k1=0.9)
     ground.index("removed", k1=0.9)
     ground.check(ground.index("removed"))
@@ -93,7 +95,7 @@ def removed_while_it_is_searched(ground: Searching) -> None:
         if "_msearch" in request.path and next(numbers) == 1:
             ground.client.indices.delete(index=ground.name(index))
 
-    with ground.through(remove), pytest.raises(Interrupted, match="lost the index meanwhile"):
+    with ground.through(remove), pytest.raises(Interrupted, match="lost the index in the meantime"):
         ground.hits(index)
     with pytest.raises(InputError, match=r"has no index .*; run `tlm index` again to restore it"):
         ground.hits(index)
@@ -152,7 +154,10 @@ def a_key_that_expires(ground: Searching) -> None:
     def expire(request: Request) -> Answer | None:
         return Answer(401, json.dumps({"error": EXPIRED, "status": 401}).encode()) if next(numbers) > 9 else None
 
-    with ground.through(expire), pytest.raises(InputError, match=r"does not know us .*expired\); put a valid API key"):
+    with (
+        ground.through(expire),
+        pytest.raises(InputError, match=r"does not accept our credentials .*expired\); write a valid API key"),
+    ):
         ground.index("expired")
     ground.check(ground.index("expired"))
 
@@ -171,7 +176,7 @@ def a_file_that_holds_no_key(ground: Searching) -> None:
 
 
 def a_disk_that_is_full_before(ground: Searching) -> None:
-    with cluster(ground, FULL), patch.object(elastic_build, "TRIES", 2):
+    with cluster(ground, FULL), patch.object(elastic_client, "TRIES", 2):
         deadline = time.monotonic() + 90
         while acknowledged(ground):  # until the server has looked at its disk
             assert time.monotonic() < deadline
@@ -208,7 +213,6 @@ def half_built(ground: Searching, name: str) -> None:
         return HANG_UP if "_bulk" in request.path and next(numbers) > 4 else None
 
     with (
-        patch.object(elastic_build, "TRIES", 1),
         patch.object(elastic_client, "TRIES", 1),
         ground.through(gone),
         pytest.raises(Interrupted, match="went away"),

@@ -29,11 +29,11 @@ def train(override: str, expected: str) -> Case:
 
 
 CASES = {
-    "K is 0": retrieve("--top-k 0", "top_k is 0; expected 1 to 10000 passages a query"),
-    "K is negative": retrieve("--top-k -5", "top_k is -5; expected 1 to 10000 passages a query"),
+    "K is 0": retrieve("--top-k 0", "top_k is 0; expected 1 to 10000 passages per query"),
+    "K is negative": retrieve("--top-k -5", "top_k is -5; expected 1 to 10000 passages per query"),
     "K is more than a server gives": retrieve("--top-k 10001", "top_k is 10001; expected 1 to 10000"),
     "K is more than there are": retrieve(
-        "--top-k 9", {"hits": 4}, says="top_k 9 is more than all 3 passages: each query finds whatever matches"
+        "--top-k 9", {"hits": 4}, says="top_k 9 is more than all 3 passages: each query finds all that match"
     ),
     "K is no number": retrieve("--top-k many", "Invalid value for '--top-k'"),
     "K of a preset is 0": given(
@@ -59,7 +59,7 @@ CASES = {
     ),
     "an unknown arm": retrieve("--arm bm52", "'bm52' is not one of 'bm25', 'random'"),
     "an index name with capitals": index(
-        "--name 'My Index'", "name 'My Index' is no index name; expected a-z, 0-9, '.', '_' and '-', first a letter"
+        "--name 'My Index'", "name 'My Index' is no index name; expected a-z, 0-9, '.', '_' and '-', starting with a"
     ),
     "an index name with slashes": index("--name ../../x", "name '../../x' is no index name"),
     "an index name that is too long": index(f"--name {'x' * 101}", "is no index name"),

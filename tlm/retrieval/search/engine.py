@@ -1,4 +1,4 @@
-"""What retrieval asks of an engine."""
+"""The interface of search engines."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -11,11 +11,11 @@ Scores = npt.NDArray[np.float32]
 
 
 class Engine(Protocol):
-    """Searches one index."""
+    """A search engine on one index."""
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
-        """For each query, in order: its at most `top_k` best documents and their scores.
+        """Yield the best documents of each query, at most `top_k`, and their scores.
 
-        Documents are ordered by BM25 score descending, then by document ascending. A query's hits do not depend on
-        the other queries. A term that stands n times in a query counts n times.
+        Documents are ordered by BM25 score descending, then by number ascending. A query's hits do not depend on the
+        other queries. A term that occurs n times in a query counts n times.
         """

@@ -1,4 +1,4 @@
-"""Index: a corpus made searchable by BM25, in files of our own or in Elasticsearch."""
+"""Index: make a corpus searchable by BM25, in files of our own or in Elasticsearch."""
 
 import math
 import re
@@ -13,6 +13,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.errors import InputError, nearest
 from tlm.progress import Meter, say
+from tlm.retrieval.search.engine import Engine
 
 VERSION = 2
 ENGINES = ("embedded", "elasticsearch")
@@ -36,7 +37,7 @@ def build_index(
     Args:
         corpus: URI of the corpus.
         engine: "embedded" (files in the store) or "elasticsearch" (the server that TLM_ELASTICSEARCH_URL names).
-        name: Name of the index in Elasticsearch, behind the alias tlm-NAME ("corpus" by default); nothing else has it.
+        name: Name of the index in Elasticsearch, whose alias is tlm-NAME ("corpus" by default). Not used by "embedded".
         k1: BM25's saturation of term frequency, 0 or more.
         b: BM25's normalisation by length, from 0 (none) to 1 (full).
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
@@ -54,7 +55,7 @@ def build_index(
         raise InputError(f"engine '{engine}' is not known{nearest(engine, ENGINES)}")
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"name '{name}' is no index name; expected a-z, 0-9, '.', '_' and '-', first a letter or digit"
+            f"name '{name}' is no index name; expected a-z, 0-9, '.', '_' and '-', starting with a letter or digit"
         )
     if not (math.isfinite(k1) and k1 >= 0):
         raise InputError(f"k1 is {k1}; expected 0 or more")
@@ -76,10 +77,25 @@ def build_index(
     return _index_in_elasticsearch(recipe, source, details, root)
 
 
-def located(index: Artifact) -> dict[str, Any]:
-    """The details of an index in Elasticsearch, with its name there and its alias.
+def open_engine(index: Artifact) -> Engine:
+    """Open the engine that searches an ``index`` artifact.
 
-    The names are no part of its content: the same index by another name finds the same.
+    Raises:
+        InputError: the index is gone from its server, or is not what the artifact says.
+    """
+    if index.details["engine"] == "elasticsearch":
+        from tlm.retrieval.search.elastic.engine import Elastic
+
+        return Elastic(located(index))
+    from tlm.retrieval.search.embedded.engine import Embedded
+
+    return Embedded(index.path)
+
+
+def located(index: Artifact) -> dict[str, Any]:
+    """The details of an index in Elasticsearch, with its name and alias there.
+
+    The names are not part of its content: an index by another name gives the same hits.
     """
     return {**index.details, **_names(index.manifest.settings["name"], index.manifest.key)}
 
@@ -98,7 +114,7 @@ def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
 
 
 def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str, Any], root: str | None) -> str:
-    """Fill the index and publish its handle; for a handle that is there already, restore the index if it is gone."""
+    """Fill the index and publish its handle. If the handle exists already, restore the index if it is gone."""
     found, there = True, {**details, **_names(recipe.settings["name"], recipe.key)}
 
     def write(draft: Draft) -> None:
@@ -116,7 +132,7 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
         try:
             _ensure(corpus, there)
         except InputError as error:
-            say(f"warning: the handle is there, but its index could not be checked: {error}")
+            say(f"warning: the artifact exists, but its index could not be checked: {error}")
     return uri
 
 
@@ -127,7 +143,7 @@ def _ensure(corpus: Artifact, details: dict[str, Any]) -> list[tuple[int, str]]:
 
 
 def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:
-    """The passages' texts in order of `doc`."""
+    """Yield the passages' texts in order of `doc`."""
     for batch in passages(corpus, ["text"]):
         yield from batch.column("text").to_pylist()
         if meter is not None:

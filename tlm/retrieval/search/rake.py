@@ -1,10 +1,11 @@
-"""RAKE: rapid automatic keyword extraction (Rose, Engel, Cramer and Cowley 2010, "Automatic keyword extraction from
-individual documents"), by which long texts become queries.
+"""RAKE, rapid automatic keyword extraction, which makes queries of long texts (Rose, Engel, Cramer and Cowley 2010,
+"Automatic keyword extraction from individual documents").
 
-Candidates are the runs of words between stop words and punctuation. A word's score is its degree (the words of all
-candidate occurrences it stands in) over its frequency; a candidate's score is the sum over its words. The best
-third, counted in distinct words of all candidates, are the keywords. The paper's step of joining keywords over interior
-stop words ("axis of evil") is left out: a query is a bag of words, and its words are there already.
+Candidates are the runs of words between stop words and punctuation. A word's degree is the total length of the
+candidate occurrences that contain it; its score is its degree over its frequency. A candidate's score is the sum over
+its words. The best candidates are the keywords, a third as many as there are distinct words in all candidates. The
+paper's step of joining keywords across interior stop words ("axis of evil") is left out: a query is a bag of words and
+has these words already.
 """
 
 import re
@@ -17,9 +18,9 @@ _WORD = re.compile(r"\w+(?:['-]\w+)*")
 
 
 def keywords(text: str) -> list[tuple[str, float]]:
-    """The keywords of `text`, lower-cased, with their scores: best first, equal ones in order of appearance.
+    """Extract the keywords of `text`, lower-cased, with their scores: best first, equal ones in order of appearance.
 
-    Empty where `text` has nothing but stop words and punctuation.
+    There are none if `text` has only stop words and punctuation.
     """
     candidates = _candidates(text)
     frequency = Counter(word for candidate in candidates for word in candidate)
@@ -33,7 +34,7 @@ def keywords(text: str) -> list[tuple[str, float]]:
 
 
 def _candidates(text: str) -> list[tuple[str, ...]]:
-    """Runs of words that are no stop words, in order, with repetitions."""
+    """The runs of words other than stop words, in order, with repetitions."""
     stop, runs = _stop_words(), []
     for phrase in _BREAK.split(text.lower().replace("’", "'")):
         run: list[str] = []

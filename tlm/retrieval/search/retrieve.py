@@ -1,7 +1,7 @@
-"""Retrieve: what a task's training examples find in an index, or as many random passages for the control arm."""
+"""Retrieve: search an index with a task's training examples, or draw random passages for the control arm."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -15,14 +15,13 @@ from tlm.data.tasks.task import examples
 from tlm.errors import InputError, nearest
 from tlm.progress import say, track
 from tlm.retrieval.search.engine import Docs, Scores
-from tlm.retrieval.search.engines import open_engine
-from tlm.retrieval.search.index import texts
+from tlm.retrieval.search.index import open_engine, texts
 from tlm.retrieval.search.query import Dropped, Query, choose, fit, make_queries
 
 VERSION = 1
 ARMS = ("bm25", "random")
 KINDS = ("full", "rake", "auto")
-MOST_HITS = 10_000  # what Elasticsearch gives by default (index.max_result_window); the same for all engines
+MOST_HITS = 10_000  # Elasticsearch's default limit (index.max_result_window), used for both engines
 GROUP_ROWS = 1 << 18
 
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
@@ -43,16 +42,16 @@ def retrieve(
 ) -> str:
     """Search an index with the training examples of a task, or draw random passages for the control arm.
 
-    Only training examples are queries; a pair of texts is one query. Hits are ordered by query, then score
-    descending, then document ascending.
+    Only training examples become queries; a pair of texts is one query. Hits are ordered by query, then by score
+    descending, then by document ascending.
 
     Args:
         index: URI of the index.
         task: URI of the task.
-        arm: "bm25", or "random": passages drawn without a look at the task, more than `like` has, as some get filtered.
-        query: The whole text ("full"), its RAKE keywords ("rake"), or what fits the texts' length ("auto").
-        top_k: Passages a query finds at most (the paper's K).
-        like: URI of the subset that the random arm's is to be as large as; only for arm "random".
+        arm: "bm25", or "random": passages drawn regardless of the task, more than `like` has, as export removes some.
+        query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
+        top_k: Most passages per query (the paper's K).
+        like: URI of the subset whose size the random subset is to have; only for arm "random".
         seed: Seed of the random arm.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
@@ -71,7 +70,7 @@ def retrieve(
     if query not in KINDS:
         raise InputError(f"query '{query}' is not known{nearest(query, KINDS)}")
     if not 1 <= top_k <= MOST_HITS:
-        raise InputError(f"top_k is {top_k}; expected 1 to {MOST_HITS} passages a query")
+        raise InputError(f"top_k is {top_k}; expected 1 to {MOST_HITS} passages per query")
     if (arm == "random") != bool(like):
         raise InputError("arm 'random' needs --like with the URI of the BM25 subset, and no other arm takes it")
     if seed < 0:
@@ -94,29 +93,32 @@ def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kin
         raise InputError(f"{task.uri} has no training examples to search with")
     if kind == "auto":
         kind = choose([text for _, text in asking])
-        say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as fits the training texts' length")
+        say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as suits the training texts' length")
     if top_k > index.details["documents"]:
-        say(f"top_k {top_k} is more than all {index.details['documents']} passages: each query finds whatever matches")
+        say(f"top_k {top_k} is more than all {index.details['documents']} passages: each query finds all that match")
     engine = open_engine(index)
     queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
-    asked = [number for number in range(len(queries)) if number not in empty]
-    found = engine.search([queries[number].text for number in asked], top_k)
-    answers = track(found, "searching", len(asked), "queries")
-    with _Hits(draft.folder / "hits.parquet") as hits:
-        for number, (docs, scores) in zip(asked, answers, strict=True):
-            hits.add(number, docs, scores)
+    searched = [number for number in range(len(queries)) if number not in empty]
+    found = engine.search([queries[number].text for number in searched], top_k)
+    answers = track(found, "searching", len(searched), "queries")
+
+    def hits() -> Iterator[tuple[int, Docs, Scores]]:
+        for number, (docs, scores) in zip(searched, answers, strict=True):
             if not len(docs):
                 dropped.append((number, "no hit", "no passage has any of its terms"))
+            yield number, docs, scores
+
+    rows = _write_hits(draft.folder / "hits.parquet", hits())
     _write_queries(draft.folder, enumerate(queries), dropped)
-    draft.rows = {"hits.parquet": hits.rows, "queries.parquet": len(queries), "dropped.parquet": len(dropped)}
+    draft.rows = {"hits.parquet": rows, "queries.parquet": len(queries), "dropped.parquet": len(dropped)}
     draft.details = {"arm": "bm25", "query": kind, "top_k": top_k, "like": None}
-    draft.counts = {"examples": len(asking), "queries": len(queries), "hits": hits.rows}
+    draft.counts = {"examples": len(asking), "queries": len(queries), "hits": rows}
     draft.counts |= Counter(reason for _, reason, _ in dropped)
 
 
 def _training_texts(task: Artifact) -> list[tuple[int, str]]:
-    """Row ordinal and text of each training example; the texts of a pair are joined."""
+    """Row ordinal and text of each training example; the two texts of a pair are joined."""
     table = examples(task).select(["split", "text", "text_pair"])
     return [
         (ordinal, row["text"] if row["text_pair"] is None else f"{row['text']} {row['text_pair']}")
@@ -132,45 +134,30 @@ def _write_queries(folder: Path, queries: Iterable[tuple[int, Query]], dropped: 
     pq.write_table(table, folder / "dropped.parquet", compression="zstd")
 
 
-class _Hits:
-    """Writes hits.parquet in row groups of one size, whatever the portions in which hits come."""
-
-    def __init__(self, path: Path) -> None:
-        self.rows = 0
-        self._writer = pq.ParquetWriter(path, HITS, compression="zstd")
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
-
-    def add(self, query: int, docs: Docs, scores: Scores) -> None:
-        """Append a query's hits, best first."""
-        count = len(docs)
-        columns = [np.full(count, query), docs, np.arange(1, count + 1, dtype=np.int32), scores]
-        self._waiting.append(pa.record_batch(columns, HITS))
-        self._waiting_rows += count
-        self.rows += count
-        while self._waiting_rows >= GROUP_ROWS:
-            self._write(GROUP_ROWS)
-
-    def _write(self, rows: int) -> None:
-        table = pa.Table.from_batches(self._waiting, HITS)
-        self._writer.write_table(table.slice(0, rows), row_group_size=GROUP_ROWS)
-        self._waiting = table.slice(rows).to_batches()
-        self._waiting_rows -= rows
-
-    def __enter__(self) -> "_Hits":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._write(self._waiting_rows)
-        self._writer.close()
+def _write_hits(path: Path, found: Iterable[tuple[int, Docs, Scores]]) -> int:
+    """Write the hits of each query, best first, in row groups of one size. Returns the number of hits."""
+    waiting: list[pa.RecordBatch] = []
+    rows = written = 0
+    with pq.ParquetWriter(path, HITS, compression="zstd") as writer:
+        for query, docs, scores in found:
+            ranks = np.arange(1, len(docs) + 1, dtype=np.int32)
+            waiting.append(pa.record_batch([np.full(len(docs), query), docs, ranks, scores], HITS))
+            rows += len(docs)
+            whole = (rows - written) // GROUP_ROWS * GROUP_ROWS
+            if whole:
+                table = pa.Table.from_batches(waiting)
+                writer.write_table(table.slice(0, whole), row_group_size=GROUP_ROWS)
+                waiting = table.slice(whole).to_batches()
+                written += whole
+        writer.write_table(pa.Table.from_batches(waiting, HITS), row_group_size=GROUP_ROWS)
+    return rows
 
 
 def _draw(draft: Draft, corpus: Artifact, subset: Artifact, seed: int) -> None:
-    """Random passages in random order: enough of them that export's filters leave as many as `subset` has."""
+    """Draw random passages in random order, enough for export's filters to leave as many as `subset` has."""
     documents, wanted = corpus.details["passages"], subset.details["passages"]
     docs = np.random.default_rng(seed).permutation(documents)[: 2 * wanted + 1000]
-    with _Hits(draft.folder / "hits.parquet") as hits:
-        hits.add(-1, docs, np.zeros(len(docs), np.float32))
+    _write_hits(draft.folder / "hits.parquet", [(-1, docs, np.zeros(len(docs), np.float32))])
     _write_queries(draft.folder, [(-1, Query("", []))], [])
     draft.rows = {"hits.parquet": len(docs)}
     draft.details = {"arm": "random", "query": None, "top_k": None, "like": wanted}

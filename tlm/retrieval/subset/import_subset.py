@@ -1,12 +1,12 @@
-"""Import: a subset that others selected, such as the authors' published ones, made ready for training as our own.
+"""Import: make a subset that others selected, such as the authors' published ones, ready for training like our own.
 
-Two passes with little memory: the texts go to the disk and are judged portion by portion; then each is written once,
-or named among the dropped ones. Only near-duplicates need the words of all passages at once, as `export` does.
+To save memory, the texts are first written to disk, then judged in portions, then those that are kept are written as
+shards. Only the near-duplicates filter needs the words of all passages at once.
 """
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +24,13 @@ from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import BadRow, Reject, Rejects, text_of
 from tlm.data.registry import subset_address
 from tlm.data.shards import Shards
-from tlm.errors import InputError
 from tlm.progress import say, track
-from tlm.retrieval.subset.export import SUBSET, write_dropped
-from tlm.retrieval.subset.judge import (
-    KEPT,
-    NEAR_DUPLICATE,
-    REASONS,
-    SURPLUS,
-    TOO_SHORT,
-    Filters,
-    Protected,
-    Verdicts,
-    remove_near_duplicates,
-    remove_overlaps,
-)
-from tlm.retrieval.subset.ngrams import TokenLists, Vocabulary, offsets_of
-from tlm.retrieval.subset.union import Union
+from tlm.retrieval.subset.candidates import NO_RANK, NO_SCORE, Candidates
+from tlm.retrieval.subset.judge import KEPT, NEAR_DUPLICATE, OVERLAPS_DEV, OVERLAPS_TEST, TOO_SHORT, Filters, judge
+from tlm.retrieval.subset.write import write_subset
 
 VERSION = 2
-STAGED = pa.schema([("doc", pa.int64()), ("text", pa.string()), ("rank", pa.int32())])
-NO_RANK = np.iinfo(np.int32).max
-AT_ONCE = 100_000  # passages judged together; for each portion the protected texts are hashed anew
+AT_ONCE = 10_000  # passages staged together
 
 
 def import_subset(
@@ -77,20 +62,20 @@ def import_subset(
         overlap: Remove passages that overlap dev or test texts of the task.
         jaccard: Near-duplicates have at least this Jaccard similarity of their sets of word 5-grams.
         overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
-        passage_share: It also does if at least this share of its own n-grams is in the text, as in a long text's part.
-        ngram: Words in such an n-gram; a text or passage with fewer (but 3 or more) must occur whole.
+        passage_share: It also does if the text has at least this share of the passage's n-grams (part of a long text).
+        ngram: Words in an n-gram. A shorter text or passage (of 3 words or more) overlaps if it occurs whole.
         min_words: Remove passages with fewer words.
-        max_rejected: Rows that may be unusable (set aside with a reason) before the step stops; 0.1 % may always.
+        max_rejected: Unusable rows to tolerate (they are set aside with a reason); 0.1 % are always tolerated.
         root: Store to write to, which holds the task; by default TLM_ROOT, else that of the task, else ./artifacts.
 
     Returns:
-        The URI of the subset: as `export` writes it, but `doc` is the row of the file, from 0, no query asked for a
-        passage, and ranks that the file does not have are null; and ``rejected.parquet``.
+        The URI of the subset: as `export` writes it, but ``doc`` is the row of the file, from 0, ``queries`` are empty,
+        and scores and missing ranks are null. ``rejected.parquet`` has the unusable rows.
 
     Raises:
         InputError: a setting is out of range, a file or field cannot be read, too many bad rows, or nothing is left.
     """
-    filters = Filters.of(
+    filters = Filters(
         near_duplicates=near_duplicates,
         overlap=bool(task) and overlap,
         jaccard=jaccard,
@@ -109,7 +94,7 @@ def import_subset(
         for file in files:
             check(file, [text_field])
         named = [[file.name, file.digest()] for file in files]
-        settings = {**asdict(filters), "text_field": text_field, "files": named}
+        settings = {**filters.settings(), "text_field": text_field, "files": named}
         recipe = Recipe("subset", "import-subset", VERSION, settings, inputs)
         return produce(recipe, root, lambda draft: _write(draft, files, text_field, protects, filters, rejects))
 
@@ -120,115 +105,63 @@ def _write(
     check_room(files, draft.folder)
     staging = draft.folder / "staging"
     staging.mkdir()
-    staged, first, rows = _stage(staging, files, field, rejects)
-    union, verdicts = _judge(staged, first, task, filters)
-    _count(draft, files, verdicts, rows, rejects)
-    _write_kept(draft, staged, verdicts)
-    write_dropped(draft, union, verdicts)
+    candidates, repeats = _stage(staging, files, field, rejects)
+    verdicts = judge(candidates, filters, {"": task} if task else {}, repeats=repeats)
+    no_queries = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
+    draft.details = {"arm": "bm25", "provenance": "imported"}
+    reasons = (KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
+    write_subset(draft, candidates, verdicts, reasons, {"queries": no_queries})
+    rejected = rejects.by_reason()
+    draft.counts |= {"candidates": len(candidates) + sum(rejected.values()), "rejected": rejected}
     draft.rows["rejected.parquet"] = rejects.write(draft.folder / "rejected.parquet")
     shutil.rmtree(staging)
 
 
 def _stage(
     folder: Path, files: list[RawFile], field: str, rejects: Rejects
-) -> tuple[list[Path], npt.NDArray[np.bool_], int]:
-    """Bring the passages to the disk: the shards, for each passage whether no earlier one is the same, rows read."""
-    shards, seen, rows = Shards(folder, "staged", group_rows=AT_ONCE, compression="lz4"), Seen(folder), 0
-    waiting: list[tuple[int, str, int | None]] = []
+) -> tuple[Candidates, npt.NDArray[np.bool_]]:
+    """Write the passages to disk. Returns them as candidates, and for each whether its text repeats an earlier one."""
+    shards, seen = Shards(folder, "staged", compression="lz4"), Seen(folder)
+    docs, ranks = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
+    rows = _passages(files, field, rejects)
+    while portion := list(islice(rows, AT_ONCE)):
+        numbers, texts, best = zip(*portion, strict=True)
+        docs.append(np.array(numbers))
+        ranks.append(np.array(best, np.int32))
+        shards.add(pa.table({"doc": docs[-1], "text": texts}))
+        seen.add([digest(text) for text in texts])
+    paths = [folder / name for name in shards.close()]
+    scores = np.full(seen.count, NO_SCORE, np.float32)
+    candidates = Candidates(files[0].where, lambda: _read(paths), np.concatenate(docs), np.concatenate(ranks), scores)
+    return candidates, ~seen.firsts()
+
+
+def _passages(files: list[RawFile], field: str, rejects: Rejects) -> Iterator[tuple[int, str, int]]:
+    """Yield number, text and rank of each usable row, and set the others aside."""
+    number = 0
     for file in files:
         for row in track(read(file, [field]), f"reading {file.name}", unit="rows"):
             try:
-                waiting.append((rows, *_passage(row, field)))
+                yield (number, *_passage(row, field))
             except BadRow as bad:
                 rejects.add(file.name, row.line, bad.reason, bad.detail)
-                rejects.check_hopeless(rows)
-            rows += 1
-            if len(waiting) == AT_ONCE:
-                _flush(shards, seen, waiting)
+                rejects.check_hopeless(number)
+            number += 1
         file.check_unchanged()
-    rejects.check(rows)
-    _flush(shards, seen, waiting)
-    return [folder / name for name in shards.close()], seen.firsts(), rows
+    rejects.check(number)
 
 
-def _flush(shards: Shards, seen: Seen, waiting: list[tuple[int, str, int | None]]) -> None:
-    if waiting:
-        docs, texts, ranks = zip(*waiting, strict=True)
-        shards.add(pa.table([pa.array(column) for column in (docs, texts, pa.array(ranks, pa.int32()))], STAGED))
-        seen.add([digest(text) for text in texts])
-    waiting.clear()
-
-
-def _passage(row: Any, field: str) -> tuple[str, int | None]:
-    """Text and rank (from 1; None where there is none) of a row, or BadRow."""
+def _passage(row: Any, field: str) -> tuple[str, int]:
+    """Text and rank of a row (from 1, `NO_RANK` if it has none). Raises BadRow if it is unusable."""
     if isinstance(row, Reject):
         raise BadRow(row.reason, row.detail)
     rank = str(row.values.get("rank", ""))
     if rank.isdecimal() and len(rank) > 9:
         raise BadRow("rank too large", f"field 'rank' is {rank[:20]}")
-    return text_of(row.values, field), int(rank) + 1 if rank.isdecimal() else None
+    return text_of(row.values, field), int(rank) + 1 if rank.isdecimal() else NO_RANK
 
 
-def _judge(
-    staged: list[Path], first: npt.NDArray[np.bool_], task: Artifact | None, filters: Filters
-) -> tuple[Union, Verdicts]:
-    """Documents and ranks of all passages, and the verdict on each."""
-    size, vocabulary = len(first), Vocabulary()
-    verdicts = Verdicts.keep_all(size)
-    protected = Protected.of(task, vocabulary) if task is not None else None
-    if filters.jaccard is None:
-        vocabulary.close()
-    union = Union(np.zeros(size, np.int64), np.zeros(size, np.int32), np.zeros(size, np.float32))
-    kept_words, start = list[TokenLists](), 0
-    for table in _tables(staged, "judging"):
-        part = slice(start, start := start + table.num_rows)
-        union.docs[part] = table["doc"].to_numpy()
-        union.best_rank[part] = table["rank"].fill_null(NO_RANK).to_numpy()
-        words = vocabulary.encode(table["text"].to_pylist())
-        here = verdicts.part(part)
-        here.mark(np.flatnonzero(~first[part]), NEAR_DUPLICATE, -1, 1.0)
-        short = np.flatnonzero((words.lengths < filters.min_words) & first[part])
-        here.mark(short, TOO_SHORT, words.lengths[short])
-        if protected is not None:
-            remove_overlaps(here, words, protected, filters)
-        if filters.jaccard is not None:
-            kept_words.append(words)
-    if filters.jaccard is not None:
-        remove_near_duplicates(verdicts, _joined(kept_words), union.best_first(), filters.jaccard)
-    return union, verdicts
-
-
-def _joined(parts: list[TokenLists]) -> TokenLists:
-    return TokenLists(
-        np.concatenate([part.ids for part in parts]), offsets_of(np.concatenate([part.lengths for part in parts]))
-    )
-
-
-def _count(draft: Draft, files: list[RawFile], verdicts: Verdicts, rows: int, rejects: Rejects) -> None:
-    counts = {reason: len(verdicts.rows(number)) for number, reason in enumerate(REASONS) if number != SURPLUS}
-    kept = counts[REASONS[KEPT]]
-    if not kept:
-        removed = ", ".join(f"{reason} {count:,}" for reason, count in counts.items() if count)
-        raise InputError(f"the filters leave none of the {rows:,} passages of {files[0].where} ({removed})")
-    draft.counts = {"candidates": rows, **counts, "rejected": rejects.by_reason()}
-    draft.details = {"arm": "bm25", "passages": kept, "provenance": "imported"}
-
-
-def _write_kept(draft: Draft, staged: list[Path], verdicts: Verdicts) -> None:
-    shards, start = Shards(draft.folder, "passages"), 0
-    for table in _tables(staged, "writing"):
-        keep = pa.array(verdicts.reason[start : start + table.num_rows] == KEPT)
-        start += table.num_rows
-        kept = table.filter(keep)
-        nobody = pa.array([[]] * len(kept), pa.list_(pa.int64()))
-        columns = [kept["doc"], kept["text"], kept["rank"], pa.nulls(len(kept), pa.float32()), nobody]
-        shards.add(pa.table(columns, schema=SUBSET))
-    draft.rows |= shards.close()
-
-
-def _tables(staged: list[Path], label: str) -> Iterator[pa.Table]:
-    """The staged passages in order, in portions."""
-    for path in track(staged, label, len(staged), "shards"):
+def _read(shards: list[Path]) -> Iterator[pa.RecordBatch]:
+    for path in shards:
         with pq.ParquetFile(path) as shard:
-            for group in range(shard.num_row_groups):
-                yield shard.read_row_group(group)
+            yield from shard.iter_batches()

@@ -1,187 +1,205 @@
-"""Judging the union of the hits: which passages go into the subset, and why the others do not."""
+"""Judge the candidates for a subset: which are kept, and why the others are not."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.task import examples
 from tlm.errors import InputError
 from tlm.progress import say
+from tlm.retrieval.subset.candidates import Candidates
 from tlm.retrieval.subset.near_duplicates import find_near_duplicates
-from tlm.retrieval.subset.ngrams import Ints, TokenLists, Vocabulary
-from tlm.retrieval.subset.overlap import MIN_TOKENS, find_overlaps
+from tlm.retrieval.subset.ngrams import Ints, TokenLists, Vocabulary, offsets_of
+from tlm.retrieval.subset.overlap import MIN_TOKENS, OverlapFinder
 
 KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE, SURPLUS = range(6)
 REASONS = ("kept", "too short", "overlaps test", "overlaps dev", "near-duplicate", "surplus")
+AT_ONCE = 100_000  # candidates judged together; without the near-duplicates filter, memory holds only their words
 
 
 @dataclass(frozen=True)
 class Filters:
-    """What to remove; None switches a filter off."""
+    """What to remove; the settings of a filter that is off are checked, too.
 
-    min_words: int
-    jaccard: float | None
-    overlap_share: float | None
-    passage_share: float | None
-    ngram: int | None
+    Attributes:
+        near_duplicates: Remove candidates that nearly repeat a better one.
+        overlap: Remove candidates that overlap dev or test texts.
+        jaccard: Minimum similarity of near-duplicates.
+        overlap_share: A candidate overlaps a text if it has at least this share of the text's n-grams.
+        passage_share: It also does if the text has at least this share of the candidate's n-grams.
+        ngram: Words in an n-gram.
+        min_words: Remove candidates with fewer words; 0 keeps all.
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        near_duplicates: bool,
-        overlap: bool,
-        jaccard: float,
-        overlap_share: float,
-        passage_share: float,
-        ngram: int,
-        min_words: int = 0,
-    ) -> "Filters":
-        """The filters that a step's settings ask for.
+    Raises:
+        InputError: a setting is out of range.
+    """
 
-        Raises:
-            InputError: a setting is out of range, even one of a filter that is off.
-        """
-        for name, share in (("jaccard", jaccard), ("overlap_share", overlap_share), ("passage_share", passage_share)):
+    near_duplicates: bool
+    overlap: bool
+    jaccard: float
+    overlap_share: float
+    passage_share: float
+    ngram: int
+    min_words: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("jaccard", "overlap_share", "passage_share"):
+            share = getattr(self, name)
             if not 0 < share <= 1:
                 raise InputError(f"{name} is {share}; expected a share above 0 and up to 1")
-        if ngram < MIN_TOKENS:
+        if self.ngram < MIN_TOKENS:
             expected = f"expected at least {MIN_TOKENS}: shorter runs of words are in every text"
-            raise InputError(f"ngram is {ngram}; {expected}")
-        if min_words < 0:
-            raise InputError(f"min_words is {min_words}; expected 0 (keep all) or more")
-        overlaps = (overlap_share, passage_share, ngram) if overlap else (None, None, None)
-        return cls(min_words, jaccard if near_duplicates else None, *overlaps)
+            raise InputError(f"ngram is {self.ngram}; {expected}")
+        if self.min_words < 0:
+            raise InputError(f"min_words is {self.min_words}; expected 0 (keep all) or more")
+
+    def settings(self) -> dict[str, float | None]:
+        """The settings that decide the subset; None for those of a filter that is off."""
+        return {
+            "min_words": self.min_words,
+            "jaccard": self.jaccard if self.near_duplicates else None,
+            "overlap_share": self.overlap_share if self.overlap else None,
+            "passage_share": self.passage_share if self.overlap else None,
+            "ngram": self.ngram if self.overlap else None,
+        }
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """For each passage of the union: the reason (an index into `REASONS`) and what it is about.
+    """Which candidates are kept, and why the others are not.
 
-    `about` is the example's ordinal (overlap), the row of the kept passage in the union (near-duplicate) or the number
-    of words (too short); `degree` the share of n-grams (overlap: the passage's own where `of_passage` is set, else the
-    example's), or the Jaccard similarity.
+    Attributes:
+        reason: For each candidate an index into `REASONS`.
+        details: More about the reason, by row; for every removed candidate except surplus ones.
     """
 
     reason: npt.NDArray[np.int8]
-    about: Ints
-    degree: npt.NDArray[np.float64]
-    of_passage: npt.NDArray[np.bool_]
-
-    @classmethod
-    def keep_all(cls, size: int) -> "Verdicts":
-        """All of so many passages are kept, so far."""
-        return cls(np.zeros(size, np.int8), np.zeros(size, np.int64), np.zeros(size), np.zeros(size, bool))
-
-    def part(self, rows: slice) -> "Verdicts":
-        """A view of some rows: what is marked there is marked here."""
-        return Verdicts(self.reason[rows], self.about[rows], self.degree[rows], self.of_passage[rows])
+    details: dict[int, str] = field(default_factory=dict)
 
     def rows(self, reason: int = KEPT) -> Ints:
         """The rows that have this verdict, ascending."""
         return np.flatnonzero(self.reason == reason)
 
-    def mark(
-        self,
-        rows: Ints,
-        reason: int | npt.NDArray[np.int8],
-        about: Ints | int,
-        degree: npt.NDArray[np.float64] | float = 0,
-    ) -> None:
-        """Enter a verdict for `rows`."""
-        self.reason[rows], self.about[rows], self.degree[rows] = reason, about, degree
-
-    def overlap(self, row: int) -> str:
-        """How the passage of this row overlaps an example, in words."""
-        grams = "its n-grams are in" if self.of_passage[row] else "the n-grams of"
-        return f"{self.degree[row]:.2f} of {grams} example {self.about[row]}"
+    def remove(self, rows: Ints, reason: int | npt.NDArray[np.int8], details: Iterable[str]) -> None:
+        """Remove the candidates at `rows`."""
+        self.reason[rows] = reason
+        self.details.update(zip(rows.tolist(), details, strict=True))
 
 
 def judge(
-    texts: Iterable[str], best_first: Ints, task: Artifact | None, filters: Filters, like: int | None
+    candidates: Candidates,
+    filters: Filters,
+    tasks: Mapping[str, Artifact],
+    *,
+    repeats: npt.NDArray[np.bool_] | None = None,
+    like: int | None = None,
 ) -> Verdicts:
-    """Judge the passages of the union.
+    """Decide which candidates are kept.
 
-    Too short ones go first, then those that overlap test or dev text, so that no removed passage can push out a clean
-    near-duplicate of itself; last, if `like` is given, all but the first so many.
+    Repeated texts and short ones go first, then what overlaps test or dev texts, so that no removed passage can push
+    out a clean near-duplicate of itself. Near-duplicates follow. If `like` is given, all but the first so many go last.
 
     Args:
-        texts: The passages' texts, in the order of the union.
-        best_first: The rows of the union in the order in which near-duplicates compete for a place.
-        task: Whose dev and test texts to protect (None where that filter is off).
+        candidates: The passages to judge.
         filters: What to remove.
+        tasks: Tasks whose dev and test texts the overlap filter protects, by the name to give in details ("" for none).
+        repeats: Whether an earlier candidate has the same text.
         like: How many to keep at most; None for all.
+
+    Raises:
+        InputError: nothing is left.
     """
-    vocabulary = Vocabulary()
-    words = vocabulary.encode(texts)
-    verdicts = Verdicts.keep_all(len(words))
-    short = np.flatnonzero(words.lengths < filters.min_words)
-    verdicts.mark(short, TOO_SHORT, words.lengths[short])
-    if task is not None:
-        remove_overlaps(verdicts, words, Protected.of(task, vocabulary), filters)
-    if filters.jaccard is not None:
-        remove_near_duplicates(verdicts, words, best_first, filters.jaccard)
+    verdicts = Verdicts(np.zeros(len(candidates), np.int8))
+    if repeats is not None:
+        rows = np.flatnonzero(repeats)
+        verdicts.remove(rows, NEAR_DUPLICATE, ["the same text as an earlier passage"] * len(rows))
+    words = _remove_short_and_overlapping(verdicts, candidates, filters, tasks)
+    best_first = candidates.best_first()
+    if words is not None:
+        _remove_near_duplicates(verdicts, candidates, words, best_first, filters.jaccard)
     if like is not None:
-        surplus = best_first[verdicts.reason[best_first] == KEPT][like:]
-        verdicts.mark(surplus, SURPLUS, 0)
+        verdicts.reason[best_first[verdicts.reason[best_first] == KEPT][like:]] = SURPLUS
+    if not len(verdicts.rows()):
+        counts = Counter(REASONS[reason] for reason in verdicts.reason.tolist())
+        removed = ", ".join(f"{reason} {count:,}" for reason, count in counts.items())
+        total = f"{len(candidates):,} passages of {candidates.source}"
+        raise InputError(f"the filters leave none of the {total} ({removed})")
     return verdicts
 
 
-@dataclass(frozen=True)
-class Protected:
-    """The texts of dev and test: the ordinals of their examples, the verdict on what overlaps them, their words."""
+def _remove_short_and_overlapping(
+    verdicts: Verdicts, candidates: Candidates, filters: Filters, tasks: Mapping[str, Artifact]
+) -> TokenLists | None:
+    """Judge each candidate by itself, in portions. Returns the words of all if near-duplicates are looked for."""
+    vocabulary = Vocabulary()
+    held_out = tasks.items() if filters.overlap else ()
+    protected = [_Protected(name, task, vocabulary, filters) for name, task in held_out]
+    if not filters.near_duplicates:
+        vocabulary.close()
+    ids, lengths, start = array("i"), [np.zeros(0, np.int64)], 0
+    texts = (text for portion in candidates.texts() for text in portion.to_pylist())
+    while len(words := vocabulary.encode(islice(texts, AT_ONCE))):
+        rows = start + np.flatnonzero(verdicts.reason[start : start + len(words)] == KEPT)
+        short = rows[words.lengths[rows - start] < filters.min_words]
+        verdicts.remove(short, TOO_SHORT, (f"{count} words" for count in words.lengths[short - start]))
+        for texts_of_task in protected:
+            rows = rows[verdicts.reason[rows] == KEPT]
+            texts_of_task.remove_overlaps(verdicts, rows, words.select(rows - start))
+        if filters.near_duplicates:
+            ids.frombytes(words.ids.tobytes())
+            lengths.append(words.lengths)
+        start += len(words)
+    if not filters.near_duplicates:
+        return None
+    return TokenLists(np.frombuffer(ids, np.int32), offsets_of(np.concatenate(lengths)))
 
-    ordinals: Ints
-    reasons: npt.NDArray[np.int8]
-    words: TokenLists
 
-    @classmethod
-    def of(cls, task: Artifact, vocabulary: Vocabulary) -> "Protected":
-        """Those of `task`, test before dev; says how many are too short to be looked for."""
-        ordinals, reasons, texts = _held_out(task)
+def _remove_near_duplicates(
+    verdicts: Verdicts, candidates: Candidates, words: TokenLists, best_first: Ints, jaccard: float
+) -> None:
+    """Remove candidates that nearly repeat a kept one that comes before them in the order `best_first`."""
+    rows = best_first[verdicts.reason[best_first] == KEPT]
+    repeated = find_near_duplicates(words.select(rows), jaccard)
+    found = np.flatnonzero(repeated.original >= 0)
+    pairs = zip(repeated.similarity[found], candidates.docs[rows[repeated.original[found]]], strict=True)
+    details = (f"Jaccard {similarity:.2f} with doc {doc}" for similarity, doc in pairs)
+    verdicts.remove(rows[found], NEAR_DUPLICATE, details)
+
+
+class _Protected:
+    """The dev and test texts of a task, test first."""
+
+    def __init__(self, name: str, task: Artifact, vocabulary: Vocabulary, filters: Filters) -> None:
+        self.suffix = f" of {name}" if name else ""
+        table = examples(task)
+        ordinals, reasons, texts = [], [], []
+        for split, reason in (("test", OVERLAPS_TEST), ("dev", OVERLAPS_DEV)):
+            for column in ("text", "text_pair"):
+                chosen = pc.and_(pc.equal(table["split"], split), pc.is_valid(table[column]))
+                ordinals.append(np.flatnonzero(chosen.to_numpy()))
+                reasons.append(np.full(len(ordinals[-1]), reason, np.int8))
+                texts += table[column].filter(chosen).to_pylist()
+        self.ordinals, self.reasons = np.concatenate(ordinals), np.concatenate(reasons)
         words = vocabulary.encode(texts)
         skipped = int((words.lengths < MIN_TOKENS).sum())
         if skipped:
             say(f"warning: {skipped} dev and test texts have fewer than {MIN_TOKENS} words and are not looked for")
-        return cls(ordinals, reasons, words)
+        self.finder = OverlapFinder(words, filters.ngram, filters.overlap_share, filters.passage_share)
 
-
-def remove_overlaps(verdicts: Verdicts, words: TokenLists, protected: Protected, filters: Filters) -> None:
-    """Enter the verdict on every kept passage that overlaps a protected text, unless that filter is off."""
-    if filters.ngram is None or filters.overlap_share is None or filters.passage_share is None:
-        return
-    rows = verdicts.rows()
-    shares = filters.overlap_share, filters.passage_share
-    found = find_overlaps(words.select(rows), protected.words, filters.ngram, *shares)
-    overlapping = found.text >= 0
-    rows, text = rows[overlapping], found.text[overlapping]
-    verdicts.mark(rows, protected.reasons[text], protected.ordinals[text], found.share[overlapping])
-    verdicts.of_passage[rows] = found.of_passage[overlapping]
-
-
-def remove_near_duplicates(verdicts: Verdicts, words: TokenLists, best_first: Ints, jaccard: float) -> None:
-    """Enter the verdict on every kept passage that nearly repeats one which is kept and stands before it."""
-    rows = best_first[verdicts.reason[best_first] == KEPT]
-    twins = find_near_duplicates(words.select(rows), jaccard)
-    found = twins.twin >= 0
-    verdicts.mark(rows[found], NEAR_DUPLICATE, rows[twins.twin[found]], twins.similarity[found])
-
-
-def _held_out(task: Artifact) -> tuple[Ints, npt.NDArray[np.int8], list[str]]:
-    """The texts (and second texts) of test, then of dev: ordinals of their examples, the verdict, the texts."""
-    table = examples(task)
-    ordinals, reasons, texts = [], [], []
-    for split, reason in (("test", OVERLAPS_TEST), ("dev", OVERLAPS_DEV)):
-        chosen = np.flatnonzero(pc.equal(table["split"], split).to_numpy())
-        for column in ("text", "text_pair"):
-            values = table[column].take(pa.array(chosen))
-            there = values.is_valid().to_numpy()
-            ordinals.append(chosen[there])
-            reasons.append(np.full(int(there.sum()), reason, np.int8))
-            texts += values.drop_null().to_pylist()
-    return np.concatenate(ordinals), np.concatenate(reasons), texts
+    def remove_overlaps(self, verdicts: Verdicts, rows: Ints, words: TokenLists) -> None:
+        """Remove those candidates (at `rows`, with these words) that overlap one of the texts."""
+        found = self.finder.find(words)
+        overlapping = np.flatnonzero(found.text >= 0)
+        details = []
+        for row in overlapping.tolist():
+            grams = "its n-grams are in" if found.of_passage[row] else "the n-grams of"
+            example = self.ordinals[found.text[row]]
+            details.append(f"{found.share[row]:.2f} of {grams} example {example}{self.suffix}")
+        verdicts.remove(rows[overlapping], self.reasons[found.text[overlapping]], details)

@@ -1,9 +1,10 @@
-"""Near-duplicates: passages whose sets of word 5-grams have a Jaccard similarity of at least a threshold.
+"""Find near-duplicates: passages whose sets of word 5-grams have at least a given Jaccard similarity.
 
-Exact, by prefix filtering (Bayardo, Ma and Srikant, "Scaling up all pairs similarity search", WWW 2007): two sets of
-Jaccard ≥ t share at least a share t of either, so if shingles are ordered by rarity, each set's rarest (1 - t) + 1
-hold one in common. Two observations make it fast: a shingle that only one passage has brings no two together, and
-most passages have so many of those that nothing else needs to be looked at.
+The search is exact, by prefix filtering (Bayardo, Ma and Srikant, "Scaling up all pairs similarity search", WWW 2007).
+Two sets with Jaccard ≥ t have at least a fraction t of either in common. So if each set's shingles are ordered by
+rarity, and its prefix is the first ``size - ceil(t size) + 1`` of them, then the prefixes of the two have a shingle in
+common. It is fast because a shingle that only one passage has cannot match, and most passages have so many of these
+that they cannot be similar to any other.
 """
 
 from collections import defaultdict
@@ -18,48 +19,60 @@ from tlm.retrieval.subset.ngrams import Hashes, HashSet, Ints, TokenLists, disti
 
 SHINGLE = 5
 PASSAGES_AT_ONCE = 20_000
-SHINGLES_AT_ONCE = 1 << 27  # a gigabyte of hashes, and as much to gather them
+SHINGLES_AT_ONCE = 1 << 27  # 1 GiB of hashes, and as much to collect them
 
 
 @dataclass(frozen=True)
-class Twins:
-    """For each passage the kept one that it nearly repeats (-1: none, it is kept itself) and their similarity."""
+class NearDuplicates:
+    """Which passages are near-duplicates.
 
-    twin: Ints
+    Attributes:
+        original: For each passage the kept one that it nearly repeats; -1 if it is kept itself.
+        similarity: Their Jaccard similarity.
+    """
+
+    original: Ints
     similarity: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Sets:
-    """The shingle sets of passages that may have a twin: shared shingles by number, rarest first, and how many more."""
+    """The shingle sets of passages that may be similar to another one.
+
+    Attributes:
+        rows: The passages, ascending.
+        offsets: Where each passage's shared shingles begin, and where the last one's end.
+        shared: The numbers of shingles that other passages have, too, by passage, rarest first.
+        single: How many other shingles each passage has.
+    """
 
     rows: Ints
     offsets: Ints
     shared: Ints
-    alone: Ints
+    single: Ints
 
 
-def find_near_duplicates(passages: TokenLists, jaccard: float) -> Twins:
-    """Go through the passages from first to last; each is kept unless it nearly repeats one that was kept.
+def find_near_duplicates(passages: TokenLists, jaccard: float) -> NearDuplicates:
+    """Find near-duplicates; a passage is kept unless it nearly repeats an earlier one that is kept.
 
-    Where it nearly repeats several kept ones, the first is named. Passages with fewer than `SHINGLE` tokens are
-    compared as wholes.
+    If it nearly repeats several kept ones, its original is the first of them. Passages with fewer than `SHINGLE` tokens
+    are compared as a whole.
 
     Args:
-        passages: In the order of preference.
-        jaccard: In (0, 1].
+        passages: The passages, in order of preference.
+        jaccard: The similarity from which passages are near-duplicates, in (0, 1].
     """
     threshold = Fraction(jaccard).limit_denominator(10**6)
     sets, kept = _candidates(passages, threshold), _Kept(threshold)
-    found = Twins(np.full(len(passages), -1, np.int64), np.zeros(len(passages)))
-    rows, alone, offsets = sets.rows.tolist(), sets.alone.tolist(), sets.offsets.tolist()
+    found = NearDuplicates(np.full(len(passages), -1, np.int64), np.zeros(len(passages)))
+    rows, single, offsets = sets.rows.tolist(), sets.single.tolist(), sets.offsets.tolist()
     for place in track(range(len(rows)), "looking for near-duplicates", len(rows), "passages with shared wording"):
         shared = sets.shared[offsets[place] : offsets[place + 1]].tolist()
-        twin = kept.first_similar(shared, alone[place])
-        if twin is None:
-            kept.add(rows[place], shared, alone[place])
+        similar = kept.first_similar(shared, single[place])
+        if similar is None:
+            kept.add(rows[place], shared, single[place])
         else:
-            found.twin[rows[place]], found.similarity[rows[place]] = twin
+            found.original[rows[place]], found.similarity[rows[place]] = similar
     return found
 
 
@@ -71,75 +84,73 @@ class _Kept:
         self.rows: list[int] = []
         self.sets: list[frozenset[int]] = []
         self.sizes: list[int] = []
-        # shingle -> (size of a set, place of the shingle in it) -> which of the kept
+        # shingle -> (size of a set, position of the shingle in it) -> the kept passages with such a set
         self.index: defaultdict[int, defaultdict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
 
-    def add(self, row: int, shared: list[int], alone: int) -> None:
-        which, size = len(self.rows), len(shared) + alone
+    def add(self, row: int, shared: list[int], single: int) -> None:
+        which, size = len(self.rows), len(shared) + single
         self.rows.append(row)
         self.sets.append(frozenset(shared))
         self.sizes.append(size)
-        for place, shingle in self._prefix(shared, alone):
+        for place, shingle in self._prefix(shared, single):
             self.index[shingle][size, place].append(which)
 
-    def first_similar(self, shared: list[int], alone: int) -> tuple[int, float] | None:
-        """The first kept passage that is similar enough, and how similar."""
-        size, members = len(shared) + alone, frozenset(shared)
-        for which in sorted(self._possible(shared, alone)):
+    def first_similar(self, shared: list[int], single: int) -> tuple[int, float] | None:
+        """The first kept passage that is similar enough, and its similarity."""
+        size, members = len(shared) + single, frozenset(shared)
+        for which in sorted(self._possible(shared, single)):
             common, both = len(members & self.sets[which]), size + self.sizes[which]
             if common * self.denominator >= (both - common) * self.numerator:
                 return self.rows[which], common / (both - common)
         return None
 
-    def _possible(self, shared: list[int], alone: int) -> set[int]:
-        """Those with a shingle in common, early enough in the order of rarity that enough can follow."""
-        size, found = len(shared) + alone, set[int]()
+    def _possible(self, shared: list[int], single: int) -> set[int]:
+        """Kept passages with a shingle in common so early in their order that enough others can follow."""
+        size, found = len(shared) + single, set[int]()
         numerator, total = self.numerator, self.numerator + self.denominator
-        for place, shingle in self._prefix(shared, alone):
+        for place, shingle in self._prefix(shared, single):
             for (its_size, its_place), which in self.index.get(shingle, {}).items():
                 if min(size - place, its_size - its_place) * total >= (size + its_size) * numerator:
                     found.update(which)
         return found
 
-    def _prefix(self, shared: list[int], alone: int) -> list[tuple[int, int]]:
-        """(place in the order of rarity, shingle) of the rarest: one of them any similar set has. The rest is alone."""
-        size = len(shared) + alone
+    def _prefix(self, shared: list[int], single: int) -> list[tuple[int, int]]:
+        """The shared shingles in the set's prefix, with their positions in the order of rarity.
+
+        Shingles that no other passage has are rarest and come first. Any similar set has one of the prefix's shingles.
+        """
+        size = len(shared) + single
         least = -(-size * self.numerator // self.denominator)
-        return list(enumerate(shared[: max(0, size - least + 1 - alone)], start=alone))
+        return list(enumerate(shared[: max(0, size - least + 1 - single)], start=single))
 
 
 def _candidates(passages: TokenLists, threshold: Fraction) -> _Sets:
-    """The sets of the passages that share enough shingles with any others to be similar to one."""
-    chunks = [
-        np.arange(start, min(start + PASSAGES_AT_ONCE, len(passages)))
-        for start in range(0, len(passages), PASSAGES_AT_ONCE)
-    ]
-    if not chunks:
-        return _Sets(*(np.zeros(size, np.int64) for size in (0, 1, 0, 0)))
+    """Make the sets of those passages that share enough shingles with others to be similar to one of them."""
+    chunks = np.split(np.arange(len(passages)), range(PASSAGES_AT_ONCE, len(passages), PASSAGES_AT_ONCE))
     repeated = _repeated(passages, chunks)
-    rows, hashes, owners, alone = [], [], [], []
+    rows, hashes, owners, singles = [], [], [], []
     for chunk in chunks:
         every, of = shingles(passages.select(chunk), SHINGLE)
         shared = np.zeros(len(every), bool)
         shared[repeated.find(every)[0]] = True
-        common = np.bincount(of[shared], minlength=len(chunk))  # repeats within a passage too: at least as many
+        common = np.bincount(of[shared], minlength=len(chunk))  # repeats within a passage count, too: an upper bound
         single = np.bincount(of[~shared], minlength=len(chunk))
         possible = common * threshold.denominator >= (common + single) * threshold.numerator
         wanted = shared & possible[of]
         some, of_some = distinct(every[wanted], of[wanted])
         rows.append(chunk[possible])
-        alone.append(single[possible])
+        singles.append(single[possible])
         hashes.append(some)
-        owners.append(chunk[0] + of_some)
+        owners.append(chunk[of_some])
     numbers, order = _by_rarity(np.concatenate(hashes)), np.concatenate(owners)
     lengths = np.bincount(order, minlength=len(passages))[np.concatenate(rows)]
     return _Sets(
-        np.concatenate(rows), offsets_of(lengths), numbers[np.lexsort((numbers, order))], np.concatenate(alone)
+        np.concatenate(rows), offsets_of(lengths), numbers[np.lexsort((numbers, order))], np.concatenate(singles)
     )
 
 
 def _repeated(passages: TokenLists, chunks: list[Ints]) -> HashSet:
-    """The hashes that occur more than once; of very many texts a share of the hashes at a time, to save memory."""
+    """The hashes that occur more than once. To save memory, very many are processed in several rounds."""
     rounds = np.uint64(1 + len(passages.ids) // SHINGLES_AT_ONCE)
     found = [np.zeros(0, np.uint64)]
     for turn in range(int(rounds)):
@@ -151,7 +162,7 @@ def _repeated(passages: TokenLists, chunks: list[Ints]) -> HashSet:
 
 
 def _by_rarity(hashes: Hashes) -> Ints:
-    """A number for each hash: the rarer, the smaller; equal hashes have equal numbers."""
+    """Number the distinct hashes by rarity, rarest first. Returns the number of each hash."""
     values, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     numbers = np.empty(len(values), np.int64)
     numbers[np.lexsort((values, counts))] = np.arange(len(values))

@@ -1,4 +1,4 @@
-"""Texts as arrays of token numbers, and 64-bit hashes of their n-grams: what both filters of `export` count."""
+"""Texts as arrays of token numbers, and 64-bit hashes of their n-grams, which the filters of subsets count."""
 
 from array import array
 from collections import defaultdict
@@ -15,11 +15,11 @@ Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 Keys = TypeVar("Keys", Ints, Hashes)
 
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying is reversible
 
 
 class Vocabulary:
-    """Numbers tokens in the order in which they are met: the same texts in the same order have the same numbers."""
+    """Numbers tokens in order of first appearance."""
 
     def __init__(self) -> None:
         self._numbers: defaultdict[str, int] = defaultdict()
@@ -27,14 +27,14 @@ class Vocabulary:
         self._closed_at: int | None = None
 
     def close(self) -> None:
-        """Learn no more, so that memory does not grow with the texts: from now on `encode` forgets its new tokens.
+        """Stop learning, so that memory does not grow with the texts: `encode` forgets new tokens when it returns.
 
-        Within one call a new token still has a number of its own; the next call may give that number to another.
+        Within one call a new token has a number of its own; the next call may give the same number to another token.
         """
         self._closed_at = len(self._numbers)
 
     def encode(self, texts: Iterable[str]) -> "TokenLists":
-        """The tokens (`tlm.data.text.tokens`) of each text."""
+        """Number the tokens (`tlm.data.text.tokens`) of each text."""
         number_of, ids, offsets = self._numbers.__getitem__, array("i"), array("q", [0])
         for text in texts:
             ids.extend(map(number_of, tokens(text)))
@@ -46,7 +46,12 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class TokenLists:
-    """Token numbers of many texts, back to back: text i is ``ids[offsets[i]:offsets[i + 1]]``."""
+    """Token numbers of many texts; text i is ``ids[offsets[i]:offsets[i + 1]]``.
+
+    Attributes:
+        ids: The token numbers, text after text.
+        offsets: Where each text begins, and where the last one ends.
+    """
 
     ids: npt.NDArray[np.int32]
     offsets: Ints
@@ -56,19 +61,19 @@ class TokenLists:
 
     @property
     def lengths(self) -> Ints:
-        """Tokens in each text."""
+        """Number of tokens of each text."""
         return np.diff(self.offsets)
 
     def select(self, rows: Ints) -> "TokenLists":
-        """The texts of these rows, in this order."""
+        """The texts at `rows`, in that order."""
         lengths = self.lengths[rows]
         return TokenLists(self.ids[spans(self.offsets[rows], lengths)], offsets_of(lengths))
 
 
 def ngrams(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
-    """The hash of every run of `n` tokens within a text, in order, and the row of its text.
+    """Hash every run of `n` tokens within a text. Returns the hashes, in order, and the row of each one's text.
 
-    The hash is a polynomial over mixed token numbers modulo 2**64: among 10**8 different n-grams the expected number
+    The hash is a polynomial over mixed token numbers modulo 2**64. Among 10**8 different n-grams, the expected number
     of collisions is below 0.001.
     """
     windows = max(0, len(texts.ids) - n + 1)
@@ -82,7 +87,7 @@ def ngrams(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
 
 
 def shingles(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
-    """As `ngrams`, but a text with fewer than `n` tokens has one: all its tokens. These come last."""
+    """Hash n-grams as `ngrams` does, and each text of fewer than `n` tokens as a whole; those come last."""
     found = [ngrams(texts, n)]
     for length in range(n):
         rows = np.flatnonzero(texts.lengths == length)
@@ -92,7 +97,7 @@ def shingles(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
 
 
 def ascending(values: Keys) -> Keys:
-    """Each value once, ascending (np.unique's hashing is slower than sorting from some 100,000 values on)."""
+    """The distinct values, ascending. From about 100,000 values on this is faster than np.unique, which hashes."""
     values = np.sort(values)
     first = np.ones(len(values), bool)
     first[1:] = values[1:] != values[:-1]
@@ -100,7 +105,7 @@ def ascending(values: Keys) -> Keys:
 
 
 def distinct(values: Keys, owners: Ints) -> tuple[Keys, Ints]:
-    """Each pair once, ordered by owner, then value."""
+    """The distinct pairs of value and owner, ordered by owner, then value."""
     order = np.lexsort((values, owners))
     values, owners = values[order], owners[order]
     first = np.ones(len(values), bool)
@@ -109,7 +114,7 @@ def distinct(values: Keys, owners: Ints) -> tuple[Keys, Ints]:
 
 
 class HashSet:
-    """A sorted set of hashes, asked for many at once; a table by their first bits answers most that are not in it."""
+    """A sorted set of hashes. A table of their first bits rules out most hashes that are not in the set."""
 
     def __init__(self, hashes: Hashes) -> None:
         self.values = ascending(hashes)
@@ -119,26 +124,26 @@ class HashSet:
         self._table[self.values >> self._shift] = True
 
     def find(self, hashes: Hashes) -> tuple[Ints, Ints]:
-        """Which of `hashes` are in the set (their indices, ascending), and where each of those stands in `values`."""
-        asked = np.flatnonzero(self._table[hashes >> self._shift])
-        places = np.searchsorted(self.values, hashes[asked])
+        """Return the indices of those `hashes` that are in the set, ascending, and their positions in `values`."""
+        possible = np.flatnonzero(self._table[hashes >> self._shift])
+        places = np.searchsorted(self.values, hashes[possible])
         places[places == len(self.values)] = 0
-        right = self.values[places] == hashes[asked] if len(asked) else np.zeros(0, bool)
-        return asked[right], places[right]
+        equal = self.values[places] == hashes[possible] if len(possible) else np.zeros(0, bool)
+        return possible[equal], places[equal]
 
 
 def spans(starts: Ints, lengths: Ints) -> Ints:
-    """The indices ``starts[i], …, starts[i] + lengths[i] - 1`` of all i, back to back."""
+    """Concatenate the ranges ``starts[i], …, starts[i] + lengths[i] - 1``."""
     return np.repeat(starts - offsets_of(lengths)[:-1], lengths) + np.arange(lengths.sum())
 
 
 def offsets_of(lengths: Ints) -> Ints:
-    """Where lists of these lengths begin when they stand back to back, and where the last ends."""
+    """The offsets of concatenated lists of these lengths: where each begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def _mixed(ids: npt.NDArray[np.int32]) -> Hashes:
-    """splitmix64's finalizer, by which near numbers become far hashes."""
+    """Hash token numbers by splitmix64's finalizer, so that close numbers get unrelated hashes."""
     value = (ids.astype(np.uint64) + np.uint64(1)) * _FACTOR
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

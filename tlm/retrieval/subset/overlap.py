@@ -1,10 +1,10 @@
-"""Decontamination: which passages hold so much of a dev or test text that training on them is training on the test.
+"""Decontamination: find passages that hold so much of a dev or test text that training on them spoils the test.
 
-A passage overlaps a text when it holds a large enough share of the text's distinct n-grams, or when a large enough
-share of its own distinct n-grams is in the text. The first finds short texts, such as a sentence inside a passage. The
-second finds long ones, such as a document that the corpus holds in pieces: no piece has much of it. Whatever has fewer
-than n tokens overlaps when it occurs whole, as a run of tokens: a short text in a passage, or a short passage in a
-text. Tokens are lower-cased runs of letters and digits, so entity markers ("[[ … ]]") and punctuation hide no match.
+A passage overlaps a text if it has a large enough share of the text's distinct n-grams, or if the text has a large
+enough share of the passage's. The first rule finds short texts, such as a sentence within a passage. The second finds
+long ones, such as a document that the corpus holds in pieces, none of which has much of it. A text or passage of fewer
+than n tokens overlaps if it occurs whole, as a run of tokens: a short text in a passage, or a short passage in a text.
+Tokens are lower-cased runs of letters and digits, so entity markers ("[[ … ]]") and punctuation do not hide a match.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tlm.progress import Meter
 from tlm.retrieval.subset.ngrams import HashSet, Ints, TokenLists, distinct, ngrams, offsets_of, spans
 
-# A text of one or two tokens ("yes", "very good") would remove every passage that happens to say so
+# A text of one or two tokens ("yes", "very good") would remove every passage that happens to contain it
 MIN_TOKENS = 3
 PASSAGES_AT_ONCE = 2000
 
@@ -25,20 +25,13 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Probe:
-    """The n-grams, of one n, of the texts to protect, and for each n-gram the texts that have it."""
-
-    n: int
-    hashes: HashSet
-    offsets: Ints
-    texts: Ints
-
-
-@dataclass(frozen=True)
 class Overlaps:
-    """For each passage the first text that it overlaps (-1: none), and the share by which it does.
+    """Which passages overlap a text.
 
-    `of_passage` tells whose n-grams the share is of: the passage's, or, if that share was enough, the text's.
+    Attributes:
+        text: For each passage the first text that it overlaps; -1 if there is none.
+        share: The share of n-grams that they have in common.
+        of_passage: Whether that is a share of the passage's n-grams; if not, of the text's.
     """
 
     text: Ints
@@ -46,7 +39,7 @@ class Overlaps:
     of_passage: Flags
 
     def enter(self, passages: Ints, texts: Ints, share: Shares | float, of_passage: Flags | bool) -> None:
-        """Enter overlapping pairs, the texts of each passage ascending; of several texts the lowest stands."""
+        """Enter overlapping pairs, ordered by text within a passage. Of several texts a passage keeps the first."""
         passages, first = np.unique(passages, return_index=True)
         better = (self.text[passages] < 0) | (texts[first] < self.text[passages])
         passages, first = passages[better], first[better]
@@ -55,49 +48,83 @@ class Overlaps:
         self.of_passage[passages] = np.broadcast_to(of_passage, texts.shape)[first]
 
 
-def find_overlaps(passages: TokenLists, texts: TokenLists, n: int, text_share: float, passage_share: float) -> Overlaps:
-    """Find the passages that overlap `texts`; both must come from one `Vocabulary`.
+class _NgramIndex:
+    """The n-grams of texts, and the texts that have each one.
+
+    Indexes the texts of exactly `n` tokens, or with `longer` also those of more.
+    """
+
+    def __init__(self, texts: TokenLists, n: int, *, longer: bool = False) -> None:
+        rows = np.flatnonzero(texts.lengths >= n if longer else texts.lengths == n)
+        hashes, owners = distinct(*ngrams(texts.select(rows), n))
+        order = np.lexsort((owners, hashes))
+        self.n, self.texts = n, len(texts)
+        self.hashes = HashSet(hashes)
+        self.offsets = offsets_of(np.unique(hashes, return_counts=True)[1])
+        self.owners = rows[owners[order]]  # of hash i: owners[offsets[i]:offsets[i + 1]]
+
+    def common(self, passages: TokenLists) -> tuple[Ints, Ints, Ints]:
+        """Count the distinct n-grams that passages share with texts.
+
+        Returns passage, text and count of all pairs that share any, passages ascending.
+        """
+        if not len(self.owners):
+            return (np.zeros(0, np.int64),) * 3
+        hashes, owners = ngrams(passages, self.n)
+        known, places = self.hashes.find(hashes)
+        places, owners = distinct(places, owners[known])
+        lengths = self.offsets[places + 1] - self.offsets[places]
+        pairs = np.repeat(owners, lengths) * self.texts + self.owners[spans(self.offsets[places], lengths)]
+        pairs, counts = np.unique(pairs, return_counts=True)
+        return pairs // self.texts, pairs % self.texts, counts
+
+
+class OverlapFinder:
+    """Finds the passages that overlap protected texts.
 
     Args:
-        passages: What may be removed; those with fewer than `MIN_TOKENS` tokens overlap nothing.
-        texts: What is protected; those with fewer than `MIN_TOKENS` tokens are not looked for.
+        texts: The protected texts; those with fewer than `MIN_TOKENS` tokens are not looked for.
         n: Tokens in an n-gram, at least `MIN_TOKENS`.
         text_share: In (0, 1]: a passage overlaps a text if it has at least this share of the text's distinct n-grams.
         passage_share: In (0, 1]: it also does if at least this share of its own distinct n-grams is in the text.
     """
-    size = len(passages)
-    found = Overlaps(np.full(size, -1, np.int64), np.zeros(size), np.zeros(size, bool))
-    *short, long = (_probe(texts, length, n) for length in range(MIN_TOKENS, n + 1))
-    totals = np.bincount(long.texts, minlength=len(texts))
-    meter = Meter("looking for dev and test texts", size, "passages")
-    for start in range(0, size, PASSAGES_AT_ONCE):
-        chunk = passages.select(np.arange(start, min(start + PASSAGES_AT_ONCE, size)))
-        for probe in short:
-            owners, hit, _ = _common(chunk, probe, len(texts))
-            found.enter(start + owners, hit, 1, of_passage=False)
-        owners, hit, share, of_passage = _overlapping(chunk, long, totals, text_share, passage_share)
-        found.enter(start + owners, hit, share, of_passage)
-        meter.advance(len(chunk))
-    for length in range(MIN_TOKENS, n):  # the other way round: short passages, looked for in the texts
-        hit, owners, _ = _common(texts, _probe(passages, length, n), size)
-        found.enter(owners, hit, 1, of_passage=True)
-    meter.close()
-    return found
 
+    def __init__(self, texts: TokenLists, n: int, text_share: float, passage_share: float) -> None:
+        self.texts, self.n, self.text_share, self.passage_share = texts, n, text_share, passage_share
+        self.short = [_NgramIndex(texts, length) for length in range(MIN_TOKENS, n)]
+        self.long = _NgramIndex(texts, n, longer=True)
+        self.totals = np.bincount(self.long.owners, minlength=len(texts))  # distinct n-grams of each text
 
-def _overlapping(
-    passages: TokenLists, probe: Probe, totals: Ints, text_share: float, passage_share: float
-) -> tuple[Ints, Ints, Shares, Flags]:
-    """(passage, text, share, whether it is the passage's) for all pairs with a large enough share of n-grams.
+    def find(self, passages: TokenLists) -> Overlaps:
+        """Find the passages that overlap a text.
 
-    `totals` has the number of distinct n-grams of each text.
-    """
-    owners, hit, counts = _common(passages, probe, len(totals))
-    of_text, of_passage = totals[hit], _totals(passages, owners, probe.n)
-    by_text = _enough(counts, of_text, text_share)
-    rows = np.flatnonzero(by_text | _enough(counts, of_passage, passage_share))
-    share = counts / np.where(by_text, of_text, of_passage)
-    return owners[rows], hit[rows], share[rows], ~by_text[rows]
+        Args:
+            passages: From the texts' `Vocabulary`; those with fewer than `MIN_TOKENS` tokens overlap nothing.
+        """
+        size = len(passages)
+        found = Overlaps(np.full(size, -1, np.int64), np.zeros(size), np.zeros(size, bool))
+        meter = Meter("looking for dev and test texts", size, "passages")
+        for rows in np.split(np.arange(size), range(PASSAGES_AT_ONCE, size, PASSAGES_AT_ONCE)):
+            chunk = passages.select(rows)
+            for index in self.short:
+                owners, texts, _ = index.common(chunk)
+                found.enter(rows[owners], texts, 1, of_passage=False)
+            self._enter_long(found, chunk, rows)
+            meter.advance(len(chunk))
+        for length in range(MIN_TOKENS, self.n):  # the other way round: short passages, looked for in the texts
+            texts, owners, _ = _NgramIndex(passages, length).common(self.texts)
+            found.enter(owners, texts, 1, of_passage=True)
+        meter.close()
+        return found
+
+    def _enter_long(self, found: Overlaps, passages: TokenLists, rows: Ints) -> None:
+        """Enter the pairs of a passage (at `rows`) and a text of n or more tokens that share enough n-grams."""
+        owners, texts, counts = self.long.common(passages)
+        of_text, of_passage = self.totals[texts], _totals(passages, owners, self.n)
+        by_text = _enough(counts, of_text, self.text_share)
+        enough = by_text | _enough(counts, of_passage, self.passage_share)
+        share = counts / np.where(by_text, of_text, of_passage)
+        found.enter(rows[owners[enough]], texts[enough], share[enough], ~by_text[enough])
 
 
 def _enough(counts: Ints, totals: Ints, share: float) -> Flags:
@@ -106,28 +133,8 @@ def _enough(counts: Ints, totals: Ints, share: float) -> Flags:
     return counts * least.denominator >= totals * least.numerator
 
 
-def _probe(texts: TokenLists, length: int, n: int) -> Probe:
-    """Texts of exactly `length` tokens, or, for `length` = n, of n and more."""
-    rows = np.flatnonzero(texts.lengths >= n if length == n else texts.lengths == length)
-    hashes, owners = distinct(*ngrams(texts.select(rows), length))
-    order = np.lexsort((owners, hashes))
-    counts = np.unique(hashes, return_counts=True)[1]
-    return Probe(length, HashSet(hashes), offsets_of(counts), rows[owners[order]])
-
-
 def _totals(passages: TokenLists, rows: Ints, n: int) -> Ints:
-    """How many distinct n-grams each of the passages `rows` has (rows may repeat); the others are not counted."""
+    """Count the distinct n-grams of the passages `rows`, which may repeat."""
     some, places = np.unique(rows, return_inverse=True)
     _, owners = distinct(*ngrams(passages.select(some), n))
     return np.bincount(owners, minlength=len(some))[places]
-
-
-def _common(passages: TokenLists, probe: Probe, texts: int) -> tuple[Ints, Ints, Ints]:
-    """(passage, text, number of distinct n-grams that both have) for all pairs that have any, passages ascending."""
-    hashes, owners = ngrams(passages, probe.n)
-    known, places = probe.hashes.find(hashes)
-    places, owners = distinct(places, owners[known])
-    lengths = probe.offsets[places + 1] - probe.offsets[places]
-    pairs = np.repeat(owners, lengths) * texts + probe.texts[spans(probe.offsets[places], lengths)]
-    pairs, counts = np.unique(pairs, return_counts=True)
-    return pairs // max(texts, 1), pairs % max(texts, 1), counts

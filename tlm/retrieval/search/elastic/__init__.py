@@ -1,1 +1,1 @@
-"""BM25 by Elasticsearch."""
+"""BM25 on an Elasticsearch server."""

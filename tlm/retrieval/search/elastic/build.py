@@ -1,38 +1,28 @@
-"""Filling an Elasticsearch index: our own bulk loop, safe to stop anywhere and to repeat.
+"""Fill an Elasticsearch index with our own bulk requests, which are safe to stop anywhere and to repeat.
 
-A document's ``_id`` is its ordinal, and documents are only ever created, so that a repetition finds what is there
-already (409). An index is finished when its ``_meta`` tells the number of its documents.
+A document's ``_id`` is its number, and documents are only ever created, so that a repetition finds those that are there
+(409). An index is finished when its ``_meta`` has the number of its documents.
 """
 
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from elastic_transport import TransportError
-from elasticsearch import ApiError, BadRequestError, Elasticsearch
+from elasticsearch import BadRequestError, Elasticsearch
 
 from tlm.errors import InputError, Interrupted
 from tlm.progress import Meter, say
-from tlm.retrieval.search.elastic.client import (
-    BUSY,
-    TRIES,
-    blocked,
-    connect,
-    explained,
-    patiently,
-    pause,
-    reason,
-    refusal,
-)
-from tlm.retrieval.search.elastic.engine import meta, shape, stored
+from tlm.retrieval.search.batches import batched, in_threads
+from tlm.retrieval.search.elastic import client as server
+from tlm.retrieval.search.elastic.client import BUSY, blocked, connect, patiently, reason, refusal, until_done
+from tlm.retrieval.search.elastic.engine import meta, shape, stored_meta
 
 CHUNK_DOCUMENTS = 4000
 CHUNK_CHARACTERS = 2_000_000  # well below http.max_content_length
 WORKERS = 2  # requests under way at once
-SHARD_SECONDS = "10s"  # how long a request waits for the index to be there; a minute by default
-MOST_REJECTED = 10  # the server refuses none of our documents unless something is wrong with it
+SHARD_SECONDS = "10s"  # how long a request waits for the index to become available; by default a minute
+MOST_REJECTED = 10  # a sound server refuses none of our documents
+TOO_LARGE = 413
 
 WANTED = "items.create.status,items.create.error"
 
@@ -43,7 +33,7 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def ensure(details: Mapping[str, Any], texts: Iterable[str], total: int) -> list[Rejected]:
-    """Make the index of `details` hold `texts` (document 0, 1, …; `total` of them), finished and behind its alias.
+    """Build the index described by `details` from `texts` (document 0, 1, …; `total` of them) and publish its alias.
 
     Returns the documents that the server refused, with its reason. A finished index is left as it is.
 
@@ -59,7 +49,7 @@ def ensure(details: Mapping[str, Any], texts: Iterable[str], total: int) -> list
             rejected = _fill(client, index, texts, total)
             _finish(client, details, total - len(rejected), rejected)
         except Interrupted:
-            rejected = _finished(client, details)  # by another writer, which then closes it to us
+            rejected = _finished(client, details)  # another writer may have finished and closed it
             if rejected is None:
                 raise
     _publish(client, index, details["alias"])
@@ -67,16 +57,16 @@ def ensure(details: Mapping[str, Any], texts: Iterable[str], total: int) -> list
 
 
 def _finished(client: Elasticsearch, details: Mapping[str, Any]) -> list[Rejected] | None:
-    """What the server refused of a finished index; None where it is absent or unfinished."""
-    found = stored(client, details["index"])
+    """The documents that the server refused while the index was built; None if it is absent or unfinished."""
+    found = stored_meta(client, details)
     if found is None:
         return None
-    if not found.is_of(details):
+    if not found:
         raise InputError(
             f"Elasticsearch has an index '{details['index']}' that was made from something else (its _meta, mapping or "
             "similarity differs); remove it there, or choose another name for this one"
         )
-    return [(doc, why) for doc, why in found.meta["rejected"]] if "documents" in found.meta else None
+    return [(doc, why) for doc, why in found["rejected"]] if "documents" in found else None
 
 
 def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
@@ -93,7 +83,7 @@ def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
         try:
             client.indices.create(index=details["index"], settings=settings, mappings=mappings)
         except BadRequestError as error:
-            if error.error != "resource_already_exists_exception":  # half built, another writer's, or our retry
+            if error.error != "resource_already_exists_exception":  # half built, by another writer, or by our retry
                 raise
 
     patiently(create)
@@ -101,96 +91,65 @@ def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
 
 def _fill(client: Elasticsearch, index: str, texts: Iterable[str], total: int) -> list[Rejected]:
     alias = _filling(index)
-    patiently(lambda: client.indices.put_alias(index=index, name=alias))
+    patiently(client.indices.put_alias, index=index, name=alias)
     filler = _Filler(client, alias)
     meter = Meter("indexing", total, "passages")
-    waiting: deque[Future[int]] = deque()
-    with ThreadPoolExecutor(WORKERS) as pool:
-        try:
-            for chunk in _chunks(texts):
-                waiting.append(pool.submit(filler.send, chunk))
-                if len(waiting) > 2 * WORKERS:
-                    meter.advance(waiting.popleft().result())
-            for sent in waiting:
-                meter.advance(sent.result())
-        finally:
-            pool.shutdown(cancel_futures=True)
-            meter.close()
+    try:
+        for documents in in_threads(filler.send, _batches(texts), WORKERS):
+            meter.advance(documents)
+    finally:
+        meter.close()
     return sorted(filler.rejected)
 
 
 def _filling(index: str) -> str:
-    """The alias that an index is filled through: a removed index has none, and so is not made anew, as others are."""
+    """The alias used to fill an index. If the index is removed meanwhile, writing fails rather than recreates it."""
     return f"{index}-filling"
 
 
-def _chunks(texts: Iterable[str]) -> Iterator[list[Document]]:
-    chunk: list[Document] = []
-    size = 0
-    for document in enumerate(texts):
-        chunk.append(document)
-        size += len(document[1])
-        if len(chunk) == CHUNK_DOCUMENTS or size >= CHUNK_CHARACTERS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
-
-
-def _lines(doc: int, text: str) -> str:
-    """A document as the bulk API takes it: written here, which is several times as fast as the client's own way."""
-    return f'{{"create":{{"_id":"{doc}"}}}}\n{{"doc":{doc},"text":{_quoted(text)}}}'
+def _batches(texts: Iterable[str]) -> Iterator[list[Document]]:
+    first = 0
+    for batch in batched(texts, CHUNK_DOCUMENTS, CHUNK_CHARACTERS):
+        yield list(enumerate(batch, first))
+        first += len(batch)
 
 
 class _Filler:
     """Sends documents to the index behind an alias; used by several threads at once."""
 
     def __init__(self, client: Elasticsearch, alias: str) -> None:
-        self.client, self.alias = client, alias
+        self.client, self.alias = client.options(ignore_status=TOO_LARGE), alias
         self.rejected: list[Rejected] = []
-        self.put_off = ""  # why, the last time
+        self.put_off = ""  # the last reason why a document was put off
 
     def send(self, documents: list[Document]) -> int:
-        """Create the documents, with pauses while the server is busy or gone; how many there were."""
-        left = documents
-        for attempt in range(TRIES):
-            with explained():
-                left = self._once(left, last=attempt == TRIES - 1)
-            if not left:
-                return len(documents)
-            if attempt < TRIES - 1:
-                pause(attempt)
-        raise Interrupted(
-            f"Elasticsearch put off {len(left)} documents {TRIES} times ({self.put_off}); "
-            "free disk space there if it is full, then repeat the command to go on"
-        )
-
-    def _once(self, documents: list[Document], last: bool) -> list[Document]:
-        """One request; the documents that must be sent again."""
-        operations = [_lines(doc, text) for doc, text in documents]
-        try:
-            answer = self.client.bulk(
-                index=self.alias,
-                operations=operations,  # type: ignore[arg-type]
-                require_alias=True,
-                timeout=SHARD_SECONDS,
-                filter_path=WANTED,
+        """Create the documents, with pauses while the server is busy or gone. Returns their number."""
+        left = until_done(self._create, documents)
+        if left:
+            raise Interrupted(
+                f"Elasticsearch put off {len(left)} documents {server.TRIES} times ({self.put_off}); "
+                "free disk space there if it is full, then repeat the command to go on"
             )
-        except ApiError as error:
-            if error.status_code == 413:
-                return self._halves(documents)
-            if last or error.status_code not in BUSY:
-                raise
-            return documents
-        except TransportError:
-            if last:
-                raise
-            return documents
-        items = zip(documents, answer["items"], strict=True)
-        return [document for document, item in items if self._put_off(document, item["create"])]
+        return len(documents)
 
-    def _halves(self, documents: list[Document]) -> list[Document]:
-        """Send what was too large for one request in two."""
+    def _create(self, documents: list[Document]) -> list[Document]:
+        """Create the documents in one request. Returns those that the server put off."""
+        operations = [_lines(doc, text) for doc, text in documents]
+        answer = patiently(
+            self.client.bulk,
+            index=self.alias,
+            operations=operations,
+            require_alias=True,
+            timeout=SHARD_SECONDS,
+            filter_path=WANTED,
+        )
+        if answer.meta.status == TOO_LARGE:
+            return self._split(documents)
+        items = zip(documents, answer["items"], strict=True)
+        return [document for document, item in items if self._is_put_off(document, item["create"])]
+
+    def _split(self, documents: list[Document]) -> list[Document]:
+        """Send in two requests what was too large for one."""
         if len(documents) == 1:
             self._reject(documents[0][0], "larger than the server's http.max_content_length")
         else:
@@ -199,8 +158,8 @@ class _Filler:
             self.send(documents[middle:])
         return []
 
-    def _put_off(self, document: Document, item: Mapping[str, Any]) -> bool:
-        """Look at one document's status: whether it must be sent again."""
+    def _is_put_off(self, document: Document, item: Mapping[str, Any]) -> bool:
+        """Whether the document must be sent again, by the status in the answer."""
         status = item["status"]
         if status in (200, 201, 409):
             return False
@@ -220,27 +179,32 @@ class _Filler:
             raise InputError(f"Elasticsearch refused more than {MOST_REJECTED} passages, passage {doc} because: {why}")
 
 
+def _lines(doc: int, text: str) -> str:
+    """A document as the bulk API takes it. Writing it here is faster than leaving it to the client."""
+    return f'{{"create":{{"_id":"{doc}"}}}}\n{{"doc":{doc},"text":{_quoted(text)}}}'
+
+
 def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, rejected: list[Rejected]) -> None:
-    """Make everything visible, count, and only then write down that the index is finished."""
+    """Make all documents visible, count them, and only then mark the index as finished."""
     index = details["index"]
-    patiently(lambda: client.indices.refresh(index=index))
-    count = patiently(lambda: client.count(index=index))["count"]
+    patiently(client.indices.refresh, index=index)
+    count = patiently(client.count, index=index)["count"]
     if count != documents:
         raise InputError(
-            f"index '{index}' has {count:,} documents after {documents:,} were sent: somebody else writes into it; "
+            f"index '{index}' has {count:,} documents after {documents:,} were sent: something else writes into it; "
             "remove it, then repeat the command"
         )
     finished = {"tlm": {**meta(details), "documents": documents, "rejected": rejected}}
-    patiently(lambda: client.indices.put_mapping(index=index, meta=finished))
+    patiently(client.indices.put_mapping, index=index, meta=finished)
 
 
 def _publish(client: Elasticsearch, index: str, alias: str) -> None:
-    """Close the index to writing and move the alias, which people look it up by, to it."""
-    patiently(lambda: client.indices.put_settings(index=index, settings={"index.blocks.write": True}))
+    """Close the index to writing and move its public alias to it."""
+    patiently(client.indices.put_settings, index=index, settings={"index.blocks.write": True})
     actions: list[dict[str, Any]] = [
         {"remove": {"index": "tlm-*", "alias": alias, "must_exist": False}},
         {"remove": {"index": index, "alias": _filling(index), "must_exist": False}},
         {"add": {"index": index, "alias": alias}},
     ]
-    patiently(lambda: client.indices.update_aliases(actions=actions))
-    say(f"index '{index}' stands behind the alias '{alias}'")
+    patiently(client.indices.update_aliases, actions=actions)
+    say(f"the alias '{alias}' now points to index '{index}'")

@@ -1,8 +1,8 @@
-"""Reaching Elasticsearch: a client from the environment, patience with a busy server, errors in one sentence.
+"""Connect to Elasticsearch: a client from the environment, retries while the server is busy, errors in one sentence.
 
-Where the server is, is a setting at use, never part of an artifact: ``TLM_ELASTICSEARCH_URL``, and where needed
-``TLM_ELASTICSEARCH_API_KEY_FILE`` (a file with an encoded API key) and ``TLM_ELASTICSEARCH_CA_FILE`` (a PEM file).
-Files ``api-key`` and ``ca.crt`` in the folder ``TLM_ELASTICSEARCH_SECRET`` (a mounted secret) do the same.
+The server's address is never part of an artifact. It comes from the environment: ``TLM_ELASTICSEARCH_URL``, and if
+needed ``TLM_ELASTICSEARCH_API_KEY_FILE`` (a file with an encoded API key) and ``TLM_ELASTICSEARCH_CA_FILE`` (a PEM
+file). Files ``api-key`` and ``ca.crt`` in the folder ``TLM_ELASTICSEARCH_SECRET`` (a mounted secret) do the same.
 """
 
 import gc
@@ -33,55 +33,55 @@ CA_FILE = "TLM_ELASTICSEARCH_CA_FILE"
 SECRET = "TLM_ELASTICSEARCH_SECRET"
 
 BUSY = frozenset({429, 502, 503, 504})
-NO_SECURITY = (400, 404, 405)  # what a server without security answers to a question about privileges
-TRIES = 10  # with the pauses between them long enough for a server that restarts
+NO_SECURITY = (400, 404, 405)  # answers of a server without security when asked about privileges
+TRIES = 10  # enough, with the pauses between them, for a server to restart
 LONGEST_PAUSE_SECONDS = 20.0
 REQUEST_SECONDS = 120.0
 
-_KEY = re.compile(rb"[A-Za-z0-9+/_-]*={0,2}")  # base64; nothing is no key either, as the server will say
+_KEY = re.compile(rb"[A-Za-z0-9+/_-]*={0,2}")  # base64; an empty key is left for the server to refuse
 
 T = TypeVar("T")
 
 
 def connect() -> Elasticsearch:
-    """A client for the server that the environment names, once that has answered.
+    """Make a client for the server that the environment names, and make sure that it answers.
 
     Raises:
-        InputError: a variable is missing or wrong, or nobody (or no Elasticsearch) answers there.
+        InputError: a variable is missing or wrong, or no Elasticsearch answers there.
     """
     url = os.environ.get(URL, "")
     if not url:
-        raise InputError(f"{URL} is not set; set it to where Elasticsearch is, as in http://localhost:9200")
+        raise InputError(f"{URL} is not set; set it to the address of Elasticsearch, such as http://localhost:9200")
     options: dict[str, Any] = {"serializers": {_Reader.mimetype: _Reader()}}
     if key := _file(API_KEY_FILE, "api-key"):
         options["api_key"] = _key(key)
     if authority := _file(CA_FILE, "ca.crt"):
         options["ca_certs"] = str(authority)
     try:
-        # no retries by the client itself: they have no pause
+        # The client's own retries have no pause after a 429 or 503
         client = Elasticsearch(url, request_timeout=REQUEST_SECONDS, max_retries=0, **options)
     except ValueError as error:
         raise InputError(f"{URL} is {_shown()}: {error}") from None
     check_url(url, URL)
-    logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # it warns of what we handle
-    patiently(lambda: _meet(client))
+    logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # its warnings are about failures that we handle
+    patiently(_meet, client)
     return client
 
 
 class _Reader(JsonSerializer):
-    """Reads answers by pydantic's parser, and while Python's search for cycles rests.
+    """Parses answers with pydantic's parser, and with the garbage collector off.
 
-    Over 100,000 hits that search takes most of the time, in vain; of what is left, the parser saves a third.
+    With 100,000 hits the collector takes most of the time and frees nothing; the parser saves a third of the rest.
     """
 
     def json_loads(self, data: bytes) -> Any:
-        """The parsed answer."""
-        searching = gc.isenabled()
+        """Parse an answer."""
+        enabled = gc.isenabled()
         gc.disable()
         try:
             return from_json(data)
         finally:
-            if searching:
+            if enabled:
                 gc.enable()
 
 
@@ -91,7 +91,7 @@ def _meet(client: Elasticsearch) -> None:
     except TlsError as error:
         raise InputError(
             f"{URL} is {_shown()}, but TLS fails there ({_cause(error)}); "
-            f"put the certificate of its authority into a file and its name into {CA_FILE}"
+            f"write the certificate of its authority to a file and set {CA_FILE} to its path"
         ) from None
     except NoConnection as error:
         raise InputError(
@@ -99,7 +99,7 @@ def _meet(client: Elasticsearch) -> None:
         ) from None
     except ApiError as error:
         genuine = error.meta.headers.get("x-elastic-product") == "Elasticsearch"
-        if genuine or error.status_code in BUSY | {401, 403}:  # to strangers it does not say what it is
+        if genuine or error.status_code in BUSY | {401, 403}:  # these come without the header
             raise
         raise InputError(
             f"{URL} is {_shown()}, but what answers there ({error.status_code}) is not Elasticsearch"
@@ -107,7 +107,7 @@ def _meet(client: Elasticsearch) -> None:
 
 
 def version(client: Elasticsearch) -> str:
-    """The server's version, or nothing where it does not tell us."""
+    """The server's version; empty if it does not tell us."""
     for ask in (lambda: client.info()["version"]["number"], lambda: _node_version(client)):
         with suppress(ApiError, TransportError):
             return str(ask())
@@ -120,44 +120,48 @@ def _node_version(client: Elasticsearch) -> str:
 
 
 def lacking_privileges(client: Elasticsearch, indices: str, privileges: Sequence[str]) -> list[str]:
-    """Which of these index privileges we do not have; none where the server has no security."""
+    """The index privileges that our key lacks; none if the server has no security."""
     wanted = [{"names": [indices], "privileges": list(privileges)}]
 
-    def ask() -> dict[str, bool]:
-        try:
-            granted: dict[str, bool] = client.security.has_privileges(index=wanted)["index"][indices]
-            return granted
-        except ApiError as error:
-            if error.status_code not in NO_SECURITY:
-                raise
-            return dict.fromkeys(privileges, True)
-
-    granted = patiently(ask)
-    return [name for name in privileges if not granted[name]]
+    answer = patiently(client.options(ignore_status=NO_SECURITY).security.has_privileges, index=wanted)
+    if answer.meta.status in NO_SECURITY:
+        return []
+    return [name for name in privileges if not answer["index"][indices][name]]
 
 
-def patiently(call: Callable[[], T]) -> T:
-    """The call's result; while the server is busy or gone it is tried again, with growing random pauses.
+def patiently(call: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Return the call's result. While the server is busy or gone, retry with growing random pauses.
 
     Raises:
-        Interrupted: it stayed so.
-        InputError: it refuses.
+        Interrupted: it stayed busy or gone.
+        InputError: it refused the request.
     """
     with explained():
         for attempt in range(TRIES - 1):
             try:
-                return call()
+                return call(*arguments, **options)
             except ApiError as error:
                 if error.status_code not in BUSY:
                     raise
             except TransportError:
                 pass
-            pause(attempt)
-        return call()
+            _pause(attempt)
+        return call(*arguments, **options)
 
 
-def pause(attempt: int) -> None:
-    """Wait, with full jitter: between nothing and a bound that doubles with each attempt."""
+def until_done(send: Callable[[list[T]], list[T]], items: list[T]) -> list[T]:
+    """Send the items; send those that the server puts off (the result) again, after pauses. Returns what is left."""
+    for attempt in range(TRIES):
+        if attempt:
+            _pause(attempt - 1)
+        items = send(items)
+        if not items:
+            break
+    return items
+
+
+def _pause(attempt: int) -> None:
+    """Wait with full jitter: from zero to a bound that doubles with each attempt."""
     if attempt > 1:
         say(f"Elasticsearch is busy or gone; waiting to try again ({attempt + 2} of {TRIES})")
     time.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.25 * 2**attempt)))
@@ -165,7 +169,7 @@ def pause(attempt: int) -> None:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn what the client raises into one sentence for people."""
+    """Turn the client's exceptions into errors of one sentence."""
     try:
         yield
     except UnsupportedProductError:
@@ -181,11 +185,12 @@ def explained() -> Iterator[None]:
 
 
 def refusal(status: int, why: str) -> InputError | Interrupted:
-    """The error for people for an HTTP status (of a request, or of one item of it) that is not a success."""
+    """Make the error for an HTTP status, of a request or of one item of it, that is not a success."""
     where = f"Elasticsearch at {_shown()}"
     if status == 401:
         return InputError(
-            f"{where} does not know us ({why}); put a valid API key into the file that {API_KEY_FILE} names"
+            f"{where} does not accept our credentials ({why}); "
+            f"write a valid API key to the file that {API_KEY_FILE} names"
         )
     if blocked(status, why):
         cure = "free disk space there" if "flood-stage" in why else "lift that block there"
@@ -196,19 +201,19 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
             "or all privileges on the indices 'tlm-*'"
         )
     if status == 404:
-        return Interrupted(f"{where} lost the index meanwhile ({why}); repeat the command")
+        return Interrupted(f"{where} lost the index in the meantime ({why}); repeat the command")
     if status in BUSY:
         return Interrupted(f"{where} stayed too busy ({status} {why}); repeat the command to go on")
     return InputError(f"{where} refused with {status} ({why})")
 
 
 def blocked(status: int, why: str) -> bool:
-    """Whether somebody has blocked an index, or a full disk has; 503 is only a server that still starts."""
+    """Whether an index is blocked, by its owner or by a full disk. With 503, the server is only starting."""
     return "cluster_block_exception" in why and status != 503
 
 
 def reason(body: Any) -> str:
-    """The innermost reason that an error answer gives, shortened."""
+    """The innermost reason in an error's body, shortened."""
     error = body.get("error", body) if isinstance(body, dict) else body
     if isinstance(error, dict):
         causes = error.get("root_cause") or [error]
@@ -217,7 +222,7 @@ def reason(body: Any) -> str:
 
 
 def _file(variable: str, name: str) -> Path | None:
-    """The file that `variable` names, else the one called `name` in the mounted secret, if there is one."""
+    """The file that `variable` names, or else the file `name` of the mounted secret, or None."""
     given = os.environ.get(variable)
     if given and not Path(given).is_file():
         raise InputError(f"{variable} is '{given}'; there is no such file")
@@ -226,7 +231,7 @@ def _file(variable: str, name: str) -> Path | None:
 
 
 def _key(file: Path) -> str:
-    """The key in it; what is no key is not shown, it may be another secret."""
+    """Read the API key. Content that is not a key is not shown, as it may be another secret."""
     key = file.read_bytes().strip()
     if not _KEY.fullmatch(key):
         raise InputError(f"{file} holds no API key; expected the key's 'encoded' form, one line of base64")
@@ -234,7 +239,7 @@ def _key(file: Path) -> str:
 
 
 def _shown() -> str:
-    """The URL without a password."""
+    """The server's URL without its password."""
     url = urlsplit(os.environ.get(URL, ""))
     return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
 

@@ -1,21 +1,21 @@
-"""The Elasticsearch engine: searching an index that elastic_build.py has filled, and removing it."""
+"""The Elasticsearch engine: search an index that build.py has filled, check it, and remove it."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from elasticsearch import Elasticsearch
 
 from tlm.errors import InputError
-from tlm.retrieval.search.analyzer import terms
-from tlm.retrieval.search.elastic.client import BUSY, TRIES, connect, patiently, pause, reason, refusal
+from tlm.retrieval.search.batches import in_threads
+from tlm.retrieval.search.bulk_analyzer import terms
+from tlm.retrieval.search.elastic.client import BUSY, connect, patiently, reason, refusal, until_done
 from tlm.retrieval.search.engine import Docs, Scores
 
-TOGETHER, HITS_TOGETHER = 50, 100_000  # queries, and hits, in a request at most
-UNDER_WAY = 2  # requests at once: the server works while an answer is read
+TOGETHER, HITS_TOGETHER = 50, 100_000  # most queries, and hits, per request
+UNDER_WAY = 2  # concurrent requests, so that the server works while an answer is parsed
+OK = 200
 WANTED = (
     "responses.hits.hits.sort,responses.timed_out,responses._shards.failed,"
     "responses.status,responses.error.type,responses.error.reason,responses.error.root_cause"
@@ -23,7 +23,7 @@ WANTED = (
 
 
 class Elastic:
-    """An `Engine` on an Elasticsearch index; `details` are what `index.located` gives."""
+    """An `Engine` on an Elasticsearch index; `details` come from `index.located`."""
 
     def __init__(self, details: Mapping[str, Any]) -> None:
         self.index = str(details["index"])
@@ -31,100 +31,80 @@ class Elastic:
         check(self.client, details)
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
-        """See `Engine.search`; the server gives 10,000 hits a query at most (index.max_result_window)."""
+        """Implement `Engine.search`; the server returns at most 10,000 hits per query (index.max_result_window)."""
         together = queries_together(top_k)
-        waiting: deque[Future[list[tuple[Docs, Scores]]]] = deque()
-        with ThreadPoolExecutor(UNDER_WAY) as pool:
-            try:
-                for start in range(0, len(queries), together):
-                    waiting.append(pool.submit(self._found, queries[start : start + together], top_k))
-                    if len(waiting) > UNDER_WAY:
-                        yield from waiting.popleft().result()
-                for answers in waiting:
-                    yield from answers.result()
-            finally:
-                pool.shutdown(cancel_futures=True)
+        batches = (queries[start : start + together] for start in range(0, len(queries), together))
+        for hits in in_threads(lambda batch: self._found(batch, top_k), batches, UNDER_WAY):
+            yield from hits
 
     def _found(self, queries: Sequence[str], top_k: int) -> list[tuple[Docs, Scores]]:
-        answers = self._answers([_request(query, top_k) for query in queries])
-        return [_hits(answer.get("hits", {}).get("hits", ())) for answer in answers]
+        requests = [_request(found, top_k) for found in terms(queries).by_text()]
+        return [_hits(answer.get("hits", {}).get("hits", ())) for answer in self._answers(requests)]
 
     def _answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """One whole answer for each request; those that a busy server put off are asked again."""
+        """Ask for one complete answer to each request. Those that a busy server put off are sent again."""
         answers: dict[int, dict[str, Any]] = {}
-        for attempt in range(TRIES):
-            missing = [number for number in range(len(requests)) if number not in answers]
-            for number, answer in zip(missing, self._ask([requests[number] for number in missing]), strict=True):
-                trouble = _trouble(answer)
-                if trouble is None:
-                    answers[number] = answer
-                elif trouble[0] not in BUSY or attempt == TRIES - 1:
-                    raise refusal(*trouble)
-            if len(answers) == len(requests):
-                break
-            pause(attempt)
+
+        def ask(numbers: list[int]) -> list[int]:
+            answers.update(zip(numbers, self._ask([requests[number] for number in numbers]), strict=True))
+            return [number for number in numbers if _status(answers[number])[0] in BUSY]
+
+        until_done(ask, list(range(len(requests))))
+        for status, why in map(_status, answers.values()):
+            if status != OK:
+                raise refusal(status, why)
         return [answers[number] for number in range(len(requests))]
 
     def _ask(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         header = {
             "index": self.index,
-            "search_type": "dfs_query_then_fetch",  # df and lengths over all shards; as without where there is one
+            "search_type": "dfs_query_then_fetch",  # document frequencies and lengths of all shards together
             "allow_partial_search_results": False,
         }
         searches = [part for request in requests for part in (header, request)]
-        answer = patiently(lambda: self.client.msearch(searches=searches, filter_path=WANTED))
+        answer = patiently(self.client.msearch, searches=searches, filter_path=WANTED)
         found: list[dict[str, Any]] = answer["responses"]
         return found
 
 
 def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
-    """Compare an index with its handle: it must be there, be made from that corpus, and have all its documents.
+    """Check that an index exists, was made as its artifact says, and has all documents.
 
     Raises:
-        InputError: it is gone, or is not what the handle says.
+        InputError: it does not.
     """
     index, documents = details["index"], int(details["documents"])
-    found = stored(client, index)
+    found = stored_meta(client, details)
     if found is None:
         raise InputError(f"Elasticsearch has no index '{index}' (any more); run `tlm index` again to restore it")
-    if not found.is_of(details) or found.meta.get("documents") != documents:
+    if found.get("documents") != documents:
         raise InputError(
             f"index '{index}' is unfinished, or made from something else (its _meta, mapping or similarity differs "
-            "from the artifact's); run `tlm index` again to complete it, or remove it there if it is another's"
+            "from the artifact's); run `tlm index` again to complete it, or remove it there if it belongs to others"
         )
-    count = patiently(lambda: client.count(index=index))["count"]
+    count = patiently(client.count, index=index)["count"]
     if count != documents:
         raise InputError(
             f"index '{index}' has {count:,} documents, not {documents:,}; remove it, then run `tlm index` again"
         )
 
 
-@dataclass(frozen=True)
-class Stored:
-    """What an index says of itself; `meta` is empty for one that is not ours."""
-
-    meta: Mapping[str, Any]
-    shape: Mapping[str, Any]
-
-    def is_of(self, details: Mapping[str, Any]) -> bool:
-        """Whether it was made from what `details` tell, as we make it."""
-        told = meta(details)
-        return {name: self.meta.get(name) for name in told} == told and self.shape == shape(details)
-
-
-def stored(client: Elasticsearch, index: str) -> Stored | None:
-    """What the index says of itself, or None where there is no such index."""
+def stored_meta(client: Elasticsearch, details: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Read our part of an index's ``_meta``: None if there is no such index, empty if it was made otherwise."""
     wanted = "*.mappings,*.settings.index.similarity,*.settings.index.analysis"
-    found = patiently(lambda: client.indices.get(index=index, ignore_unavailable=True, filter_path=wanted))
-    for entry in found.values():
-        mappings, settings = entry.get("mappings", {}), entry.get("settings", {}).get("index", {})
-        told = {
-            "properties": mappings.get("properties", {}),
-            "similarity": {name: _numbers(value) for name, value in settings.get("similarity", {}).items()},
-            "analysis": settings.get("analysis", {}),
-        }
-        return Stored(mappings.get("_meta", {}).get("tlm", {}), told)
-    return None
+    found = patiently(client.indices.get, index=details["index"], ignore_unavailable=True, filter_path=wanted)
+    if not found:
+        return None
+    (entry,) = found.values()
+    mappings, settings = entry.get("mappings", {}), entry.get("settings", {}).get("index", {})
+    found_meta: dict[str, Any] = mappings.get("_meta", {}).get("tlm", {})
+    found_shape = {
+        "properties": mappings.get("properties", {}),
+        "similarity": {name: _numbers(value) for name, value in settings.get("similarity", {}).items()},
+        "analysis": settings.get("analysis", {}),
+    }
+    same = found_shape == shape(details) and meta(details).items() <= found_meta.items()
+    return found_meta if same else {}
 
 
 def _numbers(similarity: Mapping[str, str]) -> dict[str, Any]:
@@ -132,12 +112,12 @@ def _numbers(similarity: Mapping[str, str]) -> dict[str, Any]:
 
 
 def meta(details: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the hits of an index; once it is finished, it also tells its number of documents."""
+    """What decides the hits of an index, for its ``_meta``; a finished index has its number of documents there, too."""
     return {name: details[name] for name in ("corpus_content", "analyzer", "k1", "b")}
 
 
 def shape(details: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields and settings that decide the hits; ``analysis`` could give a known analyzer another meaning."""
+    """The fields and settings that decide the hits; ``analysis`` is empty, as it could redefine the analyzer."""
     text = {"type": "text", "analyzer": details["analyzer"], "index_options": "freqs", "similarity": "tlm"}
     return {
         "properties": {"doc": {"type": "long", "index": False}, "text": text},
@@ -147,15 +127,15 @@ def shape(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drop_index(details: Mapping[str, Any]) -> None:
-    """Remove the index with these details (`index.located`) from its server; removing what is not there is no error."""
+    """Remove the index with these details (`index.located`) from its server, if it is there."""
     client = connect()
-    patiently(lambda: client.indices.delete(index=details["index"], ignore_unavailable=True))
+    patiently(client.indices.delete, index=details["index"], ignore_unavailable=True)
 
 
-def _request(query: str, top_k: int) -> dict[str, Any]:
+def _request(terms: Sequence[str], top_k: int) -> dict[str, Any]:
     return {
         "size": top_k,
-        "query": {"bool": {"should": _clauses(query)}},
+        "query": {"bool": {"should": _clauses(terms)}},
         "_source": False,
         "stored_fields": "_none_",
         "sort": [{"_score": "desc"}, {"doc": "asc"}],
@@ -163,12 +143,12 @@ def _request(query: str, top_k: int) -> dict[str, Any]:
     }
 
 
-def _clauses(query: str) -> list[dict[str, Any]]:
-    """A `match` of the terms that stand once in the query, and one with boost n for each that stands n times.
+def _clauses(terms: Sequence[str]) -> list[dict[str, Any]]:
+    """A `match` of the terms that occur once in the query, and one with boost n for each that occurs n times.
 
     It scores as a `match` of the whole query does, but repetitions do not count against the server's limit of clauses.
     """
-    counts = Counter(terms(query))
+    counts = Counter(terms)
     once = " ".join(term for term, count in counts.items() if count == 1)
     repeated = [(term, count) for term, count in counts.items() if count > 1]
     parts = [(once, 1), *repeated] if once else repeated
@@ -176,7 +156,7 @@ def _clauses(query: str) -> list[dict[str, Any]]:
 
 
 def queries_together(top_k: int) -> int:
-    """How many queries go into a request."""
+    """Number of queries per request."""
     return max(1, min(TOGETHER, HITS_TOGETHER // top_k))
 
 
@@ -185,10 +165,10 @@ def _hits(hits: Sequence[Mapping[str, Any]]) -> tuple[Docs, Scores]:
     return np.array([sort[1] for sort in sorts], np.int64), np.array([sort[0] for sort in sorts], np.float32)
 
 
-def _trouble(answer: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Status and reason if an answer is not whole."""
+def _status(answer: Mapping[str, Any]) -> tuple[int, str]:
+    """Status of an answer, and the reason if it is not `OK`. An incomplete answer counts as a busy server's."""
     if "error" in answer:
         return int(answer.get("status", 500)), f"{answer['error'].get('type', '')}: {reason(answer)}"
     if answer.get("timed_out") or answer.get("_shards", {}).get("failed"):
         return 503, "not all shards answered in time"
-    return None
+    return OK, ""

@@ -1,1 +1,1 @@
-"""BM25 in this process."""
+"""BM25 on files of our own, searched in this process."""

@@ -1,12 +1,15 @@
-"""Building the embedded index: two passes over the corpus with flat memory, equal bytes for equal corpora.
+"""Build the embedded index in two passes with flat memory; equal corpora give equal bytes.
 
-The first pass turns chunks of passages into runs of postings on disk. The second, which knows all document frequencies
-and lengths, merges the runs term range by term range and replaces term frequencies by what they add to a score.
+The first pass turns chunks of passages into runs of postings on disk. After it, all document frequencies and lengths
+are known. The second pass merges the runs, one range of terms at a time, and replaces each term frequency by its
+impact: what it adds to the score.
 
-Files: ``terms.parquet`` (term, df, bound: the largest impact), in order of first appearance. ``offsets.npy``
-int64[terms + 1], ``docs.npy`` int32[postings] and ``impacts.npy`` float32[postings]: the postings of the rarer terms,
-by document. ``dense.npy`` float32[frequent terms, documents]: the impacts of terms that more than one in 8 documents
-has; these have no postings.
+Files:
+    ``terms.parquet`` (term, df, bound): the terms in order of first appearance; bound is the largest impact.
+    ``offsets.npy`` int64[terms + 1], ``docs.npy`` int32[postings], ``impacts.npy`` float32[postings]: the postings of
+    the rare terms, by term, then document.
+    ``dense.npy`` float32[frequent terms, documents]: the impacts of the terms that occur in more than one in 8
+    documents. These terms have no postings.
 """
 
 import tempfile
@@ -21,20 +24,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tlm.retrieval.search.embedded import bm25, bulk_analyzer
+from tlm.retrieval.search import bulk_analyzer
+from tlm.retrieval.search.batches import batched
+from tlm.retrieval.search.embedded import bm25
 
-DENSE_SHARE = 1 / 8  # from about here on, adding a whole row is faster than adding at postings, and smaller
-CHUNK, CHUNK_CHARACTERS = 1 << 13, 1 << 22  # passages, and letters, in a run at most
+DENSE_SHARE = 1 / 8  # above about this share, a whole row is smaller than postings and faster to add
+CHUNK, CHUNK_CHARACTERS = 1 << 13, 1 << 22  # most passages, and characters, in a run
 SEGMENT = 1 << 22  # postings merged at a time
 
 PARTS = ("ids", "counts", "docs", "frequencies")
 
 Ids = npt.NDArray[np.int32]
 Lengths = npt.NDArray[np.int64]
+Sizes = list[tuple[int, int]]  # number of terms, and of postings, of each run
 
 
 class _Vocabulary(dict[str, int]):
-    """Terms to ids in order of first appearance."""
+    """Gives terms ids in order of first appearance."""
 
     def __missing__(self, term: str) -> int:
         new = self[term] = len(self)
@@ -43,12 +49,22 @@ class _Vocabulary(dict[str, int]):
 
 @dataclass(frozen=True)
 class _Run:
-    """A chunk's postings by term, then document: each term's id and number of postings, each posting's doc and tf."""
+    """A chunk's postings, by term, then document.
+
+    Attributes:
+        ids: Each term's id.
+        counts: Each term's number of postings.
+        docs: Each posting's document.
+        frequencies: Each posting's term frequency.
+    """
 
     ids: Ids
     counts: Ids
     docs: Ids
     frequencies: Ids
+
+
+Runs = Callable[[], Iterator[_Run]]
 
 
 def build(texts: Iterable[str], folder: Path, *, k1: float, b: float) -> dict[str, int]:
@@ -59,26 +75,26 @@ def build(texts: Iterable[str], folder: Path, *, k1: float, b: float) -> dict[st
     vocabulary = _Vocabulary()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         runs = Path(scratch)
-        lengths = _write_runs(iter(texts), vocabulary, runs)
+        lengths, sizes = _write_runs(texts, vocabulary, runs)
         df = np.zeros(len(vocabulary), np.int32)
-        for run in _read_runs(runs):
+        for run in _read_runs(runs, sizes):
             df[run.ids] += run.counts
         weights = bm25.term_weights(df, int(np.count_nonzero(lengths)), k1)
-        bounds = _merge(runs, df, weights, bm25.inverse_norms(lengths, k1, b), folder)
+        bounds = _merge(lambda: _read_runs(runs, sizes), df, weights, bm25.inverse_norms(lengths, k1, b), folder)
     table = pa.table({"term": pa.array(list(vocabulary), pa.string()), "df": df, "bound": bounds})
     pq.write_table(table, folder / "terms.parquet", compression="zstd", row_group_size=1 << 17)
     postings = int(df.sum(dtype=np.int64))
     return {"documents": len(lengths), "terms": len(df), "tokens": int(lengths.sum()), "postings": postings}
 
 
-def _write_runs(texts: Iterator[str], vocabulary: _Vocabulary, folder: Path) -> Lengths:
-    """Append a run for each chunk of `texts` to the run files; the lengths of all documents in terms."""
+def _write_runs(texts: Iterable[str], vocabulary: _Vocabulary, folder: Path) -> tuple[Lengths, Sizes]:
+    """Append a run for each chunk of `texts` to the run files. Returns each document's length, each run's size."""
     lengths: list[Lengths] = [np.empty(0, np.int64)]
-    sizes = []
+    sizes: Sizes = []
     done = 0
     with ExitStack() as stack:
         files = [stack.enter_context((folder / name).open("wb")) for name in PARTS]
-        for chunk in _chunks(texts):
+        for chunk in batched(texts, CHUNK, CHUNK_CHARACTERS):
             found = bulk_analyzer.terms(chunk)
             run = _run(found, np.array([vocabulary[term] for term in found.distinct], np.int32), done)
             for file, part in zip(files, (run.ids, run.counts, run.docs, run.frequencies), strict=True):
@@ -86,26 +102,11 @@ def _write_runs(texts: Iterator[str], vocabulary: _Vocabulary, folder: Path) -> 
             lengths.append(found.lengths)
             sizes.append((len(run.ids), len(run.docs)))
             done += len(chunk)
-    with _npy(folder / "sizes.npy", np.int64, (len(sizes), 2)) as write:
-        write(np.array(sizes, np.int64))
-    return np.concatenate(lengths)
-
-
-def _chunks(texts: Iterator[str]) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    size = 0
-    for text in texts:
-        chunk.append(text)
-        size += len(text)
-        if len(chunk) == CHUNK or size >= CHUNK_CHARACTERS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+    return np.concatenate(lengths), sizes
 
 
 def _run(found: bulk_analyzer.Terms, ids: Ids, first_doc: int) -> _Run:
-    """Group the tokens of a chunk whose terms have these ids in the whole vocabulary."""
+    """Group the tokens of a chunk by term and document; `ids` are its distinct terms' ids."""
     order = np.argsort(ids)
     rank = np.empty(len(ids), np.uint64)
     rank[order] = np.arange(len(ids))
@@ -124,15 +125,14 @@ def _run(found: bulk_analyzer.Terms, ids: Ids, first_doc: int) -> _Run:
     return _Run(ids[order], counts, docs, frequencies)
 
 
-def _read_runs(folder: Path) -> Iterator[_Run]:
+def _read_runs(folder: Path, sizes: Sizes) -> Iterator[_Run]:
     """The runs, memory-mapped."""
     ids, counts, docs, frequencies = (_mapped(folder / name) for name in PARTS)
-    ends = np.cumsum(np.load(folder / "sizes.npy"), axis=0)
     term = posting = 0
-    for term_end, posting_end in ends.tolist():
-        of_terms, of_postings = slice(term, term_end), slice(posting, posting_end)
+    for terms, postings in sizes:
+        of_terms, of_postings = slice(term, term + terms), slice(posting, posting + postings)
         yield _Run(ids[of_terms], counts[of_terms], docs[of_postings], frequencies[of_postings])
-        term, posting = term_end, posting_end
+        term, posting = of_terms.stop, of_postings.stop
 
 
 def _mapped(path: Path) -> Ids:
@@ -141,8 +141,8 @@ def _mapped(path: Path) -> Ids:
     return np.memmap(path, np.int32, mode="r")
 
 
-def _merge(runs: Path, df: Ids, weights: bm25.Floats, norms: bm25.Floats, folder: Path) -> npt.NDArray[np.float32]:
-    """Write postings and dense rows; the largest impact of each term."""
+def _merge(runs: Runs, df: Ids, weights: bm25.Floats, norms: bm25.Floats, folder: Path) -> npt.NDArray[np.float32]:
+    """Write postings and dense rows. Returns the largest impact of each term."""
     documents = len(norms)
     is_dense = df > documents * DENSE_SHARE
     offsets = np.concatenate([[0], np.cumsum(np.where(is_dense, 0, df), dtype=np.int64)])
@@ -171,9 +171,9 @@ def _merge(runs: Path, df: Ids, weights: bm25.Floats, norms: bm25.Floats, folder
 
 @contextmanager
 def _npy(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> Iterator[Callable[[npt.NDArray[Any]], int]]:
-    """A new .npy file; yields what appends to it, until it has the announced shape.
+    """Create a .npy file of the given shape; yields a function that appends to it.
 
-    Numpy's own writers do not say that a disk is full: their OSError has no number.
+    NumPy's own writers do not report a full disk as such: their OSError has no errno.
     """
     with path.open("wb") as file:
         descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
@@ -182,7 +182,7 @@ def _npy(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> Iterato
 
 
 def _segments(df: Ids) -> Iterator[tuple[int, int]]:
-    """Ranges of terms with at most SEGMENT postings in all, or a single term."""
+    """Yield ranges of terms that together have at most `SEGMENT` postings, or of a single term."""
     ends = np.cumsum(df, dtype=np.int64)
     first = 0
     while first < len(df):
@@ -193,13 +193,13 @@ def _segments(df: Ids) -> Iterator[tuple[int, int]]:
 
 
 def _segment(
-    runs: Path, first: int, last: int, df: Ids, weights: bm25.Floats, norms: bm25.Floats
+    runs: Runs, first: int, last: int, df: Ids, weights: bm25.Floats, norms: bm25.Floats
 ) -> tuple[Ids, bm25.Floats]:
-    """Docs and impacts of the terms `first` to `last`, by term, then document."""
+    """Documents and impacts of the terms from `first` to before `last`, by term, then document."""
     ends = np.cumsum(df[first:last], dtype=np.int64)
-    free = ends - df[first:last]  # where each term's next posting goes
+    free = ends - df[first:last]  # position of each term's next posting
     docs, added = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32)
-    for run in _read_runs(runs):
+    for run in runs():
         low, high = np.searchsorted(run.ids, (first, last))
         ids, counts = run.ids[low:high], run.counts[low:high]
         start = int(run.counts[:low].sum(dtype=np.int64))

@@ -1,10 +1,10 @@
-"""The embedded engine: exact BM25 on memory-mapped numpy arrays (see embedded_build.py for the files).
+"""The embedded engine: exact BM25 on memory-mapped NumPy arrays (build.py describes the files).
 
-A query runs through the documents in blocks whose accumulators fit the cache. In each block the postings of its rarer
-terms are added first. Then come its frequent terms, whose rows are dense: whole rows as long as they alone could lift a
-document into the top K found so far, afterwards only for documents that can still get there. While fewer than K are
-known, what K documents of the block have from the rare terms stands in for the score to beat. Contributions to a
-document are always added in the same order, in double precision, so skipping changes no score.
+A query goes through the documents in blocks whose score accumulators fit the cache. In each block, the postings of its
+rare terms are added first. Its frequent terms, which have dense rows, follow: whole rows as long as these terms alone
+could lift a document into the top K, then only the documents that can still get there. Until K documents are known, the
+score to beat is a lower bound from the scores that the rare terms give in this block. Contributions to a document are
+always added in the same order and in double precision, so skipping does not change any score.
 """
 
 from collections import Counter
@@ -18,20 +18,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.retrieval.search.analyzer import terms
+from tlm.retrieval.search.bulk_analyzer import terms
 from tlm.retrieval.search.engine import Docs, Scores
 
 BLOCK = 1 << 16  # documents; half a megabyte of accumulators
 TOGETHER = 4096  # queries whose terms are looked up in one pass over the vocabulary
-GROUP = 16  # documents of which the best stands for all, where a first score to beat is looked for
-MARGIN = 1 + 1e-6  # bounds are raised by this: they are compared with scores that were rounded
+GROUP = 16  # documents in a group, of which only the best counts when the first score to beat is estimated
+MARGIN = 1 + 1e-6  # safety factor of bounds, which are compared with rounded scores
 
 Floats = npt.NDArray[np.float32]
 Sums = npt.NDArray[np.float64]
 
 
 class _Rare(NamedTuple):
-    """A query term with postings: documents ascending, impacts, where each block begins, its count in the query."""
+    """A query term with postings.
+
+    Attributes:
+        docs: Its documents, ascending.
+        impacts: What it adds to the score of each.
+        cuts: Where the postings of each block begin.
+        times: How often it occurs in the query.
+    """
 
     docs: npt.NDArray[np.int32]
     impacts: Floats
@@ -44,14 +51,20 @@ class _Rare(NamedTuple):
 
 
 class _Frequent(NamedTuple):
-    """A query term with a dense row, its count in the query, and the most it can add to a score."""
+    """A query term with a dense row.
+
+    Attributes:
+        row: What it adds to the score of each document.
+        times: How often it occurs in the query.
+        bound: The most that one occurrence adds to a score.
+    """
 
     row: Floats
     times: int
     bound: float
 
     def impacts(self, block: int, at: Docs | slice) -> Floats | Sums:
-        """What it adds to a block's documents, or to those at the places `at`."""
+        """What it adds to the documents `at` (positions in the block)."""
         return _times(self.row[block * BLOCK : (block + 1) * BLOCK][at], self.times)
 
 
@@ -60,14 +73,14 @@ def _times(impacts: Floats | Sums, count: int) -> Floats | Sums:
 
 
 class _Best:
-    """The best K documents so far; documents are offered in ascending order, so among equals the first stay."""
+    """The best K documents so far. They are offered in ascending order, and of equal scores the first are kept."""
 
     def __init__(self, top_k: int) -> None:
         self.top_k, self.least = top_k, 0.0
         self.docs, self.scores = np.empty(0, np.int64), np.empty(0, np.float32)
 
     def offer(self, docs: Docs, scores: Scores) -> None:
-        """Take in documents whose scores are above `least`, the score to beat (0 while fewer than K are known)."""
+        """Add documents with scores above `least`, the score to beat (0 until K documents are known)."""
         self.docs, self.scores = np.concatenate([self.docs, docs]), np.concatenate([self.scores, scores])
         excess = len(self.docs) - self.top_k
         if excess >= 0:
@@ -78,8 +91,8 @@ class _Best:
             self.docs, self.scores, self.least = self.docs[above], self.scores[above], float(least)
 
     def ordered(self) -> tuple[Docs, Scores]:
-        """By score descending, then document ascending."""
-        bits = self.scores.view(np.uint32)  # scores are positive: their bits order as they do
+        """Return them by score descending, then document ascending."""
+        bits = self.scores.view(np.uint32)  # positive floats have the same order as their bits
         keys = (~bits).astype(np.uint64) << 32
         keys |= np.arange(len(keys), dtype=np.uint64)  # documents are in ascending order
         keys.sort()
@@ -88,7 +101,7 @@ class _Best:
 
 
 class Embedded:
-    """An `Engine` on the files of an embedded index; `path` gives the place of a file by name."""
+    """An `Engine` on the files of an embedded index; `path` maps a file's name to its path."""
 
     def __init__(self, path: Callable[[str], Path]) -> None:
         table = pq.read_table(path("terms.parquet"))
@@ -98,14 +111,14 @@ class Embedded:
         self.docs: npt.NDArray[np.int32] = _mapped(path("docs.npy"))
         self.impacts: Floats = _mapped(path("impacts.npy"))
         self.rows: Floats = _mapped(path("dense.npy"))
-        self.row_of = np.cumsum(self.offsets[:-1] == self.offsets[1:]) - 1  # every term has postings or a row
+        self.row_of = np.cumsum(self.offsets[:-1] == self.offsets[1:]) - 1  # a term without postings has a row
         self.starts = np.arange(0, self.rows.shape[1] + BLOCK, BLOCK, dtype=np.int32)
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
-        """See `Engine.search`."""
+        """Implement `Engine.search`."""
         sums = np.empty(min(BLOCK, self.rows.shape[1]))
         for start in range(0, len(queries), TOGETHER):
-            counted = [Counter(terms(query)) for query in queries[start : start + TOGETHER]]
+            counted = [Counter(found) for found in terms(queries[start : start + TOGETHER]).by_text()]
             ids = self._ids(set().union(*counted))
             for counts in counted:
                 yield self._search({ids[term]: count for term, count in counts.items() if term in ids}, top_k, sums)
@@ -117,7 +130,7 @@ class Embedded:
 
     def _search(self, query: Mapping[int, int], top_k: int, sums: Sums) -> tuple[Docs, Scores]:
         rare, frequent = self._plan(query)
-        # what the frequent terms from each one on can add; 0 after the last
+        # rest[i]: the most that the frequent terms from the ith on can add together
         rest = np.cumsum([0.0] + [term.times * term.bound * MARGIN for term in reversed(frequent)])[::-1].tolist()
         best = _Best(top_k)
         for block in range(len(self.starts) - 1):
@@ -129,7 +142,7 @@ class Embedded:
         return best.ordered()
 
     def _plan(self, query: Mapping[int, int]) -> tuple[list[_Rare], list[_Frequent]]:
-        """The query's terms: rare ones by id, frequent ones by what they can add at most, descending."""
+        """Look up the query's terms: rare ones by id, frequent ones by the most they can add, descending."""
         rare, frequent = [], []
         for term, count in sorted(query.items()):
             start, end = self.offsets[term : term + 2].tolist()
@@ -144,7 +157,7 @@ class Embedded:
 
 
 def _add(rare: list[_Rare], block: int, sums: Sums) -> None:
-    """Make `sums` what the rare terms add to a block's documents, term after term."""
+    """Set `sums` to what the rare terms add to a block's documents, term by term."""
     sums.fill(0)
     parts = [(term, term.within(block)) for term in rare]
     docs = [term.docs[postings] for term, postings in parts]
@@ -156,10 +169,10 @@ def _add(rare: list[_Rare], block: int, sums: Sums) -> None:
 
 
 def _reached(sums: Sums, top_k: int) -> float:
-    """A little less than what K documents of a block have at least; 0 if that is not known.
+    """A score that at least K documents of a block exceed; 0 if it cannot be estimated.
 
-    It is the Kth largest of the maxima of groups: for small K not much below the Kth largest of all, and found in a
-    fraction of the time.
+    It is the Kth largest of the maxima of groups of documents, slightly reduced. For small K this is close to the Kth
+    largest of all, and takes a fraction of the time.
     """
     groups = len(sums) // GROUP
     if groups < 4 * top_k:
@@ -169,9 +182,9 @@ def _reached(sums: Sums, top_k: int) -> float:
 
 
 def _block(block: int, sums: Sums, frequent: list[_Frequent], rest: list[float], least: float) -> tuple[Docs, Scores]:
-    """The documents of a block that score above `least`, ascending, and their scores.
+    """Return the documents of a block that score above `least`, ascending, and their scores.
 
-    `sums` has what the rare terms add, and is spoilt.
+    `sums`, which holds what the rare terms add, is overwritten.
     """
     whole = 0
     while whole < len(frequent) and rest[whole] >= least:
@@ -191,4 +204,4 @@ def _block(block: int, sums: Sums, frequent: list[_Frequent], rest: list[float],
 
 def _mapped(path: Path) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = np.load(path, mmap_mode="r")
-    return array.view(np.ndarray)  # slices of a plain array are several times faster to take
+    return array.view(np.ndarray)  # slicing a plain array is several times faster

@@ -10,6 +10,7 @@ import pytest
 from tests.toy_reports import LABELS, is_safe, reported, told_of, toy_world
 from tests.toys import make_task, words
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
 from tlm.evaluation.pages import ui
 from tlm.evaluation.pages.sampling import evenly, rows_at
@@ -17,7 +18,6 @@ from tlm.evaluation.report.findings import heard
 from tlm.evaluation.report.report import report
 from tlm.evaluation.report.runs import spread
 from tlm.evaluation.score.baseline import baseline
-from tlm.evaluation.score.metrics import score
 
 
 def test_the_numbers_are_those_of_the_runs(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tlm.evaluation.score.student import t_quantile
+from tlm.evaluation.score.intervals import t_quantile
 
 
 @given(st.floats(0.01, 0.9999), st.integers(1, 300))

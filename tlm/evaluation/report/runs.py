@@ -16,9 +16,8 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.cost import Cost, Prices, total
 from tlm.evaluation.report.lineage import Lineage, flat, plain
-from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval
+from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval, t_quantile
 from tlm.evaluation.score.metrics import METRIC_NAMES
-from tlm.evaluation.score.student import t_quantile
 from tlm.settings import SECTIONS
 
 ARMS = ("baseline", "task-only", "random", "bm25")

@@ -1,9 +1,9 @@
-"""All scores of a model's predictions: always finite numbers, also where a textbook formula divides by zero.
+"""All scores of a model's predictions: always finite numbers, even where a textbook formula divides by zero.
 
 `tlm.data.tasks.metrics` defines degenerate cases. A class without a prediction or without a gold example has F1 0.
 
-Of two classes the last is the positive one, whose F1 is the score ``f1``: GLUE's label 1 (equivalent, duplicate) as
-its tasks are registered; elsewhere labels are sorted, so that yes, true, positive and 1 come last.
+Of two classes the last is the positive one, whose F1 is the score ``f1``. It is GLUE's label 1 (equivalent, duplicate)
+for the registered tasks of GLUE; other tasks have sorted labels, so yes, true, positive and 1 come last.
 """
 
 from collections.abc import Sequence
@@ -47,10 +47,10 @@ def scores(
         labels: The classes in order; None for regression.
 
     Returns:
-        For classes: the scores of `CLASSIFICATION`, of two classes also ``f1``, ``ece`` (expected calibration error
-        over 10 equally wide bins),
-        ``confusion`` (rows gold, columns predicted), ``classes`` (precision, recall, f1, support by label) and
-        ``reliability`` (bins). For regression: the scores of `REGRESSION`, ``mse`` and ``mae``. Always ``n``.
+        ``n``, the number of examples. For classes: the metrics of `CLASSIFICATION` (with two classes also ``f1``),
+        ``ece`` (expected calibration error over 10 bins of equal width), ``confusion`` (rows gold, columns predicted),
+        ``classes`` (precision, recall, f1, support by label) and ``reliability`` (bins). For regression: the metrics
+        of `REGRESSION`, ``mse`` and ``mae``.
 
     Raises:
         ValueError: shapes differ, or a prediction is not finite.
@@ -96,7 +96,7 @@ def _classification(gold: Array, predicted: Array, chances: Array, labels: Seque
 
 
 def _reliability(correct: Array, confidence: Array) -> list[dict[str, float]]:
-    """The bins that hold something: (0, 0.1], … (0.9, 1] of confidence, with their mean confidence and accuracy."""
+    """The bins of confidence, (0, 0.1] to (0.9, 1], that are not empty, with their mean confidence and accuracy."""
     place = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
     return [
         {

@@ -3,7 +3,7 @@
 import math
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Point:
 
     name: str
     flops: float
-    scores: Sequence[float] = field(default_factory=tuple)
+    scores: Sequence[float] = ()
     role: str = "pretrained"
 
     @property

@@ -17,32 +17,33 @@ Contents = dict[str, Any]
 Spread = dict[str, Any]  # of `tlm.evaluation.report.runs.spread`
 
 
-def write_report(folder: Path, told: Contents) -> None:
+def write_report(folder: Path, contents: Contents) -> None:
     """Write the report on one task: report.html, report.md and report.json."""
-    groups, metric = told["groups"], told["task"]["metric_name"]
+    groups, metric = contents["groups"], contents["task"]["metric_name"]
     losses = same_vocabulary(groups)
-    scatter = told["scatter"] if told["scatter"] and told["scatter"]["gold"] else None
+    scatter = contents["scatter"] if contents["scatter"] and contents["scatter"]["gold"] else None
     loss = "masked-LM loss on test text (lower is better)"
     pictures = {
         "test": plots.dots(groups, "test", f"{metric} on test"),
         "mlm": plots.dots(losses, "mlm_loss", loss, 1.0) if losses else None,
         "compute": _compute(groups, f"{metric} on test"),
-        "curves": [(panel["title"], plots.lines(panel, groups)) for panel in told["curves"]],
-        "scatter": plots.scatter(**scatter, role=told["best"]["role"]) if scatter else None,
+        "curves": [(panel["title"], plots.lines(panel, groups)) for panel in contents["curves"]],
+        "scatter": plots.scatter(**scatter, role=contents["best"]["role"]) if scatter else None,
     }
     costs = [cost for group in groups for cost in (group["cost"], *group["stages"].values())]
-    _write(folder, "report", told, pictures, costs)
+    _write(folder, "report", contents, pictures, costs)
 
 
-def write_multitask(folder: Path, told: Contents) -> None:
+def write_multitask(folder: Path, contents: Contents) -> None:
     """Write the report on several tasks: report.html, report.md and report.json."""
     pictures = [
-        (task["name"], plots.dots(task["groups"], "test", f"{task['metric_name']} on test")) for task in told["tasks"]
+        (task["name"], plots.dots(task["groups"], "test", f"{task['metric_name']} on test"))
+        for task in contents["tasks"]
     ]
-    _write(folder, "multitask", told, pictures, [arm["total"] for arm in told["arms"]])
+    _write(folder, "multitask", contents, pictures, [arm["total"] for arm in contents["arms"]])
 
 
-def _write(folder: Path, template: str, told: Contents, pictures: Any, costs: list[dict[str, Spread]]) -> None:
+def _write(folder: Path, template: str, contents: Contents, pictures: Any, costs: list[dict[str, Spread]]) -> None:
     """Render the contents; a kind of cost that was measured nowhere gets no column.
 
     The HTML page is self-contained: no script, no address outside, every text escaped. In Markdown, texts from
@@ -52,9 +53,9 @@ def _write(folder: Path, template: str, told: Contents, pictures: Any, costs: li
     colours = {"light": plots.css_colours(1), "dark": plots.css_colours(2)}
     for form in ("html", "md"):
         page = _environment(autoescape=form == "html").get_template(f"{template}.{form}.j2")
-        text = page.render(**told, colours=colours, pictures=pictures, costs=columns)
+        text = page.render(**contents, colours=colours, pictures=pictures, costs=columns)
         (folder / f"report.{form}").write_text(text, encoding="utf-8", newline="\n")
-    data = json.dumps(told, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    data = json.dumps(contents, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     (folder / "report.json").write_text(data, encoding="utf-8", newline="\n")
 
 

@@ -1,6 +1,7 @@
 """Make text from outside inert: nothing in it can act as markup, and nothing in it is invisible."""
 
 import re
+from itertools import groupby
 
 BIDI_AND_CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -67,11 +68,6 @@ def shared_words(passage: str, question: str, least: int = 4) -> list[tuple[str,
     """
     known = set(re.findall(r"\w+", question.lower())) - COMMON
     pieces = re.split(r"(\w+)", passage)
-    marked = [(piece, len(piece) >= least and piece.lower() in known) for piece in pieces if piece]
-    merged: list[tuple[str, bool]] = []
-    for piece, is_shared in marked:
-        if merged and merged[-1][1] is is_shared:
-            merged[-1] = (merged[-1][0] + piece, is_shared)
-        else:
-            merged.append((piece, is_shared))
-    return merged
+    marked = ((piece, len(piece) >= least and piece.lower() in known) for piece in pieces if piece)
+    runs = groupby(marked, key=lambda pair: pair[1])
+    return [("".join(piece for piece, _ in run), is_shared) for is_shared, run in runs]

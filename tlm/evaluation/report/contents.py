@@ -40,10 +40,13 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     whole = finished(summaries)
     best = best_on_dev([one for one in whole if one["arm"] != "baseline"] or whole)
     chosen = groups[summaries.index(best)]
-    compared = [group for group, summary in zip(groups, summaries, strict=True) if summary in whole]
+    whole_groups = [group for group, summary in zip(groups, summaries, strict=True) if summary in whole]
     first = groups[0].runs[0].values
     regression = first["problem"] == "regression"
-    differences = _differences(compared)
+    differences = [
+        compared(whole_groups[one.first].name, whole_groups[one.second].name, one.difference)
+        for one in all_differences([group.on("test") for group in whole_groups])
+    ]
     found: Contents = {
         "task": {
             "name": visible(first["task"], 80),
@@ -59,7 +62,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "differences": differences,
         "findings": findings(summaries, first["metric"], differences),
         "metric_names": METRIC_NAMES,
-        "curves": curves(compared, regression),
+        "curves": curves(whole_groups, regression),
         "best": {"name": best["name"], "role": best["role"]},
         "classes": None if regression else _classes(groups, chosen),
         "confusion": None if regression else _confusion(chosen),
@@ -70,12 +73,6 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     found["lineage"] = lineage_rows(lineage.everything(metrics))
     found["gone"] = lineage.told()
     return found
-
-
-def _differences(groups: list[Group]) -> list[dict[str, Any]]:
-    """The difference of the test scores of every two groups, with the name of the one that is ahead, if any."""
-    found = all_differences([group.on("test") for group in groups])
-    return [compared(groups[one.first].name, groups[one.second].name, one.difference) for one in found]
 
 
 def _with_roles(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:

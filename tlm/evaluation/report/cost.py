@@ -58,7 +58,7 @@ class Cost:
     joules: float | None = None
 
     @classmethod
-    def told(cls, counted: dict[str, Any], run: dict[str, Any]) -> "Cost":
+    def of_stage(cls, counted: dict[str, Any], run: dict[str, Any]) -> "Cost":
         """The cost of a stage from the counts in its manifest (tokens, flops, …) and the facts in its run.json."""
         energy = [run[name] for name in JOULES if run.get(name) is not None]
         whole = not any(name + AT_LEAST in run for name in JOULES)

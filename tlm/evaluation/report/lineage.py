@@ -33,7 +33,7 @@ class Lineage:
             artifact = stack.pop()
             if seen.setdefault(artifact.folder_name, artifact) is artifact:
                 stack += [found for name in artifact.manifest.inputs if (found := self._input(artifact, name))]
-        return sorted(seen.values(), key=lambda artifact: (_place(artifact.manifest.kind), artifact.manifest.key))
+        return sorted(seen.values(), key=_pipeline_order)
 
     def told(self) -> str:
         """A sentence about the artifacts that could not be opened so far; "" if all could."""
@@ -99,5 +99,6 @@ def plain(value: Any) -> str:
     return visible(", ".join(map(str, value)) if isinstance(value, list) else str(value), 80)
 
 
-def _place(kind: str) -> int:
-    return ORDER.index(kind) if kind in ORDER else len(ORDER)
+def _pipeline_order(artifact: Artifact) -> tuple[int, str]:
+    kind = artifact.manifest.kind
+    return ORDER.index(kind) if kind in ORDER else len(ORDER), artifact.manifest.key

@@ -56,8 +56,8 @@ def _write(draft: Draft, runs: list[list[Artifact]], reports: list[Artifact], pr
     from tlm.evaluation.pages.page import write_multitask
     from tlm.evaluation.report.side_by_side import side_by_side
 
-    told = side_by_side(runs, reports, prices)
-    write_multitask(draft.folder, told)
+    contents = side_by_side(runs, reports, prices)
+    write_multitask(draft.folder, contents)
     draft.counts["tasks"] = len(runs)
-    tests = {arm["name"]: arm["mean"]["mean"] for arm in told["arms"]}
-    draft.details.update(tasks=[task["name"] for task in told["tasks"]], test=tests)
+    tests = {arm["name"]: arm["mean"]["mean"] for arm in contents["arms"]}
+    draft.details.update(tasks=[task["name"] for task in contents["tasks"]], test=tests)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
@@ -61,16 +60,11 @@ def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[s
     from tlm.evaluation.report.lineage import Lineage
 
     lineage = Lineage()
-    told = contents(runs, lineage.follow(runs[0], "task"), lineage, prices)
-    told["findings"] += notes
-    write_report(draft.folder, told)
+    found = contents(runs, lineage.follow(runs[0], "task"), lineage, prices)
+    found["findings"] += notes
+    write_report(draft.folder, found)
     draft.counts["runs"] = len(runs)
-    draft.details.update(_summary(told))
-
-
-def _summary(told: dict[str, Any]) -> dict[str, Any]:
-    """The details of the manifest: the main scores, nothing volatile."""
     groups = {
-        group["name"]: {part: group[part]["mean"] for part in ("dev", "test", "mlm_loss")} for group in told["groups"]
+        group["name"]: {part: group[part]["mean"] for part in ("dev", "test", "mlm_loss")} for group in found["groups"]
     }
-    return {"task": told["task"]["name"], "metric": told["task"]["metric"], "groups": groups}
+    draft.details.update(task=found["task"]["name"], metric=found["task"]["metric"], groups=groups)

@@ -61,9 +61,11 @@ class Run:
 
     def costs(self) -> dict[str, Cost]:
         """The cost of each stage of training."""
-        return {stage: Cost.told(counted, self.told(stage)) for stage, counted in self.values["cost"].items()}
+        return {
+            stage: Cost.of_stage(counted, self.stage_facts(stage)) for stage, counted in self.values["cost"].items()
+        }
 
-    def told(self, stage: str) -> dict[str, Any]:
+    def stage_facts(self, stage: str) -> dict[str, Any]:
         """The recorded facts of a stage's own run: device, threads, seconds, joules and so on."""
         found: dict[str, Any] = self.artifact.run().get("stages", {}).get(stage, {})
         return found
@@ -175,7 +177,7 @@ class Group:
         return {"together": [visible(task["name"], 80) for task in tasks]} if len(tasks) > 1 else {}
 
     def _facts(self, stage: str) -> dict[str, str]:
-        recorded = [run.told(stage) for run in self.runs]
+        recorded = [run.stage_facts(stage) for run in self.runs]
         return {
             name: ", ".join(sorted({str(one[name]) for one in recorded if name in one}))
             for name in ("preset", "overrides", "device", "processes", "threads", "precision")

@@ -17,7 +17,7 @@ from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, STYLE, short, svg
 from tlm.evaluation.pages.text import power
 
 PUBLISHED = Path(__file__).with_name("published.toml")
-SAME = 1.1  # arms whose FLOPs differ by less stand side by side
+SAME = 1.1  # arms whose FLOPs differ by less are drawn side by side
 APART = 13.0  # distance between them in points
 
 

@@ -47,7 +47,7 @@ def _write(folder: Path, template: str, contents: Contents, pictures: Any, costs
     """Render the contents; a kind of cost that was measured nowhere gets no column.
 
     The HTML page is self-contained: no script, no address outside, every text escaped. In Markdown, texts from
-    outside stand in code spans.
+    outside are in code spans.
     """
     columns = {name: column for name, column in COSTS.items() if any(cost[name]["values"] for cost in costs)}
     colours = {"light": plots.css_colours(1), "dark": plots.css_colours(2)}

@@ -64,7 +64,7 @@ def report_files(report: str) -> dict[str, Path]:
 
 
 def dataset_card(subset: str) -> str:
-    """A subset in Markdown: counts, dropped passages by reason, a few passages. Texts stand in code spans."""
+    """A subset in Markdown: counts, dropped passages by reason, a few passages. Texts are in code spans."""
     artifact = Artifact.open(subset, "subset")
     left_out = dropped(artifact)
     total = artifact.details["passages"]

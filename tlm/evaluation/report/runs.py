@@ -121,16 +121,15 @@ class Group:
         return self._predictions[key]
 
     def _read(self, split: str, without_copies: bool) -> Arm:
-        values, tables = self.runs[0].values, []
+        metric, labels = self.runs[0].values["metric"], self.runs[0].values["labels"]
+        tables = []
         for run in self.runs:
             rows = run.predictions.filter(pc.equal(run.predictions["split"], split))
             tables.append(rows.filter(pc.invert(rows["copied"])) if without_copies else rows)
-        gold, *predicted = (
-            _values(column, values["labels"])
-            for column in (tables[0]["gold"], *(table["predicted"] for table in tables))
-        )
+        gold = _values(tables[0]["gold"], labels)
+        predicted = np.stack([_values(table["predicted"], labels) for table in tables])
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
-        return Arm((Scored(values["metric"], gold, np.stack(predicted), group),), fixed=self.arm == "baseline")
+        return Arm((Scored(metric, gold, predicted, group),), fixed=self.arm == "baseline")
 
     def summary(self, prices: Prices) -> dict[str, Any]:
         """All that the report says about the group, as plain values."""

@@ -12,18 +12,18 @@ STAGES = {"checkpoint": "stage 1", "model": "stage 2"}
 def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = None) -> str:
     """Score a model (or a stage-1 checkpoint) on the dev and test examples of a task.
 
-    Writes every score, the predictions with probabilities, the masked-language-model loss on test text, and what
-    both stages of training cost.
+    Writes every score, the predictions with probabilities, the masked-language-model loss on test texts, and the cost
+    of both stages of training.
 
     Args:
-        model: URI of the model; a checkpoint gives the scores without stage 2.
+        model: URI of the model, or of a checkpoint for the scores without stage 2.
         task: URI of the task.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     trained, examples = Artifact.open(model, *STAGES), Artifact.open(task, "task")
     kind = trained.manifest.kind
-    # What each stage made, in order; the last one is `trained`.
+    # The artifact of each stage, in order; the last one is `trained`.
     stages = {"stage 1": trained}
     if kind == "model":
         stages = {"stage 1": trained.input("checkpoint"), "stage 2": trained}

@@ -80,7 +80,7 @@ class Tuned:
 
 
 def tune(train: Split, dev: Split, metric: str, labels: list[str] | None) -> tuple[Tuned, int]:
-    """Fit on `train`, choose by `metric` on `dev`; among equals the one tried first wins, which is the simplest.
+    """Fit on `train`, choose by `metric` on `dev`; among equals the one tried first wins.
 
     Deterministic. Returns the best setting, fitted, and how many settings were tried.
 

@@ -13,10 +13,10 @@ from sklearn import metrics
 
 from tests.toys_training import STEPS, checkpoint, model, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.metrics import dev_score
 from tlm.errors import InputError
 from tlm.training.device import memory_advice, resolve_device
 from tlm.training.input.texts import Examples
-from tlm.training.metric import dev_score
 from tlm.training.model import build
 from tlm.training.scoring import class_logits, masked_lm_loss
 from tlm.training.stage1 import train

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from tlm.data.tasks.metrics import score, scores_of, sums_of
 from tlm.evaluation.score.intervals import Arm, Scored, all_differences, difference, interval
-from tlm.evaluation.score.metrics import score
-from tlm.evaluation.score.sums import scores_of, sums_of
 
 CLASSES = ("macro_f1", "micro_f1", "accuracy", "matthews")
 NUMBERS = ("pearson", "spearman")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as reference
 
-from tlm.evaluation.score.metrics import positive, score, scores
+from tlm.data.tasks.metrics import score
+from tlm.evaluation.score.metrics import positive, scores
 
 LABELS = ["a", "b", "c"]
 

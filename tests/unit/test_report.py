@@ -10,14 +10,14 @@ import pytest
 from tests.toy_reports import LABELS, is_safe, reported, told_of, toy_world
 from tests.toys import make_task, words
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
 from tlm.evaluation.pages import ui
 from tlm.evaluation.pages.sampling import evenly, rows_at
-from tlm.evaluation.report.findings import heard
+from tlm.evaluation.report.findings import same_vocabulary
 from tlm.evaluation.report.report import report
 from tlm.evaluation.report.runs import spread
 from tlm.evaluation.score.baseline import baseline
-from tlm.evaluation.score.metrics import score
 
 
 def test_the_numbers_are_those_of_the_runs(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_losses_over_another_vocabulary_are_not_compared(tmp_path: Path) -> None
     assert "task-only 5.00" in sentence
     assert "1.5" not in sentence
     assert "another vocabulary: bm25" in sentence
-    assert [group["name"] for group in heard(told["groups"])] == ["task-only"]
+    assert [group["name"] for group in same_vocabulary(told["groups"])] == ["task-only"]
 
 
 def test_an_order_is_claimed_only_where_intervals_carry_it(tmp_path: Path) -> None:
@@ -188,14 +188,14 @@ def test_scores_stand_beside_those_without_the_texts_that_train_has_too(tmp_path
     assert any("3 of the 20 test texts are in train too" in finding for finding in told["findings"])
     files = reported(tmp_path, [*uris, first])
     for form in ("html", "md"):
-        assert "Test without the texts that train has too" in files[form]
-        assert "Dev without the texts that train has too" in files[form]
+        assert "Test without the texts that are also in train" in files[form]
+        assert "Dev without the texts that are also in train" in files[form]
         assert "17 of 20 examples" in files[form]
 
 
 def test_without_such_texts_nothing_is_said_of_them(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
-    assert "train has too" not in reported(tmp_path, [world.metrics("bm25", 0, 0.6)])["html"]
+    assert "also in train" not in reported(tmp_path, [world.metrics("bm25", 0, 0.6)])["html"]
 
 
 def _score(uri: str, rows: list[int], name: str) -> float:

@@ -77,7 +77,7 @@ def test_only_columns_of_which_somebody_told_something(tmp_path: Path) -> None:
     assert list(table(files["md"])[0]) == ["Arm", "stage", "steps", "tokens", "FLOPs", "by the paper’s rule", "time"]
     heads = re.findall(r"<th(?!ead)[^>]*>([^<]*)", files["html"].partition("<h2>Cost</h2>")[2].partition("</thead>")[0])
     assert heads == list(table(files["md"])[0])
-    assert "Money" not in files["html"] + files["md"]
+    assert "Prices" not in files["html"] + files["md"]
     assert "Energy" not in files["html"]
 
 

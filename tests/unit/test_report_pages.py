@@ -54,7 +54,7 @@ def test_an_ancestor_that_is_gone_is_told_in_one_line(kind: str, tmp_path: Path)
     world = toy_world(tmp_path)
     uris = [world.metrics("bm25", seed, 0.6) for seed in (0, 1)]
     remove(kind)(tmp_path)
-    assert told_of(uris)["gone"].startswith(f"Gone, or no longer what it was: {kind}")
+    assert told_of(uris)["gone"].startswith(f"Deleted or changed: {kind}")
 
 
 def test_a_report_without_any_ancestor_is_whole_and_names_no_folder(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_report_without_any_ancestor_is_whole_and_names_no_folder(tmp_path: Pa
     files = reported(tmp_path, uris)
     is_safe(files["html"])
     for form in ("html", "md"):
-        assert "Gone, or no longer what it was: task" in files[form]
+        assert "Deleted or changed: task" in files[form]
     assert str(tmp_path) not in "".join(files.values())
 
 

@@ -1,1 +1,1 @@
-"""Evaluation: scores, the honest baseline, predictions and the report."""
+"""Evaluation: scores, the baseline, predictions and reports."""

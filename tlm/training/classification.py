@@ -8,6 +8,7 @@ import torch
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
+from tlm.data.tasks.metrics import dev_score
 from tlm.errors import InputError
 from tlm.settings import Finetune, Model
 from tlm.training.checkpoint import Best, Snapshots, State
@@ -19,7 +20,6 @@ from tlm.training.input.batches import Batch, Order, collate
 from tlm.training.input.rng import STAGE2
 from tlm.training.input.texts import Examples
 from tlm.training.loop import Plan, fit
-from tlm.training.metric import dev_score
 from tlm.training.model import build
 from tlm.training.model.card import model_card
 from tlm.training.model.encoder import Encoder, Inputs

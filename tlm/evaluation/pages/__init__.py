@@ -1,1 +1,1 @@
-"""How a report looks."""
+"""Reports as pages, and outputs for the pipeline's user interface."""

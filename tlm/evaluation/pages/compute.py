@@ -1,9 +1,9 @@
-"""Score against compute: our runs, and apart from them, for scale, the paper's models (Table 2, published.toml)."""
+"""Plot score against compute: our runs, and in a panel of their own the paper's models (Table 2, published.toml)."""
 
 import math
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, STYLE, short, svg
 from tlm.evaluation.pages.text import power
 
 PUBLISHED = Path(__file__).with_name("published.toml")
-SAME = 1.1  # arms whose FLOPs differ by less stand side by side
-APART = 13.0  # points of the page between them
+SAME = 1.1  # arms whose FLOPs differ by less are drawn side by side
+APART = 13.0  # distance between them in points
 
 
 @dataclass(frozen=True)
@@ -26,39 +26,39 @@ class Point:
     """A model, or an arm with its seeds.
 
     Attributes:
-        name: As it is written beside the point or in the legend.
-        flops: Of its training, by the paper's rule, so that it compares with the paper's; 0 if it has none to count.
-        scores: In hundredths; one for each seed. The point stands at their mean.
-        role: Of its colour; ``paper`` is TLM in the paper, ``pretrained`` a pretrained model there.
+        name: Label beside the point or in the legend.
+        flops: FLOPs of training by the paper's rule, for comparison with the paper; 0 if unknown.
+        scores: Score of each seed in hundredths. The point is drawn at their mean.
+        role: Role of its colour; ``paper`` is TLM in the paper, ``pretrained`` a pretrained model there.
     """
 
     name: str
     flops: float
-    scores: Sequence[float] = field(default_factory=tuple)
+    scores: Sequence[float] = ()
     role: str = "pretrained"
 
     @property
     def score(self) -> float:
-        """The mean."""
+        """The mean score."""
         return sum(self.scores) / len(self.scores)
 
 
 def published() -> list[Point]:
-    """The paper's models: average test score of its eight tasks."""
+    """The paper's models with their average test score on its eight tasks."""
     models = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))["model"]
     return [Point(model["name"], model["flops"], [model["score"]], model["role"]) for model in models]
 
 
 def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label: str) -> str:
-    """SVG: score against FLOPs (logarithmic). Two panels with a break between, each with a score axis of its own.
+    """Draw score against FLOPs (logarithmic) as SVG, in two panels with a break between and separate score axes.
 
-    The paper's scores are of other tasks and mostly at far more compute: on one score axis with ours, both would be
-    flat lines. A power of ten is as wide on the left as on the right.
+    The paper's scores are for other tasks and mostly at far more compute; on a shared score axis, both panels would be
+    flat lines. A power of ten has the same width in both panels.
 
     Args:
-        ours: Our arms; a dot for each seed, a stroke for the mean. One without FLOPs is a dashed line.
-        papers: The paper's models: TLM as filled dots that are joined, the others as rings.
-        label: Of our scores, such as "macro-F1 on test".
+        ours: Our arms: a dot for each seed, a stroke for the mean; a dashed line for an arm without FLOPs.
+        papers: The paper's models: TLM as filled dots with a line through them, the others as rings.
+        label: Label of our scores, such as "macro-F1 on test".
     """
     counted = [point.flops for point in ours if point.flops]
     ends = [_decades(counted), _decades([point.flops for point in papers])]
@@ -94,7 +94,7 @@ def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label:
 
 
 def _decades(flops: Sequence[float]) -> tuple[float, float]:
-    """The powers of ten around them, with some room."""
+    """The powers of ten around these values, with some room."""
     low, high = math.log10(min(flops, default=1e12)), math.log10(max(flops, default=1e12))
     return 10.0 ** math.floor(low - 0.3), 10.0 ** math.ceil(high + 0.3)
 
@@ -106,7 +106,7 @@ def _distance(counted: Sequence[float], papers: Sequence[Point]) -> str:
 
 def _ours(axes: Axes, points: Sequence[Point]) -> None:
     scores = [score for point in points for score in point.scores]
-    room = 0.08 * (max(scores) - min(scores)) or 1.0  # matplotlib does not see what is moved aside
+    room = 0.08 * (max(scores) - min(scores)) or 1.0  # matplotlib does not count points that are moved aside
     axes.set_ylim(min(scores) - room, max(scores) + room)
     for point, place in _side_by_side(points):
         tone = COLOURS[point.role][0]
@@ -122,7 +122,7 @@ def _ours(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def _side_by_side(points: Sequence[Point]) -> Iterator[tuple[Point, float]]:
-    """Each with its place among those of about the same FLOPs, counted from their middle."""
+    """Each point with its position among those of about the same FLOPs, counted from their middle."""
     for point in points:
         near = [other for other in points if 1 / SAME < (other.flops or 1) / (point.flops or 1) < SAME]
         yield point, near.index(point) - (len(near) - 1) / 2

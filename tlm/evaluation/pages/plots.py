@@ -1,7 +1,7 @@
-"""The report's pictures: SVG as data URIs, with colours that follow the reader's light or dark mode.
+"""The report's plots: SVG as data URIs, with colours for light and dark mode.
 
-An image can run nothing, whatever text is in it. Matplotlib draws with marker colours, which are then replaced by
-CSS variables; equal data give equal bytes.
+No text in an image can run. Matplotlib draws with marker colours, which are then replaced by CSS variables. Equal data
+give equal bytes.
 """
 
 import base64
@@ -54,7 +54,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-se
 
 
 def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float = 100.0) -> str:
-    """One row a group: a dot for each seed, a band (95 % interval), a stroke (mean); the baseline is a line as well."""
+    """One row per group: a dot for each seed, a band (95 % interval), a stroke (mean); a line for the baseline."""
     shown = [group for group in groups if group[part]["mean"] is not None]
     figure, axes = _axes(4.1, 0.7 + 0.38 * len(shown))
     for row, group in enumerate(reversed(shown)):
@@ -62,17 +62,8 @@ def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float 
         if group["arm"] == "baseline":
             axes.axvline(factor * spread["mean"], color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
         if spread["low"] is not None:
-            axes.plot(
-                [factor * spread["low"], factor * spread["high"]],
-                [row, row],
-                color=tone,
-                linewidth=8,
-                alpha=0.22,
-                solid_capstyle="butt",
-            )
-        axes.plot(
-            [factor * spread["mean"]] * 2, [row - 0.3, row + 0.3], color=tone, linewidth=2.2, solid_capstyle="butt"
-        )
+            axes.hlines(row, factor * spread["low"], factor * spread["high"], color=tone, linewidth=8, alpha=0.22)
+        axes.vlines(factor * spread["mean"], row - 0.3, row + 0.3, color=tone, linewidth=2.2)
         values = [factor * value for value in spread["values"]]
         axes.plot(values, [row] * len(values), "o", color=tone, markersize=5, alpha=0.75, markeredgewidth=0)
     axes.set_yticks(range(len(shown)), [short(group["name"]) for group in reversed(shown)], color=INK)
@@ -86,7 +77,7 @@ def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float 
 
 
 def lines(panel: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str:
-    """A panel of `curves`: a line for each group."""
+    """A panel of loss curves: a line for each group."""
     figure, axes = _axes(4.0, 2.4)
     tones = {group["name"]: _tone(group) for group in groups}
     for line in panel["lines"]:
@@ -124,7 +115,7 @@ def _tone(group: dict[str, Any]) -> str:
 
 
 def short(name: str) -> str:
-    """A group's name, cut to what a picture has room for."""
+    """A group's name, cut to fit into a plot."""
     return name if len(name) <= 34 else f"{name[:33]}…"
 
 
@@ -133,12 +124,12 @@ def _uri(figure: Figure) -> str:
 
 
 def data_uri(drawn: str) -> str:
-    """An SVG as the address of an image in a page."""
+    """An SVG as the data URI of an image in a page."""
     return "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
 
 
 def svg(figure: Figure) -> str:
-    """The figure as an SVG file whose colours follow the reader's light or dark mode."""
+    """The figure as an SVG file with colours for light and dark mode."""
     figure.patch.set_visible(False)
     for axes in figure.axes:
         axes.patch.set_visible(False)

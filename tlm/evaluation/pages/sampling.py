@@ -1,4 +1,4 @@
-"""A few rows out of large sharded tables: only the shards and row groups that hold them are read."""
+"""Read a few rows of large sharded tables: only the shards and row groups that hold them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,13 +9,13 @@ from tlm.artifacts.artifact import Artifact
 
 
 def evenly(total: int, wanted: int) -> list[int]:
-    """At most `wanted` ordinals below `total`, evenly spaced: a sample that nobody picked."""
+    """At most `wanted` ordinals below `total`, evenly spaced."""
     count = min(total, wanted)
     return [(2 * index + 1) * total // (2 * count) for index in range(count)]
 
 
 def rows_at(artifact: Artifact, pattern: str, ordinals: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Rows of a sharded table (files that match `pattern`, in order) by their ordinals, as far as there are such."""
+    """Read rows of a sharded table (files that match `pattern`, in order) by ordinal; others are left out."""
     wanted, start = sorted(set(ordinals)), 0
     found: dict[int, dict[str, Any]] = {}
     for entry in artifact.entries(pattern):

@@ -1,29 +1,30 @@
-"""Text that others wrote, made inert: nothing in it can act as markup, and nothing in it is invisible."""
+"""Make text from outside inert: nothing in it can act as markup, and nothing in it is invisible."""
 
 import re
+from itertools import groupby
 
 BIDI_AND_CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 LONGEST = 600
-_ADDRESS = re.compile(r"://|www\.|@")  # what some readers of Markdown make a link of
+_ADDRESS = re.compile(r"://|www\.|@")  # some Markdown readers turn these into links
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def visible(text: str, longest: int = LONGEST) -> str:
-    """On one line, shortened, with control and direction characters spelled out. Markup is left to the template."""
+    """Put text on one line, shortened, with control and direction characters spelled out. Templates escape markup."""
     line = " ".join(text.split())
     cut = line if len(line) <= longest else f"{line[: longest - 1]}…"
     return BIDI_AND_CONTROLS.sub(spelled, cut)
 
 
 def spelled(character: re.Match[str]) -> str:
-    """A character that is not to be seen, as its number: ``⟨U+202E⟩``."""
+    """An invisible character as its code point: ``⟨U+202E⟩``."""
     return f"⟨U+{ord(character[0]):04X}⟩"
 
 
 def code(text: str, longest: int = LONGEST) -> str:
-    """A Markdown code span: there neither links nor HTML nor emphasis are read. Backticks become apostrophes."""
+    """A Markdown code span, in which links, HTML and emphasis have no effect. Backticks become apostrophes."""
     return f"`{visible(text, longest).replace('`', chr(39)) or ' '}`"
 
 
@@ -33,7 +34,7 @@ def cell(text: str, longest: int = 80) -> str:
 
 
 def power(value: float) -> str:
-    """A large number for people: ``1.3·10¹³``."""
+    """A number for people, a large one as a power of ten: ``1.3·10¹³``."""
     if value < 1e6:
         return f"{float(f'{value:.3g}'):,.0f}"
     digits, exponent = f"{value:.1e}".split("e")
@@ -42,7 +43,7 @@ def power(value: float) -> str:
 
 
 def prose(text: str) -> str:
-    """A sentence of ours in Markdown: names in it cannot act as markup, and addresses among them are no links."""
+    """One of our sentences in Markdown: names in it cannot act as markup, and addresses do not become links."""
     return " ".join(map(_inert, visible(text, len(text)).split()))
 
 
@@ -61,17 +62,12 @@ COMMON = frozenset(
 
 
 def shared_words(passage: str, question: str, least: int = 4) -> list[tuple[str, bool]]:
-    """The passage in pieces, each with whether it is a word (of `least` letters or more) that `question` has too.
+    """Split a passage into pieces, each with a flag: whether it consists of words that `question` has too.
 
-    The commonest words are not marked.
+    Words of fewer than `least` letters and the most common words are not marked.
     """
     known = set(re.findall(r"\w+", question.lower())) - COMMON
     pieces = re.split(r"(\w+)", passage)
-    marked = [(piece, len(piece) >= least and piece.lower() in known) for piece in pieces if piece]
-    merged: list[tuple[str, bool]] = []
-    for piece, is_shared in marked:
-        if merged and merged[-1][1] is is_shared:
-            merged[-1] = (merged[-1][0] + piece, is_shared)
-        else:
-            merged.append((piece, is_shared))
-    return merged
+    marked = ((piece, len(piece) >= least and piece.lower() in known) for piece in pieces if piece)
+    runs = groupby(marked, key=lambda pair: pair[1])
+    return [("".join(piece for piece, _ in run), is_shared) for is_shared, run in runs]

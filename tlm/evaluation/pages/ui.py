@@ -1,4 +1,4 @@
-"""What a pipeline's user interface shows of metrics, subsets and reports: plain numbers, paths and Markdown."""
+"""What the pipeline's user interface shows of artifacts: numbers, paths and Markdown."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from tlm.evaluation.report.dropped import dropped
 from tlm.evaluation.score.metrics import positive
 
 SAMPLE = 5
-ROC_POINTS = 200  # at most; each travels in the run's metadata
+ROC_POINTS = 200  # at most, because they are stored in the run's metadata
 
 
 def summary(metrics: str) -> dict[str, float]:
@@ -38,44 +38,44 @@ def confusion(metrics: str) -> tuple[list[str], list[list[int]]]:
 
 
 def roc(metrics: str) -> tuple[list[float], list[float], list[float]] | None:
-    """ROC curve of a binary task on test, the second label being positive: false and true positive rates, thresholds.
+    """ROC curve of a binary task on test, with the second label as the positive one.
 
-    Thresholds fall from 1 (scikit-learn begins with infinity, which the pipeline's interface cannot hold). None where
-    test has one class only: one of the rates is then undefined.
+    Returns false and true positive rates and thresholds, which fall from 1 (scikit-learn begins with infinity, which
+    the pipeline's interface cannot store). None if test has only one class, because one of the rates is then undefined.
     """
     from sklearn.metrics import roc_curve
 
-    truly = positive(_values(metrics)["labels"])
+    label = positive(_values(metrics)["labels"])
     predictions = pq.read_table(Artifact.open(metrics, "metrics").path("predictions.parquet")).to_pylist()
     test = [row for row in predictions if row["split"] == "test"]
-    truth = [row["gold"] == truly for row in test]
+    truth = [row["gold"] == label for row in test]
     if len(set(truth)) < 2:
         return None
     curve = roc_curve(truth, [row["probabilities"][1] for row in test])
-    shown = np.unique(np.linspace(0, len(curve[0]) - 1, ROC_POINTS).round().astype(int))  # both ends among them
+    shown = np.unique(np.linspace(0, len(curve[0]) - 1, ROC_POINTS).round().astype(int))  # with both ends
     fpr, tpr, thresholds = ([min(float(value), 1.0) for value in part[shown]] for part in curve)
     return fpr, tpr, thresholds
 
 
 def report_files(report: str) -> dict[str, Path]:
-    """Local paths of a report's files by what they are: html, md, json."""
+    """Local paths of a report's files by format: html, md, json."""
     artifact = Artifact.open(report, "report")
     return {form: artifact.path(f"report.{form}") for form in ("html", "md", "json")}
 
 
 def dataset_card(subset: str) -> str:
-    """A subset in Markdown: counts, what was dropped by reason, a few passages. Texts stand in code spans."""
+    """A subset in Markdown: counts, dropped passages by reason, a few passages. Texts are in code spans."""
     artifact = Artifact.open(subset, "subset")
-    told = dropped(artifact)
+    left_out = dropped(artifact)
     total = artifact.details["passages"]
     rows = rows_at(artifact, "passages-*.parquet", evenly(total, SAMPLE))
     return "\n".join(
         [
             f"# {total:,} passages ({artifact.details['arm']})",
             "",
-            *_table(("", "passages"), told["counts"].items()),
+            *_table(("", "passages"), left_out["counts"].items()),
             "",
-            *_table(("dropped", "passages"), ((cell(one["reason"]), one["count"]) for one in told["reasons"])),
+            *_table(("dropped", "passages"), ((cell(one["reason"]), one["count"]) for one in left_out["reasons"])),
             "",
             *([f"{len(rows)} of them, evenly spaced:", ""] if rows else []),
             *(f"- {code(row['text'], 300)}" for row in rows.values()),
@@ -85,9 +85,9 @@ def dataset_card(subset: str) -> str:
 
 
 def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
-    """Log what an artifact's manifest counts into the pipeline's Metrics output (duck-typed); returns `uri`.
+    """Log the counts of an artifact's manifest into the pipeline's Metrics output (duck-typed); returns `uri`.
 
-    The pipeline's Model output, where there is one, gets the URI among its metadata.
+    The pipeline's Model output, if there is one, gets the URI in its metadata.
     """
     if model is not None:
         model.metadata["uri"] = uri
@@ -111,12 +111,12 @@ def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
 
 
 def write_dataset_card(subset: str, path: str) -> None:
-    """Write `dataset_card` where the pipeline wants its Markdown output."""
+    """Write `dataset_card` to the path of the pipeline's Markdown output."""
     Path(path).write_text(dataset_card(subset), encoding="utf-8")
 
 
 def write_report(report: str, html: str, markdown: str) -> None:
-    """Copy a report to where the pipeline wants its HTML and Markdown outputs."""
+    """Copy a report to the paths of the pipeline's HTML and Markdown outputs."""
     files = report_files(report)
     shutil.copyfile(files["html"], html)
     shutil.copyfile(files["md"], markdown)

@@ -1,1 +1,1 @@
-"""What a report says."""
+"""The contents of reports."""

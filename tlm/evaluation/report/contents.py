@@ -1,4 +1,4 @@
-"""All that the report says, as one plain dictionary: the templates and report.json show nothing else."""
+"""All that the report on one task says, as a plain dictionary; the templates and report.json show nothing else."""
 
 from dataclasses import asdict
 from typing import Any
@@ -18,7 +18,7 @@ from tlm.evaluation.report.runs import ARMS, Group, Run, grouped, spread
 from tlm.evaluation.score.intervals import all_differences, compared
 from tlm.evaluation.score.metrics import METRIC_NAMES
 
-MOST_CLASSES = 15  # of a confusion matrix; above that the most frequent confusions are listed
+MOST_CLASSES = 15  # of a confusion matrix; with more classes, the most frequent confusions are listed
 MOST_CONFUSIONS = 20
 MOST_POINTS = 1000
 FREE = Prices()
@@ -27,23 +27,26 @@ Contents = dict[str, Any]
 
 
 def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, prices: Prices = FREE) -> Contents:
-    """Everything about these runs of one task.
+    """Collect all about these runs of one task.
 
     Args:
         metrics: ``metrics`` artifacts of the same task.
-        task: That task, None where it is gone.
-        lineage: To reach their ancestors with; its notes go into the result.
-        prices: What the training's time and energy are paid by.
+        task: The task; None if it is gone.
+        lineage: Finds the artifacts that the metrics were made from, and knows which are gone.
+        prices: Prices of time and energy.
     """
     groups = grouped([Run.read(artifact, lineage) for artifact in metrics])
     summaries = _with_roles([group.summary(prices) for group in groups])
     whole = finished(summaries)
     best = best_on_dev([one for one in whole if one["arm"] != "baseline"] or whole)
     chosen = groups[summaries.index(best)]
-    compared = [group for group, summary in zip(groups, summaries, strict=True) if summary in whole]
+    whole_groups = [group for group, summary in zip(groups, summaries, strict=True) if summary in whole]
     first = groups[0].runs[0].values
     regression = first["problem"] == "regression"
-    differences = _differences(compared)
+    differences = [
+        compared(whole_groups[one.first].name, whole_groups[one.second].name, one.difference)
+        for one in all_differences([group.on("test") for group in whole_groups])
+    ]
     found: Contents = {
         "task": {
             "name": visible(first["task"], 80),
@@ -59,7 +62,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "differences": differences,
         "findings": findings(summaries, first["metric"], differences),
         "metric_names": METRIC_NAMES,
-        "curves": curves(compared, regression),
+        "curves": curves(whole_groups, regression),
         "best": {"name": best["name"], "role": best["role"]},
         "classes": None if regression else _classes(groups, chosen),
         "confusion": None if regression else _confusion(chosen),
@@ -72,14 +75,8 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     return found
 
 
-def _differences(groups: list[Group]) -> list[dict[str, Any]]:
-    """Every two groups with the difference of their test scores, and the name of the one that is ahead, if any."""
-    found = all_differences([group.on("test") for group in groups])
-    return [compared(groups[one.first].name, groups[one.second].name, one.difference) for one in found]
-
-
 def _with_roles(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """`groups` with the role of their colour: the arm's own for its first whole group, spare ones for others."""
+    """Give each group the role of a colour: the first whole group of an arm gets the arm's own, others spare ones."""
     whole, spare, taken = finished(groups), 0, set()
     for group in groups:
         arm = group["arm"]
@@ -92,7 +89,7 @@ def _with_roles(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _classes(groups: list[Group], best: Group) -> dict[str, Any]:
-    """F1 of each class on test: of every group, mean over seeds; most frequent class first."""
+    """F1 of each class on test by group, mean over seeds; the most frequent class first."""
     labels: dict[str, Any] = best.runs[0].values["splits"]["test"]["classes"]
     rows = [
         {
@@ -108,7 +105,7 @@ def _classes(groups: list[Group], best: Group) -> dict[str, Any]:
 
 
 def _confusion(best: Group) -> dict[str, Any]:
-    """The best group's confusion matrix on test, all its seeds added up, and the most frequent confusions."""
+    """The best group's confusion matrix on test, summed over its seeds, and the most frequent confusions."""
     labels = [visible(label, 60) for label in best.runs[0].values["labels"]]
     matrix = np.sum([run.values["splits"]["test"]["confusion"] for run in best.runs], axis=0)
     wrong: list[dict[str, Any]] = [
@@ -126,7 +123,7 @@ def _confusion(best: Group) -> dict[str, Any]:
 
 
 def _scatter(best: Group) -> dict[str, list[float]]:
-    """Gold and predicted values on test of the best group's first seed, at most `MOST_POINTS`."""
+    """Gold and predicted values on test for the best group's first seed, at most `MOST_POINTS`."""
     table = pq.read_table(
         best.runs[0].artifact.path("predictions.parquet"), partitioning=None, filters=[("split", "=", "test")]
     )
@@ -135,11 +132,11 @@ def _scatter(best: Group) -> dict[str, list[float]]:
 
 
 def _dropped(groups: list[Group], task: Artifact | None, lineage: Lineage) -> list[dict[str, Any]]:
-    """What each step set aside: of the corpus and the task, then of each arm's retrieval and export."""
+    """What each step left out: import of the corpus and the task, then each arm's retrieval and export."""
     subsets = {run.subset.manifest.key: run.subset for group in groups for run in group.runs if run.subset is not None}
     corpus, steps = None, []
     for subset in subsets.values():
-        hits = lineage.follow(subset, "hits")  # a merged one has none
+        hits = lineage.follow(subset, "hits")  # None for a merged subset
         found = lineage.follow(hits, "index", "corpus") or lineage.follow(subset, "corpus")
         corpus = corpus or found
         steps += [dropped(hits)] if hits is not None else []

@@ -1,10 +1,9 @@
-"""What a run cost: operations, tokens, time, energy, and money by given prices."""
+"""What a run cost: operations, tokens, time, energy, and money at given prices."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.spending import AT_LEAST, JOULES
 
@@ -13,14 +12,20 @@ HOUR, KILOWATT_HOUR = 3600.0, 3.6e6
 
 @dataclass(frozen=True)
 class Prices:
-    """What an hour of a GPU, an hour of a CPU core and a kilowatt-hour cost, in any currency."""
+    """Prices in any currency; 0 for what has no price.
+
+    Attributes:
+        gpu_hour: Of an hour of a GPU.
+        cpu_hour: Of an hour of a CPU core.
+        kilowatt_hour: Of a kilowatt-hour.
+    """
 
     gpu_hour: float = 0.0
     cpu_hour: float = 0.0
     kilowatt_hour: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raises InputError for a price that is negative."""
+        """Raises InputError for a negative or infinite price."""
         for part in fields(self):
             if not 0 <= getattr(self, part.name) < float("inf"):
                 raise InputError(f"{part.name} is {getattr(self, part.name)}; expected a price, 0 or more")
@@ -28,18 +33,18 @@ class Prices:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of a stage or of several; None is what nobody counted.
+    """Cost of one training stage or of several; None for what was not measured.
 
     Attributes:
-        steps: Of the optimizer.
-        tokens: Real ones.
-        padded_tokens: Up to the full length, as the paper counts.
-        flops: Of our step on real tokens.
+        steps: Optimizer steps.
+        tokens: Tokens without padding.
+        padded_tokens: Tokens with every text padded to the full length, as the paper counts.
+        flops: Operations of our training step on the tokens without padding.
         paper_flops: 6 · parameters · padded tokens (the paper, section 4.1).
-        seconds: Wall clock of all attempts; one that was interrupted counts up to its last snapshot.
-        gpu_seconds: Wall clock times GPUs.
-        cpu_seconds: Wall clock times threads, where no GPU did the work.
-        joules: CPU and GPU together, of all attempts and machines, as far as these tell.
+        seconds: Wall-clock time of all attempts; an interrupted one counts up to its last snapshot.
+        gpu_seconds: Wall-clock time multiplied by the number of GPUs.
+        cpu_seconds: Wall-clock time multiplied by the number of threads, for work without a GPU.
+        joules: Energy of CPUs and GPUs over all attempts and machines, as far as they report it.
     """
 
     steps: float | None = None
@@ -53,25 +58,20 @@ class Cost:
     joules: float | None = None
 
     @classmethod
-    def of(cls, trained: Artifact) -> "Cost":
-        """Of the one stage that made a `checkpoint` or `model`."""
-        return cls.told(trained.details["cost"], trained.run())
-
-    @classmethod
-    def told(cls, counted: dict[str, Any], run: dict[str, Any]) -> "Cost":
-        """From the counts in a manifest (tokens, flops, …) and the facts of its run.json."""
+    def of_stage(cls, counted: dict[str, Any], run: dict[str, Any]) -> "Cost":
+        """The cost of a stage from the counts in its manifest (tokens, flops, …) and the facts in its run.json."""
         energy = [run[name] for name in JOULES if run.get(name) is not None]
         whole = not any(name + AT_LEAST in run for name in JOULES)
         names = ("steps", "tokens", "padded_tokens", "flops", "paper_flops")
         return cls(
             **{name: counted.get(name) for name in names},
             seconds=run.get("seconds"),
-            **_worked(run),
+            **_device_seconds(run),
             joules=sum(energy) if energy and whole else None,
         )
 
     def money(self, prices: Prices) -> float | None:
-        """By `prices`; None where what has a price was not measured, or nothing that was used has a price."""
+        """The cost at `prices`; None if something with a price was not measured, or nothing used has a price."""
         if self.gpu_seconds is None and self.cpu_seconds is None:
             return None
         if prices.kilowatt_hour and self.joules is None:
@@ -80,12 +80,12 @@ class Cost:
         return hours / HOUR + prices.kilowatt_hour * (self.joules or 0) / KILOWATT_HOUR or None
 
 
-def _worked(run: dict[str, Any]) -> dict[str, float | None]:
-    """Seconds times GPUs, and seconds times threads where no GPU did the work."""
+def _device_seconds(run: dict[str, Any]) -> dict[str, float | None]:
     names = ("gpu_seconds", "cpu_seconds")
     if any(name + end in run for name in names for end in ("", AT_LEAST)):
         return {name: run.get(name) for name in names}
-    seconds, device = run.get("seconds"), run.get("device")  # of a version that told no more; "cpu", or a GPU's name
+    # An older version recorded no device seconds; its `device` is "cpu" or the name of a GPU.
+    seconds, device = run.get("seconds"), run.get("device")
     if seconds is None or device is None:
         return {}
     workers = int(run.get("processes", 1)) * (int(run.get("threads", 1)) if device == "cpu" else 1)
@@ -93,12 +93,16 @@ def _worked(run: dict[str, Any]) -> dict[str, float | None]:
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    """Of several stages or runs. What one of them did not count is not known of all, but for the kinds of seconds."""
+    """Sum the costs of several stages or runs. A part is None if one of the costs lacks it.
+
+    GPU and CPU seconds are the exception: a stage has only one of the two, so the other one counts as 0 in a stage
+    whose time is known.
+    """
     found = list(costs)
 
     def added(name: str) -> float | None:
         values = [getattr(cost, name) for cost in found]
-        if name in ("gpu_seconds", "cpu_seconds"):  # a stage has one of the two
+        if name in ("gpu_seconds", "cpu_seconds"):
             values = [value for cost, value in zip(found, values, strict=True)
                       if value is not None or cost.seconds is None]  # fmt: skip
         return None if not values or None in values else float(sum(values))

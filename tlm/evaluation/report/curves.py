@@ -1,4 +1,4 @@
-"""Loss curves of a group: its seeds together, thinned to a number of points that a page can carry."""
+"""Loss curves of a group: the mean over its seeds, thinned to as many points as a page can carry."""
 
 from typing import Any
 
@@ -20,18 +20,19 @@ PANELS = {  # title: (artifact of a run, kind of batch or None, column)
 
 
 def curves(groups: list[Group], regression: bool) -> list[dict[str, Any]]:
-    """One panel for each kind of loss that some group has: {title, lines: [{group, points: [[step, loss]]}]}."""
+    """One panel for each kind of loss in some group: {title, lines: [{group, points: [[step, loss]]}]}."""
     panels = []
     for title, (part, kind, column) in PANELS.items():
-        lines = [{"group": group.name, "points": _line(group, part, kind, column)} for group in groups]
-        if any(line["points"] for line in lines):
+        points = {group.name: _line(group, part, kind, column) for group in groups}
+        lines = [{"group": name, "points": line} for name, line in points.items() if line]
+        if lines:
             shown = title.replace("cross-entropy", "squared error") if regression else title
-            panels.append({"title": shown, "lines": [line for line in lines if line["points"]]})
+            panels.append({"title": shown, "lines": lines})
     return panels
 
 
 def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[float]]:
-    """Mean loss in `BINS` equal parts of the steps, over all seeds; [] where there is no curve."""
+    """Mean loss over all seeds in `BINS` equal parts of the steps; [] if there is no curve."""
     read = [_read(getattr(run, part), kind, column, run.values["task"]) for run in group.runs]
     steps, losses = (np.concatenate([one[index] for one in read]) for index in (0, 1))
     if not len(steps):
@@ -46,7 +47,7 @@ def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[f
 
 
 def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Steps and losses; of a stage 1 for several tasks, of `task`'s own batches and the external ones."""
+    """Steps and losses; if stage 1 was for several tasks, only those of external batches and of `task`'s own."""
     nothing = np.zeros(0), np.zeros(0)
     if artifact is None:
         return nothing

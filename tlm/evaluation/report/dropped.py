@@ -1,4 +1,4 @@
-"""What was left out on the way and why: counts by reason, with samples."""
+"""What each step left out and why: counts by reason, with samples."""
 
 from typing import Any
 
@@ -21,25 +21,32 @@ FILES = {
 
 
 def dropped(artifact: Artifact, corpus: Artifact | None = None) -> dict[str, Any]:
-    """What `artifact` (corpus, task, hits or subset) left out.
+    """What the step that made `artifact` (corpus, task, hits or subset) left out.
+
+    With `corpus`, the samples of a subset's dropped passages have their text.
 
     Returns:
-        kind, arm, counts (of the manifest, flat), reasons: [{reason, count, samples: [{detail, text}]}], missing.
-        With `corpus`, samples of a subset's dropped passages carry their text.
+        kind, arm, counts (of the manifest, flat), reasons: [{reason, count, samples: [{where, detail, text}]}], and
+        missing: what is wrong with the artifact's file; "" if nothing is.
     """
     kind = artifact.manifest.kind
-    told = {"kind": kind, "arm": artifact.details.get("arm", ""), "counts": numbers(artifact.counts), "reasons": []}
+    found = {"kind": kind, "arm": artifact.details.get("arm", ""), "counts": numbers(artifact.counts), "reasons": []}
     try:
         reasons = _reasons(pq.ParquetFile(artifact.path(FILES[kind])).read(), corpus if kind == "subset" else None)
     except InputError as error:
-        return {**told, "missing": str(error).replace(f"{artifact.store.root}/", "")}
-    return {**told, "reasons": reasons, "missing": ""}
+        return {**found, "missing": without_root(error, artifact)}
+    return {**found, "reasons": reasons, "missing": ""}
+
+
+def without_root(error: InputError, artifact: Artifact) -> str:
+    """An error's message without the address of the store, which has no place in a report."""
+    return str(error).replace(f"{artifact.store.root}/", "")
 
 
 def numbers(counts: dict[str, Any], prefix: str = "") -> dict[str, int]:
-    """The counts of a manifest, nested ones spelled out: ``rejected: {"empty": 3}`` is ``rejected, empty``.
+    """Flatten the counts of a manifest: ``rejected: {"empty": 3}`` becomes ``rejected, empty``.
 
-    A task's counts by label are left out: labels are words of others, and there may be many.
+    A task's counts by label are left out: labels come from outside, and there may be many.
     """
     found: dict[str, int] = {}
     for name, value in counts.items():

@@ -1,4 +1,4 @@
-"""Retrieved passages beside the training examples that asked for them, so that a person can judge the retrieval."""
+"""Retrieved passages beside the training examples whose queries found them, for a person to judge the retrieval."""
 
 from typing import Any
 
@@ -8,37 +8,38 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import shared_words, visible
+from tlm.evaluation.report.dropped import without_root
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group
 
-PASSAGES = {"random": 3}
-PASSAGES_OTHERWISE = 10
+RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10
 
 
 def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
-    """For each arm that has a subset: its size, and passages evenly spaced through it.
+    """For each arm with a subset: its size, and passages evenly spaced through it.
 
-    A passage comes with its best rank and score, how many examples asked for it, and the text and label of the one
-    whose query ranked it best. Where an artifact is gone or damaged, ``missing`` says so.
+    A passage comes with its best rank and score, the number of examples whose queries found it, and the text and label
+    of the example whose query ranked it best. ``missing`` says if an artifact is gone or damaged.
     """
-    found = {}
+    subsets: dict[str, Artifact] = {}
     for group in groups:
         for run in group.runs:
-            if run.subset is not None and group.arm not in found:
-                found[group.arm] = _arm(group.arm, run.subset, lineage)
-    return sorted(found.values(), key=lambda arm: arm["arm"] == "random")
+            if run.subset is not None:
+                subsets.setdefault(group.arm, run.subset)
+    return [_arm(arm, subsets[arm], lineage) for arm in sorted(subsets, key=lambda arm: arm == "random")]
 
 
 def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
     total = subset.details["passages"]
-    told: dict[str, Any] = {"arm": arm, "total": total, "passages": [], "missing": ""}
+    found: dict[str, Any] = {"arm": arm, "total": total, "passages": [], "missing": ""}
+    random = arm == "random"
     try:
-        rows = rows_at(subset, "passages-*.parquet", evenly(total, PASSAGES.get(arm, PASSAGES_OTHERWISE)))
-        asked = {} if arm == "random" else _askers([row["doc"] for row in rows.values()], subset, lineage)
+        wanted = evenly(total, RANDOM_PASSAGES if random else RETRIEVED_PASSAGES)
+        rows = rows_at(subset, "passages-*.parquet", wanted).values()
+        askers = {} if random else _askers([row["doc"] for row in rows], subset, lineage)
     except InputError as error:
-        return {**told, "missing": _without_address(error, subset)}
-    told["passages"] = [_passage(row, asked.get(row["doc"])) for row in rows.values()]
-    return told
+        return {**found, "missing": without_root(error, subset)}
+    return {**found, "passages": [_passage(row, askers.get(row["doc"])) for row in rows]}
 
 
 def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any]:
@@ -55,11 +56,19 @@ def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any
 
 
 def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, dict[str, Any]]:
-    """By doc: text and label of the first example behind the query that ranked it best, in a merged subset of any."""
+    """By doc: id, text and label of the first example behind the query that ranked it best.
+
+    In a merged subset, those of the first task that found the doc; its name is put before the label.
+    """
+    if subset.has_input("subset-0"):
+        found: dict[int, dict[str, Any]] = {}
+        for number, task in enumerate(subset.details["tasks"]):
+            part = lineage.follow(subset, f"subset-{number}")
+            for doc, asker in (_askers(docs, part, lineage) if part is not None else {}).items():
+                found.setdefault(doc, {**asker, "label": f"{visible(task['name'], 40)}: {asker['label']}"})
+        return found
     hits = lineage.follow(subset, "hits")
     task = lineage.follow(hits, "task")
-    if subset.has_input("subset-0"):
-        return _askers_of_any(docs, subset, lineage)
     if hits is None or task is None:
         return {}
     columns = ["query", "doc", "rank"]
@@ -74,16 +83,6 @@ def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, di
     return {doc: _example(examples[row]) for doc, row in first.items()}
 
 
-def _askers_of_any(docs: list[int], merged: Artifact, lineage: Lineage) -> dict[int, dict[str, Any]]:
-    """As `_askers`, of the first task that asked; its name stands with the example's label."""
-    found: dict[int, dict[str, Any]] = {}
-    for number, task in enumerate(merged.details["tasks"]):
-        part = lineage.follow(merged, f"subset-{number}")
-        for doc, asker in (_askers(docs, part, lineage) if part is not None else {}).items():
-            found.setdefault(doc, {**asker, "label": f"{visible(task['name'], 40)}: {asker['label']}"})
-    return found
-
-
 def _select(artifact: Artifact, name: str, **choice: Any) -> list[dict[str, Any]]:
     """Rows of a file; ``partitioning=None`` keeps pyarrow from reading columns out of the store's folder names."""
     return pq.read_table(artifact.path(name), partitioning=None, **choice).to_pylist()  # type: ignore[no-any-return]
@@ -96,7 +95,3 @@ def _example(row: dict[str, Any]) -> dict[str, Any]:
         "text": visible(text),
         "label": visible(str(row["label"] or row["target"]), 60),
     }
-
-
-def _without_address(error: InputError, artifact: Artifact) -> str:
-    return str(error).replace(f"{artifact.store.root}/", "")

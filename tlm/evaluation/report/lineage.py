@@ -1,4 +1,4 @@
-"""Where metrics came from: ancestors one by one; one that is gone becomes a line in the report, not an error."""
+"""The artifacts that metrics were made from; one that is gone becomes a line in the report, not an error."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,36 +12,36 @@ MOST_NAMED = 4
 
 
 class Lineage:
-    """Walks from artifacts to their inputs, and remembers which could not be opened."""
+    """Find the inputs of artifacts, and remember which could not be opened."""
 
     def __init__(self) -> None:
         self._gone: list[str] = []
         self._found: dict[tuple[str, str], Artifact | None] = {}
 
     def follow(self, start: Artifact | None, *names: str) -> Artifact | None:
-        """The input `names[0]` of `start`, its input `names[1]` and so on; None where there is none or it is gone."""
+        """The input `names[0]` of `start`, that one's input `names[1]` and so on; None if one is missing or gone."""
         found = start
         for name in names:
             found = self._input(found, name) if found is not None else None
         return found
 
     def everything(self, starts: Iterable[Artifact]) -> list[Artifact]:
-        """`starts` and all their ancestors, each once, in the order of the pipeline."""
-        seen: dict[tuple[str, str], Artifact] = {}
+        """`starts` and all that they were made from, each once, in the order of the pipeline."""
+        seen: dict[str, Artifact] = {}
         stack = list(starts)
         while stack:
             artifact = stack.pop()
-            if seen.setdefault(_name(artifact), artifact) is artifact:
+            if seen.setdefault(artifact.folder_name, artifact) is artifact:
                 stack += [found for name in artifact.manifest.inputs if (found := self._input(artifact, name))]
-        return sorted(seen.values(), key=lambda artifact: (_place(artifact.manifest.kind), artifact.manifest.key))
+        return sorted(seen.values(), key=_pipeline_order)
 
     def told(self) -> str:
-        """A sentence about the ancestors that could not be opened so far; "" if all could."""
+        """A sentence about the artifacts that could not be opened so far; "" if all could."""
         if not self._gone:
             return ""
         more = f" and {len(self._gone) - MOST_NAMED} more" if len(self._gone) > MOST_NAMED else ""
         names = ", ".join(self._gone[:MOST_NAMED])
-        return f"Gone, or no longer what it was: {names}{more}. What only they could tell is left out."
+        return f"Deleted or changed: {names}{more}. What only they record is missing here."
 
     def _input(self, artifact: Artifact, name: str) -> Artifact | None:
         ref = artifact.manifest.inputs.get(name)
@@ -57,25 +57,27 @@ class Lineage:
 
 
 def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
-    """Kind, key, content, step and settings of each; of a step's later artifacts what differs from its first."""
+    """Kind, key, content, step and settings of each artifact.
+
+    Of the settings of a step's later artifacts, only what differs from its first one.
+    """
     rows: list[dict[str, Any]] = []
     firsts: dict[tuple[str, str], dict[str, Any]] = {}
     for artifact in artifacts:
         manifest = artifact.manifest
         settings = dict(flat(manifest.settings))
         first = firsts.setdefault((manifest.kind, manifest.step), settings)
-        shown = (
-            settings
-            if first is settings
-            else {name: settings[name] for name in settings if first.get(name) != settings[name]}
-        )
         rows.append(
             {
                 "kind": manifest.kind,
                 "key": manifest.key,
                 "content": manifest.content,
                 "step": f"{manifest.step} v{manifest.version}",
-                "settings": {name: plain(value) for name, value in shown.items()},
+                "settings": {
+                    name: plain(value)
+                    for name, value in settings.items()
+                    if first is settings or first.get(name) != value
+                },
                 "like_first": first is not settings,
                 "inputs": [f"{ref.kind}/{ref.key[:12]}" for ref in manifest.inputs.values()],
             }
@@ -84,7 +86,7 @@ def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
 
 
 def flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as dotted names with their values."""
+    """Flatten nested settings into dotted names with their values."""
     for name, value in sorted(settings.items()):
         if isinstance(value, dict):
             yield from flat(value, f"{prefix}{name}.")
@@ -93,13 +95,10 @@ def flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def plain(value: Any) -> str:
-    """A setting's value for people, of bounded length."""
+    """A setting's value as short text."""
     return visible(", ".join(map(str, value)) if isinstance(value, list) else str(value), 80)
 
 
-def _name(artifact: Artifact) -> tuple[str, str]:
-    return artifact.manifest.kind, artifact.manifest.key
-
-
-def _place(kind: str) -> int:
-    return ORDER.index(kind) if kind in ORDER else len(ORDER)
+def _pipeline_order(artifact: Artifact) -> tuple[int, str]:
+    kind = artifact.manifest.kind
+    return ORDER.index(kind) if kind in ORDER else len(ORDER), artifact.manifest.key

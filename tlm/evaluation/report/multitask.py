@@ -1,7 +1,6 @@
-"""The step `report-multitask`: several tasks side by side, each trained alone and all of them together."""
+"""The step `report-multitask`: tasks side by side, each trained alone and all of them together."""
 
 from dataclasses import asdict
-from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
@@ -10,7 +9,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.cost import Prices
 from tlm.evaluation.report.report import report
 
-VERSION = 3
+VERSION = 4
 
 
 def report_multitask(
@@ -21,16 +20,16 @@ def report_multitask(
     kilowatt_hour: float = 0.0,
     root: str | None = None,
 ) -> str:
-    """Put tasks side by side that trained alone and together, and make the report of each.
+    """Compare tasks trained alone with tasks trained together, and make the report of each task.
 
-    Scores with intervals, and what all trainings of an arm cost together: a stage 1 that several tasks shared counts
-    once. Writes report.html (self-contained, without any script), report.md and report.json.
+    Shows scores with intervals, and the cost of all trainings of an arm: a stage 1 that several tasks share counts
+    once. Writes report.html (self-contained, without scripts), report.md and report.json.
 
     Args:
         metrics: URIs of the metrics of all tasks, in any order.
         gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
-        cpu_hour: Price of an hour of a CPU core, for what no GPU did.
-        kilowatt_hour: Price of a kilowatt-hour, where the machine measured the energy.
+        cpu_hour: Price of an hour of a CPU core, for work without a GPU.
+        kilowatt_hour: Price of a kilowatt-hour, for machines that measure energy.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     by_task: dict[str, dict[str, Artifact]] = {}
@@ -38,8 +37,13 @@ def report_multitask(
         artifact = Artifact.open(uri, "metrics")
         task = artifact.manifest.inputs["task"].content
         by_task.setdefault(task, {})[artifact.manifest.key] = artifact
-    runs = sorted((list(found.values()) for found in by_task.values()), key=lambda found: _name(found[0]))
-    _check(runs)
+    runs = sorted((list(found.values()) for found in by_task.values()), key=lambda found: str(found[0].details["task"]))
+    if len(runs) < 2:
+        raise InputError(f"these are metrics of {len(runs)} tasks; expected two or more; for one task use `report`")
+    names = [found[0].details["task"] for found in runs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two of the tasks are called '{name}'; give each task once, by its own name")
     prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour))
     root = home(root, [run for found in runs for run in found]).root
     reports = [Artifact.open(report([run.uri for run in found], **asdict(prices), root=root)) for found in runs]
@@ -48,28 +52,12 @@ def report_multitask(
     return produce(recipe, root, lambda draft: _write(draft, runs, reports, prices))
 
 
-def _name(metrics: Artifact) -> str:
-    return str(metrics.details["task"])
-
-
-def _check(runs: list[list[Artifact]]) -> None:
-    if len(runs) < 2:
-        raise InputError(
-            f"these are metrics of {len(runs)} tasks; expected two or more, for one task there is `report`"
-        )
-    names = [_name(found[0]) for found in runs]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"two of the tasks are called '{name}'; give each task once, by its own name")
-
-
 def _write(draft: Draft, runs: list[list[Artifact]], reports: list[Artifact], prices: Prices) -> None:
-    from tlm.evaluation.pages.multitask_page import as_html, as_json, as_markdown
+    from tlm.evaluation.pages.page import write_multitask
     from tlm.evaluation.report.side_by_side import side_by_side
 
-    told: dict[str, Any] = side_by_side(runs, reports, prices)
-    for name, render in {"report.html": as_html, "report.md": as_markdown, "report.json": as_json}.items():
-        (draft.folder / name).write_text(render(told), encoding="utf-8", newline="\n")
+    contents = side_by_side(runs, reports, prices)
+    write_multitask(draft.folder, contents)
     draft.counts["tasks"] = len(runs)
-    tests = {arm["name"]: arm["mean"]["mean"] for arm in told["arms"]}
-    draft.details.update(tasks=[task["name"] for task in told["tasks"]], test=tests)
+    tests = {arm["name"]: arm["mean"]["mean"] for arm in contents["arms"]}
+    draft.details.update(tasks=[task["name"] for task in contents["tasks"]], test=tests)

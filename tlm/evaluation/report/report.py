@@ -1,15 +1,14 @@
-"""The step `report`: what a set of runs on one task shows, as a page for people and as data."""
+"""The step `report`: the results of runs on one task, as a page and as data."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.report.cost import Prices
 
-VERSION = 4
+VERSION = 5
 
 
 def report(
@@ -23,15 +22,15 @@ def report(
 ) -> str:
     """Put runs of one task side by side: arms and seeds beside the baseline, cost, losses, retrieved passages.
 
-    Writes report.html (self-contained, without any script), report.md and report.json. What is told of the runs'
-    corpus, retrieval and training is found by their lineage; where that is gone, the report says so.
+    Writes report.html (self-contained, without scripts), report.md and report.json. Corpus, retrieval and training
+    are found through the artifacts that the metrics were made from; if some are gone, the report says so.
 
     Args:
         metrics: URIs of the metrics, in any order.
         gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
-        cpu_hour: Price of an hour of a CPU core, for what no GPU did.
-        kilowatt_hour: Price of a kilowatt-hour, where the machine measured the energy.
-        notes: Sentences that the report is to tell as well, such as why its settings were chosen.
+        cpu_hour: Price of an hour of a CPU core, for work without a GPU.
+        kilowatt_hour: Price of a kilowatt-hour, for machines that measure energy.
+        notes: Sentences to add to the findings, such as why settings were chosen.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour))
@@ -56,22 +55,16 @@ def _check(runs: list[Artifact]) -> None:
 
 
 def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[str]) -> None:
-    from tlm.evaluation.pages.page import as_html, as_json, as_markdown
+    from tlm.evaluation.pages.page import write_report
     from tlm.evaluation.report.contents import contents
     from tlm.evaluation.report.lineage import Lineage
 
     lineage = Lineage()
-    told = contents(runs, lineage.follow(runs[0], "task"), lineage, prices)
-    told["findings"] += notes
-    for name, render in {"report.html": as_html, "report.md": as_markdown, "report.json": as_json}.items():
-        (draft.folder / name).write_text(render(told), encoding="utf-8", newline="\n")
+    found = contents(runs, lineage.follow(runs[0], "task"), lineage, prices)
+    found["findings"] += notes
+    write_report(draft.folder, found)
     draft.counts["runs"] = len(runs)
-    draft.details.update(_summary(told))
-
-
-def _summary(told: dict[str, Any]) -> dict[str, Any]:
-    """What is worth finding without opening a file; nothing volatile."""
     groups = {
-        group["name"]: {part: group[part]["mean"] for part in ("dev", "test", "mlm_loss")} for group in told["groups"]
+        group["name"]: {part: group[part]["mean"] for part in ("dev", "test", "mlm_loss")} for group in found["groups"]
     }
-    return {"task": told["task"]["name"], "metric": told["task"]["metric"], "groups": groups}
+    draft.details.update(task=found["task"]["name"], metric=found["task"]["metric"], groups=groups)

@@ -1,4 +1,4 @@
-"""Runs and groups of runs: what the seeds of one arm have in common, as mean, standard deviation and interval."""
+"""Runs, and groups of runs that differ in their seed only, with mean, standard deviation and interval."""
 
 import json
 from collections.abc import Iterable
@@ -16,19 +16,26 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.cost import Cost, Prices, total
 from tlm.evaluation.report.lineage import Lineage, flat, plain
-from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval
+from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval, t_quantile
 from tlm.evaluation.score.metrics import METRIC_NAMES
-from tlm.evaluation.score.student import t_quantile
 from tlm.settings import SECTIONS
 
 ARMS = ("baseline", "task-only", "random", "bm25")
-COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # of predictions.parquet, what intervals need
+COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # the part of predictions.parquet that intervals need
 BASELINE = "tf-idf + linear"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One metrics artifact, with the artifacts that it came from as far as they are still there."""
+    """One metrics artifact with the artifacts that it was made from; None for those that are gone.
+
+    Attributes:
+        artifact: The metrics.
+        values: Contents of metrics.json.
+        model: Model of stage 2.
+        checkpoint: Checkpoint of stage 1.
+        subset: Passages that stage 1 was trained on.
+    """
 
     artifact: Artifact
     values: dict[str, Any]
@@ -38,7 +45,7 @@ class Run:
 
     @classmethod
     def read(cls, artifact: Artifact, lineage: Lineage) -> "Run":
-        """Read metrics.json and walk to the model, the checkpoint and the subset."""
+        """Read metrics.json and find the model, the checkpoint and the subset."""
         values = json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))
         model = lineage.follow(artifact, "model")
         checkpoint = lineage.follow(model, "checkpoint") or lineage.follow(artifact, "checkpoint")
@@ -46,73 +53,86 @@ class Run:
 
     @cached_property
     def predictions(self) -> pa.Table:
-        """What was predicted: split, gold, predicted, group, copied. Raises InputError: an older version wrote it."""
+        """The predictions, with `COLUMNS`. Raises InputError if an older version wrote them."""
         file = pq.ParquetFile(self.artifact.path("predictions.parquet"))
         if not set(COLUMNS) <= set(file.schema_arrow.names):
             raise InputError(f"{self.artifact.uri} is of an older version; run its step (evaluate or baseline) again")
         return file.read(COLUMNS)
 
     def costs(self) -> dict[str, Cost]:
-        """What each stage of training cost."""
-        return {stage: Cost.told(counted, self.told(stage)) for stage, counted in self.values["cost"].items()}
+        """The cost of each stage of training."""
+        return {
+            stage: Cost.of_stage(counted, self.stage_facts(stage)) for stage, counted in self.values["cost"].items()
+        }
 
-    def told(self, stage: str) -> dict[str, Any]:
-        """The facts of the stage's own run: device, threads, seconds, joules, as far as they are known."""
+    def stage_facts(self, stage: str) -> dict[str, Any]:
+        """The recorded facts of a stage's own run: device, threads, seconds, joules and so on."""
         found: dict[str, Any] = self.artifact.run().get("stages", {}).get(stage, {})
         return found
 
     def vocabulary(self) -> str:
-        """Content of the tokenizer that the model reads with; "" where there is none or it is gone."""
+        """Content hash of the model's tokenizer; "" if there is none or it is gone."""
         tokens = Lineage().follow(self.model or self.checkpoint, "task_tokens")
         tokenizer = tokens.manifest.inputs.get("tokenizer") if tokens is not None else None
         return tokenizer.content if tokenizer else ""
 
     def variant(self) -> dict[str, str]:
-        """The settings behind this run that tell it from others of its arm; seeds are not among them."""
+        """The settings of this run and of the steps before it, without seeds: they distinguish runs of one arm."""
         hits, start = Lineage().follow(self.subset, "hits"), Lineage().follow(self.checkpoint, "start")
-        ancestors = [
-            artifact for artifact in (hits, self.subset, start, self.checkpoint, self.model, self.artifact) if artifact
-        ]
-        settings = [pair for artifact in ancestors for pair in flat(artifact.manifest.settings)]
-        told = ((name, value) for name, value in settings if not name.startswith("files."))  # a model's name tells more
-        return {name: plain(value) for name, value in told if name.split(".")[-1] != "seed"}
+        steps = [one for one in (hits, self.subset, start, self.checkpoint, self.model, self.artifact) if one]
+        return {
+            name: plain(value)
+            for step in steps
+            for name, value in flat(step.manifest.settings)
+            if name.split(".")[-1] != "seed" and not name.startswith("files.")  # of a published model
+        }
 
 
 @dataclass
 class Group:
-    """The runs of one arm that differ in nothing but their seed."""
+    """The runs of one arm that differ in their seed only.
+
+    Attributes:
+        name: Arm, with the settings that distinguish it from other groups of the same arm.
+        arm: Name of the arm.
+        stage: The last stage of training.
+        runs: The runs, in the order of their seeds.
+    """
 
     name: str
     arm: str
     stage: str
     runs: list[Run] = field(default_factory=list)
-    _resampled: dict[tuple[str, bool], Arm] = field(default_factory=dict, repr=False, compare=False)
+    _predictions: dict[tuple[str, bool], Arm] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def seeds(self) -> list[int]:
-        """Of the runs, in their order."""
+        """The seed of each run."""
         return [run.values["seed"] for run in self.runs]
 
     def on(self, split: str, *, without_copies: bool = False) -> Arm:
-        """What its runs predicted for a split, or for those of its examples whose texts train does not have.
+        """Predictions for a split, or for those of its examples whose text is not also in train.
 
-        Resampling takes a while, so the same object is given each time.
+        The same object every time, because it keeps the resampled scores, which take a while.
         """
         key = split, without_copies
-        if key not in self._resampled:
-            self._resampled[key] = self._predicted(split, without_copies)
-        return self._resampled[key]
+        if key not in self._predictions:
+            self._predictions[key] = self._read(split, without_copies)
+        return self._predictions[key]
 
-    def _predicted(self, split: str, without_copies: bool) -> Arm:
-        values = self.runs[0].values
-        tables = [_rows(run.predictions, split, without_copies) for run in self.runs]
-        gold = _values(tables[0]["gold"], values["labels"])
-        predicted = np.stack([_values(table["predicted"], values["labels"]) for table in tables])
+    def _read(self, split: str, without_copies: bool) -> Arm:
+        metric, labels = self.runs[0].values["metric"], self.runs[0].values["labels"]
+        tables = []
+        for run in self.runs:
+            rows = run.predictions.filter(pc.equal(run.predictions["split"], split))
+            tables.append(rows.filter(pc.invert(rows["copied"])) if without_copies else rows)
+        gold = _values(tables[0]["gold"], labels)
+        predicted = np.stack([_values(table["predicted"], labels) for table in tables])
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
-        return Arm((Scored(values["metric"], gold, predicted, group),), fixed=self.arm == "baseline")
+        return Arm((Scored(metric, gold, predicted, group),), fixed=self.arm == "baseline")
 
     def summary(self, prices: Prices) -> dict[str, Any]:
-        """Everything that the report says about the group, as plain values."""
+        """All that the report says about the group, as plain values."""
         costs = [run.costs() for run in self.runs]
         first = self.runs[0].values
         names = [name for name in METRIC_NAMES if name in first["splits"]["test"]]
@@ -139,38 +159,38 @@ class Group:
         }
 
     def _scores(self, split: str) -> dict[str, Any]:
-        """The scores as `evaluate` wrote them; the interval is from the predictions."""
+        """The scores as `evaluate` wrote them, with the interval from the predictions."""
         found = with_interval(self.on(split))
         return spread(run.values[split] for run in self.runs) | {end: found[end] for end in ("low", "high")}
 
     def _without_copies(self, split: str, names: list[str]) -> dict[str, Any]:
-        """How many examples are left, their score with its interval, and the other scores."""
+        """The number of examples left, their score with its interval, and the other scores."""
         found = [run.values["without_copies"][split] for run in self.runs]
         scores = {name: spread(one[name] for one in found) for name in names}
         return {"n": found[0]["n"], "score": with_interval(self.on(split, without_copies=True)), "scores": scores}
 
     def _together(self) -> dict[str, list[str]]:
-        """Whose tasks stage 1 was for, where it was for several."""
+        """The tasks of stage 1, if it was trained for several."""
         checkpoint = self.runs[0].checkpoint
         tasks = checkpoint.details.get("tasks", []) if checkpoint is not None else []
         return {"together": [visible(task["name"], 80) for task in tasks]} if len(tasks) > 1 else {}
 
     def _facts(self, stage: str) -> dict[str, str]:
-        told = [run.told(stage) for run in self.runs]
+        recorded = [run.stage_facts(stage) for run in self.runs]
         return {
-            name: ", ".join(sorted({str(one[name]) for one in told if name in one}))
+            name: ", ".join(sorted({str(one[name]) for one in recorded if name in one}))
             for name in ("preset", "overrides", "device", "processes", "threads", "precision")
         }
 
 
 def spreads(costs: list[Cost], prices: Prices) -> dict[str, Any]:
-    """The `spread` of each part of some costs, and of the money that they are by `prices`."""
+    """The `spread` of each part of some costs, and of what they cost at `prices`."""
     found = {part.name: spread(getattr(cost, part.name) for cost in costs) for part in fields(Cost)}
     return found | {"money": spread(cost.money(prices) for cost in costs)}
 
 
 def spread(values: Iterable[float | None]) -> dict[str, Any]:
-    """Values, mean, standard deviation (from 2 on), 95 % t-interval of the mean over seeds (from `LEAST_SEEDS` on)."""
+    """Values, mean, standard deviation (from 2 values on), 95 % t-interval of the mean (from `LEAST_SEEDS` on)."""
     found = [float(value) for value in values if value is not None]
     result: dict[str, Any] = {"values": found, "mean": None, "std": None, "low": None, "high": None}
     if found:
@@ -184,13 +204,16 @@ def spread(values: Iterable[float | None]) -> dict[str, Any]:
 
 
 def with_interval(arm: Arm) -> dict[str, Any]:
-    """The `spread` of an arm's scores over its seeds; the interval covers seeds and test examples."""
+    """The `spread` of an arm's scores over its seeds, with the interval over seeds and test examples."""
     _, low, high = interval(arm)
     return spread(arm.scores) | {"low": low, "high": None if high is None else min(high, 1.0)}  # no score exceeds 1
 
 
 def grouped(runs: list[Run]) -> list[Group]:
-    """Groups in the order of `ARMS`; two of one arm get the settings in which they differ into their names."""
+    """Group runs by arm, stage and settings, in the order of `ARMS`.
+
+    Groups of one arm are named by the settings in which they differ.
+    """
     groups: dict[tuple[Any, ...], Group] = {}
     variants: dict[tuple[str, str], list[dict[str, str]]] = {}
     for run in sorted(runs, key=_order):
@@ -205,13 +228,8 @@ def grouped(runs: list[Run]) -> list[Group]:
     return list(groups.values())
 
 
-def _rows(predictions: pa.Table, split: str, without_copies: bool) -> pa.Table:
-    rows = predictions.filter(pc.equal(predictions["split"], split))
-    return rows.filter(pc.invert(rows["copied"])) if without_copies else rows
-
-
 def _values(column: pa.ChunkedArray, labels: list[str] | None) -> Any:
-    """Class ordinals, or floats where there are no labels; shape [n]."""
+    """Class ordinals, or floats if there are no labels; shape [n]."""
     return column.to_numpy() if labels is None else pc.index_in(column, pa.array(labels, pa.string())).to_numpy()
 
 
@@ -220,14 +238,14 @@ def _named(arm: str, stage: str, mine: dict[str, str], others: list[dict[str, st
     if stage == "stage 1":
         name += ", stage 1 only"
     names = sorted({key for variant in others for key in variant if _differs(key, others)})
-    told = [f"{key.rpartition('.')[2]}={mine[key]}" for key in names if key in mine]
-    return f"{name} ({', '.join(told)})" if told else name
+    settings = [f"{key.rpartition('.')[2]}={mine[key]}" for key in names if key in mine]
+    return f"{name} ({', '.join(settings)})" if settings else name
 
 
 def _differs(setting: str, variants: list[dict[str, str]]) -> bool:
     values = {variant.get(setting) for variant in variants}
     if setting.partition(".")[0] in SECTIONS:
-        values.discard(None)  # it has no effect there, because of another setting that differs
+        values.discard(None)  # the setting has no effect there, because of another setting that differs
     return len(values) > 1
 
 
@@ -239,7 +257,7 @@ def _order(run: Run) -> tuple[Any, ...]:
 
 
 def _natural(value: str) -> tuple[float, str]:
-    """Numbers by size, before words."""
+    """A sort key: numbers by size, before words."""
     try:
         return float(value), ""
     except ValueError:

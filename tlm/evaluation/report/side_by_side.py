@@ -1,4 +1,4 @@
-"""All that the report on several tasks says: scores by task and arm, and what each arm's trainings cost together."""
+"""All that the report on several tasks says: scores by task and arm, and the cost of all trainings of each arm."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,43 +15,43 @@ from tlm.evaluation.report.runs import Group, Run, grouped, spreads, with_interv
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Arm, compared, difference
 
 TOGETHER = "multi-task"
-Told = dict[str, Any]
-Groups = dict[str, Group]  # of one task, by arm
-Training = tuple[str, tuple[str, ...]]  # the stage, and the tasks that it was for
+Contents = dict[str, Any]
+Training = tuple[str, tuple[str, ...]]  # a stage, and the tasks that it was for
 
 
-def side_by_side(metrics: Sequence[Sequence[Artifact]], reports: Sequence[Artifact], prices: Prices) -> Told:
-    """Everything about several tasks that were trained in the same arms.
+def side_by_side(metrics: Sequence[Sequence[Artifact]], reports: Sequence[Artifact], prices: Prices) -> Contents:
+    """Collect all about several tasks that were trained in the same arms.
 
     Args:
-        metrics: Of each task the ``metrics`` artifacts.
-        reports: Of each task the ``report``.
-        prices: What the trainings' time and energy are paid by.
+        metrics: The ``metrics`` artifacts of each task.
+        reports: The ``report`` of each task.
+        prices: Prices of time and energy.
 
     Raises:
         InputError: an arm of a task was run with several settings, or the tasks have no arm in common.
     """
     pages = [json.loads(report.path("report.json").read_text(encoding="utf-8")) for report in reports]
     names = [page["task"]["name"] for page in pages]
-    runs = [[Run.read(one, Lineage()) for one in own] for own in metrics]
-    found = [_by_arm(name, grouped(own)) for name, own in zip(names, runs, strict=True)]
+    found = [_by_arm(name, own) for name, own in zip(names, metrics, strict=True)]
     common = [arm for arm in found[0] if all(arm in groups for groups in found)]
     if not common:
         raise InputError(f"{', '.join(names)} have no arm in common; give metrics of the same arms for all tasks")
     tasks = [_task(page, common, report) for page, report in zip(pages, reports, strict=True)]
+    groups = {arm: [own[arm] for own in found] for arm in common}
     arms = [
-        {name: shown[name] for name in ("arm", "name", "role")} | _arm(names, [groups[arm] for groups in found], prices)
-        for arm, shown in zip(common, tasks[0]["groups"], strict=True)
+        {name: shown[name] for name in ("arm", "name", "role")} | _arm(names, groups[shown["arm"]], prices)
+        for shown in tasks[0]["groups"]
     ]
-    differences = list(_differences(names, {arm["name"]: [own[arm["arm"]] for own in found] for arm in arms}, arms))
-    told = {"tasks": tasks, "arms": arms, "prices": asdict(prices), "differences": differences}
-    return {**told, "findings": list(_findings(arms, tasks, differences))}
+    differences = list(_differences(names, groups, arms))
+    contents = {"tasks": tasks, "arms": arms, "prices": asdict(prices), "differences": differences}
+    return {**contents, "findings": list(_findings(arms, tasks, differences))}
 
 
-def _by_arm(name: str, groups: Sequence[Group]) -> Groups:
-    found: Groups = {}
-    for group in groups:
-        if group.stage == "stage 1":  # whole runs are compared with whole runs
+def _by_arm(name: str, metrics: Sequence[Artifact]) -> dict[str, Group]:
+    """The groups of a task by arm, without those that ended after stage 1: only whole runs are compared."""
+    found: dict[str, Group] = {}
+    for group in grouped([Run.read(one, Lineage()) for one in metrics]):
+        if group.stage == "stage 1":
             continue
         if group.arm in found:
             raise InputError(
@@ -62,7 +62,7 @@ def _by_arm(name: str, groups: Sequence[Group]) -> Groups:
     return found
 
 
-def _task(page: Told, common: Sequence[str], report: Artifact) -> Told:
+def _task(page: Contents, common: Sequence[str], report: Artifact) -> Contents:
     scores = {group["arm"]: group for group in page["groups"] if group["arm"] in common and group["stage"] != "stage 1"}
     return {
         **{name: page["task"][name] for name in ("name", "metric", "metric_name", "counts")},
@@ -71,8 +71,8 @@ def _task(page: Told, common: Sequence[str], report: Artifact) -> Told:
     }
 
 
-def _arm(names: Sequence[str], groups: Sequence[Group], prices: Prices) -> Told:
-    """Mean score over the tasks for each seed that all have, and what all trainings cost."""
+def _arm(names: Sequence[str], groups: Sequence[Group], prices: Prices) -> Contents:
+    """The mean score over the tasks, for the seeds that all tasks have, and the cost of all trainings."""
     by_seed, seeds = [{run.values["seed"]: run for run in group.runs} for group in groups], _seeds(groups)
     runs = {seed: [one[seed] for one in by_seed] for seed in seeds}
     trainings, totals = _trainings(names, runs)
@@ -87,12 +87,12 @@ def _arm(names: Sequence[str], groups: Sequence[Group], prices: Prices) -> Told:
 
 
 def _seeds(groups: Sequence[Group]) -> list[int]:
-    """Those that every group has."""
+    """The seeds that every group has."""
     return [seed for seed in groups[0].seeds if all(seed in group.seeds for group in groups)]
 
 
 def _over_tasks(groups: Sequence[Group]) -> Arm:
-    """One arm's runs on the test splits of all tasks: a run for each seed that all tasks have."""
+    """One arm's predictions for the test splits of all tasks, for the seeds that all tasks have."""
     seeds, splits = _seeds(groups), []
     for group in groups:
         (split,) = group.on("test").splits
@@ -100,22 +100,23 @@ def _over_tasks(groups: Sequence[Group]) -> Arm:
     return Arm(tuple(splits), fixed=groups[0].arm == "baseline")
 
 
-def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Sequence[Told]) -> Iterator[Told]:
-    """Training together minus each other arm on test: over all tasks (task ""), then on each task."""
+def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Sequence[Contents]) -> Iterator[Contents]:
+    """The difference on test between training together and each other arm: over all tasks (task ""), then by task."""
     together, others = _compared(arms)
     if together is None:
         return
-    count = len(others) * (1 + len(names))
+    ours = groups[TOGETHER]
     for other in others:
-        first, second = together["name"], other["name"]
-        pairs = [(_over_tasks(groups[first]), _over_tasks(groups[second]))]
-        pairs += [(a.on("test"), b.on("test")) for a, b in zip(groups[first], groups[second], strict=True)]
+        theirs = groups[other["arm"]]
+        pairs = [(_over_tasks(ours), _over_tasks(theirs))]
+        pairs += [(a.on("test"), b.on("test")) for a, b in zip(ours, theirs, strict=True)]
         for task, (a, b) in zip(["", *names], pairs, strict=True):
-            yield {"task": task, **compared(first, second, difference(a, b, count))}
+            found = difference(a, b, comparisons=len(others) * len(pairs))
+            yield {"task": task, **compared(together["name"], other["name"], found)}
 
 
-def _compared(arms: Sequence[Told]) -> tuple[Told | None, list[Told]]:
-    """The arm that trained together, if any, and those that it is compared with."""
+def _compared(arms: Sequence[Contents]) -> tuple[Contents | None, list[Contents]]:
+    """The arm that trained all tasks together, if any, and the arms to compare it with."""
     together = next((arm for arm in arms if arm["arm"] == TOGETHER), None)
     return together, [arm for arm in arms if arm["arm"] not in (TOGETHER, "baseline")]
 
@@ -123,7 +124,7 @@ def _compared(arms: Sequence[Told]) -> tuple[Told | None, list[Told]]:
 def _trainings(
     names: Sequence[str], runs: dict[int, list[Run]]
 ) -> tuple[list[tuple[Training, list[Cost]]], list[Cost]]:
-    """The trainings by stage and tasks, each with its cost by seed, and the sum over all of them by seed."""
+    """The cost of each training (stage and tasks) by seed, and the sum over all trainings by seed."""
     found: dict[Training, list[Cost]] = {}
     totals = []
     for own in runs.values():
@@ -138,11 +139,11 @@ def _trainings(
     return sorted(found.items(), key=lambda pair: pair[0][0]), totals
 
 
-def _findings(arms: Sequence[Told], tasks: Sequence[Told], differences: Sequence[Told]) -> Iterator[str]:
-    """Sentences, the most important first; an order is claimed only where intervals carry it."""
+def _findings(arms: Sequence[Contents], tasks: Sequence[Contents], differences: Sequence[Contents]) -> Iterator[str]:
+    """Sentences, the most important first; an order is claimed only where an interval supports it."""
     together, others = _compared(arms)
     if together is None or not others:
-        yield f"{len(tasks)} tasks side by side; there is nothing to compare {TOGETHER} with."
+        yield f"{len(tasks)} tasks. There is nothing to compare without runs of {TOGETHER} and of another arm."
         return
     place = arms.index(together)
     for other in others:
@@ -154,22 +155,23 @@ def _findings(arms: Sequence[Told], tasks: Sequence[Told], differences: Sequence
         )
         for task in tasks:
             scores = [task["groups"][at]["test"] for at in (place, arms.index(other))]
-            told = f"together {hundred(scores[0])}, alone {hundred(scores[1])}"
-            yield f"{task['name']}: {told}; {claims[task['name']]}."
-        yield from _spent(together, other)
+            yield (
+                f"{task['name']}: together {hundred(scores[0])}, alone {hundred(scores[1])}; {claims[task['name']]}."
+            )
+        yield from _flops(together, other)
 
 
-def _claim(found: Told) -> str:
+def _claim(found: Contents) -> str:
     if found["low"] is None:
         return f"fewer than {LEAST_SEEDS} seeds give no interval, so no order is claimed"
-    told = points(found, found["first"])
-    return f"{found['ahead']} is ahead ({told})" if found["ahead"] else f"no order is claimed ({told})"
+    claim = f"{found['ahead']} is ahead" if found["ahead"] else "no order is claimed"
+    return f"{claim} ({points(found, found['first'])})"
 
 
-def _spent(together: Told, other: Told) -> Iterator[str]:
+def _flops(together: Contents, other: Contents) -> Iterator[str]:
     ours, theirs = (arm["total"]["flops"]["mean"] for arm in (together, other))
     if ours and theirs:
         yield (
-            f"All trainings of a seed together cost {power(ours)} FLOPs with {together['name']} and {power(theirs)} "
-            f"with {other['name']}: {ours / theirs:.2f} times as much."
+            f"For one seed, all trainings cost {power(ours)} FLOPs with {together['name']} and {power(theirs)} with "
+            f"{other['name']}, a ratio of {ours / theirs:.2f}."
         )

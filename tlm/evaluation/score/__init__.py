@@ -1,1 +1,1 @@
-"""Scores of a model on a task, and their intervals."""
+"""Scores of models on a task, their confidence intervals, and predictions."""

@@ -1,52 +1,57 @@
-"""A model folder in use: plain ``transformers`` classes, nothing downloaded, no code but the library's own."""
+"""Predict with a model folder: plain ``transformers`` classes, no download, no code from the folder."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
 from tlm.errors import InputError
 from tlm.progress import Meter
 from tlm.training.model.located import HERE, refuse_code
-
-BATCH_TOKENS = 8192
-BATCH_ROWS = 256
+from tlm.training.scoring import by_length
 
 
 class Classifier:
-    """Logits and probabilities of texts or pairs, from any folder that ``AutoModelForSequenceClassification`` loads.
+    """Logits of texts or pairs, from any folder that ``AutoModelForSequenceClassification`` loads.
 
     Attributes:
         labels: The classes in the order of the logits; None for regression.
-        max_length: Tokens of a text (or pair) that are read, special tokens included; the rest is cut.
+        max_length: Longest input in tokens, special tokens included; the rest of a text (or pair) is cut.
     """
 
     def __init__(self, folder: Path, device: str) -> None:
         """Load the model in float32. Raises InputError if the folder does not hold a whole model."""
-        tokenizer, model = _load(folder)
-        self.device = torch.device(device)
-        self.model = model.to(self.device).eval()
-        self.tokenizer = tokenizer
-        self.max_length = _max_length(tokenizer, model.config)
+        self.tokenizer, model = _load(folder)
+        self.model = model.to(device).eval()
+        self.max_length = _max_length(self.tokenizer, model.config)
         self.labels = model_labels(folder)
 
-    def logits(self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "") -> NDArray[np.float32]:
-        """Logits, shape [n, classes] (or [n, 1]), in the order given. Batches are bucketed by length.
+    @torch.inference_mode()
+    def logits(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
+    ) -> NDArray[np.float32]:
+        """Logits, shape [n, classes] (or [n, 1]), in the order of the texts. Texts of similar length share a batch.
 
         Raises:
             InputError: a logit is not finite (a training that diverged).
         """
-        ids = self._tokenized(texts, pairs)
-        result = np.zeros((len(ids), self.model.config.num_labels), dtype=np.float32)
-        meter = Meter(label or "predicting", len(ids), "texts")
-        for rows in _batches([len(row["input_ids"]) for row in ids]):
-            result[rows] = self._forward([ids[row] for row in rows])
+        result = np.zeros((len(texts), self.model.config.num_labels), dtype=np.float32)
+        if not texts:
+            return result
+        second = list(pairs) if pairs is not None else None
+        tokens = self.tokenizer(list(texts), second, truncation=True, max_length=self.max_length)
+        meter = Meter(label, len(texts), "texts")
+        for rows in by_length(np.array([len(ids) for ids in tokens["input_ids"]])):
+            inputs = {name: [values[row] for row in rows] for name, values in tokens.items()}
+            batch = self.tokenizer.pad(inputs, return_tensors="pt").to(self.model.device)
+            result[rows] = self.model(**batch).logits.float().cpu().numpy()
             meter.advance(len(rows))
         meter.close()
         if not np.isfinite(result).all():
@@ -54,18 +59,6 @@ class Classifier:
                 "the model gives values that are not finite: its training diverged; lower the learning rate"
             )
         return result
-
-    def _tokenized(self, texts: Sequence[str], pairs: Sequence[str] | None) -> list[dict[str, list[int]]]:
-        if not texts:
-            return []
-        second = list(pairs) if pairs is not None else None
-        found = self.tokenizer(list(texts), second, truncation=True, max_length=self.max_length)
-        return [{name: found[name][row] for name in found} for row in range(len(texts))]
-
-    @torch.inference_mode()
-    def _forward(self, rows: list[dict[str, list[int]]]) -> NDArray[np.float32]:
-        batch = self.tokenizer.pad(rows, padding=True, return_tensors="pt").to(self.device)
-        return self.model(**batch).logits.float().cpu().numpy()  # type: ignore[no-any-return]
 
 
 def model_labels(folder: Path) -> list[str] | None:
@@ -79,13 +72,11 @@ def model_labels(folder: Path) -> list[str] | None:
 
 def probabilities(logits: NDArray[Any]) -> NDArray[np.float64]:
     """Softmax over the classes in float64; shape [n, classes]."""
-    wide = logits.astype(np.float64)
-    grown = np.exp(wide - wide.max(axis=1, keepdims=True, initial=-np.inf)) if len(wide) else wide
-    return grown / grown.sum(axis=1, keepdims=True) if len(wide) else grown  # type: ignore[no-any-return]
+    return softmax(logits.astype(np.float64), axis=1)  # type: ignore[no-any-return]
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
-    """Tokenizer and model, in float32. The library makes up weights that a file lacks; here that is an error."""
+    """Load tokenizer and model; missing weights, which the library would make up, are an error."""
     refuse_code(folder)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
@@ -103,18 +94,8 @@ def _load(folder: Path) -> tuple[Any, Any]:
     return tokenizer, model
 
 
-def _batches(lengths: list[int]) -> Iterator[list[int]]:
-    """Rows in batches of similar length: longest first, at most `BATCH_TOKENS` padded tokens and `BATCH_ROWS` rows."""
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    start = 0
-    while start < len(order):
-        size = max(1, min(BATCH_ROWS, BATCH_TOKENS // max(1, lengths[order[start]])))
-        yield order[start : start + size]
-        start += size
-
-
 def _max_length(tokenizer: Any, config: Any) -> int:
     positions = getattr(config, "max_position_embeddings", None) or 512
     if config.model_type in ("roberta", "xlm-roberta", "camembert"):
-        positions -= config.pad_token_id + 1  # there positions start after the padding id
+        positions -= config.pad_token_id + 1  # their positions start after the padding id
     return int(min(tokenizer.model_max_length, positions))

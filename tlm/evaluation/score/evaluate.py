@@ -1,4 +1,4 @@
-"""The step `evaluate`: a trained model's scores on dev and test, each read once."""
+"""The step `evaluate`: scores of a trained model on dev and test, each read once."""
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
@@ -12,49 +12,35 @@ STAGES = {"checkpoint": "stage 1", "model": "stage 2"}
 def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = None) -> str:
     """Score a model (or a stage-1 checkpoint) on the dev and test examples of a task.
 
-    Writes every score, the predictions with probabilities, the masked-language-model loss on test text, and what
-    both stages of training cost.
+    Writes every score, the predictions with probabilities, the masked-language-model loss on test texts, and the cost
+    of both stages of training.
 
     Args:
-        model: URI of the model; a checkpoint gives the scores without stage 2.
+        model: URI of the model, or of a checkpoint for the scores without stage 2.
         task: URI of the task.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     trained, examples = Artifact.open(model, *STAGES), Artifact.open(task, "task")
-    stages = _stages(trained)
-    stages["stage 1"].input("task_tokens").input("tokenizer")  # that of the loss: found now, or nothing is begun
     kind = trained.manifest.kind
+    # The artifact of each stage, in order; the last one is `trained`.
+    stages = {"stage 1": trained}
+    if kind == "model":
+        stages = {"stage 1": trained.input("checkpoint"), "stage 2": trained}
+    stages["stage 1"].input("task_tokens").input("tokenizer")  # needed for the loss: fail now if it is gone
     recipe = Recipe("metrics", "evaluate", VERSION, scored(examples), inputs={kind: trained, "task": examples})
     return produce(recipe, root, lambda draft: _write(draft, stages, examples, device, root))
 
 
 def _write(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None) -> None:
-    from tlm.evaluation.score.classifier import model_labels
-
-    trained = list(stages.values())[-1]
-    if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
-        raise InputError(
-            f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate its model"
-        )
-    labels = model_labels(trained.path("model"))
-    expected = task.details["labels"] if task.details["problem"] == "classification" else None
-    if labels != expected:
-        raise InputError(
-            f"{trained.uri} gives {_named(labels)} but {task.uri} has {_named(expected)}; "
-            "evaluate on the task that it was trained on"
-        )
-    _score(draft, stages, task, device, root)
-
-
-def _score(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None) -> None:
     from tlm.evaluation.score.classifier import Classifier, probabilities
     from tlm.evaluation.score.examples import read_splits
     from tlm.evaluation.score.record import Prediction, write_metrics
     from tlm.training.device import resolve_device
     from tlm.training.scoring import masked_lm_loss
 
-    trained = list(stages.values())[-1]
+    stage, trained = list(stages.items())[-1]
+    _check(trained, task)
     place = resolve_device(device)
     classifier = Classifier(trained.path("model"), place)
     predictions = []
@@ -64,15 +50,14 @@ def _score(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: st
             predictions.append(Prediction(split, logits[:, 0].astype("float64"), None))
         else:
             predictions.append(Prediction(split, logits.argmax(axis=1), probabilities(logits)))
-    details = trained.details
     identity = {
-        "arm": details["arm"],
-        "seed": details["seed"],
-        "stage": STAGES[trained.manifest.kind],
+        "arm": trained.details["arm"],
+        "seed": trained.details["seed"],
+        "stage": stage,
         "mlm_loss": masked_lm_loss(stages["stage 1"], task, "test", device, root),
     }
     facts = {
-        "parameters": details["parameters"],
+        "parameters": trained.details["parameters"],
         "cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()},
     }
     write_metrics(draft, task, predictions, identity, facts)
@@ -80,12 +65,21 @@ def _score(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: st
     draft.run["stages"] = {stage: artifact.run() for stage, artifact in stages.items()}
 
 
-def _stages(trained: Artifact) -> dict[str, Artifact]:
-    """What each stage made, in their order; the last one is `trained`."""
-    if trained.manifest.kind == "checkpoint":
-        return {"stage 1": trained}
-    return {"stage 1": trained.input("checkpoint"), "stage 2": trained}
+def _check(trained: Artifact, task: Artifact) -> None:
+    """Raise InputError unless `trained` predicts the classes of `task`."""
+    from tlm.evaluation.score.classifier import model_labels
 
-
-def _named(labels: list[str] | None) -> str:
-    return "a number" if labels is None else f"the {len(labels)} classes {', '.join(labels)}"
+    if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
+        raise InputError(
+            f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate its model"
+        )
+    labels = model_labels(trained.path("model"))
+    expected = task.details["labels"] if task.details["problem"] == "classification" else None
+    if labels != expected:
+        ours, theirs = (
+            "a number" if names is None else f"the {len(names)} classes {', '.join(names)}"
+            for names in (labels, expected)
+        )
+        raise InputError(
+            f"{trained.uri} gives {ours} but {task.uri} has {theirs}; evaluate on the task that it was trained on"
+        )

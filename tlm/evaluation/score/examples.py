@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -14,10 +16,16 @@ from tlm.data.tasks.task import examples
 
 @dataclass(frozen=True)
 class Split:
-    """The n examples of one split: their row ordinals in the task, texts, second texts of pairs, gold values.
+    """The n examples of one split.
 
-    `gold` holds class ordinals (int64) or targets (float64), `group` the ordinal of each example's group
-    (`tlm.data.tasks.groups`), `copied` whether train has the same text.
+    Attributes:
+        name: train, dev or test.
+        example: Row ordinals in the task; shape [n].
+        texts: The texts.
+        pairs: The second texts, for a task on pairs.
+        gold: Class ordinals (int64), or targets (float64) for regression; shape [n].
+        group: Ordinal of each example's group (`tlm.data.tasks.groups`); shape [n].
+        copied: Whether train has the same text; shape [n].
     """
 
     name: str
@@ -29,7 +37,7 @@ class Split:
     copied: NDArray[np.bool_]
 
     def take(self, rows: NDArray[np.int64]) -> "Split":
-        """The examples at these places."""
+        """The examples at these positions."""
         texts = [self.texts[row] for row in rows]
         pairs = None if self.pairs is None else [self.pairs[row] for row in rows]
         arrays = (self.gold[rows], self.group[rows], self.copied[rows])
@@ -37,7 +45,7 @@ class Split:
 
 
 def read_splits(task: Artifact, *names: str) -> dict[str, Split]:
-    """The named splits of a ``task`` artifact (of train, dev, test), each whole and in the order of its rows."""
+    """Read splits (train, dev or test) of a ``task`` artifact, whole and in the order of their rows."""
     table = examples(task)
     split = np.array(table["split"].to_pylist(), dtype=object)
     copies = pq.ParquetFile(task.path("leaks.parquet")).read(["example"])["example"].to_numpy()
@@ -45,14 +53,11 @@ def read_splits(task: Artifact, *names: str) -> dict[str, Split]:
     for name in names:
         rows = np.flatnonzero(split == name)
         part = table.take(rows)
+        if task.details["problem"] == "regression":
+            gold = part["target"].to_numpy()
+        else:
+            gold = pc.index_in(part["label"], pa.array(task.details["labels"], pa.string())).to_numpy().astype(np.int64)
         pairs = part["text_pair"].to_pylist() if task.details["pair"] else None
-        gold, copied = _gold(part, task.details), np.isin(rows, copies)
+        copied = np.isin(rows, copies)
         found[name] = Split(name, rows.astype(np.int64), part["text"].to_pylist(), pairs, gold, groups_of(part), copied)
     return found
-
-
-def _gold(part: Any, details: dict[str, Any]) -> NDArray[Any]:
-    if details["problem"] == "regression":
-        return np.asarray(part["target"].to_pylist(), dtype=np.float64)
-    place = {label: index for index, label in enumerate(details["labels"])}
-    return np.asarray([place[label] for label in part["label"].to_pylist()], dtype=np.int64)

@@ -1,26 +1,26 @@
-"""How far a score can be trusted: intervals over seeds and test examples together.
+"""Confidence intervals of scores over seeds and test examples together.
 
-Another seed gives another model, and another draw of test examples another score. Both count. The variance of an
-arm's mean score is that of its seeds, s²/n, plus that of the examples, which comes from resampling them: whole groups
-at a time, because examples that share their text (or service, author, document) are not independent (cluster
-bootstrap: Davison and Hinkley 1997, section 3.8). The same draws serve every arm, so differences are paired by
-example. A variance of 1/groups² is added, as if one more group could come out otherwise (in the spirit of Agresti and
-Min 2005): where resampling sees almost no spread, three or four lucky answers would decide. The interval is Student's
-t with Welch's and Satterthwaite's degrees of freedom. Among m comparisons each has the confidence 1 - 0.05/m
-(Bonferroni).
+Another seed gives another model, and another draw of test examples another score; both count. The variance of an
+arm's mean score is the variance over its seeds, s²/n, plus the variance over the examples, which comes from resampling
+them. Whole groups are resampled, because examples that share their text (or service, author, document) are not
+independent (cluster bootstrap: Davison and Hinkley 1997, section 3.8). All arms use the same draws, so differences are
+paired by example. A variance of 1/groups² is added, as if one more group could come out differently (in the spirit of
+Agresti and Min 2005): where resampling shows almost no spread, three or four lucky answers would otherwise decide. The
+interval is Student's t with the degrees of freedom of Welch and Satterthwaite. Among m comparisons each interval has
+the confidence 1 - 0.05/m (Bonferroni).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
+from math import cos, pi, sin, sqrt, tan
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tlm.evaluation.score.student import t_quantile
-from tlm.evaluation.score.sums import Floats, scores_of, sums_of
+from tlm.data.tasks.metrics import Floats, scores_of, sums_of
 
 LEAST_SEEDS = 3  # for an interval
 CONFIDENCE = 0.95
@@ -31,12 +31,12 @@ COUNTS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class Scored:
-    """What the runs of one arm predicted for the examples of one split.
+    """Predictions of one arm's runs for the examples of one split.
 
     Attributes:
-        metric: Name of the score.
-        gold: Class ordinals, or floats for a regression; shape [n].
-        predicted: The same, as each run predicted; shape [runs, n].
+        metric: Name of the metric.
+        gold: Class ordinals, or floats for regression; shape [n].
+        predicted: Predictions of each run; shape [runs, n].
         group: Ordinal of each example's group, from 0; shape [n].
     """
 
@@ -47,11 +47,11 @@ class Scored:
 
     @property
     def groups(self) -> int:
-        """How many groups there are."""
+        """Number of groups."""
         return int(self.group.max(initial=-1)) + 1
 
     def same_examples(self, other: "Scored") -> bool:
-        """Whether `other` holds the same examples, in the same groups, by the same metric."""
+        """Whether `other` has the same metric, examples and groups."""
         return (
             self.metric == other.metric
             and np.array_equal(self.gold, other.gold)
@@ -68,12 +68,12 @@ class Scored:
 
 @dataclass(frozen=True)
 class Arm:
-    """Runs that differ in nothing but their seed.
+    """Runs that differ in their seed only.
 
     Attributes:
-        splits: What they predicted: one split, or one for each of several tasks, whose scores are then averaged.
-        fixed: Nothing is drawn in their training, so that one run tells all (a linear model).
-        resamples: How often the examples are drawn anew.
+        splits: Predictions for one split, or for one split of each of several tasks, whose scores are averaged.
+        fixed: Training draws no random numbers, so one run is enough for an interval (a linear model).
+        resamples: Number of resampled test sets.
     """
 
     splits: tuple[Scored, ...]
@@ -86,18 +86,18 @@ class Arm:
 
     @property
     def scores(self) -> Floats:
-        """Of each run, shape [runs]."""
+        """Score of each run, shape [runs]."""
         found: Floats = np.mean([scores for scores, _ in self._drawn], axis=0)
         return found
 
     @property
     def mean_draws(self) -> Floats:
-        """The mean score of the runs on each resampled split, shape [splits, resamples]."""
+        """Mean score of the runs on each resampled split, shape [splits, resamples]."""
         return np.array([drawn.mean(axis=1) for _, drawn in self._drawn])
 
     @property
     def counts(self) -> bool:
-        """Whether there are seeds enough for an interval."""
+        """Whether there are enough seeds for an interval."""
         return self.fixed or len(self.scores) >= LEAST_SEEDS
 
     def seed_variance(self) -> tuple[float, int]:
@@ -106,7 +106,7 @@ class Arm:
 
 
 class Interval(NamedTuple):
-    """A mean score or a difference, and the ends of its interval: None where seeds are too few for one."""
+    """A mean score or a difference with the ends of its interval, which are None where there are too few seeds."""
 
     mean: float
     low: float | None
@@ -121,13 +121,13 @@ class Interval(NamedTuple):
 
 
 def compared(first: str, second: str, found: Interval) -> dict[str, Any]:
-    """A difference as plain values: the names of its two sides, mean, low, high, and who is ahead ("": not shown)."""
+    """A difference as plain values: both names, mean, low, high, and the name of the one ahead ("" if not shown)."""
     ahead = {1: first, 0: "", -1: second}[found.sign]
     return {"first": first, "second": second, "ahead": ahead, **found._asdict()}
 
 
 class Comparison(NamedTuple):
-    """Two arms by their places in a list, and the difference of their scores, the first minus the second."""
+    """Two arms by their positions in a list, and the difference of their scores, the first minus the second."""
 
     first: int
     second: int
@@ -143,7 +143,7 @@ def interval(arm: Arm) -> Interval:
 
 
 def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
-    """The difference of two arms' mean scores, paired by example, with its interval among so many comparisons.
+    """The difference of two arms' mean scores, paired by example; the interval is corrected for `comparisons`.
 
     Raises:
         ValueError: the arms were not scored on the same examples.
@@ -158,16 +158,38 @@ def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
 
 
 def all_differences(arms: Sequence[Arm]) -> Iterator[Comparison]:
-    """Every pair of arms, corrected for their number."""
+    """The difference of every two arms, corrected for the number of pairs."""
     pairs = list(combinations(range(len(arms)), 2))
     for first, second in pairs:
         yield Comparison(first, second, difference(arms[first], arms[second], len(pairs)))
 
 
+@lru_cache(4096)
+def t_quantile(confidence: float, degrees: int) -> float:
+    """The t with P(-t < T < t) = `confidence` for Student's T, to the last digits of a float.
+
+    Written out because the report's image does not have scipy (130 MB). The probability is a finite series in
+    angle = atan(t / sqrt(degrees)) (Abramowitz and Stegun, 26.7.3 and 26.7.4); the angle is found by bisection.
+    """
+    low, high = 0.0, pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if _within(middle, degrees) < confidence else (low, middle)
+    return sqrt(degrees) * tan(low)
+
+
+def _within(angle: float, degrees: int) -> float:
+    odd = degrees % 2
+    term, total = cos(angle) if odd else 1.0, 0.0
+    for k in range(odd, degrees - 1, 2):
+        total += term
+        term *= cos(angle) ** 2 * (k + 1) / (k + 2)
+    return (angle + sin(angle) * total) * 2 / pi if odd else sin(angle) * total
+
+
 def _interval(
     mean: float, seeds: Sequence[tuple[float, int]], draws: Floats, splits: Sequence[Scored], comparisons: int
 ) -> Interval:
-    """Student's t interval from the variances of seeds and of examples (`draws`, shape [splits, resamples])."""
+    """Student's t interval from the variances over seeds and over examples (`draws`, shape [splits, resamples])."""
     examples = [
         (float(np.var(drawn, ddof=1) + split.groups**-2) / len(splits) ** 2, max(1, split.groups - 1))
         for drawn, split in zip(draws, splits, strict=True)
@@ -175,17 +197,12 @@ def _interval(
     parts = [(variance, degrees) for variance, degrees in [*seeds, *examples] if variance > 0]
     total = sum(variance for variance, _ in parts)
     freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
-    half = _quantile(1 - (1 - CONFIDENCE) / comparisons, min(int(freedom + 1e-9), MOST_DEGREES)) * total**0.5
+    half = t_quantile(1 - (1 - CONFIDENCE) / comparisons, min(int(freedom + 1e-9), MOST_DEGREES)) * total**0.5
     return Interval(mean, mean - half, mean + half)
 
 
-@lru_cache(4096)
-def _quantile(confidence: float, degrees: int) -> float:
-    return t_quantile(confidence, degrees)
-
-
 def _counts(groups: int, resamples: int) -> Iterator[Floats]:
-    """How often each group is drawn in each resample, shape [part of resamples, groups]; the same at every call."""
+    """How often each resample draws each group, shape [part of resamples, groups]; the same at every call."""
     rng = np.random.default_rng(0)
     at_once = max(1, COUNTS_AT_ONCE // max(1, groups))
     for start in range(0, resamples, at_once):

@@ -1,11 +1,9 @@
-"""Scores of predictions: always finite numbers, also where a textbook formula divides by zero.
+"""All scores of a model's predictions: always finite numbers, even where a textbook formula divides by zero.
 
-Degenerate cases are defined, not left to chance: no examples give 0 everywhere; a class that occurs neither among
-the gold labels nor among the predicted ones is left out of macro-F1 (scikit-learn's rule); a class without a
-prediction or without a gold example has F1 0; Matthews, Pearson and Spearman are 0 where one side is constant.
+`tlm.data.tasks.metrics` defines degenerate cases. A class without a prediction or without a gold example has F1 0.
 
-Of two classes the last is the positive one, whose F1 is the score ``f1``: GLUE's label 1 (equivalent, duplicate) as
-its tasks are registered; elsewhere labels are sorted, so that yes, true, positive and 1 come last.
+Of two classes the last is the positive one, whose F1 is the score ``f1``. It is GLUE's label 1 (equivalent, duplicate)
+for the registered tasks of GLUE; other tasks have sorted labels, so yes, true, positive and 1 come last.
 """
 
 from collections.abc import Sequence
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.tasks.labels import CLASSIFICATION, POSITIVE, REGRESSION
+from tlm.data.tasks.metrics import score
 
 BINS = 10
 METRIC_NAMES = {
@@ -48,10 +47,10 @@ def scores(
         labels: The classes in order; None for regression.
 
     Returns:
-        For classes: the scores of `CLASSIFICATION`, of two classes also ``f1``, ``ece`` (expected calibration error
-        over 10 equally wide bins),
-        ``confusion`` (rows gold, columns predicted), ``classes`` (precision, recall, f1, support by label) and
-        ``reliability`` (bins). For regression: the scores of `REGRESSION`, ``mse`` and ``mae``. Always ``n``.
+        ``n``, the number of examples. For classes: the metrics of `CLASSIFICATION` (with two classes also ``f1``),
+        ``ece`` (expected calibration error over 10 bins of equal width), ``confusion`` (rows gold, columns predicted),
+        ``classes`` (precision, recall, f1, support by label) and ``reliability`` (bins). For regression: the metrics
+        of `REGRESSION`, ``mse`` and ``mae``.
 
     Raises:
         ValueError: shapes differ, or a prediction is not finite.
@@ -71,63 +70,33 @@ def positive(labels: Sequence[str]) -> str:
     return labels[1] if len(labels) == 2 else ""
 
 
-def score(name: str, gold: Array, predicted: Array) -> float:
-    """One score by its name: what a task is judged by.
-
-    Args:
-        name: One of `CLASSIFICATION` or `POSITIVE` (then class ordinals), or of `REGRESSION` (then floats).
-        gold: Shape [n].
-        predicted: Shape [n].
-    """
-    if len(gold) == 0:
-        return 0.0
-    if name in REGRESSION:
-        return _correlation(gold, predicted, name)
-    from sklearn import metrics
-
-    if name == "matthews":
-        if len(set(gold.tolist())) == 1 or len(set(predicted.tolist())) == 1:
-            return 0.0
-        return float(metrics.matthews_corrcoef(gold, predicted))
-    if name == "accuracy":
-        return float(metrics.accuracy_score(gold, predicted))
-    if name == POSITIVE:
-        return float(metrics.f1_score(gold, predicted, zero_division=0))
-    return float(metrics.f1_score(gold, predicted, average=name.removesuffix("_f1"), zero_division=0))
-
-
 def _classification(gold: Array, predicted: Array, chances: Array, labels: Sequence[str]) -> dict[str, Any]:
     confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
     np.add.at(confusion, (gold, predicted), 1)
+    hits, support, claimed = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
+    columns = {
+        "precision": hits / np.maximum(1, claimed),
+        "recall": hits / np.maximum(1, support),
+        "f1": 2 * hits / np.maximum(1, support + claimed),
+        "support": support,
+    }
     bins = _reliability(gold == predicted, chances.max(axis=1, initial=0.0))
-    classes = {label: _class(confusion, index) for index, label in enumerate(labels)}
-    binary = {POSITIVE: classes[positive(labels)]["f1"]} if positive(labels) else {}
-    gaps = [bin["n"] * abs(bin["accuracy"] - bin["confidence"]) for bin in bins]
+    metrics = (*CLASSIFICATION, POSITIVE) if positive(labels) else CLASSIFICATION
     return {
         "n": len(gold),
-        **{name: score(name, gold, predicted) for name in CLASSIFICATION},
-        **binary,
-        "ece": sum(gaps) / max(1, len(gold)),
-        "classes": classes,
+        **{name: score(name, gold, predicted) for name in metrics},
+        "ece": sum(bin["n"] * abs(bin["accuracy"] - bin["confidence"]) for bin in bins) / max(1, len(gold)),
+        "classes": {
+            label: {name: column[index].item() for name, column in columns.items()}
+            for index, label in enumerate(labels)
+        },
         "confusion": confusion.tolist(),
         "reliability": bins,
     }
 
 
-def _class(confusion: Array, index: int) -> dict[str, float]:
-    hits, support, claimed = (
-        int(part) for part in (confusion[index, index], confusion[index].sum(), confusion[:, index].sum())
-    )
-    return {
-        "precision": hits / max(1, claimed),
-        "recall": hits / max(1, support),
-        "f1": 2 * hits / max(1, support + claimed),
-        "support": support,
-    }
-
-
 def _reliability(correct: Array, confidence: Array) -> list[dict[str, float]]:
-    """The bins that hold something: (0, 0.1], … (0.9, 1] of confidence, with their mean confidence and accuracy."""
+    """The bins of confidence, (0, 0.1] to (0.9, 1], that are not empty, with their mean confidence and accuracy."""
     place = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
     return [
         {
@@ -152,12 +121,3 @@ def _regression(gold: Array, predicted: Array) -> dict[str, Any]:
         "mse": float((error**2).mean()),
         "mae": float(np.abs(error).mean()),
     }
-
-
-def _correlation(gold: Array, predicted: Array, name: str) -> float:
-    if len(gold) < 2 or np.ptp(gold) == 0 or np.ptp(predicted) == 0:
-        return 0.0
-    from scipy import stats
-
-    found = float((stats.pearsonr if name == "pearson" else stats.spearmanr)(gold, predicted).statistic)
-    return found if np.isfinite(found) else 0.0

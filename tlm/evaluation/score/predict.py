@@ -1,4 +1,4 @@
-"""Predictions for new texts: a file or stdin in, JSON lines or CSV out, in chunks, so that memory stays flat."""
+"""Predict new texts: a file or stdin in, JSON lines or CSV out, in chunks, so that memory stays flat."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.score.rows import ReadFormat, Row, WriteFormat, read_rows, write_rows
+from tlm.evaluation.score.rows import ReadFormat, Row, WriteFormat, checked, read_rows, write_rows
 from tlm.progress import say
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ def predict_command(
     pair_field: str = "",
     device: str = "auto",
 ) -> None:
-    """Predict the label (or value) of every row, with probabilities. A bad row is answered with an error.
+    """Predict the label (or value) of every row, with probabilities. A bad row gets an error as its answer.
 
     Args:
-        model: URI of a model or checkpoint, or a folder that has one.
+        model: URI of a model or checkpoint, or a model folder.
         source: File to read; - is stdin.
         to: File to write; - is stdout.
-        source_format: txt (a text a line), jsonl or csv; auto goes by the file's name, else by the first line.
-        to_format: jsonl or csv; in csv an apostrophe stands before what a spreadsheet would take for a formula, and
-            control characters are spelled out.
+        source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line.
+        to_format: jsonl or csv; csv puts an apostrophe before what a spreadsheet would read as a formula, and spells
+            out control characters.
         text_field: Field or column of the text.
         pair_field: Field or column of the second text, for a task on pairs.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
@@ -49,22 +49,20 @@ def predict_command(
     if source_format == "auto" and source != "-":
         source_format = SUFFIXES.get(Path(source).suffix.lower(), "auto")
     with ExitStack() as files:
-        lines = _opened(source, files)
-        rows = read_rows(lines, source_format, text_field, pair_field)
+        rows = read_rows(_opened(source, files), source_format, text_field, pair_field)
         classifier = Classifier(model_folder(model), resolve_device(device))
         sink = _sink(source, to, files)
-        counted = Counted()
-        write_rows(counted.through(answers(classifier, rows)), to_format, classifier.labels, sink)
+        good, bad = write_rows(answers(classifier, rows), to_format, classifier.labels, sink)
         sink.flush()
-    say(f"predict: {counted.good} rows predicted, {counted.bad} bad rows answered with an error")
+    say(f"predict: {good} rows predicted, {bad} bad rows answered with an error")
 
 
 def predict(model: str, texts: Iterable[str | tuple[str, str]], *, device: str = "auto") -> Iterator[dict[str, Any]]:
-    """Predictions for texts (or pairs of texts), in order; the same rows as the command writes.
+    """Predict texts (or pairs of texts) in order; yields the rows that the command writes.
 
     Args:
-        model: URI of a model or checkpoint, or a folder that has one.
-        texts: Texts, or pairs of texts; not both kinds at once.
+        model: URI of a model or checkpoint, or a model folder.
+        texts: Texts, or pairs of texts, but not a mix of both.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
 
     Yields:
@@ -73,14 +71,13 @@ def predict(model: str, texts: Iterable[str | tuple[str, str]], *, device: str =
     from tlm.evaluation.score.classifier import Classifier
     from tlm.training.device import resolve_device
 
-    classifier = Classifier(model_folder(model), resolve_device(device))
-    pairs = ((text, None) if isinstance(text, str) else text for text in texts)
-    rows = (_row(number, text, pair) for number, (text, pair) in enumerate(pairs, 1))
-    yield from answers(classifier, rows)
+    values = ([text] if isinstance(text, str) else [*text] for text in texts)
+    rows = (checked(number, one) for number, one in enumerate(values, 1))
+    yield from answers(Classifier(model_folder(model), resolve_device(device)), rows)
 
 
 def answers(classifier: "Classifier", rows: Iterator[Row]) -> Iterator[dict[str, Any]]:
-    """An answer for each row, in order, `CHUNK` rows at a time."""
+    """Answer each row, in order, `CHUNK` rows at a time."""
     while chunk := list(islice(rows, CHUNK)):
         good = [row for row in chunk if not row.error]
         found = iter(_predicted(classifier, good))
@@ -89,24 +86,10 @@ def answers(classifier: "Classifier", rows: Iterator[Row]) -> Iterator[dict[str,
 
 
 def model_folder(model: str) -> Path:
-    """The folder with config.json: `model` itself, or the verified one of a model or checkpoint artifact."""
+    """The folder with config.json: `model` itself, or that of a model or checkpoint artifact, verified."""
     if (Path(model) / "config.json").is_file():
         return Path(model)
     return Artifact.open(model, "model", "checkpoint").path("model")
-
-
-class Counted:
-    """Counts answers that pass: `good` and `bad`."""
-
-    def __init__(self) -> None:
-        self.good = self.bad = 0
-
-    def through(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield `rows`, counting."""
-        for row in rows:
-            self.bad += "error" in row
-            self.good += "error" not in row
-            yield row
 
 
 def _predicted(classifier: "Classifier", rows: list[Row]) -> Iterator[dict[str, Any]]:
@@ -123,10 +106,6 @@ def _predicted(classifier: "Classifier", rows: list[Row]) -> Iterator[dict[str, 
         label = max(named, key=named.__getitem__)
         answer = {"row": row.number, "text": row.text, "label": label}
         yield {**answer, "probability": named[label], "probabilities": named}
-
-
-def _row(number: int, text: str, pair: str | None) -> Row:
-    return Row(number, text, pair) if text.strip() else Row(number, error="the text is empty")
 
 
 def _opened(source: str, files: ExitStack) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Writing a ``metrics`` artifact: what `evaluate` and `baseline` have in common."""
+"""Write a ``metrics`` artifact, for `evaluate` and `baseline`."""
 
 import json
 from dataclasses import dataclass
@@ -19,25 +19,31 @@ ROW_GROUP = 65536
 
 @dataclass(frozen=True)
 class Prediction:
-    """What was predicted for a split: class ordinals or floats, shape [n]; probabilities [n, classes] or None."""
+    """Predictions for a split.
+
+    Attributes:
+        split: The examples.
+        predicted: Class ordinals, or floats for regression; shape [n].
+        probabilities: Of every class, shape [n, classes]; None for regression.
+    """
 
     split: Split
     predicted: NDArray[Any]
     probabilities: NDArray[np.float64] | None
 
     def scores(self, labels: list[str] | None) -> dict[str, Any]:
-        """All scores, see `tlm.evaluation.score.metrics.scores`."""
+        """All scores of the predictions, as `tlm.evaluation.score.metrics.scores` gives them."""
         return scores(self.split.gold, self.predicted, self.probabilities, labels)
 
     def without_copies(self) -> "Prediction":
-        """Only the examples whose texts train does not have."""
+        """The predictions for the examples whose text is not also in train."""
         rows = np.flatnonzero(~self.split.copied)
         chances = None if self.probabilities is None else self.probabilities[rows]
         return Prediction(self.split.take(rows), self.predicted[rows], chances)
 
 
 def scored(task: Artifact) -> dict[str, str]:
-    """The setting that decides the scores of a task with two classes: which of them is the positive one."""
+    """The setting of a step that scores a task: which of two classes is the positive one."""
     found = positive(task.details["labels"])
     return {"positive": found} if found else {}
 
@@ -47,24 +53,30 @@ def write_metrics(
 ) -> None:
     """Fill `draft` with metrics.json and predictions.parquet.
 
-    Where dev or test has texts that train has too, ``without_copies`` holds the scores of the others.
+    Where some texts of dev or test are also in train, ``without_copies`` holds the scores of the others.
 
     Args:
-        draft: The artifact in the making.
+        draft: The artifact to write.
         task: The task that was predicted.
         predictions: One for each split.
-        identity: arm, seed, stage and mlm_loss, as they go into the manifest's details.
-        facts: More for metrics.json: cost, settings that were chosen.
+        identity: arm, seed, stage and mlm_loss; they also go into the manifest's details.
+        facts: More for metrics.json, such as the cost or the chosen settings.
     """
     details = task.details
     labels = details["labels"] if details["problem"] == "classification" else None
-    splits = {p.split.name: p.scores(labels) for p in predictions}
-    without_copies = {p.split.name: p.without_copies().scores(labels) for p in predictions if _some(p.split.copied)}
+    splits = {one.split.name: one.scores(labels) for one in predictions}
+    some_copied = [one for one in predictions if one.split.copied.any() and not one.split.copied.all()]
     summary = {"task": details["name"], "metric": details["metric"], **identity}
-    for name, values in splits.items():
-        summary[name] = values[details["metric"]]
-    whole = {**summary, **facts, **scored(task), "problem": details["problem"], "labels": labels, "splits": splits}
-    whole["without_copies"] = without_copies
+    summary |= {name: values[details["metric"]] for name, values in splits.items()}
+    whole = {
+        **summary,
+        **facts,
+        **scored(task),
+        "problem": details["problem"],
+        "labels": labels,
+        "splits": splits,
+        "without_copies": {one.split.name: one.without_copies().scores(labels) for one in some_copied},
+    }
     text = json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     (draft.folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
     table = pa.concat_tables(_table(prediction, labels) for prediction in predictions)
@@ -72,10 +84,6 @@ def write_metrics(
     draft.rows["predictions.parquet"] = table.num_rows
     draft.counts.update({name: values["n"] for name, values in splits.items()})
     draft.details.update(summary)
-
-
-def _some(flags: NDArray[np.bool_]) -> bool:
-    return bool(flags.any() and not flags.all())
 
 
 def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:

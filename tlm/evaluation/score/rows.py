@@ -1,10 +1,11 @@
-"""Texts to predict, row by row, out of plain text, JSON lines or CSV, and predicted rows; a bad row stays a row."""
+"""Rows of text to predict, from plain text, JSON lines or CSV, and rows of predictions; a bad row stays a row."""
 
 import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any, Literal, TextIO
 
 from tlm.errors import InputError, nearest, with_article
@@ -12,7 +13,8 @@ from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled
 
 ReadFormat = Literal["auto", "txt", "jsonl", "csv"]
 WriteFormat = Literal["jsonl", "csv"]
-# Where a formula would begin: a cell, a line in it, and what a spreadsheet takes for a cell that parts cells by these.
+# Where a formula could begin: at the start of a cell, and after a line break, semicolon or tab, because spreadsheets
+# may split cells there.
 _FORMULA = re.compile(r"^(?=[\t\r\n])|(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
 _UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would end the row
 LONGEST_CELL = 2**31 - 1
@@ -20,7 +22,14 @@ LONGEST_CELL = 2**31 - 1
 
 @dataclass(frozen=True)
 class Row:
-    """One text, or pair of texts, or what is wrong with the row; `number` counts rows from 1."""
+    """A text or pair of texts to predict, or an error.
+
+    Attributes:
+        number: Row number, from 1.
+        text: The text.
+        pair: The second text, for a task on pairs.
+        error: What is wrong with the row; "" if nothing is.
+    """
 
     number: int
     text: str = ""
@@ -29,11 +38,11 @@ class Row:
 
 
 def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_field: str = "") -> Iterator[Row]:
-    """Rows in their order. Bytes that are no UTF-8 are expected as surrogate escapes.
+    """Read rows in order. Bytes that are not UTF-8 are expected as surrogate escapes.
 
     Args:
-        lines: Of the file, line ends included.
-        form: ``auto`` takes JSON lines where the first line begins with a brace, else plain text.
+        lines: Lines of the file, with their line ends.
+        form: Format; ``auto`` reads JSON lines if the first line begins with a brace, else plain text.
         text_field: Field of the text (jsonl, csv).
         pair_field: Field of the second text; empty for single texts.
 
@@ -42,10 +51,10 @@ def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_fiel
     """
     first = next(lines, None)
     if first is None:
-        raise InputError("the input is empty; expected one text a row")
+        raise InputError("the input is empty; expected one text per row")
     if form == "auto":
         form = "jsonl" if first.lstrip("\ufeff \t").startswith("{") else "txt"
-    whole = _chain(first.removeprefix("\ufeff"), lines)
+    whole = chain([first.removeprefix("\ufeff")], lines)
     fields = [text_field, pair_field] if pair_field else [text_field]
     if form == "csv":
         return _csv_rows(whole, fields)
@@ -54,39 +63,38 @@ def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_fiel
     return (_line_row(number, line, fields if form == "jsonl" else None) for number, line in enumerate(whole, 1))
 
 
-def write_rows(rows: Iterable[dict[str, Any]], form: WriteFormat, labels: Sequence[str] | None, sink: TextIO) -> None:
-    """Write predicted rows one at a time, so that no terminal and no spreadsheet takes anything in them for a command.
+def write_rows(
+    rows: Iterable[dict[str, Any]], form: WriteFormat, labels: Sequence[str] | None, sink: TextIO
+) -> tuple[int, int]:
+    """Write predicted rows one at a time; returns how many are good and how many have an error.
 
-    In JSON control and direction characters stand as escapes, so that values are what they were; see `inert` for CSV.
+    No terminal and no spreadsheet can read a command in them: JSON escapes control and direction characters, so that
+    values are unchanged; `inert` says what is done in CSV.
     """
-    if form == "jsonl":
-        for row in rows:
+    good = bad = 0
+    writer = csv.writer(sink, lineterminator="\n")
+    head = ["row", "text", *(["label", "probability"] if labels is not None else ["value"])]
+    if form == "csv":
+        writer.writerow(map(inert, [*head, *(f"p({label})" for label in labels or []), "error"]))
+    for row in rows:
+        if form == "jsonl":
             line = json.dumps(row, ensure_ascii=False, allow_nan=False)
             sink.write(BIDI_AND_CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], line) + "\n")
-        return
-    writer = csv.writer(sink, lineterminator="\n")
-    chances = [f"p({label})" for label in labels or []]
-    head = ["label", "probability"] if labels is not None else ["value"]
-    writer.writerow(map(inert, ["row", "text", *head, *chances, "error"]))
-    for row in rows:
-        numbers = row.get("probabilities", {})
-        cells = [row.get(name, "") for name in ("row", "text", *head)]
-        writer.writerow(
-            inert(cell) for cell in [*cells, *(numbers.get(label, "") for label in labels or []), row.get("error", "")]
-        )
+        else:
+            numbers = row.get("probabilities", {})
+            cells = [*(row.get(name, "") for name in head), *(numbers.get(label, "") for label in labels or [])]
+            writer.writerow(map(inert, [*cells, row.get("error", "")]))
+        bad += "error" in row
+        good += "error" not in row
+    return good, bad
 
 
 def inert(cell: Any) -> Any:
-    """A cell of CSV, numbers as they are: text has an apostrophe before what a spreadsheet would take for a formula.
+    """A CSV cell: text gets an apostrophe before what a spreadsheet would read as a formula; numbers stay as they are.
 
     Control and direction characters are spelled out.
     """
     return _FORMULA.sub("'", _UNSEEN.sub(spelled, cell)) if isinstance(cell, str) else cell
-
-
-def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
 
 
 def _csv_rows(lines: Iterator[str], fields: list[str]) -> Iterator[Row]:
@@ -100,9 +108,7 @@ def _csv_rows(lines: Iterator[str], fields: list[str]) -> Iterator[Row]:
 
 
 def _csv_body(reader: Any, places: list[int], width: int) -> Iterator[Row]:
-    number = 0
-    while True:
-        number += 1
+    for number in count(1):
         try:
             cells = next(reader)
         except StopIteration:
@@ -113,12 +119,12 @@ def _csv_body(reader: Any, places: list[int], width: int) -> Iterator[Row]:
         if len(cells) != width:
             yield Row(number, error=f"{len(cells)} cells; the header has {width}")
         else:
-            yield _checked(number, [cells[place] for place in places])
+            yield checked(number, [cells[place] for place in places])
 
 
 def _line_row(number: int, line: str, fields: list[str] | None) -> Row:
     if fields is None:
-        return _checked(number, [line.rstrip("\r\n")])
+        return checked(number, [line.rstrip("\r\n")])
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -128,10 +134,11 @@ def _line_row(number: int, line: str, fields: list[str] | None) -> Row:
     missing = [field for field in fields if field not in record]
     if missing:
         return Row(number, error=f"no field '{missing[0]}'")
-    return _checked(number, [record[field] for field in fields])
+    return checked(number, [record[field] for field in fields])
 
 
-def _checked(number: int, values: list[Any]) -> Row:
+def checked(number: int, values: Sequence[Any]) -> Row:
+    """A row of these texts (one, or a pair), or what is wrong with them."""
     for value in values:
         if not isinstance(value, str):
             return Row(number, error=f"the text is {with_article(type(value).__name__)}; expected a string")

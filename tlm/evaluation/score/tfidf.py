@@ -1,48 +1,54 @@
 """tf-idf and linear models, tuned on dev in two rounds: first the features, then the regularisation.
 
-Words here are runs of letters and digits of any length, and runs of punctuation: entity markers and one-letter
-words carry the answer in some tasks, and the usual pattern drops both.
+A word is a run of letters and digits of any length, or a run of punctuation. scikit-learn's default pattern drops
+one-letter words and punctuation, but entity markers and one-letter words carry the answer in some tasks.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import special
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import FeatureUnion
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from tlm.data.tasks.labels import REGRESSION
+from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
 from tlm.evaluation.score.examples import Split
-from tlm.evaluation.score.metrics import score
 from tlm.evaluation.score.record import Prediction
 from tlm.progress import say
 
 WORD = r"\w+|[^\w\s]+"
-STRENGTHS = (10.0, 1.0, 3.0, 30.0, 100.0, 300.0)  # C; the first one judges the features
-LARGE = 5_000_000  # characters of training text, above which only the cheaper features are tried
+STRENGTHS = (10.0, 1.0, 3.0, 30.0, 100.0, 300.0)  # C; features are compared at the first one
+LARGE = 5_000_000  # characters of training text above which only the cheapest features are tried
 MOST_FEATURES = 1_000_000
 MOST_ITERATIONS = 1000
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of the search: word n-grams up to `words`, character n-grams up to `chars` (0: none), and so on.
+    """One point of the search.
 
-    `strength` is C of the logistic regression; ridge gets alpha = 10 / C.
+    Attributes:
+        words: Length of the longest word n-grams.
+        chars: Length of the longest character n-grams; 0 for none.
+        min_count: Number of training texts that a feature must occur in.
+        balanced: Whether classes are weighted by the inverse of their frequency.
+        strength: C of the logistic regression; ridge gets alpha = 10 / C.
     """
 
-    words: int = 2
-    chars: int = 0
-    min_count: int = 1
+    words: int
+    chars: int
+    min_count: int
     balanced: bool = False
     strength: float = STRENGTHS[0]
 
     def describe(self) -> dict[str, Any]:
-        """For metrics.json and the report."""
+        """The setting as metrics.json and the report show it."""
         return {
             "word n-grams": f"1-{self.words}",
             "character n-grams": f"2-{self.chars}" if self.chars else "none",
@@ -52,104 +58,75 @@ class Setting:
         }
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tuned:
-    """The model that was best on dev: `chosen` says which, `tried` how many were compared."""
+    """A fitted setting.
 
-    features: "Features"
+    Attributes:
+        setting: The point of the search.
+        features: The vectorizers, fitted on the training texts.
+        linear: The model, fitted on the training examples.
+        dev: Its score on dev.
+    """
+
+    setting: Setting
+    features: FeatureUnion
     linear: "Linear"
-    chosen: dict[str, Any]
-    tried: int
+    dev: float
 
     def predict(self, split: Split) -> Prediction:
-        """Class ordinals with probabilities, or floats, of a split."""
-        predicted, chances = self.linear.predict(self.features.of(split))
-        return Prediction(split, predicted, chances)
+        """Predict class ordinals with probabilities, or floats, for a split."""
+        return Prediction(split, *self.linear.predict(_matrix(self.features, split)))
 
 
-def tune(train: Split, dev: Split, metric: str, labels: list[str] | None) -> Tuned:
-    """Fit on `train`, choose by `metric` on `dev`; of equals the simpler, earlier tried one. Deterministic.
+def tune(train: Split, dev: Split, metric: str, labels: list[str] | None) -> tuple[Tuned, int]:
+    """Fit on `train`, choose by `metric` on `dev`; among equals the one tried first wins.
+
+    Deterministic. Returns the best setting, fitted, and how many settings were tried.
 
     Raises:
         InputError: there is no training text, or no text with a word in it.
     """
     if not train.texts:
         raise InputError("the task has no training examples; a baseline needs some")
-    classes = 0 if metric in ("pearson", "spearman") else len(labels or [])
-    with threadpool_limits(1):  # sums in one order, whatever the machine has
-        first = _round([*_feature_settings(train, classes)], train, dev, metric, classes)
-        if not first:
-            raise InputError("no training text has a word in it; the baseline cannot be fitted")
-        best = max(first, key=lambda trial: trial[0])
-        second = _round([*_strength_settings(best[1], classes)], train, dev, metric, classes)
-    value, setting, features, linear = max([best, *second], key=lambda trial: trial[0])
-    say(f"baseline: {metric} {value:.4f} on dev with {setting.describe()}")
-    return Tuned(features, linear, setting.describe(), len(first) + len(second))
-
-
-Trial = tuple[float, Setting, "Features", "Linear"]
-
-
-def _round(settings: list[Setting], train: Split, dev: Split, metric: str, classes: int) -> list[Trial]:
-    trials: list[Trial] = []
-    features = None
-    for setting in settings:
-        if features is None or not features.serves(setting):
-            features = Features.fit(train, setting)
-            if features is None:
-                continue
-            seen, unseen = features.of(train), features.of(dev)
-        linear = Linear.fit(seen, train.gold, setting, classes)
-        predicted, _ = linear.predict(unseen)
-        trials.append((score(metric, dev.gold, predicted), setting, features, linear))
-    return trials
-
-
-def _feature_settings(train: Split, classes: int) -> Iterator[Setting]:
+    classes = 0 if metric in REGRESSION else len(labels or [])
     large = sum(map(len, train.texts)) + sum(map(len, train.pairs or [])) > LARGE
     shapes = [(2, 0, 2)] if large else [(2, 0, 1), (2, 0, 2), (3, 0, 2), (2, 5, 1), (3, 5, 2)]
-    for words, chars, min_count in shapes:
-        yield Setting(words, chars, min_count)
-        if classes:
-            yield Setting(words, chars, min_count, balanced=True)
+    search = _Search(train, dev, metric, classes)
+    with threadpool_limits(1):  # floats are added up in the same order on every machine
+        for setting in (Setting(*shape) for shape in shapes):
+            try:
+                features = _vectorizers(setting).fit(_texts(train))
+            except ValueError:  # scikit-learn's "empty vocabulary" and "no terms remain"
+                continue
+            search.consider(features, [setting])
+        if search.best is None:
+            raise InputError("no training text has a word in it; the baseline cannot be fitted")
+        first = search.best
+        search.consider(first.features, [replace(first.setting, strength=strength) for strength in STRENGTHS[1:]])
+    say(f"baseline: {metric} {search.best.dev:.4f} on dev with {search.best.setting.describe()}")
+    return search.best, search.tried
 
 
-def _strength_settings(best: Setting, classes: int) -> Iterator[Setting]:
-    for strength in STRENGTHS[1:]:
-        yield replace(best, strength=strength)
-        if classes:
-            yield replace(best, strength=strength, balanced=not best.balanced)
+class _Search:
+    """The best of the settings that were considered so far, and how many these were."""
 
+    def __init__(self, train: Split, dev: Split, metric: str, classes: int) -> None:
+        self.train, self.dev, self.metric, self.classes = train, dev, metric, classes
+        self.best: Tuned | None = None
+        self.tried = 0
 
-class Features:
-    """tf-idf features fitted on the training texts; a pair's texts are read as one."""
-
-    def __init__(self, setting: Setting, parts: list[Any]) -> None:
-        self.setting, self.parts = setting, parts
-
-    @classmethod
-    def fit(cls, train: Split, setting: Setting) -> "Features | None":
-        """None where the training texts have no such feature."""
-        shared = {"sublinear_tf": True, "min_df": setting.min_count, "max_features": MOST_FEATURES, "dtype": np.float64}
-        parts = [TfidfVectorizer(ngram_range=(1, setting.words), token_pattern=WORD, **shared)]
-        if setting.chars:
-            parts.append(TfidfVectorizer(analyzer="char_wb", ngram_range=(2, setting.chars), **shared))
-        try:
-            return cls(setting, [part.fit(_texts(train)) for part in parts])
-        except ValueError:  # scikit-learn's "empty vocabulary" and "no terms remain"
-            return None
-
-    def of(self, split: Split) -> Any:
-        """A sparse matrix, shape [n, features]."""
-        texts = _texts(split)
-        if not texts:
-            return sparse.csr_matrix((0, sum(len(part.vocabulary_) for part in self.parts)))
-        return sparse.hstack([part.transform(texts) for part in self.parts]).tocsr()
-
-    def serves(self, setting: Setting) -> bool:
-        """Whether `setting` asks for the same features."""
-        mine = self.setting
-        return (mine.words, mine.chars, mine.min_count) == (setting.words, setting.chars, setting.min_count)
+    def consider(self, features: FeatureUnion, settings: list[Setting]) -> None:
+        """Fit a linear model for each setting; for classes, also with the other choice of class weights."""
+        seen, unseen = _matrix(features, self.train), _matrix(features, self.dev)
+        for setting in settings:
+            other = [replace(setting, balanced=not setting.balanced)] if self.classes else []
+            for one in (setting, *other):
+                linear = Linear.fit(seen, self.train.gold, one, self.classes)
+                dev = score(self.metric, self.dev.gold, linear.predict(unseen)[0])
+                self.tried += 1
+                if self.best is None or dev > self.best.dev:
+                    self.best = Tuned(one, features, linear, dev)
 
 
 class Linear:
@@ -160,7 +137,7 @@ class Linear:
 
     @classmethod
     def fit(cls, features: Any, gold: NDArray[Any], setting: Setting, classes: int) -> "Linear":
-        """Fit on a sparse matrix [n, features] and gold [n]; a class that train lacks (or has alone) is constant."""
+        """Fit on a sparse matrix [n, features] and gold [n]; a class that no or every example has is constant."""
         if not classes:
             return cls([Ridge(alpha=10 / setting.strength, solver="sparse_cg").fit(features, gold)], 0)
         weight = "balanced" if setting.balanced else None
@@ -195,7 +172,21 @@ class Linear:
         return chances.argmax(axis=1), chances
 
 
+def _vectorizers(setting: Setting) -> FeatureUnion:
+    shared = {"sublinear_tf": True, "min_df": setting.min_count, "max_features": MOST_FEATURES, "dtype": np.float64}
+    parts = [("words", TfidfVectorizer(ngram_range=(1, setting.words), token_pattern=WORD, **shared))]
+    if setting.chars:
+        parts.append(("chars", TfidfVectorizer(analyzer="char_wb", ngram_range=(2, setting.chars), **shared)))
+    return FeatureUnion(parts)
+
+
+def _matrix(features: FeatureUnion, split: Split) -> Any:
+    """The features of a split as a sparse matrix, shape [n, features]."""
+    return features.transform(_texts(split)) if split.texts else np.zeros((0, 0))
+
+
 def _texts(split: Split) -> list[str]:
+    """The texts of a split; the two texts of a pair become one."""
     if split.pairs is None:
         return split.texts
     return [f"{first} \n {second}" for first, second in zip(split.texts, split.pairs, strict=True)]

@@ -4,7 +4,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.evaluation.score.record import scored
 
-VERSION = 2
+VERSION = 3
 
 
 def baseline(task: str, *, seed: int = 0, root: str | None = None) -> str:

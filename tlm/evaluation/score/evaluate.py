@@ -5,7 +5,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.score.record import scored
 
-VERSION = 2
+VERSION = 3
 STAGES = {"checkpoint": "stage 1", "model": "stage 2"}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.manifest import MANIFEST
 from tlm.artifacts.roots import open_store, resolve_root
-from tlm.artifacts.store import Store, Stored
+from tlm.artifacts.stores.store import Store, Stored
 from tlm.errors import Damaged, InputError, printable
 from tlm.progress import say
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipelines.client.faults import Unauthorized
-from tlm.artifacts.endpoints import check_url
+from tlm.artifacts.stores.endpoints import check_url
 from tlm.errors import InputError
 
 IN_CLUSTER = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"

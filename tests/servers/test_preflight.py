@@ -29,7 +29,7 @@ def test_a_bucket_that_is_not_there(s3_root):
 
 
 def test_a_store_that_forgets_the_condition_is_warned_of(tmp_path, monkeypatch, capsys):
-    from tlm.artifacts.local import LocalStore
+    from tlm.artifacts.stores.local import LocalStore
 
     def create(self, name: str, data: bytes) -> bool:
         self.write(name, data)

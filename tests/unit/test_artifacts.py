@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.making import everything, expected, fill, leftovers, make, recipe, truncate
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import canonical_json, value_sha256
-from tlm.artifacts.local import LocalStore
 from tlm.artifacts.manifest import Manifest, seal
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.roots import open_store, resolve_root
 from tlm.artifacts.scratch import scratch_folder
+from tlm.artifacts.stores.local import LocalStore
 from tlm.errors import InputError
 
 # ---- names and digests

@@ -3,6 +3,7 @@
 import fnmatch
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -12,11 +13,12 @@ from typing import Any
 from tlm.artifacts.digest import SIGNATURE, file_sha256, value_sha256
 from tlm.artifacts.manifest import MANIFEST, RUN, FileEntry, InputRef, Manifest
 from tlm.artifacts.roots import open_store
-from tlm.artifacts.store import Store
-from tlm.artifacts.used import note_use
-from tlm.errors import Damaged, InputError, with_article
+from tlm.artifacts.stores.store import Store
+from tlm.errors import Damaged, InputError, TlmError, with_article
 from tlm.progress import say
 
+USED = "used.json"  # beside the manifest; its age tells `tlm gc` when the artifact was last used
+USED_SECONDS = 3600.0  # a younger note is not written again
 _NUMBERS = re.compile(r"([0-9]+)")
 
 
@@ -39,7 +41,7 @@ class Artifact:
         found = cls.find(open_store(root), kind, key)
         if found is None:
             raise InputError(f"{uri}: there is no finished {kind} here; check the URI, or run the step that makes it")
-        note_use(found.store, found.folder_name)
+        found.note_use()
         return found
 
     @classmethod
@@ -56,6 +58,14 @@ class Artifact:
                 f"the step that makes {kind}/{key}"
             )
         return cls(store, manifest)
+
+    def note_use(self) -> None:
+        """Note that the artifact is used now; no error if the store cannot be written to."""
+        name = f"{self.folder_name}/{USED}"
+        with suppress(TlmError, OSError):
+            noted = max((stored.modified for stored in self.store.list(name)), default=0.0)
+            if time.time() - noted > USED_SECONDS:
+                self.store.write(name, time.strftime('{"used":"%Y-%m-%dT%H:%M:%SZ"}\n', time.gmtime()).encode())
 
     @property
     def uri(self) -> str:

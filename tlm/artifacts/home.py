@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.roots import DEFAULT_ROOT, named_root, open_store
-from tlm.artifacts.store import Store
+from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 
 

@@ -13,9 +13,8 @@ from tlm.artifacts.digest import signed_json, value_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest, seal
 from tlm.artifacts.scratch import scratch_folder
-from tlm.artifacts.store import Store
+from tlm.artifacts.stores.store import Store
 from tlm.artifacts.told import tell
-from tlm.artifacts.used import note_use
 from tlm.errors import Damaged, InputError
 from tlm.progress import say
 from tlm.spending import Spending
@@ -62,7 +61,7 @@ def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) ->
     store = home(root, recipe.inputs.values())
     found = _find(store, recipe)
     if found is not None:
-        note_use(store, found.folder_name)
+        found.note_use()
         say(f"{recipe.step}: already there, nothing to do")
         tell(found)
         return found.uri

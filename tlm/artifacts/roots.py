@@ -4,7 +4,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from tlm.artifacts.store import Store
+from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 
 DEFAULT_ROOT = "artifacts"
@@ -34,13 +34,13 @@ def close_stores() -> None:
 def _open(root: str) -> Store:
     scheme, separator, rest = root.partition("://")
     if separator and scheme == "s3":
-        from tlm.artifacts.s3 import S3Store
+        from tlm.artifacts.stores.s3 import S3Store
 
         return S3Store(root)
     if separator and scheme != "file":
         raise InputError(
             f"root '{root}': scheme '{scheme}' is not known; give a folder, file://… or s3://bucket/prefix"
         )
-    from tlm.artifacts.local import LocalStore
+    from tlm.artifacts.stores.local import LocalStore
 
     return LocalStore(Path(rest if separator else root))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from tlm.artifacts.roots import open_store, resolve_root
-from tlm.artifacts.store import Store
+from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 from tlm.progress import say
 

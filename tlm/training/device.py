@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from tlm.errors import InputError
-from tlm.memory import peak_memory
 from tlm.progress import say
+from tlm.spending import peak_memory
 from tlm.training.cores import cores
 from tlm.training.distributed.group import World, local_rank
 

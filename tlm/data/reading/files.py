@@ -181,7 +181,7 @@ def _fits(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
-    from tlm.artifacts.s3 import S3Store
+    from tlm.artifacts.stores.s3 import S3Store
 
     bucket, _, key = address.removeprefix("s3://").partition("/")
     store = S3Store(f"s3://{bucket}")

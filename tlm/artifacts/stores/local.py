@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from tlm.artifacts.store import Stored
+from tlm.artifacts.stores.store import Stored
 from tlm.errors import InputError
 
 TRIES = 20  # to put a file into a folder that others remove

@@ -9,7 +9,7 @@ from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.manifest import MANIFEST
-from tlm.artifacts.roots import open_store, resolve_root
+from tlm.artifacts.roots import open_store
 from tlm.artifacts.stores.store import Store, Stored
 from tlm.errors import Damaged, InputError, printable
 from tlm.progress import say
@@ -49,7 +49,7 @@ def ls(*, kind: str = "", root: str | None = None) -> str:
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
     """
     lines = []
-    store = open_store(resolve_root(root))
+    store = open_store(root)
     for modified, artifact in _manifests(store, store.list(""))[0]:
         manifest = artifact.manifest
         if (kind or manifest.kind) != manifest.kind or manifest.kind.startswith("progress/"):
@@ -86,7 +86,7 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
     """
     if keep_runs < 0 or unused_days < 0:
         raise InputError("keep-runs and unused-days must not be negative")
-    store = open_store(resolve_root(root))
+    store = open_store(root)
     horizon = time.time() - unused_days * DAY
     folders: dict[str, list[Stored]] = {}
     for stored in store.list(""):

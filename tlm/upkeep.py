@@ -1,4 +1,4 @@
-"""Looking after a store: list what is there, fetch an artifact out of it, remove what no kept run needs."""
+"""Maintain a store: list its artifacts, copy one out of it, remove what no kept run needs."""
 
 import shutil
 import time
@@ -15,19 +15,19 @@ from tlm.errors import Damaged, InputError, printable
 from tlm.progress import say
 
 DAY = 86_400.0
-SHOWN = 4  # of counts by reason or label
-RESULTS = ("report", "study")  # what people read
-TRAINED = ("checkpoint", "model", "metrics")  # what took long to make
+SHOWN = 4  # counts by reason or label
+RESULTS = ("report", "study")  # what users read
+TRAINED = ("checkpoint", "model", "metrics")  # what takes long to make
 
 
 def fetch(uri: str, folder: str, *, force: bool = False) -> str:
-    """Copy an artifact's files, verified, into a folder under their plain names.
+    """Copy the verified files of an artifact into a folder, under their names without digests.
 
-    A model, checkpoint or tokenizer arrives so that ``from_pretrained(folder)`` loads it.
+    A model, checkpoint or tokenizer is copied so that ``from_pretrained(folder)`` loads it.
 
     Args:
         uri: URI of the artifact, as a step printed it.
-        folder: Folder to write to; made where it is absent.
+        folder: Folder to write to; created if necessary.
         force: Write even if the folder is not empty.
     """
     artifact, target = Artifact.open(uri), Path(folder)
@@ -42,7 +42,7 @@ def fetch(uri: str, folder: str, *, force: bool = False) -> str:
 
 
 def ls(*, kind: str = "", root: str | None = None) -> str:
-    """List the finished artifacts, oldest first: when made, kind, key, size, counts.
+    """List the finished artifacts, oldest first: time, kind, key, size, counts.
 
     Args:
         kind: Only artifacts of this kind.
@@ -62,7 +62,7 @@ def ls(*, kind: str = "", root: str | None = None) -> str:
 
 
 def _count(value: Any) -> str:
-    """A number, in short; of counts by reason or label the largest few."""
+    """Return a count in short form; of counts by reason or label, the largest few."""
     if isinstance(value, dict) and value:
         largest = sorted(value.items(), key=lambda item: -item[1])[:SHOWN]
         shown = [f"{name} {_count(part)}" for name, part in largest]
@@ -72,15 +72,15 @@ def _count(value: Any) -> str:
 
 
 def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, root: str | None = None) -> str:
-    """Remove what nobody needs: artifacts, unfinished work and uploads, Elasticsearch indices.
+    """Remove what no kept run needs: artifacts, unfinished work and uploads, Elasticsearch indices.
 
-    These stay, with all they were made from: the newest reports and studies, what was made or used in the last days
-    (a run under way may need it), and checkpoints, models and metrics that no report or study covers. A dry run unless
-    ``--delete`` is given.
+    Kept are the newest reports and studies, everything that was made or used in the last days (a running pipeline may
+    need it), checkpoints, models and metrics that no report or study covers, and whatever these were made from.
+    Without ``--delete`` it is a dry run.
 
     Args:
-        keep_runs: How many of the newest reports, and of the newest studies, are kept.
-        unused_days: Remove only what was neither made nor used for so many days.
+        keep_runs: How many of the newest reports, and of the newest studies, to keep.
+        unused_days: Remove only what was neither made nor used for this many days.
         delete: Really remove.
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
     """
@@ -94,7 +94,7 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
     needed = _needed(store, folders, keep_runs, horizon)
     freed = 0
     for folder, files in sorted(folders.items()):
-        if folder in needed or (delete and _young(store.list(f"{folder}/"), horizon)):  # used since we looked
+        if folder in needed or (delete and _young(store.list(f"{folder}/"), horizon)):  # used in the meantime
             continue
         freed += sum(stored.size for stored in files)
         say(f"{'removing' if delete else 'would remove'} {folder}")
@@ -106,9 +106,9 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
 
 
 def _manifests(store: Store, files: Iterable[Stored]) -> tuple[list[tuple[float, Artifact]], set[str]]:
-    """The whole artifacts and snapshots among `files`, oldest first, with the time they were published.
+    """Return the artifacts and snapshots among `files` with their time of publication, oldest first.
 
-    Also the folders of artifacts whose manifest is damaged; a warning names each.
+    Also return the folders of artifacts whose manifest is damaged; each is named in a warning.
     """
     found: list[tuple[float, Artifact]] = []
     damaged = set()
@@ -118,7 +118,7 @@ def _manifests(store: Store, files: Iterable[Stored]) -> tuple[list[tuple[float,
             try:
                 artifact = Artifact.find(store, kind, key)
             except Damaged as error:
-                say(f"warning: passed over: {error}")
+                say(f"warning: skipped: {error}")
                 damaged |= {f"{kind}/{key}"}
                 continue
             if artifact is not None:
@@ -127,7 +127,7 @@ def _manifests(store: Store, files: Iterable[Stored]) -> tuple[list[tuple[float,
 
 
 def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, horizon: float) -> set[str]:
-    """The folders that stay."""
+    """Return the folders that are kept."""
     found, damaged = _manifests(store, chain.from_iterable(folders.values()))
     newest = [one for _, one in reversed(found)]
     made_from: dict[str, set[str]] = {}
@@ -143,7 +143,7 @@ def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, hori
 
 
 def _with_sources(folders: Iterable[str], made_from: dict[str, set[str]]) -> set[str]:
-    """`folders` and all that they were made from."""
+    """Return `folders` and all that they were made from."""
     found: set[str] = set()
     waiting = list(folders)
     while waiting:
@@ -159,7 +159,7 @@ def _young(files: Iterable[Stored], horizon: float) -> bool:
 
 
 def _top(name: str) -> str:
-    """The folder of an artifact, or of all snapshots of some work, that `name` lies in."""
+    """Return the folder that `name` is in: that of an artifact, or of all snapshots of one result."""
     return "/".join(name.split("/")[:2])
 
 
@@ -171,7 +171,5 @@ def _remove(store: Store, folder: str, names: list[str]) -> None:
         from tlm.retrieval.search.index import located
 
         drop_index(located(artifact))
-    for name in sorted(
-        names, key=lambda name: not name.endswith(MANIFEST)
-    ):  # manifest first: then nobody reads the rest
+    for name in sorted(names, key=lambda name: not name.endswith(MANIFEST)):  # without a manifest nobody reads the rest
         store.delete(name)

@@ -25,7 +25,7 @@ from tlm.errors import InputError, Interrupted, Terminated
 
 HOME = Path(__file__).parents[2]
 NAME = "tlm-0123456789abcdef01234567"
-PODS = Pods(IMAGE, 2, 4, "nvidia.com/gpu", "8", "64Gi", "tlm-runner")
+PODS = Pods(2, 4, "nvidia.com/gpu", "8", "64Gi", "tlm-runner", image=IMAGE)
 JOB = train_job(NAME, ["tlm", "train", "s3://b/task/x"], PODS, "torch-distributed")
 
 
@@ -55,7 +55,7 @@ def deletions(trainer: Trainer) -> int:
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_the_job_is_what_trainer_s_definition_allows(version):
     tolerations = [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30.0}]
-    placed = Pods(IMAGE, 3, 0, "amd.com/gpu", "500m", "2Gi", "me", {"pool": "gpu"}, tolerations)
+    placed = Pods(3, 0, "amd.com/gpu", "500m", "2Gi", "me", {"pool": "gpu"}, tolerations, IMAGE)
     jobs = [JOB, train_job("tlm-2", ["tlm"], placed, "torch-distributed")]
     assert faults(yaml.safe_dump_all(jobs), version) == []
     wrong = train_job("tlm-3", ["tlm"], placed, "torch-distributed")
@@ -257,7 +257,7 @@ def test_two_nodes_make_the_checkpoint_of_one_on_s3(s3_root, trainer, api, monke
     """The command that stands in the TrainJob, run as Trainer runs it; only Kubernetes is not there."""
     examples = task(s3_root)
     settings = {"tokenizer": tokenizer(s3_root, examples), "subset": passages(s3_root, "subset"), "preset": "tiny"}
-    settings |= {"overrides": SMALL, "nodes": 2, "gpus": 0, "root": s3_root}
+    settings |= {"overrides": SMALL, "pods": Pods(2, 0), "root": s3_root}
     monkeypatch.setenv("TLM_PROCESSES", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("KFP_POD_NAME", "this-pod")
@@ -285,5 +285,10 @@ def test_a_folder_of_one_node_is_refused(tmp_path):
     examples = task(tmp_path)
     with pytest.raises(InputError, match=r"is a folder of one node; give one on S3 \(s3://bucket/prefix\)"):
         trainjob.train_on_nodes(
-            examples, tokenizer=tokenizer(tmp_path, examples), preset="tiny", overrides=SMALL, root=str(tmp_path)
+            examples,
+            tokenizer=tokenizer(tmp_path, examples),
+            preset="tiny",
+            overrides=SMALL,
+            pods=Pods(),
+            root=str(tmp_path),
         )

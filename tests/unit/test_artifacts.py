@@ -248,7 +248,7 @@ def test_a_file_name_that_leaves_the_folder_is_refused(tmp_path, name):
 def test_a_copied_manifest_is_not_mistaken_for_another_artifact(tmp_path):
     made = make(f"{tmp_path}")
     shutil.copytree(made.uri, f"{tmp_path}/numbers/elsewhere")
-    with pytest.raises(InputError, match=r"is the manifest of numbers/.* it was moved"):
+    with pytest.raises(InputError, match=r"is the manifest of numbers/.*; move it back there"):
         Artifact.open(f"{tmp_path}/numbers/elsewhere")
 
 

@@ -20,7 +20,6 @@ class Pods:
     """The pods of a TrainJob, one for each node. Quantities are written as Kubernetes writes them (500m, 16Gi).
 
     Attributes:
-        image: Container image.
         nodes: Number of pods.
         gpus: GPUs of each pod; 0 trains on CPUs.
         gpu_type: Resource name of the GPUs.
@@ -29,17 +28,18 @@ class Pods:
         service_account: Service account that the pods run as.
         node_selector: Labels that a node must have.
         tolerations: Taints that the pods tolerate, as in a pod's spec.
+        image: Container image; empty: that of the pod that starts the TrainJob.
     """
 
-    image: str
-    nodes: int
-    gpus: int
-    gpu_type: str
-    cpu: str
-    memory: str
-    service_account: str
+    nodes: int = 2
+    gpus: int = 1
+    gpu_type: str = "nvidia.com/gpu"
+    cpu: str = "4"
+    memory: str = "16Gi"
+    service_account: str = "tlm-runner"
     node_selector: dict[str, str] = field(default_factory=dict)
     tolerations: list[dict[str, Any]] = field(default_factory=list)
+    image: str = ""
 
 
 def train_job(name: str, command: list[str], pods: Pods, runtime: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A store in a local folder."""
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -11,7 +11,6 @@ from tlm.artifacts.stores.store import Stored
 from tlm.errors import InputError
 
 TRIES = 20  # to put a file into a folder that other processes remove
-READABLE = 0o644  # mkstemp gives 0600, but another pod may run as another user
 
 
 class LocalStore:
@@ -94,11 +93,9 @@ class LocalStore:
 
     def _temporary(self, data: bytes) -> Path:
         self.scratch().mkdir(parents=True, exist_ok=True)
-        handle, path = tempfile.mkstemp(dir=self.scratch())
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(path).chmod(READABLE)
-        return Path(path)
+        path = self.scratch() / secrets.token_hex(8)
+        path.write_bytes(data)
+        return path
 
 
 def _sync(path: Path) -> None:

@@ -10,16 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import boto3
+from botocore import exceptions
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    HTTPClientError,
-    IncompleteReadError,
-    NoCredentialsError,
-    ResponseStreamingError,
-)
-from botocore.exceptions import ConnectionError as NoConnection
+from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
 from tlm.artifacts.digest import value_sha256
@@ -34,7 +27,8 @@ T = TypeVar("T")
 # Seconds between our own retries. botocore's retries are not enough: they end within half a minute, and their quota
 # refuses them to a client that has failed often.
 PAUSES = (0, 0.5, 1, 2, 4, 8, 16, 16, 16)
-BROKEN = (HTTPError, IncompleteReadError, ResponseStreamingError)  # the connection broke in the middle of an answer
+# The connection broke in the middle of an answer.
+BROKEN = (HTTPError, exceptions.IncompleteReadError, exceptions.ResponseStreamingError)
 PASSING = (408, 429)  # client errors by number, but a later try may succeed
 BUCKET = re.compile(r"[A-Za-z0-9._-]+|arn:[A-Za-z0-9._:-]+")
 ABSENT, EXISTS = ("NoSuchKey", "404"), ("PreconditionFailed", "412")
@@ -174,12 +168,12 @@ class S3Store:
             # NoSuchUpload: the upload was completed, but the answer that said so was lost.
             passing = _code(error) == "NoSuchUpload" or _status(error) >= 500 or _status(error) in PASSING
             return _code(error) in CONFLICT or (self.answered and passing)
-        lost = (HTTPClientError, NoConnection, boto3.exceptions.RetriesExceededError)
+        lost = (exceptions.HTTPClientError, exceptions.ConnectionError, boto3.exceptions.RetriesExceededError)
         return self.answered and isinstance(error, lost)
 
     def _explained(self, error: Exception, doing: str) -> TlmError:
         """What boto3 raised as one sentence."""
-        if isinstance(error, NoCredentialsError):
+        if isinstance(error, exceptions.NoCredentialsError):
             return InputError(f"{self.root}: no credentials found while {doing}; set AWS_ACCESS_KEY_ID or a role")
         if not isinstance(error, ClientError):
             if self.answered:

@@ -1,4 +1,4 @@
-"""Where artifacts live: one small interface, a local folder or S3 behind it."""
+"""The interface of a store: what artifacts need of a local folder or of S3."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,13 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Stored:
-    """A file in a store: its name from the root, its size in bytes, when it was written (seconds since 1970)."""
+    """A file in a store.
+
+    Attributes:
+        name: Path below the root.
+        size: Bytes.
+        modified: Time of writing, in seconds since 1970.
+    """
 
     name: str
     size: int
@@ -16,36 +22,43 @@ class Stored:
 
 
 class Store(Protocol):
-    """Files by name under a root. Names are relative POSIX paths."""
+    """Files under a root. Their names are relative POSIX paths.
+
+    Attributes:
+        root: Address of the store, as `open_store` takes it.
+    """
 
     root: str
 
     def read(self, name: str) -> bytes | None:
-        """A small file's bytes, or None if there is none."""
+        """Return the bytes of a small file, or None if there is none."""
 
     def add(self, name: str, source: Path) -> None:
-        """Make `source` appear whole under `name` (names carry digests); the local file may be moved."""
+        """Publish the local file `source` as `name`, atomically; the local file may be moved."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Make a small file appear whole, replacing one of that name."""
+        """Write a small file, atomically, and replace one of that name."""
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a small file appear whole, unless the name is taken: then change nothing and return False."""
+        """Write a small file, atomically, unless one of that name exists: then change nothing and return False."""
 
     def local(self, name: str) -> Path:
-        """A path on this machine that holds the file (downloaded if need be); if there is none, none is there."""
+        """Return the path of the file on this machine, after a download if necessary; it may not exist."""
 
     def forget(self, name: str) -> None:
-        """Drop a download that turned out damaged; a no-op where `local` is the file itself."""
+        """Remove a damaged download; a store in a local folder does nothing."""
 
     def list(self, prefix: str) -> Iterator[Stored]:
-        """All files whose names begin with `prefix`."""
+        """Yield all files whose names begin with `prefix`."""
 
     def delete(self, name: str) -> None:
-        """Remove a file; removing what is not there is no error."""
+        """Remove a file, if it exists."""
 
     def abandoned(self, before: float, delete: bool) -> Iterator[str]:
-        """Names whose upload began before that time (seconds since 1970) and never ended; `delete` removes them."""
+        """Yield the names of uploads that began before that time (seconds since 1970) and never ended.
+
+        With `delete` they are removed.
+        """
 
     def scratch(self) -> Path:
-        """A folder on this machine to prepare files in, from which `add` is cheap."""
+        """Return a folder on this machine to prepare files in; `add` is cheap from there."""

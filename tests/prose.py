@@ -13,49 +13,15 @@ HOME = Path(__file__).parents[1]
 CHECKED = ("tlm", "components", "pipelines")
 
 LEAD = re.compile(
-    r"(?:please )?(?:see(?: also)?|as(?: in| for)?|like|(?:the )?same(?: as)?|ditto|compare|cf\.?|per|refer to|"
-    r"(?:identical|similar|analogous|equal|equivalent) to|those of|that of|of|overrides?|implements?|inherited(?: from)?)"
-    r"\b\.?",
+    r"(please )?(see( also)?|as( in| for)?|like|(the )?same( as)?|ditto|compare|cf\.?|per|refer to|those of|that of|of|"
+    r"(identical|similar|analogous|equal|equivalent) to|overrides?|implements?|inherited( from)?)\b\.?",
     re.IGNORECASE,
 )
-NAME = re.compile(r"`[^`]+`|\w*[._]\w[\w.]*(?:\(\))?|[A-Z]\w*[A-Z]\w*")  # `any thing`, a.name, a_name, ClassName
-EMPTY_WORDS = {
-    *(
-        "a",
-        "all",
-        "also",
-        "an",
-        "and",
-        "any",
-        "for",
-        "from",
-        "in",
-        "is",
-        "it",
-        "its",
-        "of",
-        "or",
-        "that",
-        "the",
-        "them",
-    ),
-    *(
-        "this",
-        "to",
-        "with",
-        "above",
-        "before",
-        "below",
-        "here",
-        "other",
-        "there",
-        "base",
-        "class",
-        "docstring",
-        "function",
-    ),
-    *("interface", "method", "module", "parent", "protocol", "superclass"),
-}
+NAME = re.compile(r"`[^`]+`|\w*[._]\w[\w.]*(\(\))?|[A-Z]\w*[A-Z]\w*")  # `anything`, a.name, a_name, ClassName
+EMPTY_WORDS = set(
+    "a all also an and any for from in is it its of or that the them this to with above before below here other there "
+    "base class docstring function interface method module parent protocol superclass".split()
+)
 
 
 def is_bare_reference(docstring: str) -> bool:

@@ -18,9 +18,10 @@ LEAD = re.compile(
     re.IGNORECASE,
 )
 NAME = re.compile(r"`[^`]+`|\w*[._]\w[\w.]*(\(\))?|[A-Z]\w*[A-Z]\w*")  # `anything`, a.name, a_name, ClassName
-EMPTY_WORDS = set(
-    "a all also an and any for from in is it its of or that the them this to with above before below here other there "
-    "base class docstring function interface method module parent protocol superclass".split()
+FILLER = re.compile(
+    r"\b(a|all|also|an|and|any|for|from|in|is|it|its|of|or|that|the|them|this|to|with|above|before|below|here|other|there|"
+    r"base|class|docstring|function|interface|method|module|parent|protocol|superclass)\b",
+    re.IGNORECASE,
 )
 
 
@@ -34,8 +35,8 @@ def _refers(sentence: str) -> bool:
     lead = LEAD.match(sentence)
     if not lead:
         return False
-    rest = NAME.sub(" ", sentence[lead.end() :])
-    return set(re.findall(r"\w+", rest.lower())) <= EMPTY_WORDS
+    rest = NAME.sub("", sentence[lead.end() :])
+    return not re.search(r"\w", FILLER.sub("", rest))
 
 
 def bare_references(source: str) -> Iterator[tuple[int, str]]:

@@ -9,7 +9,7 @@ import importlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -28,24 +28,20 @@ class Counter:
         kind: What it counts.
         read: Returns the joules so far; raises OSError or ValueError where it cannot be read.
         span: Joules after which it wraps around to 0; None if it never does.
-        total: Joules since `start`, as of the last sample.
-        last: What `read` returned last, in joules.
+        total: Joules from the first sample to the last one.
+        last: What `read` returned last, in joules; None before the first sample.
     """
 
     kind: Kind
     read: Callable[[], float]
     span: float | None = None
     total: float = 0.0
-    last: float = field(default=0.0)
-
-    def start(self) -> None:
-        """Count from now on."""
-        self.last, self.total = self.read(), 0.0
+    last: float | None = None
 
     def sample(self) -> None:
         """Add what was used since the last sample; the counter may have wrapped around once."""
         now = self.read()
-        used = now - self.last
+        used = 0.0 if self.last is None else now - self.last
         if used < 0:
             used = used + self.span if self.span else 0.0  # without a span: the driver was loaded again
         self.total, self.last = self.total + used, now
@@ -62,7 +58,7 @@ class Energy:
 
     def __enter__(self) -> Self:
         found = [*rapl(), *nvml()] if self._given is None else self._given
-        self._counters = [counter for counter in found if _works(counter.start)]
+        self._counters = [counter for counter in found if _works(counter.sample)]
         if self._counters:
             self._thread = threading.Thread(target=self._watch, name="energy", daemon=True)
             self._thread.start()

@@ -223,7 +223,7 @@ def test_what_the_api_refuses_is_one_sentence(api, trainer, status, sentence):
 
 
 def test_an_api_that_is_away_for_a_moment_is_waited_for(api, trainer, monkeypatch):
-    monkeypatch.setattr(kube, "RETRY", kube.RETRY.new(backoff_factor=0, backoff_jitter=0))
+    monkeypatch.setattr(kube, "RETRY", kube.RETRY.new(backoff_factor=0))
     trainer.at_look = [lambda: trainer.faults.extend([(503, ""), (429, "")]), lambda: trainer.ends("Complete")]
     run(api)
     assert deletions(trainer) == 1

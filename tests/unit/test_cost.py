@@ -47,7 +47,7 @@ def test_a_counter_that_wraps_around_loses_nothing(span, steps, start):
     """Whatever is used between two looks, as long as it is less than a whole round."""
     value = start * span
     counter = Counter("cpu", lambda: value, float(span))
-    counter.start()
+    counter.sample()
     for step in steps:
         value = (value + step * span) % span
         counter.sample()

@@ -151,14 +151,13 @@ class Artifact:
 
     def path(self, logical: str) -> Path:
         """Return a verified local path of a file or sub-folder by its logical name (``hits.parquet``, ``model``)."""
-        inside = [entry for entry in self.manifest.files if entry.logical.startswith(logical + "/")]
-        if inside:
-            return self._folder(inside)
-        for entry in self.manifest.files:
-            if entry.logical == logical:
-                return self.verified(entry)
-        names = ", ".join(sorted(entry.logical for entry in self.manifest.files))
-        raise InputError(f"{self.uri} has no file '{logical}'; it has {names}")
+        files = {entry.logical: entry for entry in self.manifest.files}
+        if logical in files:
+            return self.verified(files[logical])
+        inside = [entry for name, entry in files.items() if name.startswith(f"{logical}/")]
+        if not inside:
+            raise InputError(f"{self.uri} has no file '{logical}'; it has {', '.join(sorted(files))}")
+        return self._folder(inside)
 
     def paths(self, pattern: str) -> list[Path]:
         """Return verified local paths of the files that `entries` gives for `pattern`."""

@@ -31,9 +31,8 @@ def follow(api: Api, job: dict[str, Any], start_minutes: float, poll_seconds: fl
         Interrupted: training failed otherwise, did not start in `start_minutes`, or somebody else deleted the job.
         Terminated: SIGTERM or Ctrl-C arrived.
     """
-    follower = _Follower(api, job, poll_seconds)
     with stopping() as stop:
-        follower.stop = stop
+        follower = _Follower(api, job, poll_seconds, stop)
         try:
             follower.submit()
             follower.wait(start_minutes * 60)
@@ -42,13 +41,12 @@ def follow(api: Api, job: dict[str, Any], start_minutes: float, poll_seconds: fl
 
 
 class _Follower:
-    def __init__(self, api: Api, job: dict[str, Any], poll_seconds: float) -> None:
-        self.api, self.job, self.poll_seconds = api, job, poll_seconds
+    def __init__(self, api: Api, job: dict[str, Any], poll_seconds: float, stop: Stop) -> None:
+        self.api, self.job, self.poll_seconds, self.stop = api, job, poll_seconds, stop
         self.name: str = job["metadata"]["name"]
         self.title = f"TrainJob {api.namespace}/{self.name}"
         self.jobs = JOBS.format(api.namespace)
         self.pods = f"/api/v1/namespaces/{api.namespace}/pods"
-        self.stop = Stop()
         self.submitted = False
         self.last_stamp: dict[str, str] = {}  # by pod: the time stamp of the last log line that was relayed
         self.deaths: dict[tuple[str, str], dict[str, Any]] = {}  # by pod and time

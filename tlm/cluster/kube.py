@@ -17,15 +17,9 @@ from urllib3.util import Retry
 from tlm.errors import InputError, Interrupted
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-RETRY = Retry(  # for about a minute, which is enough for an API server to be replaced
-    7,
-    status_forcelist=(429, 500, 502, 503, 504),
-    allowed_methods=None,
-    backoff_factor=0.5,
-    backoff_max=20,
-    backoff_jitter=0.5,
-    raise_on_status=False,
-)
+PASSING = (429, 500, 502, 503, 504)
+# For about a minute, which is enough for an API server to be replaced.
+RETRY = Retry(7, status_forcelist=PASSING, allowed_methods=None, backoff_factor=0.5, raise_on_status=False)
 STEP = "main"  # Argo's name for the container of a step
 CALL_SECONDS = 30.0
 

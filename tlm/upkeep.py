@@ -2,12 +2,12 @@
 
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, remove
 from tlm.artifacts.manifest import MANIFEST
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.stores.store import Store, Stored
@@ -50,11 +50,13 @@ def ls(*, kind: str = "", root: str | None = None) -> str:
     """
     lines = []
     store = open_store(root)
-    for modified, artifact in _manifests(store, store.list(""))[0]:
-        manifest = artifact.manifest
-        if (kind or manifest.kind) != manifest.kind or manifest.kind.startswith("progress/"):
+    for stored, artifact in _artifacts(store, store.list("")):
+        if artifact is None or artifact.manifest.kind.startswith("progress/"):
             continue
-        when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(modified))
+        manifest = artifact.manifest
+        if kind not in ("", manifest.kind):
+            continue
+        when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(stored.modified))
         size = sum(entry.size for entry in manifest.files) / 1e6
         counts = printable(", ".join(f"{name} {_count(value)}" for name, value in manifest.counts.items()))
         lines.append(f"{when}  {manifest.kind:<10} {manifest.key}  {size:>9,.1f} MB  {counts}".rstrip())
@@ -99,37 +101,33 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
         freed += sum(stored.size for stored in files)
         say(f"{'removing' if delete else 'would remove'} {folder}")
         if delete:
-            _remove(store, folder, [stored.name for stored in files])
+            _remove(store, folder)
     for name in store.abandoned(horizon, delete):
         say(f"{'removing' if delete else 'would remove'} the unfinished upload of {name}")
     return f"{freed / 1e6:,.1f} MB {'freed' if delete else 'would be freed; give --delete to remove'}"
 
 
-def _manifests(store: Store, files: Iterable[Stored]) -> tuple[list[tuple[float, Artifact]], set[str]]:
-    """Return the artifacts and snapshots among `files` with their time of publication, oldest first.
-
-    Also return the folders of artifacts whose manifest is damaged; each is named in a warning.
-    """
-    found: list[tuple[float, Artifact]] = []
-    damaged = set()
-    for stored in files:
-        kind, _, key = stored.name.removesuffix(f"/{MANIFEST}").rpartition("/")
-        if stored.name == f"{kind}/{key}/{MANIFEST}" and kind.count("/") == kind.startswith("progress/"):
+def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, Artifact | None]]:
+    """Yield the manifests among `files`, oldest first, each with its artifact or snapshot; None if it is damaged."""
+    for stored in sorted(files, key=lambda stored: (stored.modified, stored.name)):
+        folder, _, name = stored.name.rpartition("/")
+        kind, _, key = folder.rpartition("/")
+        if name == MANIFEST and key and kind.count("/") == kind.startswith("progress/"):
             try:
                 artifact = Artifact.find(store, kind, key)
             except Damaged as error:
                 say(f"warning: skipped: {error}")
-                damaged |= {f"{kind}/{key}"}
-                continue
-            if artifact is not None:
-                found.append((stored.modified, artifact))
-    return sorted(found, key=lambda pair: (pair[0], pair[1].folder_name)), damaged
+                yield stored, None
+            else:
+                if artifact is not None:
+                    yield stored, artifact
 
 
 def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, horizon: float) -> set[str]:
     """Return the folders that are kept."""
-    found, damaged = _manifests(store, chain.from_iterable(folders.values()))
-    newest = [one for _, one in reversed(found)]
+    found = list(_artifacts(store, chain.from_iterable(folders.values())))
+    damaged = (stored.name.removesuffix(f"/{MANIFEST}") for stored, artifact in found if artifact is None)
+    newest = [artifact for _, artifact in reversed(found) if artifact is not None]
     made_from: dict[str, set[str]] = {}
     for artifact in newest:
         sources = (ref.folder_name for ref in artifact.manifest.inputs.values())
@@ -163,7 +161,7 @@ def _top(name: str) -> str:
     return "/".join(name.split("/")[:2])
 
 
-def _remove(store: Store, folder: str, names: list[str]) -> None:
+def _remove(store: Store, folder: str) -> None:
     kind, _, key = folder.partition("/")
     artifact = Artifact.find(store, kind, key) if kind == "index" else None
     if artifact is not None and artifact.details.get("engine") == "elasticsearch":
@@ -171,5 +169,4 @@ def _remove(store: Store, folder: str, names: list[str]) -> None:
         from tlm.retrieval.search.index import located
 
         drop_index(located(artifact))
-    for name in sorted(names, key=lambda name: not name.endswith(MANIFEST)):  # without a manifest nobody reads the rest
-        store.delete(name)
+    remove(store, folder)

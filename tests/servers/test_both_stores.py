@@ -141,7 +141,7 @@ def test_a_damaged_manifest_is_passed_over_and_its_step_makes_the_artifact_again
     for look in (partial(ls, root=root), partial(gc, unused_days=0, root=root)):
         assert made.manifest.key not in look()
         told = capsys.readouterr().err
-        assert f"warning: passed over: {root}/{name}: " in told
+        assert f"warning: skipped: {root}/{name}: " in told
         assert f"would remove {made.folder_name}" not in told
     assert whole.manifest.key in ls(root=root)
     with pytest.raises(InputError, match=rf"^{root}/{name}: .*; repeat its step$"):

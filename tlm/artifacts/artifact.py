@@ -207,6 +207,12 @@ class Artifact:
         )
 
 
+def remove(store: Store, folder: str) -> None:
+    """Remove all files in a folder of `store`, the manifests first: without a manifest there is no artifact."""
+    for stored in sorted(store.list(f"{folder}/"), key=lambda stored: not stored.name.endswith(f"/{MANIFEST}")):
+        store.delete(stored.name)
+
+
 def _matches(path: Path, entry: FileEntry) -> bool:
     if not path.is_file():
         return False

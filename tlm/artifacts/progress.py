@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, remove
 from tlm.artifacts.digest import signed_json
 from tlm.artifacts.home import home
 from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest, seal
@@ -64,9 +64,7 @@ class Progress:
         self.damaged.discard(name)
         intact = [each for each in self._names() if each not in self.damaged]
         for old in [*intact[:-KEPT], *self.damaged]:
-            self.store.delete(f"{self.kind}/{old}/{MANIFEST}")  # first: without it the snapshot does not exist
-            for stored in list(self.store.list(f"{self.kind}/{old}/")):
-                self.store.delete(stored.name)
+            remove(self.store, f"{self.kind}/{old}")
         self.damaged.clear()
 
     def latest(self, folder: Path) -> int | None:
@@ -99,8 +97,7 @@ class Progress:
 
     def clear(self) -> None:
         """Remove all snapshots, after the result is published."""
-        for stored in list(self.store.list(f"{self.kind}/")):
-            self.store.delete(stored.name)
+        remove(self.store, self.kind)
 
     def _names(self) -> list[str]:
         names = (stored.name for stored in self.store.list(f"{self.kind}/") if stored.name.endswith(f"/{MANIFEST}"))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from tlm.errors import InputError, nearest
 from tlm.presets.published import paper_presets
@@ -65,12 +66,12 @@ def _sentence(error: ValidationError) -> str:
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
     setting = ".".join(str(part) for part in first["loc"][:2])
-    reasons = {
-        "two numbers, such as 0.9,0.98"
-        if other["type"] in ("missing", "too_long")
-        else other["msg"].replace("Input should be ", "")
-        for other in error.errors()
-        if other["loc"][:2] == first["loc"][:2]
-    }
+    reasons = {_expected(other) for other in error.errors() if other["loc"][:2] == first["loc"][:2]}
     given = ",".join(first["input"]) if isinstance(first["input"], list) else first["input"]
     return f"setting {setting}={given} cannot be: expected {' or '.join(sorted(reasons))}"
+
+
+def _expected(error: ErrorDetails) -> str:
+    if error["type"] in ("missing", "too_long"):
+        return "two numbers, such as 0.9,0.98"
+    return error["msg"].replace("Input should be ", "")

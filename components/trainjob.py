@@ -20,6 +20,6 @@ def train_on_nodes(
     from tlm.plan import Run
 
     arm = Run.parse(run)
-    pods = Pods(nodes, int(gpus), gpu_type, cpu, memory, node_selector=node_selector, tolerations=tolerations)
+    pods = Pods(nodes, int(gpus), gpu_type, cpu, memory, node_selector, tolerations)
     how = {**arm.inputs(), **arm.settings(), "pods": pods, "root": root}
     return train_on_nodes(arm.task, **how) if "1" in arm.stages else arm.start

@@ -118,10 +118,8 @@ def _not_called() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        import typer
-
         print(__version__)
-        raise typer.Exit
+        sys.exit()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ _PASSWORD = re.compile(r"(?<=://)(?:[^/?#\s]*|[^\s:]*:\S*)@")  # the user and pa
 class TlmError(Exception):
     """An error for users: one sentence that says what was found, what was expected, and what to do.
 
-    Passwords are removed from URLs in it, because errors are logged.
+    User and password are removed from URLs in it (``https://…@host``), because errors are logged.
 
     Attributes:
         exit_code: With which the command line ends.
@@ -19,7 +19,7 @@ class TlmError(Exception):
     exit_code = 1
 
     def __init__(self, text: str) -> None:
-        super().__init__(without_password(text))
+        super().__init__(_PASSWORD.sub("…@", text))
 
 
 class InputError(TlmError):
@@ -54,11 +54,6 @@ class Cancelled(Terminated):
 
     exit_code = 130
     by = "Ctrl-C"
-
-
-def without_password(text: str) -> str:
-    """Return `text` with user and password removed from URLs: ``https://…@host``."""
-    return _PASSWORD.sub("…@", text)
 
 
 def printable(text: str) -> str:

@@ -25,8 +25,8 @@ from tlm.errors import InputError, Interrupted, Terminated
 
 HOME = Path(__file__).parents[2]
 NAME = "tlm-0123456789abcdef01234567"
-PODS = Pods(2, 4, "nvidia.com/gpu", "8", "64Gi", "tlm-runner", image=IMAGE)
-JOB = train_job(NAME, ["tlm", "train", "s3://b/task/x"], PODS, "torch-distributed")
+PODS = Pods(2, 4, "nvidia.com/gpu", "8", "64Gi")
+JOB = train_job(NAME, ["tlm", "train", "s3://b/task/x"], PODS, IMAGE)
 
 
 @pytest.fixture
@@ -55,10 +55,10 @@ def deletions(trainer: Trainer) -> int:
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_the_job_is_what_trainer_s_definition_allows(version):
     tolerations = [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30.0}]
-    placed = Pods(3, 0, "amd.com/gpu", "500m", "2Gi", "me", {"pool": "gpu"}, tolerations, IMAGE)
-    jobs = [JOB, train_job("tlm-2", ["tlm"], placed, "torch-distributed")]
+    placed = Pods(3, 0, "amd.com/gpu", "500m", "2Gi", {"pool": "gpu"}, tolerations)
+    jobs = [JOB, train_job("tlm-2", ["tlm"], placed, IMAGE)]
     assert faults(yaml.safe_dump_all(jobs), version) == []
-    wrong = train_job("tlm-3", ["tlm"], placed, "torch-distributed")
+    wrong = train_job("tlm-3", ["tlm"], placed, IMAGE)
     wrong["spec"]["podTemplateOverrides"] = []
     wrong["spec"]["trainer"]["numNodes"] = "3"
     found = faults(yaml.safe_dump(wrong), version)

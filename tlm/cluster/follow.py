@@ -10,14 +10,16 @@ from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.training.distributed.signals import Stop, stopping
 
-POLL_SECONDS = 5.0
+POLL_SECONDS, START_MINUTES = 5.0, 60.0
 DELETION_SECONDS = 600.0  # pods save their state before they end
 TAIL = 20  # lines of the log of a pod that died
 JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"
 JOB_LABEL, INDEX_LABEL = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-completion-index"
 
 
-def follow(api: Api, job: dict[str, Any], start_minutes: float, poll_seconds: float = POLL_SECONDS) -> None:
+def follow(
+    api: Api, job: dict[str, Any], start_minutes: float = START_MINUTES, poll_seconds: float = POLL_SECONDS
+) -> None:
     """Run `job` to its end and delete it, however it ends. A running job of the same name is adopted.
 
     Args:

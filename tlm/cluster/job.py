@@ -6,7 +6,8 @@ from typing import Any
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 MANAGER = "tlm/trainjob"  # Trainer records who patches a runtime
 USER = 65532
-NODE = "node"  # the replicated job and the container of the runtime torch-distributed
+RUNTIME, NODE = "torch-distributed", "node"  # a ClusterTrainingRuntime, its replicated job and container
+SERVICE_ACCOUNT = "tlm-runner"
 LABELS = {"app.kubernetes.io/name": "tlm", "app.kubernetes.io/component": "train"}
 CONFIG_MAP = "tlm"
 S3_ADDRESSES = ("AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "TLM_HTTP_HOSTS", "TLM_BUCKETS")
@@ -25,10 +26,8 @@ class Pods:
         gpu_type: Resource name of the GPUs.
         cpu: CPUs of each pod.
         memory: Memory of each pod.
-        service_account: Service account that the pods run as.
         node_selector: Labels that a node must have.
         tolerations: Taints that the pods tolerate, as in a pod's spec.
-        image: Container image; empty: that of the pod that starts the TrainJob.
     """
 
     nodes: int = 2
@@ -36,17 +35,15 @@ class Pods:
     gpu_type: str = "nvidia.com/gpu"
     cpu: str = "4"
     memory: str = "16Gi"
-    service_account: str = "tlm-runner"
     node_selector: dict[str, str] = field(default_factory=dict)
     tolerations: list[dict[str, Any]] = field(default_factory=list)
-    image: str = ""
 
 
-def train_job(name: str, command: list[str], pods: Pods, runtime: str) -> dict[str, Any]:
+def train_job(name: str, command: list[str], pods: Pods, image: str) -> dict[str, Any]:
     """Return the TrainJob `name`, which runs `command` in every pod, under the pipeline's own security settings."""
     resources = {"cpu": pods.cpu, "memory": pods.memory} | ({pods.gpu_type: str(pods.gpus)} if pods.gpus else {})
     trainer = {
-        "image": pods.image,
+        "image": image,
         "command": command[:1],
         "args": command[1:],
         "numNodes": pods.nodes,
@@ -64,7 +61,7 @@ def train_job(name: str, command: list[str], pods: Pods, runtime: str) -> dict[s
         "apiVersion": API_VERSION,
         "kind": "TrainJob",
         "metadata": {"name": name, "labels": LABELS},
-        "spec": {"runtimeRef": {"name": runtime}, "trainer": trainer, "runtimePatches": [patch]},
+        "spec": {"runtimeRef": {"name": RUNTIME}, "trainer": trainer, "runtimePatches": [patch]},
     }
 
 
@@ -75,7 +72,7 @@ def _variable(key: str, source: str, name: str) -> dict[str, Any]:
 
 def _pod(pods: Pods) -> dict[str, Any]:
     pod: dict[str, Any] = {
-        "serviceAccountName": pods.service_account,
+        "serviceAccountName": SERVICE_ACCOUNT,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": {
             "runAsUser": USER, "runAsGroup": USER, "runAsNonRoot": True, "fsGroup": USER,

@@ -4,8 +4,6 @@ The TrainJob is named after the key of the result, so there is never more than o
 adopts one that still runs, and resumes from the last snapshot of one that has ended.
 """
 
-from dataclasses import replace
-
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import finished
 from tlm.cluster.follow import follow
@@ -28,8 +26,6 @@ def train_on_nodes(
     overrides: list[str] = (),  # type: ignore[assignment]
     seed: int = 0,
     pods: Pods,
-    runtime: str = "torch-distributed",
-    start_minutes: float = 60.0,
     root: str | None = None,
 ) -> str:
     """Train stage 1 on several nodes, by a TrainJob of Kubeflow Trainer 2.2 or later.
@@ -45,8 +41,6 @@ def train_on_nodes(
         overrides: Settings to change.
         seed: Random seed of weights, order, masks and dropout.
         pods: The pods that train together.
-        runtime: Name of the ClusterTrainingRuntime.
-        start_minutes: How long the pods may wait for nodes and images.
         root: Store to write to, which holds all inputs; on S3, because all nodes write to it.
 
     Raises:
@@ -71,8 +65,7 @@ def train_on_nodes(
     command += [part for override in overrides for part in ("--set", override)]
     command += ["--gpus", str(pods.gpus), "--root", place]
     api = Api.of_pod()
-    pods = replace(pods, image=pods.image or own_image(api))
-    follow(api, train_job(f"tlm-{recipe.key}", command, pods, runtime), start_minutes)
+    follow(api, train_job(f"tlm-{recipe.key}", command, pods, own_image(api)))
     uri = finished(recipe, root)
     if uri is None:
         raise Interrupted(f"the TrainJob ended without a checkpoint under {place}; look at its pods, then repeat")

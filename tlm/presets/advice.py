@@ -3,7 +3,6 @@
 from math import log
 from typing import NamedTuple
 
-from tlm.presets.cost import stage1_cost
 from tlm.presets.published import paper_presets
 from tlm.settings import Preset
 
@@ -91,8 +90,8 @@ def _rho1(examples: int, preset: Preset) -> tuple[str, str]:
 
 
 def _passes(preset: Preset, rho1: int, examples: int) -> float:
-    mixed = preset.model_copy(update={"train": preset.train.model_copy(update={"rho1": rho1})})
-    return max(1, stage1_cost(mixed).internal_batches) * preset.train.internal_batch / examples
+    """Return how often the examples are seen in the preset's steps."""
+    return max(1, preset.train.steps // (rho1 + 1)) * preset.train.internal_batch / examples
 
 
 def _rho2(preset: Preset) -> tuple[str, str]:

@@ -14,14 +14,12 @@ class Published(NamedTuple):
     """What the paper says about a preset besides its settings.
 
     Attributes:
-        task: Task whose settings it has; glue for the GLUE preset.
         corpus: Name of the corpus.
         subset_gb: Size of what was retrieved, in GB; None if the paper does not say.
         parameters: Parameters of the model, without the classification head.
         printed_parameters: Parameters that the paper prints, and counts FLOPs with.
     """
 
-    task: str
     corpus: str
     subset_gb: float | None
     parameters: int
@@ -61,7 +59,7 @@ def published(preset: str) -> Published | None:
     scale = table_b1()["scales"][name]
     shape = table_b1()["shapes"][scale["shape"]]
     size = None if task == "glue" else _column(name, task or PLAIN)["subset_gb"]
-    return Published(task or PLAIN, scale["corpus"], size, shape["parameters"], shape["printed"])
+    return Published(scale["corpus"], size, shape["parameters"], shape["printed"])
 
 
 def _column(scale: str, task: str) -> dict[str, Any]:

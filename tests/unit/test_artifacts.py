@@ -15,8 +15,8 @@ from tlm.artifacts.digest import canonical_json, value_sha256
 from tlm.artifacts.manifest import Manifest, seal
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.roots import open_store
-from tlm.artifacts.scratch import scratch_folder
 from tlm.artifacts.stores.local import LocalStore
+from tlm.artifacts.stores.scratch import scratch_folder
 from tlm.errors import InputError
 
 # ---- names and digests

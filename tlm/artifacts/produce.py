@@ -12,7 +12,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import signed_json, value_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest, seal
-from tlm.artifacts.scratch import scratch_folder
+from tlm.artifacts.stores.scratch import scratch_folder
 from tlm.artifacts.stores.store import Store
 from tlm.artifacts.told import tell
 from tlm.errors import Damaged

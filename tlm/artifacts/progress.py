@@ -10,7 +10,7 @@ from tlm.artifacts.digest import signed_json
 from tlm.artifacts.home import home
 from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest, seal
 from tlm.artifacts.produce import Recipe
-from tlm.artifacts.scratch import scratch_folder
+from tlm.artifacts.stores.scratch import scratch_folder
 from tlm.errors import Damaged
 from tlm.progress import say
 

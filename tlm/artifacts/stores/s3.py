@@ -1,5 +1,6 @@
 """A store in an S3 bucket. boto3 finds the credentials, and the server in ``AWS_ENDPOINT_URL_S3``."""
 
+import hashlib
 import os
 import re
 import secrets
@@ -15,9 +16,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
-from tlm.artifacts.digest import value_sha256
-from tlm.artifacts.scratch import cache_folder
 from tlm.artifacts.stores.endpoints import check_bucket, check_url
+from tlm.artifacts.stores.scratch import cache_folder
 from tlm.artifacts.stores.store import Stored
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
@@ -45,7 +45,7 @@ class S3Store:
         check_bucket(self.bucket, root)
         self.root = f"s3://{self.bucket}/{prefix}".rstrip("/")
         self.prefix = f"{prefix}/" if prefix else ""
-        self.cache = cache_folder() / value_sha256(self.root)[:16]
+        self.cache = cache_folder() / hashlib.sha256(self.root.encode()).hexdigest()[:16]
         self.client = _client(self.root)
         self.answered = False  # before the first answer a failure means wrong settings, afterwards an interruption
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from tlm.artifacts.digest import file_sha256
-from tlm.artifacts.scratch import cache_folder, scratch_folder
+from tlm.artifacts.stores.scratch import cache_folder, scratch_folder
 from tlm.data.reading import hub
 from tlm.data.reading.streams import Tally
 from tlm.errors import InputError, nearest

@@ -7,8 +7,8 @@ from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tlm.artifacts.scratch import cache_folder, scratch_folder
 from tlm.artifacts.stores.endpoints import check_url
+from tlm.artifacts.stores.scratch import cache_folder, scratch_folder
 from tlm.errors import InputError, reason
 
 TEXTS = (

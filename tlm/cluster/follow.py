@@ -58,31 +58,29 @@ class _Follower:
     def submit(self) -> None:
         """Create the job. Adopt one that runs already; first wait until one that has ended is deleted."""
         deadline = time.monotonic() + DELETION_SECONDS
-        while not self.submitted:
-            try:
-                self.api.call("POST", self.jobs, self.job)
-                say(f"{self.title}: created")
-                self.submitted = True
-            except Refused as refused:
-                if refused.status != 409:
-                    raise
-                self._adopt_or_delete(deadline)
-
-    def _adopt_or_delete(self, deadline: float) -> None:
-        job = self._get()
-        if job is None:
-            return
-        if "deletionTimestamp" in job["metadata"]:
+        while not self._created():
+            job = self._get()
+            if job is not None and "deletionTimestamp" not in job["metadata"]:
+                if not _end(job):
+                    say(f"{self.title}: runs already; following it")
+                    break
+                self._delete()
             self._say_once("a job of this name is being deleted; waiting until its pods have saved their state")
-        elif _end(job):
-            self._delete()
-        else:
-            say(f"{self.title}: runs already; following it")
-            self.submitted = True
-            return
-        if time.monotonic() > deadline:
-            raise Interrupted(f"{self.title} is still being deleted; look at its pods, then repeat")
-        self._pause()
+            if time.monotonic() > deadline:
+                raise Interrupted(f"{self.title} is still being deleted; look at its pods, then repeat")
+            self._pause()
+        self.submitted = True
+
+    def _created(self) -> bool:
+        """Create the job, unless there is one of its name."""
+        try:
+            self.api.call("POST", self.jobs, self.job)
+        except Refused as refused:
+            if refused.status != 409:
+                raise
+            return False
+        say(f"{self.title}: created")
+        return True
 
     def wait(self, start_seconds: float) -> None:
         """Return once the job is complete."""
@@ -208,15 +206,11 @@ def _code(state: dict[str, Any]) -> str:
 def _waiting(pods: list[dict[str, Any]]) -> str:
     """Say why a pod of the job does not run yet; empty if all run."""
     for pod in pods:
-        if pod["status"].get("phase", "Pending") != "Pending":
-            continue
-        name = pod["metadata"]["name"]
-        for container in pod["status"].get("containerStatuses", []):
-            state = container["state"].get("waiting") or {}
-            if state.get("reason"):
-                return f"{name}: {state['reason']} {state.get('message', '')}".strip()
-        for condition in pod["status"].get("conditions", []):
-            if condition["status"] == "False" and condition.get("message"):
-                return f"{name}: {condition['message']}"
-        return f"{name} is pending"
+        name, status = pod["metadata"]["name"], pod["status"]
+        if status.get("phase", "Pending") == "Pending":
+            states = [container["state"].get("waiting") or {} for container in status.get("containerStatuses", [])]
+            reasons = [f"{state['reason']} {state.get('message', '')}".strip() for state in states if "reason" in state]
+            unmet = [each for each in status.get("conditions", []) if each["status"] == "False"]
+            reasons += [each["message"] for each in unmet if each.get("message")]
+            return f"{name}: {reasons[0]}" if reasons else f"{name} is pending"
     return ""

@@ -62,7 +62,7 @@ class Progress:
         self.store.write(f"{self.kind}/{name}/{RUN}", signed_json(run or {}))
         self.store.write(f"{self.kind}/{name}/{MANIFEST}", manifest.to_bytes())  # replaces a damaged one
         self.damaged.discard(name)
-        intact = [each for each in self._names() if each not in self.damaged]
+        intact = [each for each in self._steps() if each not in self.damaged]
         for old in [*intact[:-KEPT], *self.damaged]:
             remove(self.store, f"{self.kind}/{old}")
         self.damaged.clear()
@@ -72,7 +72,7 @@ class Progress:
 
         Damaged snapshots are skipped with a warning.
         """
-        for name in reversed(self._names()):
+        for name in reversed(self._steps()):
             try:
                 snapshot = Artifact.find(self.store, self.kind, name)
                 if snapshot is None:
@@ -99,7 +99,7 @@ class Progress:
         """Remove all snapshots, after the result is published."""
         remove(self.store, self.kind)
 
-    def _names(self) -> list[str]:
+    def _steps(self) -> list[str]:
         names = (stored.name for stored in self.store.list(f"{self.kind}/") if stored.name.endswith(f"/{MANIFEST}"))
         return sorted(name.split("/")[-2] for name in names)
 

@@ -61,10 +61,11 @@ demo: $(VENV)/ready  ## Run the whole pipeline on real text (a few minutes on tw
 test: $(VENV)/ready  ## Run all tests
 	$(RUN) -m pytest $(ARGS)
 
-lint: $(VENV)/ready  ## Check style, format and types
+lint: $(VENV)/ready  ## Check style, format, types and docstrings
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	$(RUN) -m tests.prose
 
 chaos: $(VENV)/ready $(if $(filter input,$(PART)),build/fuzz)  ## Run the long fault tests: PART=kill|corrupt|elastic|s3|input|security|load; without PART, print the results
 	@PYTHONPATH=build/fuzz $(RUN) -m tests.faults.chaos $(PART) $(ARGS)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from tlm.memory import GETRUSAGE_UNIT
-from tlm.memory import peak_memory as own_peak
+from tlm.spending import GETRUSAGE_UNIT
+from tlm.spending import peak_memory as own_peak
 
 REPEATS = 5
 

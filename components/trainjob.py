@@ -16,10 +16,10 @@ def train_on_nodes(
     root: str,
 ) -> str:
     """Stage 1 on several nodes: start a TrainJob, show its log, and wait for its checkpoint."""
-    from tlm.cluster.trainjob import train_on_nodes
+    from tlm.cluster.trainjob import Pods, train_on_nodes
     from tlm.plan import Run
 
     arm = Run.parse(run)
-    pods = {"nodes": nodes, "gpus": int(gpus), "gpu_type": gpu_type, "cpu": cpu, "memory": memory}
-    how = {**pods, "node_selector": node_selector, "tolerations": tolerations, "root": root}
-    return train_on_nodes(arm.task, **arm.inputs(), **arm.settings(), **how) if "1" in arm.stages else arm.start
+    pods = Pods(nodes, int(gpus), gpu_type, cpu, memory, node_selector, tolerations)
+    how = {**arm.inputs(), **arm.settings(), "pods": pods, "root": root}
+    return train_on_nodes(arm.task, **how) if "1" in arm.stages else arm.start

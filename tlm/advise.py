@@ -1,4 +1,4 @@
-"""What the paper's rules say of one's own task."""
+"""Advice on the settings for a task, by the paper's rules."""
 
 from statistics import median
 
@@ -10,15 +10,15 @@ from tlm.progress import say
 
 
 def advise_command(task: str, *, preset: str = "pocket", corpus: str = "") -> str:
-    """Say what the paper would choose for a task: K, query, rho1, rho2, with the reasons.
+    """Print what the paper would choose for a task: K, query, rho1 and rho2, with the reasons.
 
-    The reasons go to stderr; the last line on stdout is made to be the pipeline's run_overrides, which
-    ``auto`` among them does by itself.
+    The reasons go to stderr. The last line on stdout can be given to the pipeline as run_overrides; the override
+    ``auto`` makes the pipeline do the same.
 
     Args:
         task: URI of the task.
         preset: Named settings to start from; `tlm show` lists them.
-        corpus: URI of the corpus or its index; a small one takes a lower K. Empty: its size is left out of account.
+        corpus: URI of the corpus or its index; a small corpus needs a lower K. Empty: its size is not considered.
     """
     advice = advice_for(task, presets.resolve(preset), corpus)
     for reason in advice.reasons:
@@ -27,11 +27,15 @@ def advise_command(task: str, *, preset: str = "pocket", corpus: str = "") -> st
 
 
 def advice_for(task: str, preset: presets.Preset, corpus: str = "") -> Advice:
-    """What the paper would choose for the task with this URI, see `tlm.presets.advice`.
+    """Return what the paper would choose for a task.
 
-    `corpus` is the URI of the corpus or its index; "" where there is none yet.
+    Args:
+        task: URI of the task.
+        preset: The settings to start from.
+        corpus: URI of the corpus or its index; "" if there is none yet.
 
-    Raises InputError: it has no training examples.
+    Raises:
+        InputError: the task has no training examples.
     """
     from tlm.data.tasks.task import examples
 
@@ -40,9 +44,5 @@ def advice_for(task: str, preset: presets.Preset, corpus: str = "") -> Advice:
     if not rows:
         raise InputError(f"{labelled.uri} has no training examples; expected at least one")
     words = median(len(f"{row['text']} {row['text_pair'] or ''}".split()) for row in rows)
-    return advise(len(rows), words, preset, _passages(corpus) if corpus else None)
-
-
-def _passages(uri: str) -> int:
-    details = Artifact.open(uri, "corpus", "index").details
-    return int(details["passages"] if "passages" in details else details["documents"])
+    details = Artifact.open(corpus, "corpus", "index").details if corpus else {}
+    return advise(len(rows), words, preset, details.get("passages", details.get("documents")))

@@ -1,7 +1,7 @@
-"""The command line: every step as a command, made from the step's own signature and docstring.
+"""The command line: every step is a command, made from the step's own signature and docstring.
 
-The last line on stdout is the result's URI (with ``--json`` one line of JSON that has it); all else goes to stderr.
-Modules are imported only for the command that is called, so that ``tlm --help`` answers at once.
+The last line on stdout is the result's URI (with ``--json`` a line of JSON with the URI); all else goes to stderr.
+Only the module of the command that is called is imported, so that ``tlm --help`` answers at once.
 """
 
 import errno
@@ -13,9 +13,9 @@ from tlm import __version__
 from tlm.errors import Cancelled, InputError, Interrupted, Terminated, TlmError, printable
 
 if TYPE_CHECKING:
-    import typer  # by the functions below: what is imported here comes before Ctrl-C is heeded
+    import typer  # imported by the functions below: what is imported here runs before Ctrl-C is handled
 
-COMMANDS = {  # name: (module:function, what stands in the list of commands)
+COMMANDS = {  # name: (module:function, summary)
     "preflight": ("tlm.cluster.preflight:preflight", "Check the store, the disk and Elasticsearch before a run"),
     "load-corpus": ("tlm.data.corpus:load_corpus", "Read a corpus and cut it into passages"),
     "load-task": ("tlm.data.tasks.task:load_task", "Read a labelled task"),
@@ -28,23 +28,14 @@ COMMANDS = {  # name: (module:function, what stands in the list of commands)
     "tokenize": ("tlm.training.input.tokenize:tokenize", "Turn a task's or subset's texts into token ids"),
     "load-model": ("tlm.training.load_model:load_model", "Take a published model instead of training one"),
     "train": ("tlm.training.stage1:train", "Stage 1: train from scratch on both at once"),
-    "train-multitask": (
-        "tlm.training.stage1:train_multitask",
-        "Stage 1 for several tasks: one encoder, a head for each",
-    ),
+    "train-multitask": ("tlm.training.stage1:train_multitask", "Stage 1 for several tasks, with a head for each"),
     "finetune": ("tlm.training.stage2:finetune", "Stage 2: fine-tune on the task alone"),
     "evaluate": ("tlm.evaluation.score.evaluate:evaluate", "Score a model on dev and test"),
     "baseline": ("tlm.evaluation.score.baseline:baseline", "Score tf-idf and logistic regression"),
     "report": ("tlm.evaluation.report.report:report", "Put the runs of a task side by side"),
-    "report-multitask": (
-        "tlm.evaluation.report.multitask:report_multitask",
-        "Put tasks side by side, alone and together",
-    ),
+    "report-multitask": ("tlm.evaluation.report.multitask:report_multitask", "Compare tasks, alone and together"),
     "preview": ("tlm.analysis.retrieval.preview:preview", "Show examples with what was retrieved for them"),
-    "retrieval-study": (
-        "tlm.analysis.retrieval.step:retrieval_study",
-        "Lay subsets side by side: overlap, sources, words",
-    ),
+    "retrieval-study": ("tlm.analysis.retrieval.step:retrieval_study", "Compare subsets: overlap, sources, words"),
     "attention": ("tlm.analysis.attention.step:attention", "Compare what models' attention heads look at"),
     "predict": ("tlm.evaluation.score.predict:predict_command", "Label new texts"),
     "fetch": ("tlm.upkeep:fetch", "Copy a model or any artifact out of the store"),
@@ -58,7 +49,7 @@ COMMANDS = {  # name: (module:function, what stands in the list of commands)
 
 
 def build(arguments: list[str]) -> "typer.Typer":
-    """The application for these arguments: the command that they name is imported, the others are only listed."""
+    """Return the application for these arguments: the command they name is imported, the others are only listed."""
     import typer
 
     from tlm.command import command
@@ -68,7 +59,7 @@ def build(arguments: list[str]) -> "typer.Typer":
             False, "--version", help="Print the version.", callback=_print_version, is_eager=True
         ),
     ) -> None:
-        """Options that stand before the command."""
+        """Take the options that come before the command."""
 
     app = typer.Typer(
         help="Train a text classifier from scratch on a task and the part of a corpus that matters to it.",
@@ -79,14 +70,14 @@ def build(arguments: list[str]) -> "typer.Typer":
     )
     app.callback()(options)
     for name, (target, summary) in COMMANDS.items():
-        app.command(name, help=summary)(command(target) if name in arguments[:1] else _listed)
+        app.command(name, help=summary)(command(target) if name in arguments[:1] else _not_called)
     return app
 
 
 def main() -> None:
-    """Run, turning what went wrong into one sentence and an exit code.
+    """Run the command line. Errors end it with one sentence on stderr and an exit code.
 
-    The codes: 2 input, 3 resumable, 130 Ctrl-C, 143 SIGTERM.
+    The codes: 2 wrong input, 3 interrupted (repeat to resume), 130 Ctrl-C, 143 SIGTERM.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
@@ -94,7 +85,7 @@ def main() -> None:
     try:
         build(sys.argv[1:])()
     except _Stopped as stopped:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one ends what is left at once
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
         _fail(stopped.error(f"stopped by {stopped.error.by}; repeat the command to go on"))
     except TlmError as error:
         _fail(error)
@@ -102,11 +93,11 @@ def main() -> None:
         where = error.filename or "while reading or writing"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             _fail(Interrupted(f"no space left on the disk ({where}); free some, then repeat"))
-        _fail(InputError(f"{where}: {error.strerror or error}; mend that, then repeat"))
+        _fail(InputError(f"{where}: {error.strerror or error}; fix that, then repeat"))
 
 
 class _Stopped(BaseException):
-    """A signal: no Exception, lest whoever looks out for any fault of a library takes it for one."""
+    """A signal arrived. Not an Exception, so that no ``except Exception`` swallows it."""
 
     def __init__(self, error: type[Terminated]) -> None:
         self.error = error
@@ -121,16 +112,14 @@ def _on_signal(number: int, frame: Any) -> None:
     raise _Stopped(Cancelled if number == signal.SIGINT else Terminated)
 
 
-def _listed() -> None:
-    """Stand-in of a command that was not called."""
+def _not_called() -> None:
+    """Stand in for a command that is only listed."""
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        import typer
-
         print(__version__)
-        raise typer.Exit
+        sys.exit()
 
 
 if __name__ == "__main__":

@@ -1,20 +1,23 @@
-"""Energy around a block of work, where the machine tells: GPUs through NVML, CPUs through RAPL. None where it does not.
+"""Measure the energy that a block of work uses: CPUs through RAPL, GPUs through NVML.
 
-RAPL (Linux, ``/sys/class/powercap``) counts what whole processor packages and their memory took, whoever used them, and
-is often readable by root alone. NVML counts what whole GPUs took since the driver was loaded (Volta and later); it is
-read through the package nvidia-ml-py, if that is there.
+Where a machine has no such counters, or may not read them, the energy is None. RAPL (Linux, ``/sys/class/powercap``)
+counts whole processor packages and their memory, whichever process uses them; often only root may read it. NVML counts
+whole GPUs (Volta and later) since the driver was loaded; it is read through the package nvidia-ml-py, if installed.
 """
 
 import importlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 POWERCAP = Path("/sys/class/powercap")
-SAMPLE_SECONDS = 30.0  # shorter than any RAPL counter takes to wrap around: 65,000 J and more, at some 100 W
+SAMPLE_SECONDS = 30.0  # shorter than any RAPL counter takes to wrap around: at least 65,000 J, at some 100 W
+
+Kind = Literal["cpu", "gpu"]
 
 
 @dataclass
@@ -23,41 +26,39 @@ class Counter:
 
     Attributes:
         kind: What it counts.
-        read: The joules so far; raises OSError where it cannot be read.
-        span: It starts again from 0 after so many joules; None if it never does.
+        read: Returns the joules so far; raises OSError or ValueError where it cannot be read.
+        span: Joules after which it wraps around to 0; None if it never does.
+        total: Joules from the first sample to the last one.
+        last: What `read` returned last, in joules; None before the first sample.
     """
 
-    kind: Literal["cpu", "gpu"]
+    kind: Kind
     read: Callable[[], float]
     span: float | None = None
     total: float = 0.0
-    last: float = field(default=0.0)
-
-    def start(self) -> None:
-        """Count from here."""
-        self.last, self.total = self.read(), 0.0
+    last: float | None = None
 
     def sample(self) -> None:
-        """Add what was used since the last look, in which it may have wrapped around once."""
+        """Add what was used since the last sample; the counter may have wrapped around once."""
         now = self.read()
-        used = now - self.last
+        used = 0.0 if self.last is None else now - self.last
         if used < 0:
-            used = used + self.span if self.span else 0.0  # without a span: the driver was loaded anew
+            used = used + self.span if self.span else 0.0  # without a span: the driver was loaded again
         self.total, self.last = self.total + used, now
 
 
 class Energy:
-    """``with Energy() as energy: work()``; then ``energy.joules`` is a number, or None where nobody counts."""
+    """Measure the energy of a ``with`` block: ``with Energy() as energy: work()``, then ``energy.used("cpu")``."""
 
     def __init__(self, counters: Sequence[Counter] | None = None, every: float = SAMPLE_SECONDS) -> None:
-        """`counters` are those of the machine by default; they are looked at every so many seconds."""
+        """Use `counters` (by default all of this machine), sampled every so many seconds."""
         self._given, self._every = counters, every
         self._counters: list[Counter] = []
         self._lock, self._ended = threading.Lock(), threading.Event()
 
-    def __enter__(self) -> "Energy":
+    def __enter__(self) -> Self:
         found = [*rapl(), *nvml()] if self._given is None else self._given
-        self._counters = [counter for counter in found if _works(counter.start)]
+        self._counters = [counter for counter in found if _works(counter.sample)]
         if self._counters:
             self._thread = threading.Thread(target=self._watch, name="energy", daemon=True)
             self._thread.start()
@@ -69,26 +70,15 @@ class Energy:
             self._thread.join()
         self._sample()
 
-    def look(self) -> None:
-        """Read the counters now, unless the block has ended."""
+    def used(self, kind: Kind) -> float | None:
+        """Return the joules up to now, or to the end of the block; None where they are unknown.
+
+        For ``cpu`` they are those of all processor packages, for ``gpu`` of the GPUs that this process may use.
+        """
         if not self._ended.is_set():
             self._sample()
-
-    @property
-    def cpu_joules(self) -> float | None:
-        """Of all processor packages of the machine, at the last look; None where unknown."""
-        return self._sum("cpu")
-
-    @property
-    def gpu_joules(self) -> float | None:
-        """Of the GPUs that this process may use, at the last look; None where unknown."""
-        return self._sum("gpu")
-
-    @property
-    def joules(self) -> float | None:
-        """All that is known."""
-        known = [part for part in (self.cpu_joules, self.gpu_joules) if part is not None]
-        return sum(known) if known else None
+        found = [counter.total for counter in self._counters if counter.kind == kind]
+        return sum(found) if found else None
 
     def _watch(self) -> None:
         while not self._ended.wait(self._every):
@@ -96,69 +86,52 @@ class Energy:
 
     def _sample(self) -> None:
         with self._lock:
-            silent = {counter.kind for counter in self._counters if not _works(counter.sample)}
-            self._counters = [counter for counter in self._counters if counter.kind not in silent]  # no partial sums
-
-    def _sum(self, kind: str) -> float | None:
-        found = [counter.total for counter in self._counters if counter.kind == kind]
-        return sum(found) if found else None
+            failed = {counter.kind for counter in self._counters if not _works(counter.sample)}
+            self._counters = [counter for counter in self._counters if counter.kind not in failed]  # no partial sums
 
 
 def rapl(folder: Path = POWERCAP) -> list[Counter]:
-    """Counters of the processor packages and, where it is counted apart, their memory; none where not readable.
+    """Return counters of the processor packages and, where it is counted apart, of their memory.
 
-    Cores and uncore are parts of their package, psys holds the packages: none of these is counted twice.
+    Cores and uncore are parts of their package, and psys holds the packages, so none of these is counted.
     """
     found = []
     for zone in sorted(folder.glob("intel-rapl:*")):
         try:
             name = (zone / "name").read_text().strip()
-            span = int((zone / "max_energy_range_uj").read_text()) / 1e6
+            span = _microjoules(zone / "max_energy_range_uj")
         except (OSError, ValueError):
             continue
         if name.startswith("package") or name == "dram":
-            found.append(Counter("cpu", lambda path=zone / "energy_uj": int(path.read_text()) / 1e6, span))  # type: ignore[misc]
+            found.append(Counter("cpu", partial(_microjoules, zone / "energy_uj"), span))
     return found
+
+
+def _microjoules(path: Path) -> float:
+    """Return in joules what the file holds in microjoules."""
+    return int(path.read_text()) / 1e6
 
 
 def nvml() -> list[Counter]:
-    """Counters of the GPUs in ``CUDA_VISIBLE_DEVICES`` (all, where that is not set); none without NVML or a GPU."""
+    """Return counters of the GPUs in ``CUDA_VISIBLE_DEVICES`` (all, if that is not set)."""
     try:
-        library: Any = importlib.import_module("pynvml")  # not one of our dependencies: a machine may have it
+        library: Any = importlib.import_module("pynvml")  # an optional package, not one of our dependencies
         library.nvmlInit()
-    except Exception:  # an absent package, library, driver or GPU: each has an error of its own
+    except Exception:  # a missing package, library, driver or GPU: each raises an error of its own
         return []
-    found = []
-    for handle in _handles(library):
-        read = _reader(library, handle)
-        if _works(read):
-            found.append(Counter("gpu", read))
-    return found
-
-
-def _handles(library: Any) -> list[Any]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = [str(number) for number in range(library.nvmlDeviceGetCount())] if visible is None else visible.split(",")
-    found = []
-    for name in filter(None, map(str.strip, names)):
-        try:
-            by_index = name.isdecimal()
-            found.append(
-                library.nvmlDeviceGetHandleByIndex(int(name)) if by_index else library.nvmlDeviceGetHandleByUUID(name)
-            )
-        except library.NVMLError:
-            continue
-    return found
+    gpus = map(str, range(library.nvmlDeviceGetCount())) if visible is None else map(str.strip, visible.split(","))
+    return [Counter("gpu", partial(_gpu_joules, library, gpu)) for gpu in gpus if gpu]
 
 
-def _reader(library: Any, handle: Any) -> Callable[[], float]:
-    def read() -> float:
-        try:
-            return float(library.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
-        except library.NVMLError as error:
-            raise OSError(str(error)) from None
-
-    return read
+def _gpu_joules(library: Any, gpu: str) -> float:
+    """Return what a GPU (an index or a UUID) has used since its driver was loaded. Raises OSError if unknown."""
+    try:
+        by_index = gpu.isdecimal()
+        handle = library.nvmlDeviceGetHandleByIndex(int(gpu)) if by_index else library.nvmlDeviceGetHandleByUUID(gpu)
+        return float(library.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
+    except library.NVMLError as error:
+        raise OSError(str(error)) from None
 
 
 def _works(action: Callable[[], object]) -> bool:

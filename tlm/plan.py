@@ -1,4 +1,4 @@
-"""The plan of a pipeline run: settings resolved and checked before any work, arms × seeds as flat strings."""
+"""The plan of a pipeline run: resolve and check the settings before any work, and make a `Run` of each arm and seed."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,16 +8,22 @@ from tlm import presets
 from tlm.advise import advice_for
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
-from tlm.presets.advice import Advice
 from tlm.progress import say
 
 ARMS = ("task-only", "random", "bm25")
 TOGETHER = "multi-task"
-AUTO = "auto"  # among overrides: what the paper's rules say of the task
+AUTO = "auto"  # an override that stands for the paper's advice on the task
 
 
 class Settings(NamedTuple):
-    """What the steps before training need to know: flat values, because that is what travels in a pipeline."""
+    """The settings of the steps before training, as outputs of a pipeline step.
+
+    Attributes:
+        top_k: Passages retrieved for each training example.
+        query: What is searched for: full, rake or auto.
+        tokenizer_kind: wordpiece or bpe.
+        vocab_size: Entries of the vocabulary.
+    """
 
     top_k: int
     query: str
@@ -26,7 +32,14 @@ class Settings(NamedTuple):
 
 
 class Advised(NamedTuple):
-    """Settings that are known once the task is, as flat values; `reasons` are sentences, one a line."""
+    """The settings that depend on the task, as outputs of a pipeline step.
+
+    Attributes:
+        top_k: Passages retrieved for each training example.
+        query: What is searched for: full, rake or auto.
+        overrides: All overrides, separated by spaces.
+        reasons: Reasons for the advice, one sentence on each line.
+    """
 
     top_k: int
     query: str
@@ -35,18 +48,18 @@ class Advised(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One training run: all that its steps need to know, written as one flat string, like a URL's query.
+    """One training run. `str` writes it as a URL query, to be passed between the steps of a pipeline.
 
     Attributes:
         arm: One of `ARMS`, or `TOGETHER`.
-        seed: Its seed.
-        task: URI of the task; for stage 1 of several tasks together those of all, one a line.
+        seed: Random seed.
+        task: URI of the task; for stage 1 of several tasks together, one URI on each line.
         tokenizer: URI of the tokenizer.
         subset: URI of the subset; "" for the task-only arm.
         preset: Named settings.
-        overrides: Settings that replace the preset's, separated by spaces.
-        stages: 12; 1 leaves stage 2 out: what stage 1 made is evaluated; 2 leaves stage 1 out: `start` is fine-tuned.
-        start: URI of the checkpoint that its first stage begins with; "": fresh weights.
+        overrides: Settings that replace those of the preset, separated by spaces.
+        stages: 12 for both stages; 1 for stage 1 alone, whose model is evaluated; 2 to fine-tune `start`.
+        start: URI of the checkpoint that the first of these stages starts from; "" for fresh weights.
     """
 
     arm: str
@@ -64,69 +77,64 @@ class Run(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Run":
-        """The run written as `text`."""
+        """Return the run that `str` wrote as `text`."""
         values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
         return cls(**{**values, "seed": int(values["seed"])})  # type: ignore[arg-type]
 
     def tasks(self) -> list[str]:
-        """The URIs of all its tasks."""
+        """Return the URIs of all tasks of the run."""
         return self.task.split("\n")
 
     def inputs(self) -> dict[str, Any]:
-        """What stage 1 takes beside the task."""
+        """Return the arguments of stage 1, besides the task and the settings."""
         begin = {"start": self.start} if self.start else {}
         return {"tokenizer": self.tokenizer, "subset": self.subset, "seed": self.seed, **begin}
 
     def settings(self) -> dict[str, Any]:
-        """Preset and overrides, as both stages take them."""
+        """Return preset and overrides as arguments of either stage."""
         return {"preset": self.preset, "overrides": self.overrides.split()}
 
 
 def settings(preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", seeds: str = "0") -> Settings:
-    """Resolve a preset with its overrides into flat values, and check arms and seeds, before any work.
+    """Resolve a preset with its overrides, and check arms and seeds, before any work.
 
     Raises:
-        InputError: an unknown preset, setting or arm, a seed that is no number, one named twice.
+        InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice.
     """
-    resolved = presets.resolve(preset, _given(overrides))
+    resolved = presets.resolve(preset, [override for override in overrides if override != AUTO])
     runs = len(_arms(arms)) * len(parse_seeds(seeds))
     say(f"settings: preset {preset}, K={resolved.retrieve.top_k}, {runs} runs (arms {arms}, seeds {seeds})")
-    return Settings(
-        resolved.retrieve.top_k,
-        resolved.retrieve.query,
-        resolved.tokenizer.kind,
-        resolved.tokenizer.vocab_size,
-    )
+    retrieve, tokenizer = resolved.retrieve, resolved.tokenizer
+    return Settings(retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size)
 
 
 def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str = "") -> Advised:
-    """Settle `overrides`: ``auto`` among them stands for what `advice_for` says; what is given beside it holds.
+    """Replace ``auto`` among the overrides by the paper's advice on the task; the other overrides take precedence.
 
     Args:
         task: URI of the task.
         preset: Named settings.
-        overrides: As in `settings`.
-        corpus: URI of the corpus or its index; "": its size is left out of account.
+        overrides: Settings to change, and perhaps ``auto``.
+        corpus: URI of the corpus or its index; "": its size is not considered.
     """
-    given, found = _given(overrides), Advice([], [])
-    if len(given) < len(overrides):
-        found = advice_for(task, presets.resolve(preset, given), corpus)
-    settled = [*found.overrides, *given]
-    retrieve = presets.resolve(preset, settled).retrieve
-    if found.reasons:
-        found.reasons.insert(0, f"Settings by the paper's rules: {' '.join(found.overrides)}.")
-        say("\n".join(found.reasons))
-    return Advised(retrieve.top_k, retrieve.query, " ".join(settled), "\n".join(found.reasons))
-
-
-def _given(overrides: Sequence[str]) -> list[str]:
-    return [override for override in overrides if override != AUTO]
+    given, reasons = [override for override in overrides if override != AUTO], ""
+    if AUTO in overrides:
+        advice = advice_for(task, presets.resolve(preset, given), corpus)
+        given = [*advice.overrides, *given]
+        reasons = "\n".join([f"Settings by the paper's rules: {' '.join(advice.overrides)}.", *advice.reasons])
+    retrieve = presets.resolve(preset, given).retrieve
+    if reasons:
+        say(reasons)
+    return Advised(retrieve.top_k, retrieve.query, " ".join(given), reasons)
 
 
 def plan(
     arms: str, seeds: str, *, task: str, tokenizer: str, bm25: str, random: str, preset: str, overrides: str
 ) -> list[str]:
-    """Arms × seeds (both comma-separated) as the strings of `Run`; `bm25` and `random` are the arms' subsets."""
+    """Return a `Run` as a string for each arm and seed (both comma-separated).
+
+    `bm25` and `random` are the URIs of the subsets of these arms.
+    """
     subsets = {"bm25": bm25, "random": random, "task-only": ""}
     return [
         str(Run(arm, seed, task, tokenizer, subsets[arm], preset, overrides))
@@ -136,7 +144,7 @@ def plan(
 
 
 def check_together(overrides: Sequence[str]) -> None:
-    """Raise InputError for what cannot be set for tasks that train together."""
+    """Raise InputError for overrides that make no sense for tasks that train together."""
     if AUTO in overrides:
         raise InputError(f"overrides: '{AUTO}' chooses for one task, but tasks together share settings; name them")
 
@@ -144,9 +152,9 @@ def check_together(overrides: Sequence[str]) -> None:
 def plan_together(
     seeds: str, *, tasks: Sequence[str], tokenizer: str, subset: str, preset: str, overrides: str
 ) -> list[str]:
-    """Stage 1 of several tasks together, once for each seed, as strings of `Run`.
+    """Return a `Run` as a string for each seed: stage 1 of several tasks together.
 
-    It has as many steps as the tasks' own runs have together, and as large a share of them is warm-up.
+    It has as many steps, and as many of them are warm-up, as the runs of the single tasks have together.
     """
     train, count = presets.resolve(preset, overrides.split()).train, len(tasks)
     more = f"train.steps={train.steps * count} train.warmup_steps={train.warmup_steps * count}"
@@ -160,13 +168,13 @@ def plan_together(
 def plan_apart(
     together: Sequence[str], checkpoints: Sequence[str], *, subsets: Sequence[str], overrides: str
 ) -> list[str]:
-    """For each task and seed two runs: alone with its own subset, and stage 2 of the checkpoint of all together.
+    """Return two `Run` strings for each task and seed: the task alone, and stage 2 from the checkpoint of all tasks.
 
     Args:
-        together: The runs that `plan_together` gave.
-        checkpoints: URIs of what they made, in any order.
-        subsets: URIs of the tasks' own subsets, in the order of the tasks.
-        overrides: Those of the tasks' own runs.
+        together: The runs from `plan_together`.
+        checkpoints: URIs of the checkpoints that these runs made, in any order.
+        subsets: URIs of the subsets of the single tasks, in the order of the tasks.
+        overrides: Settings to change in the runs of single tasks.
     """
     starts = {Artifact.open(uri, "checkpoint").details["seed"]: uri for uri in checkpoints}
     found = []
@@ -187,16 +195,16 @@ def _arms(text: str) -> list[str]:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Seeds written as '0,1,2'. Raises InputError for what is no number, or there twice."""
+    """Return the seeds written as '0,1,2'. Raises InputError for one that is no number, or is given twice."""
     seeds = _items(text, "seeds")
     for seed in seeds:
         if not seed.isdecimal():
-            raise InputError(f"seeds: '{seed}' is no whole number from 0 up; give them as '0,1,2'")
+            raise InputError(f"seeds: '{seed}' is no whole number, 0 or greater; give them as '0,1,2'")
     return [int(seed) for seed in seeds]
 
 
 def _items(text: str, name: str) -> list[str]:
     items = [item.strip() for item in text.split(",") if item.strip()]
     if not items or len(set(items)) < len(items):
-        raise InputError(f"{name}: '{text}' names none, or one twice; give them separated by commas")
+        raise InputError(f"{name}: '{text}' is empty or names one twice; give them separated by commas")
     return items

@@ -1,8 +1,9 @@
-"""Progress of long work: a bar on a terminal, a log line every few seconds elsewhere (a pod, CI)."""
+"""Messages and progress on stderr: a bar on a terminal, a log line every few seconds elsewhere (a pod, CI)."""
 
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import TypeVar
 
 from tlm.errors import printable
@@ -13,23 +14,27 @@ T = TypeVar("T")
 
 
 def say(message: str) -> None:
-    """One line for the person watching, on stderr (stdout carries only a step's result)."""
+    """Print a message to stderr (stdout has only the result of a step)."""
     print("\n".join(map(printable, message.split("\n"))), file=sys.stderr, flush=True)
 
 
 def track(items: Iterable[T], label: str, total: float | None = None, unit: str = "") -> Iterator[T]:
-    """Yield `items`, showing how far we are; `total` is in items (None where it is not known)."""
-    meter = Meter(label, total, unit)
-    try:
+    """Yield `items` and show the progress; `total` is the number of items, None if unknown."""
+    with closing(Meter(label, total, unit)) as meter:
         for item in items:
             yield item
             meter.advance(1)
-    finally:
-        meter.close()
 
 
 class Meter:
-    """Counts work done and shows it; `advance` may be called with any amount."""
+    """Count the work that is done, in any unit, and show it.
+
+    Attributes:
+        label: What is being done.
+        total: Amount of work, None if unknown.
+        unit: What is counted, such as documents.
+        done: Amount of work done.
+    """
 
     def __init__(self, label: str, total: float | None = None, unit: str = "") -> None:
         self.label, self.total, self.unit = label, total, unit
@@ -38,27 +43,24 @@ class Meter:
         self._bar = _bar(label, total) if sys.stderr.isatty() else None
 
     def advance(self, amount: float, note: str = "") -> None:
-        """Add `amount` of work done; `note` (a loss, a rate) is shown beside it."""
+        """Add `amount` to the work done, and show `note` (a loss, a rate) beside it."""
         self.done += amount
         if self._bar is not None:
             progress, task = self._bar
             progress.update(task, advance=amount, note=note)
         elif time.monotonic() - self.logged >= LOG_EVERY_SECONDS:
             self.logged = time.monotonic()
-            say(self._line(note))
+            seconds = self.logged - self.started
+            of = f" of {self.total:,.0f} ({self.done / self.total:.0%})" if self.total else ""
+            say(f"{self.label}: {self.done:,.0f}{of} {self.unit} in {seconds:.0f} s {note}".rstrip())
 
     def close(self) -> None:
-        """Take the bar down."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar[0].stop()
 
-    def _line(self, note: str) -> str:
-        seconds = time.monotonic() - self.started
-        of = f" of {self.total:,.0f} ({self.done / self.total:.0%})" if self.total else ""
-        return f"{self.label}: {self.done:,.0f}{of} {self.unit} in {seconds:.0f} s {note}".rstrip()
 
-
-def _bar(label: str, total: float | None):  # type: ignore[no-untyped-def]  # rich is imported only where a terminal is
+def _bar(label: str, total: float | None):  # type: ignore[no-untyped-def]  # rich is imported only for a terminal
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -1,11 +1,11 @@
-"""Which state of the code this is, where it is a git checkout."""
+"""The git commit of this code."""
 
 import subprocess
 from pathlib import Path
 
 
 def revision(*options: str) -> str:
-    """The checkout's commit, with ``-dirty`` where files differ from it; "" where there is none.
+    """Return the commit of the git checkout, with ``-dirty`` if files were changed; "" if this is no checkout.
 
     Args:
         options: More options of ``git describe``, such as ``--abbrev=40``.

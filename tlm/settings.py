@@ -1,4 +1,4 @@
-"""What can be set for every step, each with its range; a preset is one full set of values."""
+"""The settings of every step, each with its range. A preset has a value for each of them."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -15,50 +15,67 @@ Precision: TypeAlias = Literal["fp32", "bf16"]
 class Section(BaseModel):
     """A group of settings; unknown names, NaN and infinity are refused."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True, defer_build=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """Return what each setting means, from the docstring."""
+        from docstring_parser import parse
+
+        params = parse(cls.__doc__ or "").params
+        return {param.arg_name: " ".join(str(param.description).split()) for param in params}
 
 
 class Retrieve(Section):
-    """Which part of the corpus is trained on (paper, section 3.1)."""
+    """Which part of the corpus is trained on (paper, section 3.1).
+
+    Attributes:
+        top_k: K, the number of passages retrieved for each training example.
+        query: What is searched for: the whole text, its RAKE keywords, or whichever suits the length of the texts.
+    """
 
     top_k: Count
-    """K: passages retrieved for each training example."""
     query: Literal["full", "rake", "auto"] = "full"
-    """What is searched: the whole text, its RAKE keywords, or whichever suits the texts' length."""
 
 
 class Tokenizer(Section):
-    """The vocabulary, made from a corpus sample and the training split."""
+    """The vocabulary, made from a corpus sample and the training split.
+
+    Attributes:
+        kind: Tokenization algorithm.
+        vocab_size: Number of entries, special tokens included.
+    """
 
     kind: Literal["wordpiece", "bpe"] = "wordpiece"
-    """Algorithm."""
     vocab_size: Annotated[int, Field(ge=64)]
-    """Entries, special tokens included."""
 
 
 class Model(Section):
-    """The encoder, built from a config and trained from scratch."""
+    """The encoder, built from a config and trained from scratch.
+
+    Attributes:
+        architecture: bert (post-norm, CLS pooling), modernbert (pre-norm, rotary, mean pooling), or a
+            transformers type: roberta …
+        hidden: Width of the hidden states.
+        layers: Number of layers.
+        heads: Attention heads of a layer.
+        intermediate: Width of the feed-forward network.
+        max_length: Longest task text, in tokens with special tokens; longer ones are cut.
+        positions: Positions of the model; 0: as many as max_length.
+        token_types: Token types: 2 tells the two texts of a pair apart (BERT), 1 does not (RoBERTa); modernbert has
+            none.
+        dropout: Dropout of stage 1.
+    """
 
     architecture: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]
-    """bert (post-norm, CLS pooling), modernbert (pre-norm, rotary, mean pooling), or a transformers type: roberta …"""
     hidden: Count
-    """Width."""
     layers: Count
-    """Depth."""
     heads: Count
-    """Attention heads."""
     intermediate: Count
-    """Width of the feed-forward part."""
     max_length: Annotated[int, Field(ge=8)]
-    """Task texts are cut here, in tokens with special tokens."""
     positions: Annotated[int, Field(ge=0)] = 0
-    """Positions that the model has; 0: as many as max_length."""
     token_types: Annotated[int, Field(ge=1, le=2)] = 2
-    """Whether the two texts of a pair are embedded apart (2, as BERT) or not (1, as RoBERTa); modernbert has none."""
     dropout: Share = 0.0
-    """Dropout of stage 1."""
 
     @model_validator(mode="after")
     def _shape_fits(self) -> "Model":
@@ -80,42 +97,48 @@ class Model(Section):
 
 
 class Train(Section):
-    """Stage 1: joint training on external and internal data (paper, section 3.2)."""
+    """Stage 1: joint training on external and internal data (paper, section 3.2).
+
+    Attributes:
+        rho1: External batches for each internal batch; inf trains on external data only.
+        rho2: Weight of the masked-language-model loss on internal data, relative to the classification loss; inf: the
+            masked-language-model loss alone.
+        steps: Optimizer steps.
+        external_batch: Passages in a batch of external data.
+        internal_batch: Examples in a batch of internal data.
+        external_length: Longest passage, in tokens with special tokens; longer ones are cut.
+        lr: Peak learning rate.
+        warmup_steps: Steps over which the learning rate rises.
+        schedule: How the learning rate falls after the warm-up.
+        weight_decay: AdamW's weight decay; biases and norms have none.
+        betas: AdamW's decay rates of the running averages.
+        mask_share: Share of tokens to predict (of them 80 % masked, 10 % replaced, 10 % kept).
+        internal_loss: normalised: (rho2·MLM + CE)/(rho2+1), the released code; sum: rho2·MLM + CE, the paper's
+            formula.
+        mask_internal: Classify the masked text (the released code), or else the clean text (a second pass over
+            internal batches).
+        clip: Largest norm of the gradient; 0 turns clipping off.
+        accumulation: Parts that a batch is computed in, to save memory; the gradient is that of the whole batch.
+        precision: Number format of the forward pass.
+    """
 
     rho1: Annotated[int, Field(ge=0)] | Literal["inf"]
-    """External batches for each internal one; inf trains on external data only."""
     rho2: Amount | Literal["inf"]
-    """Weight of the masked-language-model loss on internal data beside the classification loss; inf: it alone."""
     steps: Count
-    """Optimizer steps."""
     external_batch: Count
-    """Passages of a batch of external data."""
     internal_batch: Count
-    """Examples of a batch of internal data."""
     external_length: Annotated[int, Field(ge=8)]
-    """Passages are cut here, in tokens with special tokens."""
     lr: Rate
-    """Peak learning rate."""
     warmup_steps: Annotated[int, Field(ge=0)]
-    """Steps in which the learning rate rises."""
     schedule: Schedule = "linear"
-    """How the learning rate falls after that."""
     weight_decay: Amount = 0.01
-    """AdamW's weight decay; biases and norms have none."""
     betas: tuple[Share, Share] = (0.9, 0.999)
-    """AdamW's averages."""
     mask_share: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """Share of tokens to predict (of them 80 % masked, 10 % replaced, 10 % kept)."""
     internal_loss: Literal["normalised", "sum"] = "normalised"
-    """normalised: (rho2·MLM + CE)/(rho2+1), the released code; sum: rho2·MLM + CE, the paper's formula."""
     mask_internal: bool = True
-    """Classify the masked text (the released code) or the clean one (a second pass over internal batches)."""
     clip: Amount = 1.0
-    """Largest norm of the gradient; 0 is off."""
     accumulation: Count = 1
-    """Parts in which a batch is computed, to save memory; the gradient is that of the whole batch."""
     precision: Precision = "fp32"
-    """Arithmetic of the forward pass."""
 
     @model_validator(mode="after")
     def _warmup_fits(self) -> "Train":
@@ -128,42 +151,53 @@ class Train(Section):
 
 
 class Finetune(Section):
-    """Stage 2: the classifier alone, the best on dev is kept (paper, section 3.3)."""
+    """Stage 2: the classifier alone; the model that is best on dev is kept (paper, section 3.3).
+
+    Attributes:
+        epochs: Passes over the training examples, if steps is 0.
+        steps: Optimizer steps; 0: as many as `epochs` need.
+        batch: Examples in a batch.
+        lr: Peak learning rate.
+        warmup_share: Share of the steps over which the learning rate rises.
+        schedule: How the learning rate falls after the warm-up.
+        weight_decay: AdamW's weight decay; biases and norms have none.
+        betas: AdamW's decay rates of the running averages.
+        evaluations: How often dev is scored, at even distances and after the last step.
+        reset_head: Start with a new classification head, as the released code does.
+        dropout: Dropout of stage 2.
+        clip: Largest norm of the gradient; 0 turns clipping off.
+        accumulation: Parts that a batch is computed in, to save memory.
+        precision: Number format of the forward pass.
+    """
 
     epochs: Rate = 3.0
-    """Passes over the training examples, where steps is 0."""
     steps: Annotated[int, Field(ge=0)] = 0
-    """Optimizer steps; 0: as many as `epochs` need."""
     batch: Count
-    """Examples of a batch."""
     lr: Rate
-    """Peak learning rate."""
     warmup_share: Share = 0.1
-    """Share of the steps in which the learning rate rises."""
     schedule: Schedule = "linear"
-    """How the learning rate falls after that."""
     weight_decay: Amount = 0.0
-    """AdamW's weight decay; biases and norms have none."""
     betas: tuple[Share, Share] = (0.9, 0.999)
-    """AdamW's averages."""
     evaluations: Count = 10
-    """Times dev is scored, evenly spread; the last step is one of them."""
     reset_head: bool = True
-    """Begin with a fresh classification head, as the released code does."""
     dropout: Share = 0.1
-    """Dropout of stage 2."""
     clip: Amount = 1.0
-    """Largest norm of the gradient; 0 is off."""
     accumulation: Count = 1
-    """Parts in which a batch is computed, to save memory."""
     precision: Precision = "fp32"
-    """Arithmetic of the forward pass."""
 
 
 class Preset(Section):
     """All settings of a run, and where their values come from.
 
-    `source` has a sentence for each section, and for single settings (``train.rho1``) that have another.
+    Attributes:
+        name: Name of the preset.
+        retrieve: Retrieval from the corpus.
+        tokenizer: The vocabulary.
+        model: The encoder.
+        train: Stage 1.
+        finetune: Stage 2.
+        source: Where the values come from: a sentence for each section, and for each setting (``train.rho1``) that
+            has another source.
     """
 
     name: str

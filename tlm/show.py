@@ -1,10 +1,10 @@
-"""Showing settings: the presets there are, one of them with its sources."""
+"""The command `show`: print the list of presets, or one preset with its sources."""
 
 from collections.abc import Iterator, Sequence
 
 from tlm import presets
 from tlm.presets.cost import stage1_cost
-from tlm.presets.published import Published, published, table_b1
+from tlm.presets.published import published, table_b1
 from tlm.presets.scales import SCALES
 from tlm.settings import SECTIONS, Preset
 
@@ -18,33 +18,27 @@ def show(preset: str = "", *, overrides: Sequence[str] = ()) -> str:
         preset: Which one; without a name the presets there are.
         overrides: Settings to change, such as train.rho1=4.
     """
-    if not preset:
-        return "\n".join(_list())
-    return "\n".join(_lines(presets.resolve(preset, overrides)))
+    return "\n".join(_lines(presets.resolve(preset, overrides)) if preset else _list())
 
 
 def _list() -> Iterator[str]:
     yield _row(COLUMNS)
     yield "to try things out, and for one GPU (mini)"
-    yield from (_row(_cells(presets.resolve(name))) for name in SCALES)
-    for scale in table_b1()["scales"]:
-        facts = published(scale)
-        assert facts is not None
-        yield f"{scale}: the paper's {scale} scale, corpus {facts.corpus}, Table B.1; without a task SciERC's column"
-        names = [name for name in presets.names() if name.partition("-")[0] == scale]
-        yield from (_row(_cells(presets.resolve(name))) for name in names)
+    yield from map(_summary, SCALES)
+    for scale, facts in table_b1()["scales"].items():
+        yield f"{scale}: the paper's {scale} scale, corpus {facts['corpus']}, Table B.1; without a task SciERC's column"
+        yield from (_summary(name) for name in presets.names() if name.partition("-")[0] == scale)
     yield "tlm show NAME prints all settings of one, with their sources."
 
 
-def _cells(preset: Preset) -> tuple[str, ...]:
+def _summary(name: str) -> str:
+    preset = presets.resolve(name)
     train, model = preset.train, preset.model
-    length = f"{train.external_length}/{model.max_length}" if train.external_length != model.max_length else ""
-    batch = f"{train.external_batch}/{train.internal_batch}" if train.external_batch != train.internal_batch else ""
-    return (
-        f"  {preset.name}", str(preset.retrieve.top_k), str(train.rho1), f"{float(train.rho2):g}", f"{train.steps:,}",
-        batch or str(train.external_batch), length or str(model.max_length),
-        f"{model.layers} layers of {model.hidden}",
-    )  # fmt: skip
+    batch = dict.fromkeys([train.external_batch, train.internal_batch])
+    length = dict.fromkeys([train.external_length, model.max_length])
+    cells = [preset.retrieve.top_k, train.rho1, f"{float(train.rho2):g}", f"{train.steps:,}"]
+    cells += ["/".join(map(str, batch)), "/".join(map(str, length)), f"{model.layers} layers of {model.hidden}"]
+    return _row([f"  {name}", *map(str, cells)])
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -56,34 +50,28 @@ def _lines(preset: Preset) -> Iterator[str]:
     marks: dict[str, int] = {}
     for section, fields in SECTIONS.items():
         yield section
-        values = getattr(preset, section)
-        for name, field in fields.model_fields.items():
-            setting = f"{section}.{name}"
+        for name, meaning in fields.meanings().items():
+            setting, value = f"{section}.{name}", getattr(getattr(preset, section), name)
             source = preset.source.get(setting, preset.source[section])
             mark = f"[{marks.setdefault(source, len(marks) + 1)}]"
-            yield f"  {setting}={_plain(getattr(values, name))}".ljust(36) + f" {mark:4} {field.description}"
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
+            yield f"  {setting}={shown}".ljust(36) + f" {mark:4} {meaning}"
     yield "where the values come from"
     yield from (f"  [{mark}] {source}" for source, mark in marks.items())
-    own_size = any(setting.partition(".")[0] in ("model", "tokenizer") for setting in _changed(preset))
-    yield from _cost(preset, None if own_size else published(preset.name))
+    yield from _cost(preset)
 
 
-def _changed(preset: Preset) -> list[str]:
-    return [setting for setting, source in preset.source.items() if source == presets.OVERRIDDEN]
-
-
-def _cost(preset: Preset, facts: Published | None) -> Iterator[str]:
+def _cost(preset: Preset) -> Iterator[str]:
     cost = stage1_cost(preset)
     yield "what stage 1 comes to"
     yield f"  {cost.external_batches:,} external and {cost.internal_batches:,} internal batches"
     yield f"  {cost.padded_tokens:.3g} tokens, padding included"
-    if facts is not None:
-        flops = cost.flops(facts.printed_parameters)
-        yield f"  {facts.parameters / 1e6:.1f}M parameters; the paper writes {facts.printed_parameters / 1e6:.0f}M"
-        yield f"  {flops:.3g} FLOPs by the paper's rule, 6 · {facts.printed_parameters / 1e6:.0f}M · tokens"
-    if facts is not None and facts.subset_gb is not None:
+    changed = {name.partition(".")[0] for name, source in preset.source.items() if source == presets.OVERRIDDEN}
+    facts = published(preset.name)
+    if facts is None or changed & {"model", "tokenizer"}:  # the paper's numbers hold for the size of its own models
+        return
+    flops = cost.flops(facts.printed_parameters)
+    yield f"  {facts.parameters / 1e6:.1f}M parameters; the paper writes {facts.printed_parameters / 1e6:.0f}M"
+    yield f"  {flops:.3g} FLOPs by the paper's rule, 6 · {facts.printed_parameters / 1e6:.0f}M · tokens"
+    if facts.subset_gb is not None:
         yield f"  {facts.subset_gb:g} GB retrieved from {facts.corpus}"
-
-
-def _plain(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

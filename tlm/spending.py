@@ -1,17 +1,22 @@
-"""What a step spends: seconds and joules, summed over its attempts and over the machines that work on it together.
+"""What a step spends: seconds, joules and memory.
 
-An attempt that was killed counts up to its last snapshot; what it spent after that is lost together with its work.
+Seconds and joules are summed over the step's attempts and over the machines that work on it together. An attempt that
+was killed counts up to its last snapshot: what it spent after that is lost together with its work.
 """
 
+import resource
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from tlm.energy import Counter, Energy
 
 JOULES = ("cpu_joules", "gpu_joules")
-AT_LEAST = "_at_least"  # behind the name of a sum of which a part was not measured
+AT_LEAST = "_at_least"  # suffix of a sum of which a part was not measured
 SECONDS = ("seconds", "cpu_seconds", "gpu_seconds")
+GETRUSAGE_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 
 
 class Amount(NamedTuple):
@@ -19,7 +24,7 @@ class Amount(NamedTuple):
 
     Attributes:
         value: The sum of what was measured.
-        unmeasured: How many attempts or machines did not measure their part.
+        unmeasured: Number of attempts or machines that did not measure their part.
     """
 
     value: float = 0.0
@@ -31,7 +36,7 @@ UNKNOWN: Spent = dict.fromkeys((*SECONDS, *JOULES), Amount(0.0, 1))
 
 
 def added(*parts: Spent) -> Spent:
-    """The sum of all parts."""
+    """Return the sum of all parts."""
     total: Spent = {}
     for part in parts:
         for name, (value, unmeasured) in part.items():
@@ -40,45 +45,36 @@ def added(*parts: Spent) -> Spent:
     return total
 
 
-class Spending:
+class Spending(Energy):
     """``with Spending() as spending: work()``: joules count until the block ends, seconds go on.
 
     Attributes:
-        before: What earlier attempts spent, up to the snapshot that this attempt goes on from.
-        elsewhere: What the other machines had spent in this attempt when they were last asked.
-        workers: How many ``cpu_seconds`` (threads) or ``gpu_seconds`` (GPUs) there are in a second of this attempt.
+        before: What earlier attempts spent, up to the snapshot that this attempt resumes from.
+        elsewhere: What the other machines have spent in this attempt, as of their last report.
+        workers: How many ``cpu_seconds`` (threads) or ``gpu_seconds`` (GPUs) each second of this attempt counts for.
     """
 
     def __init__(self, counters: Sequence[Counter] | None = None) -> None:
-        """`counters` are those of the machine by default."""
+        """Use these energy counters, by default all of this machine."""
+        super().__init__(counters)
         self.before: Spent = {}
         self.elsewhere: Spent = {}
         self.workers: dict[str, int] = {}
-        self._energy, self._began = Energy(counters), time.monotonic()
-
-    def __enter__(self) -> "Spending":
-        self._energy.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._energy.__exit__(*error)
+        self._started = time.monotonic()
 
     def joules(self) -> Spent:
-        """What this machine has used in this attempt."""
-        self._energy.look()
-        used = (self._energy.cpu_joules, self._energy.gpu_joules)
-        return {
-            name: Amount(0.0, 1) if value is None else Amount(value) for name, value in zip(JOULES, used, strict=True)
-        }
+        """Return what this machine has used in this attempt."""
+        used = zip(JOULES, (self.used("cpu"), self.used("gpu")), strict=True)
+        return {name: Amount(0.0, 1) if value is None else Amount(value) for name, value in used}
 
     def total(self) -> Spent:
-        """Of all attempts and machines, up to now."""
-        seconds = time.monotonic() - self._began
+        """Return the sum over all attempts and machines up to now."""
+        seconds = time.monotonic() - self._started
         timed = {name: Amount(seconds * count) for name, count in {"seconds": 1, **self.workers}.items()}
         return added(self.before, self.elsewhere, timed, self.joules())
 
     def facts(self) -> dict[str, float]:
-        """For run.json: each total by its name; as ``<name>_at_least`` where a part of it was not measured."""
+        """Return the totals by name for run.json, as ``<name>_at_least`` where a part was not measured."""
         found = {}
         for name, (value, unmeasured) in self.total().items():
             if not unmeasured:
@@ -86,3 +82,16 @@ class Spending:
             elif value:
                 found[name + AT_LEAST] = round(value, 3)
         return found
+
+
+def peak_memory() -> int:
+    """Return the most resident memory that this process has had, in bytes.
+
+    On Linux it is VmHWM (proc(5)): getrusage would include the memory of the parent process before the fork.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * GETRUSAGE_UNIT

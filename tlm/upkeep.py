@@ -1,33 +1,33 @@
-"""Looking after a store: list what is there, fetch an artifact out of it, remove what no kept run needs."""
+"""Maintain a store: list its artifacts, copy one out of it, remove what no kept run needs."""
 
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, remove
 from tlm.artifacts.manifest import MANIFEST
-from tlm.artifacts.roots import open_store, resolve_root
-from tlm.artifacts.store import Store, Stored
+from tlm.artifacts.roots import open_store
+from tlm.artifacts.stores.store import Store, Stored
 from tlm.errors import Damaged, InputError, printable
 from tlm.progress import say
 
 DAY = 86_400.0
-SHOWN = 4  # of counts by reason or label
-RESULTS = ("report", "study")  # what people read
-TRAINED = ("checkpoint", "model", "metrics")  # what took long to make
+SHOWN = 4  # counts by reason or label
+RESULTS = ("report", "study")  # what users read
+TRAINED = ("checkpoint", "model", "metrics")  # what takes long to make
 
 
 def fetch(uri: str, folder: str, *, force: bool = False) -> str:
-    """Copy an artifact's files, verified, into a folder under their plain names.
+    """Copy the verified files of an artifact into a folder, under their names without digests.
 
-    A model, checkpoint or tokenizer arrives so that ``from_pretrained(folder)`` loads it.
+    A model, checkpoint or tokenizer is copied so that ``from_pretrained(folder)`` loads it.
 
     Args:
         uri: URI of the artifact, as a step printed it.
-        folder: Folder to write to; made where it is absent.
+        folder: Folder to write to; created if necessary.
         force: Write even if the folder is not empty.
     """
     artifact, target = Artifact.open(uri), Path(folder)
@@ -42,19 +42,21 @@ def fetch(uri: str, folder: str, *, force: bool = False) -> str:
 
 
 def ls(*, kind: str = "", root: str | None = None) -> str:
-    """List the finished artifacts, oldest first: when made, kind, key, size, counts.
+    """List the finished artifacts, oldest first: time, kind, key, size, counts.
 
     Args:
         kind: Only artifacts of this kind.
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
     """
     lines = []
-    store = open_store(resolve_root(root))
-    for modified, artifact in _manifests(store, store.list(""))[0]:
-        manifest = artifact.manifest
-        if (kind or manifest.kind) != manifest.kind or manifest.kind.startswith("progress/"):
+    store = open_store(root)
+    for stored, artifact in _artifacts(store, store.list("")):
+        if artifact is None or artifact.manifest.kind.startswith("progress/"):
             continue
-        when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(modified))
+        manifest = artifact.manifest
+        if kind not in ("", manifest.kind):
+            continue
+        when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(stored.modified))
         size = sum(entry.size for entry in manifest.files) / 1e6
         counts = printable(", ".join(f"{name} {_count(value)}" for name, value in manifest.counts.items()))
         lines.append(f"{when}  {manifest.kind:<10} {manifest.key}  {size:>9,.1f} MB  {counts}".rstrip())
@@ -62,7 +64,7 @@ def ls(*, kind: str = "", root: str | None = None) -> str:
 
 
 def _count(value: Any) -> str:
-    """A number, in short; of counts by reason or label the largest few."""
+    """Return a count in short form; of counts by reason or label, the largest few."""
     if isinstance(value, dict) and value:
         largest = sorted(value.items(), key=lambda item: -item[1])[:SHOWN]
         shown = [f"{name} {_count(part)}" for name, part in largest]
@@ -72,21 +74,21 @@ def _count(value: Any) -> str:
 
 
 def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, root: str | None = None) -> str:
-    """Remove what nobody needs: artifacts, unfinished work and uploads, Elasticsearch indices.
+    """Remove what no kept run needs: artifacts, unfinished work and uploads, Elasticsearch indices.
 
-    These stay, with all they were made from: the newest reports and studies, what was made or used in the last days
-    (a run under way may need it), and checkpoints, models and metrics that no report or study covers. A dry run unless
-    ``--delete`` is given.
+    Kept are the newest reports and studies, everything that was made or used in the last days (a running pipeline may
+    need it), checkpoints, models and metrics that no report or study covers, and whatever these were made from.
+    Without ``--delete`` it is a dry run.
 
     Args:
-        keep_runs: How many of the newest reports, and of the newest studies, are kept.
-        unused_days: Remove only what was neither made nor used for so many days.
+        keep_runs: How many of the newest reports, and of the newest studies, to keep.
+        unused_days: Remove only what was neither made nor used for this many days.
         delete: Really remove.
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
     """
     if keep_runs < 0 or unused_days < 0:
         raise InputError("keep-runs and unused-days must not be negative")
-    store = open_store(resolve_root(root))
+    store = open_store(root)
     horizon = time.time() - unused_days * DAY
     folders: dict[str, list[Stored]] = {}
     for stored in store.list(""):
@@ -94,42 +96,38 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
     needed = _needed(store, folders, keep_runs, horizon)
     freed = 0
     for folder, files in sorted(folders.items()):
-        if folder in needed or (delete and _young(store.list(f"{folder}/"), horizon)):  # used since we looked
+        if folder in needed or (delete and _young(store.list(f"{folder}/"), horizon)):  # used in the meantime
             continue
         freed += sum(stored.size for stored in files)
         say(f"{'removing' if delete else 'would remove'} {folder}")
         if delete:
-            _remove(store, folder, [stored.name for stored in files])
+            _remove(store, folder)
     for name in store.abandoned(horizon, delete):
         say(f"{'removing' if delete else 'would remove'} the unfinished upload of {name}")
     return f"{freed / 1e6:,.1f} MB {'freed' if delete else 'would be freed; give --delete to remove'}"
 
 
-def _manifests(store: Store, files: Iterable[Stored]) -> tuple[list[tuple[float, Artifact]], set[str]]:
-    """The whole artifacts and snapshots among `files`, oldest first, with the time they were published.
-
-    Also the folders of artifacts whose manifest is damaged; a warning names each.
-    """
-    found: list[tuple[float, Artifact]] = []
-    damaged = set()
-    for stored in files:
-        kind, _, key = stored.name.removesuffix(f"/{MANIFEST}").rpartition("/")
-        if stored.name == f"{kind}/{key}/{MANIFEST}" and kind.count("/") == kind.startswith("progress/"):
+def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, Artifact | None]]:
+    """Yield the manifests among `files`, oldest first, each with its artifact or snapshot; None if it is damaged."""
+    for stored in sorted(files, key=lambda stored: (stored.modified, stored.name)):
+        folder, _, name = stored.name.rpartition("/")
+        kind, _, key = folder.rpartition("/")
+        if name == MANIFEST and key and kind.count("/") == kind.startswith("progress/"):
             try:
                 artifact = Artifact.find(store, kind, key)
             except Damaged as error:
-                say(f"warning: passed over: {error}")
-                damaged |= {f"{kind}/{key}"}
-                continue
-            if artifact is not None:
-                found.append((stored.modified, artifact))
-    return sorted(found, key=lambda pair: (pair[0], pair[1].folder_name)), damaged
+                say(f"warning: skipped: {error}")
+                yield stored, None
+            else:
+                if artifact is not None:
+                    yield stored, artifact
 
 
 def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, horizon: float) -> set[str]:
-    """The folders that stay."""
-    found, damaged = _manifests(store, chain.from_iterable(folders.values()))
-    newest = [one for _, one in reversed(found)]
+    """Return the folders that are kept."""
+    found = list(_artifacts(store, chain.from_iterable(folders.values())))
+    damaged = (stored.name.removesuffix(f"/{MANIFEST}") for stored, artifact in found if artifact is None)
+    newest = [artifact for _, artifact in reversed(found) if artifact is not None]
     made_from: dict[str, set[str]] = {}
     for artifact in newest:
         sources = (ref.folder_name for ref in artifact.manifest.inputs.values())
@@ -143,7 +141,7 @@ def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, hori
 
 
 def _with_sources(folders: Iterable[str], made_from: dict[str, set[str]]) -> set[str]:
-    """`folders` and all that they were made from."""
+    """Return `folders` and all that they were made from."""
     found: set[str] = set()
     waiting = list(folders)
     while waiting:
@@ -159,11 +157,11 @@ def _young(files: Iterable[Stored], horizon: float) -> bool:
 
 
 def _top(name: str) -> str:
-    """The folder of an artifact, or of all snapshots of some work, that `name` lies in."""
+    """Return the folder that `name` is in: that of an artifact, or of all snapshots of one result."""
     return "/".join(name.split("/")[:2])
 
 
-def _remove(store: Store, folder: str, names: list[str]) -> None:
+def _remove(store: Store, folder: str) -> None:
     kind, _, key = folder.partition("/")
     artifact = Artifact.find(store, kind, key) if kind == "index" else None
     if artifact is not None and artifact.details.get("engine") == "elasticsearch":
@@ -171,7 +169,4 @@ def _remove(store: Store, folder: str, names: list[str]) -> None:
         from tlm.retrieval.search.index import located
 
         drop_index(located(artifact))
-    for name in sorted(
-        names, key=lambda name: not name.endswith(MANIFEST)
-    ):  # manifest first: then nobody reads the rest
-        store.delete(name)
+    remove(store, folder)

@@ -3,10 +3,9 @@
 import json
 import sys
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import USED, Artifact
 from tlm.artifacts.manifest import MANIFEST
 from tlm.artifacts.roots import open_store
-from tlm.artifacts.used import USED
 
 Contents = dict[str, str]  # kind/key → content
 Files = dict[str, tuple[int, float]]  # name → size, modification time

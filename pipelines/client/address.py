@@ -7,7 +7,7 @@ from kfp.client.token_credentials_base import TokenCredentialsBase
 from kfp_server_api import Configuration
 
 from pipelines.client.errors import Unauthorized
-from tlm.artifacts.endpoints import check_url
+from tlm.artifacts.stores.endpoints import check_url
 from tlm.errors import InputError
 
 IN_CLUSTER = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"

@@ -66,7 +66,7 @@ def test_every_bit_of_run_json_counts_and_it_is_left_out(tmp_path, capsys):
         path.write_bytes(flipped)
         found = made.run()
         assert found == {} or found.items() >= facts.items()  # more, where the signature's name was hit
-    assert "run.json is damaged, so what it told of the run (time, cost) is left out" in capsys.readouterr().err
+    assert "run.json is damaged, so the facts about the run (time, cost) are left out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "deep/added_tokens.json"])

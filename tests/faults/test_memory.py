@@ -55,7 +55,7 @@ CASES = {
 CHILD = """
 import sys
 from tlm import cli
-from tlm.memory import peak_memory
+from tlm.spending import peak_memory
 for name in sys.argv[1:]:
     sys.argv = ["tlm", "load-corpus", name, "--root", "root", *["--id-field", "id"] * ("id" in name)]
     try:

@@ -10,7 +10,7 @@ from tests.conftest import missing, started
 from tests.faults import browser, building, escapes, planted
 from tests.faults.parts import security
 from tests.faults.row import Row
-from tlm.artifacts.scratch import cache_folder
+from tlm.artifacts.stores.scratch import cache_folder
 from tlm.errors import InputError
 
 SEED = 7
@@ -67,17 +67,17 @@ def test_a_cache_that_others_may_write_to_is_refused(tmp_path: Path, monkeypatch
     folder = cache_folder()
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o770)
-    with pytest.raises(InputError, match="is not ours alone"):
+    with pytest.raises(InputError, match="can be written to by other users"):
         cache_folder()
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="is not ours alone"):
+    with pytest.raises(InputError, match="can be written to by other users"):
         cache_folder()
     if os.getuid() == 0:
         folder.unlink()
         folder.mkdir(mode=0o700)
         os.chown(folder, 65534, 65534)
-        with pytest.raises(InputError, match="is not ours alone"):
+        with pytest.raises(InputError, match="can be written to by other users"):
             cache_folder()
 
 

@@ -25,8 +25,8 @@ from tlm.errors import InputError, Interrupted, Terminated
 
 HOME = Path(__file__).parents[2]
 NAME = "tlm-0123456789abcdef01234567"
-PODS = Pods(IMAGE, 2, 4, "nvidia.com/gpu", "8", "64Gi", "tlm-runner")
-JOB = train_job(NAME, ["tlm", "train", "s3://b/task/x"], PODS, "torch-distributed")
+PODS = Pods(2, 4, "nvidia.com/gpu", "8", "64Gi")
+JOB = train_job(NAME, ["tlm", "train", "s3://b/task/x"], PODS, IMAGE)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def api(trainer, tmp_path):
 
 
 def run(api: Api, start_minutes: float = 10) -> None:
-    follow(api, JOB, start_minutes, look_seconds=0.05)
+    follow(api, JOB, start_minutes, poll_seconds=0.05)
 
 
 def deletions(trainer: Trainer) -> int:
@@ -55,10 +55,10 @@ def deletions(trainer: Trainer) -> int:
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_the_job_is_what_trainer_s_definition_allows(version):
     tolerations = [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30.0}]
-    placed = Pods(IMAGE, 3, 0, "amd.com/gpu", "500m", "2Gi", "me", {"pool": "gpu"}, tolerations)
-    jobs = [JOB, train_job("tlm-2", ["tlm"], placed, "torch-distributed")]
+    placed = Pods(3, 0, "amd.com/gpu", "500m", "2Gi", {"pool": "gpu"}, tolerations)
+    jobs = [JOB, train_job("tlm-2", ["tlm"], placed, IMAGE)]
     assert faults(yaml.safe_dump_all(jobs), version) == []
-    wrong = train_job("tlm-3", ["tlm"], placed, "torch-distributed")
+    wrong = train_job("tlm-3", ["tlm"], placed, IMAGE)
     wrong["spec"]["podTemplateOverrides"] = []
     wrong["spec"]["trainer"]["numNodes"] = "3"
     found = faults(yaml.safe_dump(wrong), version)
@@ -157,7 +157,7 @@ def test_failure_is_told_with_its_reason_and_last_line(api, trainer, capsys):
         run(api)
     assert str(raised.value) == (
         f"TrainJob {NAMESPACE}/{NAME} failed (FailedJobs: jobset failed due to one or more job failures); exit codes "
-        "of its pods: 137 OOMKilled; its last line: it is dark here; mend that, then repeat to go on"
+        "of its pods: 137 OOMKilled; its last line: it is dark here; fix that, then repeat to go on"
     )
     assert "the other one's last words" in capsys.readouterr().err.splitlines()
     assert deletions(trainer) == 1
@@ -211,7 +211,7 @@ def test_pods_that_never_start_are_given_up_with_the_reason(api, trainer):
     [
         (403, "answered with 403 (forbidden); give the pod's service account the role tlm-trainjob in namespace runs"),
         (404, "answered with 404 (forbidden); check that Kubeflow Trainer 2.2 or later is installed"),
-        (422, "answered with 422 (forbidden); mend that, then repeat"),
+        (422, "answered with 422 (forbidden); fix that, then repeat"),
     ],
 )
 def test_what_the_api_refuses_is_one_sentence(api, trainer, status, sentence):
@@ -223,11 +223,11 @@ def test_what_the_api_refuses_is_one_sentence(api, trainer, status, sentence):
 
 
 def test_an_api_that_is_away_for_a_moment_is_waited_for(api, trainer, monkeypatch):
-    monkeypatch.setattr(kube.random, "uniform", lambda low, high: 0.01)
+    monkeypatch.setattr(kube, "RETRY", kube.RETRY.new(backoff_factor=0))
     trainer.at_look = [lambda: trainer.faults.extend([(503, ""), (429, "")]), lambda: trainer.ends("Complete")]
     run(api)
     assert deletions(trainer) == 1
-    trainer.faults = [(500, {"message": "etcd is gone"})] * kube.TRIES
+    trainer.faults = [(500, {"message": "etcd is gone"})] * (kube.RETRY.total + 1)
     with pytest.raises(Refused, match="etcd is gone"):
         run(api)
     nowhere = Api(f"http://127.0.0.1:{free_port()}", api.account, NAMESPACE)
@@ -242,7 +242,7 @@ def test_a_new_token_is_used_at_once(api, trainer):
 
 
 def test_a_pod_knows_where_its_api_is(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="there is no Kubernetes API here: training on several nodes is started by a"):
+    with pytest.raises(InputError, match="there is no Kubernetes API here: training on several nodes must be started"):
         Api.of_pod(tmp_path)
     (tmp_path / "namespace").write_text("mine\n")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
@@ -257,7 +257,7 @@ def test_two_nodes_make_the_checkpoint_of_one_on_s3(s3_root, trainer, api, monke
     """The command that stands in the TrainJob, run as Trainer runs it; only Kubernetes is not there."""
     examples = task(s3_root)
     settings = {"tokenizer": tokenizer(s3_root, examples), "subset": passages(s3_root, "subset"), "preset": "tiny"}
-    settings |= {"overrides": SMALL, "nodes": 2, "gpus": 0, "root": s3_root}
+    settings |= {"overrides": SMALL, "pods": Pods(2, 0), "root": s3_root}
     monkeypatch.setenv("TLM_PROCESSES", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("KFP_POD_NAME", "this-pod")
@@ -285,5 +285,10 @@ def test_a_folder_of_one_node_is_refused(tmp_path):
     examples = task(tmp_path)
     with pytest.raises(InputError, match=r"is a folder of one node; give one on S3 \(s3://bucket/prefix\)"):
         trainjob.train_on_nodes(
-            examples, tokenizer=tokenizer(tmp_path, examples), preset="tiny", overrides=SMALL, root=str(tmp_path)
+            examples,
+            tokenizer=tokenizer(tmp_path, examples),
+            preset="tiny",
+            overrides=SMALL,
+            pods=Pods(),
+            root=str(tmp_path),
         )

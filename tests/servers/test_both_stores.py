@@ -141,7 +141,7 @@ def test_a_damaged_manifest_is_passed_over_and_its_step_makes_the_artifact_again
     for look in (partial(ls, root=root), partial(gc, unused_days=0, root=root)):
         assert made.manifest.key not in look()
         told = capsys.readouterr().err
-        assert f"warning: passed over: {root}/{name}: " in told
+        assert f"warning: skipped: {root}/{name}: " in told
         assert f"would remove {made.folder_name}" not in told
     assert whole.manifest.key in ls(root=root)
     with pytest.raises(InputError, match=rf"^{root}/{name}: .*; repeat its step$"):
@@ -241,7 +241,7 @@ def test_a_damaged_snapshot_is_passed_over(work, store, tmp_path, capsys, damage
     store.write(place, damage(store.read(place))) if damage else store.delete(place)
     assert work.latest(tmp_path / "into") == 1
     assert files_in(tmp_path / "into") == expected("step 1")
-    assert "step-000000002 is passed over" in capsys.readouterr().err or (part, damage) == ("manifest", None)
+    assert "step-000000002 is skipped" in capsys.readouterr().err or (part, damage) == ("manifest", None)
 
 
 def test_nothing_of_a_damaged_snapshot_is_given(work, store, tmp_path):

@@ -29,7 +29,7 @@ def test_a_bucket_that_is_not_there(s3_root):
 
 
 def test_a_store_that_forgets_the_condition_is_warned_of(tmp_path, monkeypatch, capsys):
-    from tlm.artifacts.local import LocalStore
+    from tlm.artifacts.stores.local import LocalStore
 
     def create(self, name: str, data: bytes) -> bool:
         self.write(name, data)
@@ -41,7 +41,7 @@ def test_a_store_that_forgets_the_condition_is_warned_of(tmp_path, monkeypatch, 
 
 
 def test_too_little_disk_says_how_much_there_is(tmp_path):
-    with pytest.raises(InputError, match=r"GiB free, 1e\+09 are wanted"):
+    with pytest.raises(InputError, match=r"GiB free, but 1e\+09 GiB are needed"):
         preflight(free_gib=1e9, root=str(tmp_path))
 
 

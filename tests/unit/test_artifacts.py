@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.making import everything, expected, fill, leftovers, make, recipe, truncate
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import canonical_json, value_sha256
-from tlm.artifacts.local import LocalStore
 from tlm.artifacts.manifest import Manifest, seal
 from tlm.artifacts.produce import Recipe, produce
-from tlm.artifacts.roots import open_store, resolve_root
-from tlm.artifacts.scratch import scratch_folder
+from tlm.artifacts.roots import open_store
+from tlm.artifacts.stores.local import LocalStore
+from tlm.artifacts.stores.scratch import scratch_folder
 from tlm.errors import InputError
 
 # ---- names and digests
@@ -134,11 +134,12 @@ def test_an_artifact_is_a_sub_folder_of_its_root_as_a_file_uri_too(tmp_path):
     assert everything(Artifact.open(f"file://{tmp_path}/{made.folder_name}/")) == expected()
 
 
-def test_the_root_is_given_or_in_the_environment_or_here(monkeypatch):
+def test_the_root_is_given_or_in_the_environment_or_here(monkeypatch, tmp_path):
     monkeypatch.setenv("TLM_ROOT", "/there")
-    assert (resolve_root("/given"), resolve_root(None), resolve_root("")) == ("/given", "/there", "/there")
+    assert [open_store(root).root for root in ("/given", None, "")] == ["/given", "/there", "/there"]
     monkeypatch.delenv("TLM_ROOT")
-    assert resolve_root(None) == "artifacts"
+    monkeypatch.chdir(tmp_path)
+    assert open_store(None).root == f"{tmp_path}/artifacts"
 
 
 # ---- reading
@@ -247,7 +248,7 @@ def test_a_file_name_that_leaves_the_folder_is_refused(tmp_path, name):
 def test_a_copied_manifest_is_not_mistaken_for_another_artifact(tmp_path):
     made = make(f"{tmp_path}")
     shutil.copytree(made.uri, f"{tmp_path}/numbers/elsewhere")
-    with pytest.raises(InputError, match=r"is the manifest of numbers/.* it was moved"):
+    with pytest.raises(InputError, match=r"is the manifest of numbers/.*; move it back there"):
         Artifact.open(f"{tmp_path}/numbers/elsewhere")
 
 

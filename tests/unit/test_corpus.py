@@ -232,7 +232,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     def peak(count):
         path = write(tmp_path / f"in{count}.jsonl", ({"text": f"{number} " + "word " * 60} for number in range(count)))
         command = (
-            "from tlm.data.corpus import load_corpus; from tlm.memory import peak_memory; "
+            "from tlm.data.corpus import load_corpus; from tlm.spending import peak_memory; "
             f"load_corpus([{path!r}], root={str(tmp_path / str(count))!r}); "
             "print(peak_memory())"
         )

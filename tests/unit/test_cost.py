@@ -38,9 +38,8 @@ def test_packages_and_their_memory_count_but_their_parts_do_not(tmp_path):
     with Energy(rapl(tmp_path)) as energy:
         for file, joules in zip(files, (5, 4, 2, 3, 100), strict=True):
             file.write_text(str((10 + joules) * 1_000_000))
-    assert energy.cpu_joules == pytest.approx(5 + 2 + 3)
-    assert energy.gpu_joules is None
-    assert energy.joules == pytest.approx(10)
+    assert energy.used("cpu") == pytest.approx(5 + 2 + 3)
+    assert energy.used("gpu") is None
 
 
 @given(st.integers(1, 10**6), st.lists(st.floats(0, 0.999), min_size=1, max_size=20), st.floats(0, 0.999))
@@ -48,7 +47,7 @@ def test_a_counter_that_wraps_around_loses_nothing(span, steps, start):
     """Whatever is used between two looks, as long as it is less than a whole round."""
     value = start * span
     counter = Counter("cpu", lambda: value, float(span))
-    counter.start()
+    counter.sample()
     for step in steps:
         value = (value + step * span) % span
         counter.sample()
@@ -66,21 +65,21 @@ def test_long_work_is_looked_at_in_between():
     with Energy([Counter("cpu", read, 1.0)], every=0.001) as energy:
         while len(looks) < 5:
             time.sleep(0.001)
-    assert energy.joules == pytest.approx(2.4)
+    assert energy.used("cpu") == pytest.approx(2.4)
 
 
 def test_a_machine_that_does_not_tell(tmp_path):
     assert rapl(tmp_path / "absent") == []
     with Energy([]) as energy:
         pass
-    assert energy.joules is None
+    assert energy.used("cpu") is energy.used("gpu") is None
 
 
 def test_a_counter_that_vanishes_is_unknown_not_zero(tmp_path):
     file = zone(tmp_path, "intel-rapl:0", "package-0", 5)
     with Energy(rapl(tmp_path)) as energy:
         file.unlink()
-    assert energy.joules is None
+    assert energy.used("cpu") is energy.used("gpu") is None
 
 
 def test_a_package_that_vanishes_leaves_no_partial_sum(tmp_path):
@@ -88,7 +87,7 @@ def test_a_package_that_vanishes_leaves_no_partial_sum(tmp_path):
     with Energy(rapl(tmp_path)) as energy:
         files[0].unlink()
         files[1].write_text("3000005")
-    assert energy.cpu_joules is None
+    assert energy.used("cpu") is None
 
 
 def test_an_unreadable_zone_is_left_out(tmp_path):
@@ -96,14 +95,14 @@ def test_an_unreadable_zone_is_left_out(tmp_path):
     (tmp_path / "intel-rapl:0" / "energy_uj").write_text("")
     with Energy(rapl(tmp_path)) as energy:
         pass
-    assert energy.joules is None
+    assert energy.used("cpu") is energy.used("gpu") is None
 
 
 def test_an_error_in_the_work_is_not_swallowed(tmp_path):
     energy = Energy(rapl(tmp_path))
     with pytest.raises(ZeroDivisionError), energy:
         _ = 1 / 0
-    assert energy.joules is None
+    assert energy.used("cpu") is energy.used("gpu") is None
 
 
 class StandInForNvml(ModuleType):
@@ -148,8 +147,8 @@ def test_gpus_that_may_be_used_are_counted(visible, expected, monkeypatch):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with Energy(nvml()) as energy:
         standin.millijoules = {0: 8_000, 1: 53_000}
-    assert energy.gpu_joules == (None if expected is None else pytest.approx(expected))
-    assert energy.cpu_joules is None
+    assert energy.used("gpu") == (None if expected is None else pytest.approx(expected))
+    assert energy.used("cpu") is None
 
 
 def test_no_driver_is_no_error(monkeypatch):

@@ -81,8 +81,8 @@ def test_without_auto_settings_stay_as_given(task: str) -> None:
     ("wrong", "sentence"),
     [
         ({"arms": "bm52"}, "arms: 'bm52' is no arm; did you mean 'bm25'?"),
-        ({"arms": ""}, "arms: '' names none"),
-        ({"seeds": "0,0"}, "seeds: '0,0' names none, or one twice"),
+        ({"arms": ""}, "arms: '' is empty"),
+        ({"seeds": "0,0"}, "seeds: '0,0' is empty or names one twice"),
         ({"seeds": "-1"}, "seeds: '-1' is no whole number"),
     ],
 )

@@ -21,7 +21,7 @@ OURS = ("tlm", "components", "pipelines")
 CODE = [path for part in OURS for path in sorted((HOME / part).rglob("*.py"))]
 # Each may import those before it and none behind it.
 FLOORS = (
-    *("errors", "progress", "revision", "energy", "spending", "memory", "settings", "presets", "artifacts"),
+    *("errors", "progress", "revision", "energy", "spending", "settings", "presets", "artifacts"),
     *("data", "retrieval", "training", "evaluation", "analysis", "cluster"),
     *("advise", "plan", "paper", "show", "upkeep", "demo", "command", "cli"),
 )

@@ -26,9 +26,9 @@ def test_each_value_stands_with_its_meaning_and_its_source(name):
     preset, text = presets.resolve(name), show(name)
     sources = dict(line.strip().split(" ", 1) for line in text.splitlines() if line.startswith("  ["))
     for section, fields in SECTIONS.items():
-        for field, info in fields.model_fields.items():
+        for field, meaning in fields.meanings().items():
             line = next(line for line in text.splitlines() if line.startswith(f"  {section}.{field}="))
-            assert line.endswith(info.description)
+            assert line.endswith(meaning)
             mark = next(word for word in line.split() if word.startswith("["))
             assert sources[mark] == preset.source.get(f"{section}.{field}", preset.source[section])
 

@@ -1,8 +1,9 @@
-"""Reading artifacts: by URI, every file verified, inputs found by lineage."""
+"""Read artifacts by URI: every file is verified, and inputs are found through the manifest."""
 
 import fnmatch
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -10,41 +11,54 @@ from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.digest import SIGNATURE, file_sha256, value_sha256
-from tlm.artifacts.manifest import MANIFEST, RUN, FileEntry, InputRef, Manifest
+from tlm.artifacts.manifest import MANIFEST, RUN, FileEntry, Manifest, Reference
 from tlm.artifacts.roots import open_store
-from tlm.artifacts.store import Store
-from tlm.artifacts.used import note_use
-from tlm.errors import Damaged, InputError, with_article
+from tlm.artifacts.stores.store import Store
+from tlm.errors import Damaged, InputError, TlmError, with_article
 from tlm.progress import say
 
+USED = "used.json"  # beside the manifest; its age tells `tlm gc` when the artifact was last used
+USED_SECONDS = 3600.0  # a younger note is not written again
 _NUMBERS = re.compile(r"([0-9]+)")
 
 
 class Artifact:
-    """A published artifact. Its files are verified (size, sha256) before a reader gets their paths."""
+    """A published artifact, whose files are verified (size, sha256) before a reader gets their paths.
+
+    Attributes:
+        store: Store that holds it.
+        manifest: What it is, what it was made from, and which files it has.
+    """
 
     def __init__(self, store: Store, manifest: Manifest) -> None:
         self.store, self.manifest = store, manifest
 
     @classmethod
     def open(cls, uri: str, *kinds: str) -> "Artifact":
-        """The artifact at ``<root>/<kind>/<key>``, which from now on counts as used.
+        """Open the artifact at ``<root>/<kind>/<key>``, and note that it is used.
+
+        Args:
+            uri: URI of the artifact, as a step printed it.
+            kinds: Kinds that are accepted; without any, all are.
 
         Raises:
-            InputError: there is none, it is unfinished, damaged, or of another kind than `kinds`.
+            InputError: there is none, or it is unfinished, damaged, or of another kind.
         """
-        root, kind, key = _split(uri)
+        folder, _, key = uri.rstrip("/").rpartition("/")
+        root, _, kind = folder.rpartition("/")
+        if not (root and kind and key):
+            raise InputError(f"'{uri}' is no artifact URI; expected <root>/<kind>/<key> as a step prints it")
         if kinds and kind not in kinds:
             raise InputError(f"{uri} is {with_article(kind)}; expected {' or '.join(map(with_article, kinds))}")
         found = cls.find(open_store(root), kind, key)
         if found is None:
             raise InputError(f"{uri}: there is no finished {kind} here; check the URI, or run the step that makes it")
-        note_use(found.store, found.folder_name)
+        found.note_use()
         return found
 
     @classmethod
     def find(cls, store: Store, kind: str, key: str) -> "Artifact | None":
-        """The artifact of that kind and key in `store`, or None where it is not (or not yet) whole."""
+        """Return the artifact of that kind and key in `store`, or None if it is missing or unfinished."""
         name = f"{kind}/{key}/{MANIFEST}"
         data = store.read(name)
         if data is None:
@@ -52,19 +66,27 @@ class Artifact:
         manifest = Manifest.from_bytes(data, f"{store.root}/{name}")
         if (manifest.kind, manifest.key) != (kind, key):
             raise Damaged(
-                f"{store.root}/{name} is the manifest of {manifest.folder_name}; it was moved: put it back, or repeat "
+                f"{store.root}/{name} is the manifest of {manifest.folder_name}; move it back there, or repeat "
                 f"the step that makes {kind}/{key}"
             )
         return cls(store, manifest)
 
+    def note_use(self) -> None:
+        """Note that the artifact is used now; no error if the store cannot be written to."""
+        name = f"{self.folder_name}/{USED}"
+        with suppress(TlmError, OSError):
+            noted = max((stored.modified for stored in self.store.list(name)), default=0.0)
+            if time.time() - noted > USED_SECONDS:
+                self.store.write(name, time.strftime('{"used":"%Y-%m-%dT%H:%M:%SZ"}\n', time.gmtime()).encode())
+
     @property
     def uri(self) -> str:
-        """``<root>/<kind>/<key>``: what steps print and take."""
+        """The address that steps print and take: ``<root>/<kind>/<key>``."""
         return f"{self.store.root}/{self.folder_name}"
 
     @property
     def folder_name(self) -> str:
-        """``<kind>/<key>``: the folder below the root."""
+        """The folder below the root: ``<kind>/<key>``."""
         return self.manifest.folder_name
 
     @property
@@ -79,15 +101,15 @@ class Artifact:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """Numbers for people."""
+        """Numbers for users; not part of `content`."""
         return self.manifest.counts
 
-    def as_input(self) -> InputRef:
-        """How the manifest of what is made from this artifact names it."""
-        return InputRef(kind=self.manifest.kind, key=self.manifest.key, content=self.content)
+    def as_input(self) -> Reference:
+        """Return the reference to this artifact for the manifest of one that is made from it."""
+        return Reference(kind=self.manifest.kind, key=self.manifest.key, content=self.content)
 
     def input(self, name: str) -> "Artifact":
-        """The artifact that was this one's input `name`, from the same root. Raises InputError if it is gone."""
+        """Return the input `name` of this artifact, from the same store. Raises InputError if it is gone."""
         if name not in self.manifest.inputs:
             raise InputError(f"{self.uri} has no input '{name}'; it has {', '.join(self.manifest.inputs) or 'none'}")
         ref = self.manifest.inputs[name]
@@ -103,7 +125,7 @@ class Artifact:
         return name in self.manifest.inputs
 
     def lineage(self) -> Iterator["Artifact"]:
-        """This artifact and all that it was made from, each once, as far as it can be read in the same store."""
+        """Yield this artifact and all that it was made from, each once, as far as the same store has them."""
         seen: set[str] = set()
         waiting = [self]
         while waiting:
@@ -118,7 +140,7 @@ class Artifact:
                     waiting += [found] if found is not None else []
 
     def ancestor(self, kind: str) -> "Artifact | None":
-        """The nearest artifact of `kind` among inputs and their inputs, or None. This artifact itself counts."""
+        """Return the nearest artifact of `kind`: this one, one of its inputs, or of theirs; None if there is none."""
         if self.manifest.kind == kind:
             return self
         for name in self.manifest.inputs:
@@ -128,43 +150,42 @@ class Artifact:
         return None
 
     def path(self, logical: str) -> Path:
-        """A verified local path of one file or sub-folder by the name its step gave (``hits.parquet``, ``model``)."""
-        inside = [entry for entry in self.manifest.files if entry.logical.startswith(logical + "/")]
-        if inside:
-            return self._folder(inside)
-        for entry in self.manifest.files:
-            if entry.logical == logical:
-                return self.verified(entry)
-        names = ", ".join(sorted(entry.logical for entry in self.manifest.files))
-        raise InputError(f"{self.uri} has no file '{logical}'; it has {names}")
+        """Return a verified local path of a file or sub-folder by its logical name (``hits.parquet``, ``model``)."""
+        files = {entry.logical: entry for entry in self.manifest.files}
+        if logical in files:
+            return self.verified(files[logical])
+        inside = [entry for name, entry in files.items() if name.startswith(f"{logical}/")]
+        if not inside:
+            raise InputError(f"{self.uri} has no file '{logical}'; it has {', '.join(sorted(files))}")
+        return self._folder(inside)
 
     def paths(self, pattern: str) -> list[Path]:
-        """Verified local paths of all files whose logical names match `pattern`, in the order of their names."""
+        """Return verified local paths of the files that `entries` gives for `pattern`."""
         return [self.verified(entry) for entry in self.entries(pattern)]
 
     def entries(self, pattern: str = "*") -> list[FileEntry]:
-        """Manifest entries by logical name; numbers in names count as numbers, so that shard 100000 follows 99999."""
+        """Return the entries whose logical names match `pattern`, sorted so that 99999 comes before 100000."""
         return sorted(
             (entry for entry in self.manifest.files if fnmatch.fnmatch(entry.logical, pattern)),
             key=lambda entry: [int(part) if part.isdecimal() else part for part in _NUMBERS.split(entry.logical)],
         )
 
     def run(self) -> dict[str, Any]:
-        """What run.json tells of the run that made it (time, host, seconds, threads); {} where that is lost."""
+        """Return the facts about the run that made it (time, host, seconds, threads); {} if they are lost."""
         data = self.store.read(f"{self.folder_name}/{RUN}")
         if data is None:
             return {}
         try:
             facts: dict[str, Any] = json.loads(data)
-            if facts.pop(SIGNATURE, None) in (None, value_sha256(facts)):  # versions before this one did not write it
+            if facts.pop(SIGNATURE, None) in (None, value_sha256(facts)):  # earlier versions did not write it
                 return facts
-        except (ValueError, AttributeError):  # no JSON any more, or no object
+        except (ValueError, AttributeError):  # no JSON, or no object
             pass
-        say(f"warning: {self.uri}/{RUN} is damaged, so what it told of the run (time, cost) is left out")
+        say(f"warning: {self.uri}/{RUN} is damaged, so the facts about the run (time, cost) are left out")
         return {}
 
     def _folder(self, entries: list[FileEntry]) -> Path:
-        """The folder of these files, all verified; it has no others, for its reader may take whatever is there."""
+        """Return the folder of these files, all verified. It has no others, as its reader may load any file in it."""
         paths = [self.verified(entry) for entry in entries]
         folder = paths[0].parents[entries[0].name.count("/") - 1]
         for path in folder.rglob("*"):
@@ -173,18 +194,23 @@ class Artifact:
         return folder
 
     def verified(self, entry: FileEntry) -> Path:
-        """A verified local path of one of `entries`: for readers that take one shard at a time."""
+        """Return a verified local path of one of `entries`, for readers that take one shard at a time."""
         name = f"{self.folder_name}/{entry.name}"
-        path = self.store.local(name)
-        if not _matches(path, entry):
-            self.store.forget(name)
+        for _ in range(2):
             path = self.store.local(name)
-            if not _matches(path, entry):
-                raise Damaged(
-                    f"{self.uri}/{entry.name} is damaged or missing: size or sha256 differs from the manifest; "
-                    f"remove {self.uri} and run its step again"
-                )
-        return path
+            if _matches(path, entry):
+                return path
+            self.store.forget(name)  # a damaged download is repeated once
+        raise Damaged(
+            f"{self.uri}/{entry.name} is damaged or missing: size or sha256 differs from the manifest; "
+            f"remove {self.uri} and run its step again"
+        )
+
+
+def remove(store: Store, folder: str) -> None:
+    """Remove all files in a folder of `store`, the manifests first: without a manifest there is no artifact."""
+    for stored in sorted(store.list(f"{folder}/"), key=lambda stored: not stored.name.endswith(f"/{MANIFEST}")):
+        store.delete(stored.name)
 
 
 def _matches(path: Path, entry: FileEntry) -> bool:
@@ -197,11 +223,3 @@ def _matches(path: Path, entry: FileEntry) -> bool:
 @lru_cache(maxsize=65536)
 def _sha256_once(path: Path, size: int, modified_ns: int) -> str:
     return file_sha256(path)
-
-
-def _split(uri: str) -> tuple[str, str, str]:
-    root, _, rest = uri.rstrip("/").rpartition("/")
-    root, _, kind = root.rpartition("/")
-    if not (root and kind and rest):
-        raise InputError(f"'{uri}' is no artifact URI; expected <root>/<kind>/<key> as a step prints it")
-    return root, kind, rest

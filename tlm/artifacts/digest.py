@@ -9,21 +9,21 @@ SIGNATURE = "sha256"
 
 
 def file_sha256(path: Path) -> str:
-    """sha256 of a file's bytes, in hex."""
+    """Return the sha256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def value_sha256(value: Any) -> str:
-    """sha256, in hex, of a plain value (dict, list, str, number, None) in canonical JSON."""
+    """Return the sha256, in hex, of a plain value (dict, list, str, number, None) in canonical JSON."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def signed_json(facts: dict[str, Any]) -> bytes:
-    """`facts` as canonical JSON that holds the sha256 of them all under ``sha256``; a line."""
+    """Return `facts` as a line of canonical JSON, with their digest under ``sha256``."""
     return canonical_json({**facts, SIGNATURE: value_sha256(facts)}) + b"\n"
 
 
 def canonical_json(value: Any) -> bytes:
-    """JSON with sorted keys, no spaces and no NaN: equal values have equal bytes."""
+    """Return `value` as JSON with sorted keys, no spaces and no NaN, so that equal values have equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

@@ -1,42 +1,35 @@
-"""The store that a step works in: it holds all inputs and takes the result."""
+"""The store that a step works in: it holds all of its inputs, and takes its result."""
 
 from collections.abc import Iterable
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.roots import DEFAULT_ROOT, named_root, open_store
-from tlm.artifacts.store import Store
+from tlm.artifacts.roots import named_root, open_store
+from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 
 
 def home(root: str | None, inputs: Iterable[Artifact]) -> Store:
-    """The store at `root`, else at ``TLM_ROOT``, else where the inputs are, else at ``./artifacts``.
+    """Return the store at `root`, else at ``TLM_ROOT``, else that of the inputs, else ``./artifacts``.
 
     Raises:
-        InputError: an input, or something that it was made from, is not in that store; or the inputs lie in different
+        InputError: an input, or something that it was made from, is not in that store; or the inputs are in different
             stores and no root is named.
     """
     inputs = list(inputs)
     named = named_root(root)
-    if named is None:
-        _check_together(inputs)
-        return inputs[0].store if inputs else open_store(DEFAULT_ROOT)
-    store = open_store(named)
+    store = open_store(root) if named or not inputs else inputs[0].store
     for artifact in inputs:
         if artifact.store.root != store.root:
+            if not named:
+                raise InputError(
+                    f"{inputs[0].uri} and {artifact.uri} lie in different stores; name one that holds both with --root"
+                )
             _check_copied(artifact, store)
     return store
 
 
-def _check_together(inputs: list[Artifact]) -> None:
-    for other in inputs:
-        if other.store.root != inputs[0].store.root:
-            raise InputError(
-                f"{inputs[0].uri} and {other.uri} lie in different stores; name one that holds both with --root"
-            )
-
-
 def _check_copied(artifact: Artifact, store: Store) -> None:
-    """Look for the artifact in `store`, and for all that it was made from: this step or a later one needs it."""
+    """Check that the artifact and all that it was made from are in `store`: this step or a later one needs them."""
     for one in artifact.lineage():
         found = Artifact.find(store, one.manifest.kind, one.manifest.key)
         if found is None or found.content != one.content:

@@ -1,4 +1,4 @@
-"""The manifest: what an artifact is, what made it, which files it has. It is written last."""
+"""The manifest of an artifact: what it is, what it was made from, and which files it has. It is written last."""
 
 import re
 from pathlib import Path, PurePosixPath
@@ -32,7 +32,14 @@ Digest: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class FileEntry(BaseModel):
-    """One data file: its published name (with 16 digits of its sha256), bytes, digest, rows where it has rows."""
+    """A data file of an artifact.
+
+    Attributes:
+        name: Published name, with 16 digits of its sha256.
+        size: Bytes.
+        sha256: Digest of its bytes, in hex.
+        rows: Number of rows, if it is a table.
+    """
 
     model_config = _CHECKED
     name: Annotated[str, AfterValidator(_inside)]
@@ -42,13 +49,19 @@ class FileEntry(BaseModel):
 
     @property
     def logical(self) -> str:
-        """The name the step gave: ``hits-0123456789abcdef.parquet`` is ``hits.parquet``."""
+        """The name that the step gave it: ``hits-0123456789abcdef.parquet`` is ``hits.parquet``."""
         first, *rest = self.name.split("/")
         return "/".join([_DIGEST_IN_NAME.sub("", first, count=1), *rest])
 
 
-class InputRef(BaseModel):
-    """An input of a step: the artifact's kind, key and content; never its address."""
+class Reference(BaseModel):
+    """A reference to an artifact. It has no address, because stores can be moved.
+
+    Attributes:
+        kind: Kind of the artifact, such as corpus.
+        key: Digest of its recipe, 24 hex digits; of a snapshot, its step.
+        content: Digest of its files and details.
+    """
 
     model_config = _CHECKED
     kind: Kind
@@ -57,41 +70,46 @@ class InputRef(BaseModel):
 
     @property
     def folder_name(self) -> str:
-        """``<kind>/<key>``: the folder below the root."""
+        """The folder below the root: ``<kind>/<key>``."""
         return f"{self.kind}/{self.key}"
 
 
-class Manifest(BaseModel):
-    """All that is known of an artifact and never changes. Time, host and addresses stand in run.json beside it."""
+class Manifest(Reference):
+    """What is known about an artifact and never changes. Time and host are in run.json beside it.
 
-    model_config = _CHECKED
+    Attributes:
+        schema_name: Name of this format.
+        schema_version: Version of this format.
+        step: Step that made it.
+        version: Version of the step's method.
+        settings: Settings of the step that change the result.
+        inputs: Inputs of the step, by name.
+        counts: Numbers for users.
+        details: Facts that later steps need.
+        files: Its data files, by name.
+        tool: Version of tlm that made it.
+        sha256: Digest of all the rest; only in the published file.
+    """
+
     schema_name: Literal["tlm.manifest"] = "tlm.manifest"
     schema_version: Literal[1] = 1
-    kind: Kind
-    key: Key
-    content: Digest
     step: str
     version: int
     settings: dict[str, Any]
-    inputs: dict[str, InputRef]
+    inputs: dict[str, Reference]
     counts: dict[str, Any]
     details: dict[str, Any]
     files: list[FileEntry]
     tool: str = __version__
-    sha256: Digest | None = Field(default=None, exclude=True)  # of all the rest; only where it is published
-
-    @property
-    def folder_name(self) -> str:
-        """``<kind>/<key>``: the folder below the root."""
-        return f"{self.kind}/{self.key}"
+    sha256: Digest | None = Field(default=None, exclude=True)
 
     def to_bytes(self) -> bytes:
-        """The bytes that are published; equal manifests have equal bytes."""
+        """Return the bytes of the published file; equal manifests have equal bytes."""
         return signed_json(self.model_dump())
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "Manifest":
-        """Parse and check. Raises Damaged naming `where` if this is no manifest that we can read."""
+        """Parse and check a published manifest. Raises Damaged, with the address `where`, if it cannot be read."""
         try:
             manifest = cls.model_validate_json(data)
             content, whole = content_digest(manifest.files, manifest.details), value_sha256(manifest.model_dump())
@@ -99,26 +117,29 @@ class Manifest(BaseModel):
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the file"
             raise Damaged(f"{where}: {field}: {first['msg']}; {_DAMAGED}") from None
-        except ValueError as error:  # NaN, a lone surrogate: what our JSON never has
+        except ValueError as error:  # NaN or a lone surrogate, which our JSON never has
             raise Damaged(f"{where}: details: {error}; {_DAMAGED}") from None
         if manifest.content != content:
             raise Damaged(f"{where}: content: is not that of the files and details; {_DAMAGED}")
-        if manifest.sha256 not in (None, whole):  # versions before this one did not write it
+        if manifest.sha256 not in (None, whole):  # earlier versions did not write it
             raise Damaged(f"{where}: sha256: is not that of the rest; {_DAMAGED}")
         return manifest.model_copy(update={"sha256": None})
 
 
 def content_digest(files: list[FileEntry], details: dict[str, Any]) -> str:
-    """`content`: equal exactly when data files (name, sha256) and details are equal; what equality claims mean."""
+    """Return the digest that is equal exactly when the data files (name, sha256) and the details are equal."""
     return value_sha256({"files": sorted([file.name, file.sha256] for file in files), "details": details})
 
 
 def seal(folder: Path, rows: dict[str, int]) -> list[FileEntry]:
-    """Give every file in `folder` its published name and return the entries, sorted by name.
+    """Rename every file in `folder` to its published name, and return the entries, sorted by name.
 
-    A file at the top gets 16 digits of its sha256 into its name; a sub-folder (a model, say, whose inner names
-    are given by its readers) gets 16 digits over all its files. So a second writer cannot damage what is published.
-    `rows` gives row counts by logical name.
+    A file gets 16 digits of its sha256 into its name. A sub-folder (such as a model, whose readers expect certain file
+    names) gets 16 digits over all its files. So a second writer cannot damage what is published.
+
+    Args:
+        folder: Folder with the files of the artifact.
+        rows: Row counts by logical name.
     """
     entries: list[FileEntry] = []
     for path in sorted(folder.iterdir()):

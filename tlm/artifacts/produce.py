@@ -1,4 +1,4 @@
-"""Making artifacts: a recipe names the result before it exists, so finished work is found and never done twice."""
+"""Make artifacts. A recipe determines the key of its result, so finished work is found and never done twice."""
 
 import platform
 import time
@@ -12,11 +12,10 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import signed_json, value_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest, seal
-from tlm.artifacts.scratch import scratch_folder
-from tlm.artifacts.store import Store
+from tlm.artifacts.stores.scratch import scratch_folder
+from tlm.artifacts.stores.store import Store
 from tlm.artifacts.told import tell
-from tlm.artifacts.used import note_use
-from tlm.errors import Damaged, InputError
+from tlm.errors import Damaged
 from tlm.progress import say
 from tlm.spending import Spending
 
@@ -25,7 +24,15 @@ KEY_DIGITS = 24
 
 @dataclass(frozen=True)
 class Recipe:
-    """What decides a result: the step, its version, the settings that change the result, its inputs' content."""
+    """Everything that determines a result; its hash is the key of the artifact.
+
+    Attributes:
+        kind: Kind of the artifact, such as corpus or checkpoint.
+        step: Name of the step that makes it.
+        version: Version of the step's method; raised when the step writes something else than before.
+        settings: Settings that change the result, as JSON values.
+        inputs: Input artifacts by name; only their content counts, not where they are stored.
+    """
 
     kind: str
     step: str
@@ -35,14 +42,23 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The name of the result's folder. Addresses, worker counts and save intervals are not in it."""
+        """The key, 24 hex digits: the name of the result's folder."""
         contents = {name: artifact.content for name, artifact in self.inputs.items()}
         return value_sha256([self.kind, self.step, self.version, self.settings, contents])[:KEY_DIGITS]
 
 
 @dataclass
 class Draft:
-    """An artifact in the making: files in `folder`, facts in `counts`, `details` (part of content), `run` (not)."""
+    """An artifact that is being made.
+
+    Attributes:
+        folder: Where the step writes the files.
+        counts: Numbers for users, by name; not part of the content.
+        details: Facts that later steps need; part of the content.
+        rows: Row counts of files, by name.
+        run: Facts about this run (device, threads) for run.json; not part of the content.
+        spending: Seconds and joules that the step spends.
+    """
 
     folder: Path
     counts: dict[str, Any] = field(default_factory=dict)
@@ -53,16 +69,19 @@ class Draft:
 
 
 def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> str:
-    """The URI of the recipe's result: found finished, or made by `write` and published whole.
+    """Return the URI of the recipe's result: found if it is finished, else made by `write` and published.
 
-    It lies at `root`, else at ``TLM_ROOT``, else where the inputs are; the inputs are looked for there before any work.
-    Data files go up first, the manifest last and only if there is none yet; of two writers at once the first wins
-    and both return the same URI.
+    It is stored at `root`, else at ``TLM_ROOT``, else where the inputs are; all inputs must be in that store. Data
+    files are published first, the manifest last and only if there is none yet. If two processes make the same result,
+    the first one wins and both return the same URI.
+
+    Raises:
+        InputError: an input is missing, or the store cannot be used.
     """
     store = home(root, recipe.inputs.values())
     found = _find(store, recipe)
     if found is not None:
-        note_use(store, found.folder_name)
+        found.note_use()
         say(f"{recipe.step}: already there, nothing to do")
         tell(found)
         return found.uri
@@ -71,33 +90,32 @@ def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) ->
         draft = Draft(folder)
         with draft.spending:
             write(draft)
-        manifest = _publish(store, recipe, draft, started)
-    made = Artifact(store, manifest)
+        made = _publish(store, recipe, draft, started)
     tell(made)
     return made.uri
 
 
 def finished(recipe: Recipe, root: str | None) -> str | None:
-    """The URI of the recipe's result if it is published, where `produce` would publish it."""
+    """Return the URI of the recipe's result if it is already where `produce` would publish it, else None."""
     found = _find(home(root, recipe.inputs.values()), recipe)
     return None if found is None else found.uri
 
 
 def _find(store: Store, recipe: Recipe) -> Artifact | None:
-    """The recipe's result, if it is there. A damaged manifest is moved aside: the result can then be made again."""
+    """Return the recipe's result if it exists. A damaged manifest is moved aside, so the result is made again."""
     try:
         return Artifact.find(store, recipe.kind, recipe.key)
     except Damaged as error:
         name = f"{recipe.kind}/{recipe.key}/{MANIFEST}"
         damaged = store.read(name)
-        if damaged is not None:  # else another process has just moved it
-            say(f"warning: {error}; it is moved to {MANIFEST}.damaged, and {recipe.step} makes the artifact again")
+        if damaged is not None:  # else another process has just renamed it
+            say(f"warning: {error}; it is renamed to {MANIFEST}.damaged, and {recipe.step} makes the artifact again")
             store.write(f"{name}.damaged", damaged)
             store.delete(name)
         return None
 
 
-def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Manifest:
+def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Artifact:
     place = f"{recipe.kind}/{recipe.key}"
     files = seal(draft.folder, draft.rows)
     manifest = Manifest(
@@ -115,23 +133,18 @@ def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Mani
     for entry in files:
         store.add(f"{place}/{entry.name}", draft.folder / entry.name)
     if store.read(f"{place}/{MANIFEST}") is None:
-        store.write(f"{place}/{RUN}", signed_json(_run(draft, started)))
+        run = {
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+            **draft.spending.facts(),
+            "host": platform.node(),
+            "python": platform.python_version(),
+            "tlm": __version__,
+            **draft.run,
+        }
+        store.write(f"{place}/{RUN}", signed_json(run))
     if store.create(f"{place}/{MANIFEST}", manifest.to_bytes()):
-        return manifest
-    winner = Artifact.find(store, recipe.kind, recipe.key)
-    if winner is None:
-        raise InputError(f"{store.root}/{place}: the manifest vanished while it was published; repeat the step")
+        return Artifact(store, manifest)
+    winner = Artifact.open(f"{store.root}/{place}")
     if winner.content != manifest.content:
-        say(f"warning: {winner.uri} was published meanwhile with other content; that one stands")
-    return winner.manifest
-
-
-def _run(draft: Draft, started: float) -> dict[str, Any]:
-    return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-        **draft.spending.facts(),
-        "host": platform.node(),
-        "python": platform.python_version(),
-        "tlm": __version__,
-        **draft.run,
-    }
+        say(f"warning: {winner.uri} was published meanwhile with other content; that one is kept")
+    return winner

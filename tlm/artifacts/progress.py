@@ -1,16 +1,16 @@
-"""Unfinished work: snapshots under ``progress/<key>/step-N/``, each whole or absent, for a step to go on from."""
+"""Snapshots of unfinished work under ``progress/<key>/step-N/``, each complete or absent, for a step to resume from."""
 
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, remove
 from tlm.artifacts.digest import signed_json
 from tlm.artifacts.home import home
 from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest, seal
 from tlm.artifacts.produce import Recipe
-from tlm.artifacts.scratch import scratch_folder
+from tlm.artifacts.stores.scratch import scratch_folder
 from tlm.errors import Damaged
 from tlm.progress import say
 
@@ -18,26 +18,35 @@ KEPT = 2
 
 
 class Progress:
-    """Snapshots of the work named `key`; the newest two are kept, so that a damaged one has a predecessor.
+    """Snapshots of the work on one result. The newest two are kept, in case the newest is damaged.
 
-    Each names the `inputs` of the work, so that `tlm gc` spares them.
+    Each names the inputs of the work, so that `tlm gc` keeps them.
+
+    Attributes:
+        kind: Kind of the snapshots as artifacts: ``progress/<key>``.
+        store: Store of the snapshots, which is that of the result.
+        inputs: Inputs of the work, by name.
+        damaged: Snapshots that `latest` skipped; they are removed once there is a newer one.
     """
 
     def __init__(self, key: str, root: str | None, inputs: Mapping[str, Artifact] | None = None) -> None:
         self.inputs = inputs or {}
         self.store = home(root, self.inputs.values())
         self.kind = f"progress/{key}"
-        self.damaged: set[str] = set()  # what `latest` passed over; removed when there is a whole one in its place
+        self.damaged: set[str] = set()
 
     @classmethod
     def of(cls, recipe: Recipe, root: str | None) -> "Progress":
-        """That of the recipe's result, in the store where the result will be."""
+        """Return the snapshots of the work on the recipe's result."""
         return cls(recipe.key, root, recipe.inputs)
 
     def save(self, step: int, fill: Callable[[Path], None], run: dict[str, Any] | None = None) -> None:
-        """Publish a snapshot: `fill` writes its files into a folder. Older snapshots but one are removed.
+        """Publish a snapshot and remove all older ones except one.
 
-        `run` is for its run.json: facts that are no part of its content, such as the time that it took.
+        Args:
+            step: Optimizer steps done.
+            fill: Writes the files into the folder that it is given.
+            run: Facts for run.json that are not part of the content, such as the time spent.
         """
         name = _name(step)
         with scratch_folder(self.store.scratch(), name) as folder:
@@ -51,17 +60,17 @@ class Progress:
             counts={"step": step}, details={}, files=files,
         )  # fmt: skip
         self.store.write(f"{self.kind}/{name}/{RUN}", signed_json(run or {}))
-        self.store.write(f"{self.kind}/{name}/{MANIFEST}", manifest.to_bytes())  # over a damaged one, if one is there
+        self.store.write(f"{self.kind}/{name}/{MANIFEST}", manifest.to_bytes())  # replaces a damaged one
         self.damaged.discard(name)
-        whole = [step for step in self._steps() if step not in self.damaged]
-        for old in [*whole[:-KEPT], *self.damaged]:
-            self._remove(old)
+        intact = [each for each in self._steps() if each not in self.damaged]
+        for old in [*intact[:-KEPT], *self.damaged]:
+            remove(self.store, f"{self.kind}/{old}")
         self.damaged.clear()
 
     def latest(self, folder: Path) -> int | None:
-        """Copy the newest undamaged snapshot's files into `folder` (logical names); its step, or None if there is none.
+        """Copy the files of the newest intact snapshot into `folder`, and return its step; None if there is none.
 
-        A damaged snapshot is passed over with a warning.
+        Damaged snapshots are skipped with a warning.
         """
         for name in reversed(self._steps()):
             try:
@@ -74,31 +83,25 @@ class Progress:
                     shutil.copyfile(source, folder / logical)
             except Damaged as error:
                 self.damaged.add(name)
-                say(f"warning: snapshot {name} is passed over: {error}")
-            except FileNotFoundError:  # another process that is further removed it meanwhile
+                say(f"warning: snapshot {name} is skipped: {error}")
+            except FileNotFoundError:  # another process that is further has just removed it
                 continue
             else:
                 return int(name.removeprefix("step-"))
         return None
 
     def run(self, step: int) -> dict[str, Any]:
-        """What `save` was given of the run; {} where that is lost."""
+        """Return the facts about the run that `save` was given; {} if they are lost."""
         snapshot = Artifact.find(self.store, self.kind, _name(step))
         return {} if snapshot is None else snapshot.run()
 
     def clear(self) -> None:
-        """Remove all snapshots: the work is finished and published."""
-        for stored in list(self.store.list(f"{self.kind}/")):
-            self.store.delete(stored.name)
+        """Remove all snapshots, after the result is published."""
+        remove(self.store, self.kind)
 
     def _steps(self) -> list[str]:
         names = (stored.name for stored in self.store.list(f"{self.kind}/") if stored.name.endswith(f"/{MANIFEST}"))
         return sorted(name.split("/")[-2] for name in names)
-
-    def _remove(self, step: str) -> None:
-        self.store.delete(f"{self.kind}/{step}/{MANIFEST}")  # first: without it the rest does not exist
-        for stored in list(self.store.list(f"{self.kind}/{step}/")):
-            self.store.delete(stored.name)
 
 
 def _name(step: int) -> str:

@@ -1,4 +1,4 @@
-"""What a step set aside, said whenever it ends: after its result was made, and again when it is found finished."""
+"""Report what a step left out: after its result was made, and again each time the finished result is found."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ LEFT_OUT = (
     *("duplicates", "empty", "cut", "no hit", "rejected"),
     *("too short", "overlaps test", "overlaps dev", "near-duplicate", "surplus", "missing"),
 )
-TOTALS = ("candidates", "queries", "passages", "documents")  # the first that an artifact counts: what they are out of
+TOTALS = ("candidates", "queries", "passages", "documents")  # the first of these that an artifact counts is the total
 REASONS_SHOWN, PLACES_SHOWN = 3, 5
 
 
 def tell(artifact: Artifact) -> None:
-    """Say which rows were set aside and why, and what else was left out; nothing where all was used."""
+    """Print which rows were set aside and why, and how many others were left out; nothing if all were used."""
     step, counts = artifact.manifest.step, artifact.counts
     for line in _rejected(artifact):
         say(f"{step}: {line}")
@@ -28,47 +28,38 @@ def tell(artifact: Artifact) -> None:
 
 
 def _rejected(artifact: Artifact) -> Iterator[str]:
-    """A line for each split, or one for all rows where there are no splits."""
-    if not isinstance(artifact.counts.get("rejected"), dict) or not artifact.counts["rejected"]:
+    """Yield a line for each split, or one for all rows if there are no splits."""
+    counts, settings = artifact.counts, artifact.manifest.settings
+    if not isinstance(counts.get("rejected"), dict) or not counts["rejected"]:
         return
-    import pyarrow.parquet as pq  # finding an artifact needs nothing heavy
+    import pyarrow.parquet as pq  # not at the top: finding an artifact needs nothing heavy
 
-    splits = _splits(artifact)
+    # A task that was given a file for each split has rows of each split; a single file belongs to none.
+    files = settings["files"] if artifact.manifest.kind == "task" else []
+    split_of = {name: split for split, name, _ in files if split in counts}
     by_split: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in pq.read_table(artifact.path("rejected.parquet")).to_pylist():
-        by_split[splits.get(row["file"], "")].append(row)
+        by_split[split_of.get(row["file"], "")].append(row)
     for split, rows in by_split.items():
-        read = _read(artifact, split, len(rows))
+        if split:
+            shares = settings["shares"] if split == "train" else {}  # splits without a file are drawn from train
+            used = sum(counts[name] for name in (split, *shares))
+        else:
+            used = counts["read" if "read" in counts else "candidates"] - len(rows)
         named = f"{split} rows" if split else "rows"
-        yield f"{read - len(rows):,} of {read:,} {named} used, {len(rows):,} set aside: {_reasons(rows, artifact.uri)}"
-
-
-def _splits(artifact: Artifact) -> dict[str, str]:
-    """The split of each file of a task that has a file for each; of the one file that was split there is none."""
-    files = artifact.manifest.settings["files"] if artifact.manifest.kind == "task" else []
-    return {name: split for split, name, _ in files if split in artifact.counts}
-
-
-def _read(artifact: Artifact, split: str, rejected: int) -> int:
-    """The rows of the files of a split: what it has, and what was drawn from it for a split that has no file."""
-    counts = artifact.counts
-    if not split:
-        return int(counts["read"] if "read" in counts else counts["candidates"])
-    drawn = artifact.manifest.settings["shares"] if split == "train" else {}
-    return rejected + sum(int(counts[name]) for name in (split, *drawn))
+        yield f"{used:,} of {used + len(rows):,} {named} used, {len(rows):,} set aside: {_reasons(rows, artifact.uri)}"
 
 
 def _reasons(rows: list[dict[str, Any]], uri: str) -> str:
     places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in rows:
         places[row["reason"], row["detail"]].append(f"{row['file']}:{row['line']}")
-    frequent = Counter({why: len(where) for why, where in places.items()}).most_common(REASONS_SHOWN)
-    told = [f"{count:,} {reason}, {detail} ({_some(places[reason, detail])})" for (reason, detail), count in frequent]
-    more = len(rows) - sum(count for _, count in frequent)
-    if more:
-        told.append(f"and {more:,} more, all in {uri}/rejected.parquet")
-    return "; ".join(told)
-
-
-def _some(places: list[str]) -> str:
-    return ", ".join(places[:PLACES_SHOWN]) + " …" * (len(places) > PLACES_SHOWN)
+    shown = Counter({why: len(where) for why, where in places.items()}).most_common(REASONS_SHOWN)
+    parts = []
+    for (reason, detail), count in shown:
+        more = " …" if count > PLACES_SHOWN else ""
+        parts.append(f"{count:,} {reason}, {detail} ({', '.join(places[reason, detail][:PLACES_SHOWN])}{more})")
+    rest = len(rows) - sum(count for _, count in shown)
+    if rest:
+        parts.append(f"and {rest:,} more, all in {uri}/rejected.parquet")
+    return "; ".join(parts)

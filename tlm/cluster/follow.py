@@ -1,7 +1,6 @@
-"""Following a TrainJob: create it or find it, repeat the first pod's log, wait for the end, clean up."""
+"""Follow a TrainJob: create or adopt it, relay the first pod's log, wait for its end, and delete it."""
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,96 +10,99 @@ from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.training.distributed.signals import Stop, stopping
 
-LOOK_SECONDS = 5.0
-GONE_SECONDS = 600.0  # pods that are told to end save their state first
-OVERLAP_SECONDS = 30  # of two reads of a log, for clocks that differ
-TAIL = 20
+POLL_SECONDS, START_MINUTES = 5.0, 60.0
+DELETION_SECONDS = 600.0  # pods save their state before they end
+TAIL = 20  # lines of the log of a pod that died
 JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"
-OF_JOB, INDEX = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-completion-index"
+JOB_LABEL, INDEX_LABEL = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-completion-index"
 
 
-def follow(api: Api, job: dict[str, Any], start_minutes: float, look_seconds: float = LOOK_SECONDS) -> None:
-    """Run `job` to its end and delete it, whatever that end is; one of its name that runs already is adopted.
+def follow(
+    api: Api, job: dict[str, Any], start_minutes: float = START_MINUTES, poll_seconds: float = POLL_SECONDS
+) -> None:
+    """Run `job` to its end and delete it, however it ends. A running job of the same name is adopted.
+
+    Args:
+        api: Kubernetes API, in the namespace of the job.
+        job: The TrainJob, from `train_job`.
+        start_minutes: How long its pods may wait to be scheduled and started.
+        poll_seconds: Time between two looks at the job.
 
     Raises:
-        InputError: the API refused, or training failed with exit code 2 (its log says why).
-        Interrupted: training failed otherwise, did not begin in `start_minutes`, or the job was deleted by others.
+        InputError: the API refused a call, or training failed with exit code 2 (its log says why).
+        Interrupted: training failed otherwise, did not start in `start_minutes`, or somebody else deleted the job.
         Terminated: SIGTERM or Ctrl-C arrived.
     """
-    watch = _Watch(api, job, look_seconds)
     with stopping() as stop:
-        watch.stop = stop
+        follower = _Follower(api, job, poll_seconds, stop)
         try:
-            watch.submit()
-            watch.to_the_end(start_minutes * 60)
+            follower.submit()
+            follower.wait(start_minutes * 60)
         finally:
-            watch.clean_up()
+            follower.clean_up()
 
 
-class _Watch:
-    def __init__(self, api: Api, job: dict[str, Any], look_seconds: float) -> None:
-        self.api, self.job, self.look_seconds = api, job, look_seconds
+class _Follower:
+    def __init__(self, api: Api, job: dict[str, Any], poll_seconds: float, stop: Stop) -> None:
+        self.api, self.job, self.poll_seconds, self.stop = api, job, poll_seconds, stop
         self.name: str = job["metadata"]["name"]
         self.title = f"TrainJob {api.namespace}/{self.name}"
         self.jobs = JOBS.format(api.namespace)
         self.pods = f"/api/v1/namespaces/{api.namespace}/pods"
-        self.stop = Stop()
         self.submitted = False
-        self.read_until: dict[str, str] = {}  # by pod: the time of the last line that was repeated
-        self.read_at: dict[str, float] = {}
+        self.last_stamp: dict[str, str] = {}  # by pod: the time stamp of the last log line that was relayed
         self.deaths: dict[tuple[str, str], dict[str, Any]] = {}  # by pod and time
-        self.tail: deque[str] = deque(maxlen=TAIL)
-        self.said = ""
+        self.last_line = ""
+        self.status = ""
 
     def submit(self) -> None:
-        """Create the job; one that runs is adopted, one that ended or is being deleted is waited away first."""
-        deadline = time.monotonic() + GONE_SECONDS
-        while not self.submitted:
-            try:
-                self.api.call("POST", self.jobs, self.job)
-                say(f"{self.title}: created")
-                self.submitted = True
-            except Refused as refused:
-                if refused.status != 409:
-                    raise
-                self._take_or_remove(deadline)
+        """Create the job. Adopt one that runs already; first wait until one that has ended is deleted."""
+        deadline = time.monotonic() + DELETION_SECONDS
+        while not self._created():
+            job = self._get()
+            if job is not None and "deletionTimestamp" not in job["metadata"]:
+                if not _end(job):
+                    say(f"{self.title}: runs already; following it")
+                    break
+                self._delete()
+            self._say_once("a job of this name is being deleted; waiting until its pods have saved their state")
+            if time.monotonic() > deadline:
+                raise Interrupted(f"{self.title} is still being deleted; look at its pods, then repeat")
+            self._pause()
+        self.submitted = True
 
-    def _take_or_remove(self, deadline: float) -> None:
-        there = self._get()
-        if there is None:
-            return
-        if "deletionTimestamp" in there["metadata"]:
-            self._say("one of this name is being deleted; waiting until its pods have saved their state")
-        elif _ended(there):
-            self._delete()
-        else:
-            say(f"{self.title}: runs already; following it")
-            self.submitted = True
-            return
-        if time.monotonic() > deadline:
-            raise Interrupted(f"{self.title} is still being deleted; look at its pods, then repeat")
-        self._pause()
+    def _created(self) -> bool:
+        """Create the job, unless there is one of its name."""
+        try:
+            self.api.call("POST", self.jobs, self.job)
+        except Refused as refused:
+            if refused.status != 409:
+                raise
+            return False
+        say(f"{self.title}: created")
+        return True
 
-    def to_the_end(self, start_seconds: float) -> None:
-        """Until the job is complete."""
+    def wait(self, start_seconds: float) -> None:
+        """Return once the job is complete."""
         deadline = time.monotonic() + start_seconds
         while True:
-            there = self._get()
-            if there is None or "deletionTimestamp" in there["metadata"]:
+            job = self._get()
+            if job is None or "deletionTimestamp" in job["metadata"]:
                 raise Interrupted(f"{self.title} was deleted by somebody else; repeat to go on from the last snapshot")
-            pods = self._pods()
-            self._repeat_log(pods)
-            self._notice_deaths(pods)
-            ended = _ended(there)
-            if ended is not None and ended["type"] == "Complete":
+            found = self.api.call("GET", self.pods, labelSelector=f"{JOB_LABEL}={self.name}")["items"]
+            pods = sorted(found, key=lambda pod: (_index(pod), pod["metadata"].get("creationTimestamp", "")))
+            self._relay_log(pods)
+            self._note_deaths(pods)
+            end = _end(job)
+            if end is not None and end["type"] == "Complete":
                 return
-            if ended is not None:
-                raise self._failure(f"{ended.get('reason', '')}: {ended.get('message', '')}".strip(" :"))
-            if InputError.exit_code in (state["exitCode"] for state in self.deaths.values()):
-                raise self._failure("Kubernetes would start its pods again in vain")
+            if end is not None:
+                raise self._failure(f"{end.get('reason', '')}: {end.get('message', '')}".strip(" :"))
+            if self._input_refused():
+                raise self._failure("Kubernetes would restart its pods in vain")
             waiting = _waiting(pods) if pods else "no pods yet"
             if waiting:
-                self._say(f"waiting: {waiting}")
+                self._say_once(f"waiting: {waiting}")
                 if time.monotonic() > deadline:
                     raise Interrupted(f"{self.title} did not start in {start_seconds / 60:g} minutes: {waiting}")
             else:
@@ -108,112 +110,93 @@ class _Watch:
             self._pause()
 
     def clean_up(self) -> None:
-        """Delete the job and its pods, if it is ours."""
-        if not self.submitted:
-            return
-        try:
-            self._delete()
-        except TlmError as error:
-            say(f"warning: {self.title} could not be deleted: {error}")
+        """Delete the job and its pods, if it was created or adopted here."""
+        if self.submitted:
+            try:
+                self._delete()
+            except TlmError as error:
+                say(f"warning: {self.title} could not be deleted: {error}")
 
     def _pause(self) -> None:
-        if self.stop.wait(self.look_seconds):
+        if self.stop.wait(self.poll_seconds):
             deleted = f"; {self.title} is deleted, its pods save their state" if self.submitted else ""
             error = self.stop.error()
             raise error(f"stopped by {error.by}{deleted}; repeat to go on")
 
-    def _get(self) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = self.api.call("GET", f"{self.jobs}/{self.name}")
-        except Refused as refused:
-            if refused.status == 404:
-                return None
-            raise
-        return found
+    def _get(self) -> Any:
+        return self.api.call("GET", f"{self.jobs}/{self.name}", absent_ok=True)
 
     def _delete(self) -> None:
-        try:
-            self.api.call("DELETE", f"{self.jobs}/{self.name}", propagationPolicy="Foreground")
-        except Refused as refused:
-            if refused.status != 404:
-                raise
+        self.api.call("DELETE", f"{self.jobs}/{self.name}", absent_ok=True, propagationPolicy="Foreground")
 
-    def _pods(self) -> list[dict[str, Any]]:
-        """In the order of their nodes, and where one was replaced, of their age."""
-        found: list[dict[str, Any]] = self.api.call("GET", self.pods, labelSelector=f"{OF_JOB}={self.name}")["items"]
-        return sorted(found, key=lambda pod: (_index(pod), pod["metadata"].get("creationTimestamp", "")))
-
-    def _repeat_log(self, pods: list[dict[str, Any]]) -> None:
+    def _relay_log(self, pods: list[dict[str, Any]]) -> None:
         for pod in pods:
             if _index(pod) == 0 and pod["status"].get("phase") in ("Running", "Succeeded", "Failed"):
                 for line in self._new_lines(pod["metadata"]["name"]):
-                    self.tail.append(line)
+                    self.last_line = line
                     say(line)
 
     def _new_lines(self, pod: str, **query: str) -> list[str]:
-        since = round(time.monotonic() - self.read_at[pod]) + OVERLAP_SECONDS if pod in self.read_at else 0
-        query |= {"sinceSeconds": str(since)} if since else {}
+        last = self.last_stamp.get(pod, "")
+        if last:
+            query["sinceTime"] = last
         try:
             text = self.api.text(f"{self.pods}/{pod}/log", container=NODE, timestamps="true", **query)
-        except (Refused, Interrupted):  # not there yet, no longer there, or its node does not answer now
+        except (Refused, Interrupted):  # no log yet, or no longer, or the node does not answer at the moment
             return []
-        self.read_at[pod] = time.monotonic()
-        stamped = [line.partition(" ") for line in text.splitlines()]
-        new = [(stamp, line) for stamp, _, line in stamped if stamp > self.read_until.get(pod, "")]
+        new = [line.partition(" ") for line in text.splitlines() if line.partition(" ")[0] > last]
         if new:
-            self.read_until[pod] = new[-1][0]
-        return [line for _, line in new]
+            self.last_stamp[pod] = new[-1][0]
+        return [line for _, _, line in new]
 
-    def _notice_deaths(self, pods: list[dict[str, Any]]) -> None:
-        """Remember how containers ended: Kubernetes starts them again a few times, and then removes the pods."""
+    def _note_deaths(self, pods: list[dict[str, Any]]) -> None:
+        """Remember how containers ended: Kubernetes restarts them a few times, and then removes the pods."""
         for pod in pods:
             name = pod["metadata"]["name"]
-            for state, before in _ends(pod):
+            for state, query in _terminations(pod):
                 key = (name, state.get("finishedAt", ""))
                 if key in self.deaths or not state["exitCode"]:
                     continue
                 self.deaths[key] = state
                 say(f"{self.title}: {name} ended with code {_code(state)}")
-                if _index(pod) > 0:  # the first one's log is repeated anyway
-                    again = {"previous": "true"} if before else {}
-                    say("\n".join(self._new_lines(name, tailLines=str(TAIL), **again)))
+                if _index(pod) > 0:  # the log of the first pod is relayed anyway
+                    say("\n".join(self._new_lines(name, tailLines=str(TAIL), **query)))
+
+    def _input_refused(self) -> bool:
+        return any(state["exitCode"] == InputError.exit_code for state in self.deaths.values())
 
     def _failure(self, reason: str) -> TlmError:
         codes = ", ".join(sorted({_code(state) for state in self.deaths.values()}))
         ends = f"; exit codes of its pods: {codes}" if codes else ""
-        last = f"; its last line: {self.tail[-1]}" if self.tail else ""
-        sentence = f"{self.title} failed ({reason}){ends}{last}; mend that, then repeat to go on"
-        refused = InputError.exit_code in (state["exitCode"] for state in self.deaths.values())
-        return InputError(sentence) if refused else Interrupted(sentence)
+        last = f"; its last line: {self.last_line}" if self.last_line else ""
+        error = InputError if self._input_refused() else Interrupted
+        return error(f"{self.title} failed ({reason}){ends}{last}; fix that, then repeat to go on")
 
-    def _say(self, message: str) -> None:
-        if message != self.said:
-            self.said = message
-            say(f"{self.title}: {message}")
+    def _say_once(self, status: str) -> None:
+        if status != self.status:
+            self.status = status
+            say(f"{self.title}: {status}")
 
 
-def _ended(job: dict[str, Any]) -> dict[str, Any] | None:
-    """The condition that says how the job ended, if it did."""
-    for condition in job.get("status", {}).get("conditions", []):
-        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
-            found: dict[str, Any] = condition
-            return found
-    return None
+def _end(job: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the condition that says how the job ended, or None while it runs."""
+    conditions: list[dict[str, Any]] = job.get("status", {}).get("conditions", [])
+    ends = (each for each in conditions if each["type"] in ("Complete", "Failed") and each["status"] == "True")
+    return next(ends, None)
 
 
 def _index(pod: dict[str, Any]) -> int:
     labels = pod["metadata"].get("labels", {}) | pod["metadata"].get("annotations", {})
-    return int(labels.get(INDEX, 0))
+    return int(labels.get(INDEX_LABEL, 0))
 
 
-def _ends(pod: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
-    """How its container ended, and whether that was before it was started again."""
+def _terminations(pod: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Yield how the pod's container ended, each time with the log query that gets the log of that container."""
     for container in pod["status"].get("containerStatuses", []):
         if container["name"] == NODE:
-            for place, before in (("lastState", True), ("state", False)):
-                state = container.get(place, {}).get("terminated")
-                if state:
-                    yield state, before
+            for state, query in (("lastState", {"previous": "true"}), ("state", {})):
+                if ended := container.get(state, {}).get("terminated"):
+                    yield ended, query
 
 
 def _code(state: dict[str, Any]) -> str:
@@ -221,17 +204,13 @@ def _code(state: dict[str, Any]) -> str:
 
 
 def _waiting(pods: list[dict[str, Any]]) -> str:
-    """Why the job's pods do not run yet; empty if they do."""
+    """Say why a pod of the job does not run yet; empty if all run."""
     for pod in pods:
-        if pod["status"].get("phase", "Pending") != "Pending":
-            continue
-        name = pod["metadata"]["name"]
-        for container in pod["status"].get("containerStatuses", []):
-            state = container["state"].get("waiting") or {}
-            if state.get("reason"):
-                return f"{name}: {state['reason']} {state.get('message', '')}".strip()
-        for condition in pod["status"].get("conditions", []):
-            if condition["status"] == "False" and condition.get("message"):
-                return f"{name}: {condition['message']}"
-        return f"{name} is pending"
+        name, status = pod["metadata"]["name"], pod["status"]
+        if status.get("phase", "Pending") == "Pending":
+            states = [container["state"].get("waiting") or {} for container in status.get("containerStatuses", [])]
+            reasons = [f"{state['reason']} {state.get('message', '')}".strip() for state in states if "reason" in state]
+            unmet = [each for each in status.get("conditions", []) if each["status"] == "False"]
+            reasons += [each["message"] for each in unmet if each.get("message")]
+            return f"{name}: {reasons[0]}" if reasons else f"{name} is pending"
     return ""

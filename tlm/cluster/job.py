@@ -1,87 +1,78 @@
-"""The TrainJob: what Kubeflow Trainer (v1alpha1, as of Trainer 2.3) is asked to run."""
+"""Build the TrainJob that Kubeflow Trainer runs (API v1alpha1, as of Trainer 2.3)."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
-MANAGER = "tlm/trainjob"  # whose patches of the runtime these are
+MANAGER = "tlm/trainjob"  # Trainer records who patches a runtime
 USER = 65532
-NODE = "node"  # the replicated job and the container of the runtime torch-distributed
+RUNTIME, NODE = "torch-distributed", "node"  # a ClusterTrainingRuntime, its replicated job and container
+SERVICE_ACCOUNT = "tlm-runner"
+LABELS = {"app.kubernetes.io/name": "tlm", "app.kubernetes.io/component": "train"}
 CONFIG_MAP = "tlm"
 S3_ADDRESSES = ("AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "TLM_HTTP_HOSTS", "TLM_BUCKETS")
 S3_SECRET, S3_KEYS = "tlm-s3", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 SCRATCH, SHARED_MEMORY = "100Gi", "2Gi"
-GRACE_SECONDS = 300  # to save a large model's state; Trainer 2.2 does not know the field and leaves it at 30
+GRACE_SECONDS = 300  # to save a large model's state; Trainer 2.2 ignores the field and gives 30
 
 
 @dataclass(frozen=True)
 class Pods:
-    """What each node's pod gets; quantities as Kubernetes writes them.
+    """The pods of a TrainJob, one for each node. Quantities are written as Kubernetes writes them (500m, 16Gi).
 
     Attributes:
-        nodes: How many pods.
-        gpus: Of each; 0 trains on CPUs.
-        gpu_type: Their resource name.
+        nodes: Number of pods.
+        gpus: GPUs of each pod; 0 trains on CPUs.
+        gpu_type: Resource name of the GPUs.
+        cpu: CPUs of each pod.
+        memory: Memory of each pod.
+        node_selector: Labels that a node must have.
+        tolerations: Taints that the pods tolerate, as in a pod's spec.
     """
 
-    image: str
-    nodes: int
-    gpus: int
-    gpu_type: str
-    cpu: str
-    memory: str
-    service_account: str
+    nodes: int = 2
+    gpus: int = 1
+    gpu_type: str = "nvidia.com/gpu"
+    cpu: str = "4"
+    memory: str = "16Gi"
     node_selector: dict[str, str] = field(default_factory=dict)
     tolerations: list[dict[str, Any]] = field(default_factory=list)
 
 
-def train_job(name: str, command: list[str], pods: Pods, runtime: str) -> dict[str, Any]:
-    """The resource: `command` in a pod on each node, as hardened as the pipeline's own pods."""
+def train_job(name: str, command: list[str], pods: Pods, image: str) -> dict[str, Any]:
+    """Return the TrainJob `name`, which runs `command` in every pod, under the pipeline's own security settings."""
+    resources = {"cpu": pods.cpu, "memory": pods.memory} | ({pods.gpu_type: str(pods.gpus)} if pods.gpus else {})
     trainer = {
-        "image": pods.image,
+        "image": image,
         "command": command[:1],
         "args": command[1:],
         "numNodes": pods.nodes,
         "numProcPerNode": max(1, pods.gpus),
-        "resourcesPerNode": _resources(pods),
-        "env": _environment(),
+        "resourcesPerNode": {"requests": resources, "limits": dict(resources)},
+        "env": [
+            *(_variable(key, "configMapKeyRef", CONFIG_MAP) for key in S3_ADDRESSES),
+            *(_variable(key, "secretKeyRef", S3_SECRET) for key in S3_KEYS),
+        ],
     }
-    patch = {
-        "manager": MANAGER,
-        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [_replicated(pods)]}}},
-    }
+    template = {"spec": {"template": {"metadata": {"labels": LABELS}, "spec": _pod(pods)}}}
+    replicated = {"replicatedJobs": [{"name": NODE, "template": template}]}
+    patch = {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": replicated}}}
     return {
         "apiVersion": API_VERSION,
         "kind": "TrainJob",
-        "metadata": {"name": name, "labels": _labels()},
-        "spec": {"runtimeRef": {"name": runtime}, "trainer": trainer, "runtimePatches": [patch]},
+        "metadata": {"name": name, "labels": LABELS},
+        "spec": {"runtimeRef": {"name": RUNTIME}, "trainer": trainer, "runtimePatches": [patch]},
     }
 
 
-def _labels() -> dict[str, str]:
-    return {"app.kubernetes.io/name": "tlm", "app.kubernetes.io/component": "train"}
-
-
-def _resources(pods: Pods) -> dict[str, Any]:
-    most = {"cpu": pods.cpu, "memory": pods.memory}
-    if pods.gpus:
-        most[pods.gpu_type] = str(pods.gpus)
-    return {"requests": dict(most), "limits": most}
-
-
-def _environment() -> list[dict[str, Any]]:
-    """Addresses and keys, each of which may be missing (workload identity)."""
-    addresses = [_from("configMapKeyRef", CONFIG_MAP, key) for key in S3_ADDRESSES]
-    return addresses + [_from("secretKeyRef", S3_SECRET, key) for key in S3_KEYS]
-
-
-def _from(source: str, name: str, key: str) -> dict[str, Any]:
+def _variable(key: str, source: str, name: str) -> dict[str, Any]:
+    """An environment variable from a ConfigMap or Secret; optional, as with workload identity there are no keys."""
     return {"name": key, "valueFrom": {source: {"name": name, "key": key, "optional": True}}}
 
 
-def _replicated(pods: Pods) -> dict[str, Any]:
+def _pod(pods: Pods) -> dict[str, Any]:
     pod: dict[str, Any] = {
-        "serviceAccountName": pods.service_account,
+        "serviceAccountName": SERVICE_ACCOUNT,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": {
             "runAsUser": USER, "runAsGroup": USER, "runAsNonRoot": True, "fsGroup": USER,
@@ -108,9 +99,9 @@ def _replicated(pods: Pods) -> dict[str, Any]:
         pod["nodeSelector"] = pods.node_selector
     if pods.tolerations:
         pod["tolerations"] = [{name: _whole(value) for name, value in each.items()} for each in pods.tolerations]
-    return {"name": NODE, "template": {"spec": {"template": {"metadata": {"labels": _labels()}, "spec": pod}}}}
+    return pod
 
 
 def _whole(value: Any) -> Any:
-    """KFP hands on whole numbers within lists as floats."""
+    """Undo what KFP does to whole numbers within lists: it passes them on as floats."""
     return int(value) if isinstance(value, float) else value

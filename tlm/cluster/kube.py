@@ -1,32 +1,35 @@
-"""The few calls to the Kubernetes API that a step needs, from inside a pod. No client library: it would be larger.
+"""The few Kubernetes API calls that a step needs, made from inside a pod with urllib3 (which boto3 brings anyway).
 
-The token is read anew for each call, because Kubernetes replaces it every hour.
+The official client is not in the images: it would add twelve packages for six kinds of call.
 """
 
 import json
 import os
-import random
-import ssl
-import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+
+from urllib3 import BaseHTTPResponse, PoolManager
+from urllib3.exceptions import HTTPError
+from urllib3.util import Retry
 
 from tlm.errors import InputError, Interrupted
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-TRIES = 8  # in about a minute: an API server that is replaced comes back
 PASSING = (429, 500, 502, 503, 504)
-STEP = "main"  # what Argo calls the container of a step
+# For about a minute, which is enough for an API server to be replaced.
+RETRY = Retry(7, status_forcelist=PASSING, allowed_methods=None, backoff_factor=0.5, raise_on_status=False)
+STEP = "main"  # Argo's name for the container of a step
 CALL_SECONDS = 30.0
 
 
 class Refused(InputError):
-    """The API answered, and did not do it."""
+    """The API answered with an error.
+
+    Attributes:
+        status: HTTP status of the answer.
+    """
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -35,7 +38,13 @@ class Refused(InputError):
 
 @dataclass(frozen=True)
 class Api:
-    """Where the API is, who we are (``token``, ``ca.crt`` in `account`), and the namespace that we work in."""
+    """A client of the Kubernetes API, in one namespace.
+
+    Attributes:
+        url: Address of the API server, without a path.
+        account: Folder of the service account: ``token``, ``ca.crt``, ``namespace``.
+        namespace: Namespace to work in.
+    """
 
     url: str
     account: Path
@@ -43,81 +52,70 @@ class Api:
 
     @classmethod
     def of_pod(cls, account: Path = SERVICE_ACCOUNT) -> "Api":
-        """That of the cluster which this pod is in. Raises InputError outside of one."""
+        """Return a client of the cluster that this pod runs in. Raises InputError outside of a cluster."""
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-        try:
-            namespace = (account / "namespace").read_text(encoding="utf-8").strip()
-        except OSError:
-            host = namespace = ""
-        if not host:
+        namespace = account / "namespace"
+        if not host or not namespace.exists():
             raise InputError(
-                "there is no Kubernetes API here: training on several nodes is started by a pod of the cluster, "
+                "there is no Kubernetes API here: training on several nodes must be started from a pod of the cluster, "
                 "with a service account that may create TrainJobs"
             )
-        return cls(f"https://{f'[{host}]' if ':' in host else host}:{port}", account, namespace)
+        address = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+        return cls(address, account, namespace.read_text(encoding="utf-8").strip())
 
-    def call(self, method: str, path: str, body: Any = None, **query: str) -> Any:
-        """The answer's JSON.
+    def call(self, method: str, path: str, body: Any = None, *, absent_ok: bool = False, **query: str) -> Any:
+        """Call the API, with retries, and return the JSON of its answer; with `absent_ok`, None for a 404.
 
         Raises:
-            Refused: with its status.
-            Interrupted: no answer in about a minute.
+            Refused: the API answered with an error.
+            Interrupted: there was no answer for about a minute.
         """
-        return json.loads(self._answer(method, path, body, query, TRIES))
+        answer = self._request(method, path, body, query, RETRY)
+        if absent_ok and answer.status == 404:
+            return None
+        return json.loads(self._checked(answer, method, path))
 
     def text(self, path: str, **query: str) -> str:
-        """What GET answers, as text (a log); asked for once."""
-        return self._answer("GET", path, None, query, 1).decode("utf-8", errors="replace")
+        """Return the answer to a GET as text (a log), without retries. Raises as `call` does."""
+        return self._checked(self._request("GET", path, None, query, False), "GET", path).decode(errors="replace")
 
-    def _answer(self, method: str, path: str, body: Any, query: dict[str, str], tries: int) -> bytes:
-        url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
-        for attempt in range(tries):
-            try:
-                return self._once(method, url, body)
-            except urllib.error.HTTPError as error:
-                if error.code not in PASSING or attempt == tries - 1:
-                    raise _refused(error, method, path, self.namespace) from None
-            except OSError as error:  # no connection, a timeout
-                if attempt == tries - 1:
-                    why = getattr(error, "reason", error)
-                    raise Interrupted(f"the Kubernetes API at {self.url} does not answer ({why}); repeat") from None
-            time.sleep(random.uniform(0, min(20, 0.5 * 2**attempt)))
-        raise AssertionError("unreachable")
-
-    def _once(self, method: str, url: str, body: Any) -> bytes:
-        headers = {"Content-Type": "application/json", "Accept": "*/*"}
+    def _request(
+        self, method: str, path: str, body: Any, query: dict[str, str], retries: Retry | bool
+    ) -> BaseHTTPResponse:
+        headers = {"Accept": "*/*"}
         token = self.account / "token"
-        if token.exists():
+        if token.exists():  # read for each call, because Kubernetes replaces it every hour
             headers["Authorization"] = f"Bearer {token.read_text(encoding='utf-8').strip()}"
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=CALL_SECONDS, context=self._trust) as answer:
-            found: bytes = answer.read()
-        return found
+        try:
+            return self._pool.request(
+                method, f"{self.url}{path}", fields=query or None, json=body, headers=headers, retries=retries
+            )
+        except HTTPError as error:
+            why = getattr(error, "reason", error)
+            raise Interrupted(f"the Kubernetes API at {self.url} does not answer ({why}); repeat") from None
+
+    def _checked(self, answer: BaseHTTPResponse, method: str, path: str) -> bytes:
+        if answer.status < 400:
+            return answer.data
+        try:
+            message = f" ({json.loads(answer.data)['message']})"
+        except (ValueError, KeyError, TypeError):
+            message = ""
+        advice = {
+            401: "the pod's token is not accepted; repeat the step",
+            403: f"give the pod's service account the role tlm-trainjob in namespace {self.namespace}",
+            404: "check that Kubeflow Trainer 2.2 or later is installed",
+        }.get(answer.status, "fix that, then repeat")
+        raise Refused(answer.status, f"{method} {path} was answered with {answer.status}{message}; {advice}")
 
     @cached_property
-    def _trust(self) -> ssl.SSLContext | None:
-        authority = self.account / "ca.crt"
-        return ssl.create_default_context(cafile=str(authority)) if self.url.startswith("https") else None
+    def _pool(self) -> PoolManager:
+        return PoolManager(ca_certs=str(self.account / "ca.crt"), timeout=CALL_SECONDS)
 
 
 def own_image(api: Api) -> str:
-    """The image of this pod's step, as its name and digest stand in the pipeline."""
+    """Return the image of this pod's step as the pipeline names it, with its digest."""
     pod = os.environ.get("KFP_POD_NAME") or os.environ.get("HOSTNAME", "")
     containers = api.call("GET", f"/api/v1/namespaces/{api.namespace}/pods/{pod}")["spec"]["containers"]
     found: str = next((each for each in containers if each["name"] == STEP), containers[0])["image"]
     return found
-
-
-def _refused(error: urllib.error.HTTPError, method: str, path: str, namespace: str) -> Refused:
-    try:
-        said = json.loads(error.read()).get("message", "")
-    except (ValueError, OSError):
-        said = ""
-    what = f"{method} {path} was answered with {error.code}" + (f" ({said})" if said else "")
-    advice = {
-        401: "the pod's token is not accepted; repeat the step",
-        403: f"give the pod's service account the role tlm-trainjob in namespace {namespace}",
-        404: "check that Kubeflow Trainer 2.2 or later is installed",
-    }.get(error.code, "mend that, then repeat")
-    return Refused(error.code, f"{what}; {advice}")

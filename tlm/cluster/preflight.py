@@ -1,4 +1,4 @@
-"""The step `preflight`: what a run relies on is looked at in seconds, before any work."""
+"""The step `preflight`: check in seconds what a run relies on, before any work."""
 
 import os
 import secrets
@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from tlm.artifacts.roots import open_store, resolve_root
-from tlm.artifacts.store import Store
+from tlm.artifacts.roots import open_store
+from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 from tlm.progress import say
 
@@ -24,16 +24,16 @@ def preflight(
     free_gib: float = 1.0,
     root: str | None = None,
 ) -> None:
-    """Check the store, the disk and, if it is the engine, Elasticsearch; say what each of them is.
+    """Check the store, the disk and, if it is the engine, Elasticsearch; print what was found.
 
     Args:
         engine: The engine that the run will use: embedded or elasticsearch.
-        free_gib: Free disk space to ask for, in GiB, where steps keep downloads and unfinished files.
+        free_gib: Free disk space that steps need for downloads and unfinished files, in GiB.
         root: Store that the run will write to; by default TLM_ROOT, else ./artifacts.
     """
     if engine not in ("embedded", "elasticsearch"):
         raise InputError(f"engine '{engine}' is unknown; expected embedded or elasticsearch")
-    store = open_store(resolve_root(root))
+    store = open_store(root)
     _check_store(store)
     _check_disk(store.scratch(), free_gib)
     if engine == "elasticsearch":
@@ -41,32 +41,29 @@ def preflight(
 
 
 def _check_store(store: Store) -> None:
-    """Create a file as manifests are created, twice: the second time must change nothing."""
+    """Create a file twice, the way manifests are created: the second time must change nothing."""
     name = f"preflight/{secrets.token_hex(8)}"
     if not store.create(name, b"tlm"):
-        raise InputError(f"{store.root}: a new file was refused as if it were there already; is the store read-only?")
+        raise InputError(f"{store.root}: a new file was refused as if it existed already; is the store read-only?")
     try:
         if store.create(name, b"tlm again"):
             say(f"warning: {store.root} ignores If-None-Match: run no step twice at the same time on this store")
         if store.read(name) is None:
-            raise InputError(f"{store.root}: what was written cannot be read back; the keys need s3:GetObject there")
+            raise InputError(f"{store.root}: a new file cannot be read back; the keys need s3:GetObject there")
     finally:
         store.delete(name)
     say(f"store {store.root}: can be written to")
 
 
 def _check_disk(folder: Path, free_gib: float) -> None:
-    for place in {_existing(folder), Path(tempfile.gettempdir())}:
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    for place in {existing, Path(tempfile.gettempdir())}:
         free = shutil.disk_usage(place).free / GIB
         if free < free_gib:
             raise InputError(
-                f"{place} has {free:.1f} GiB free, {free_gib:g} are wanted; free some, or give the pod more scratch"
+                f"{place} has {free:.1f} GiB free, but {free_gib:g} GiB are needed; free some, or give the pod more"
             )
         say(f"disk {place}: {free:,.0f} GiB free")
-
-
-def _existing(folder: Path) -> Path:
-    return next(place for place in (folder, *folder.parents) if place.exists())
 
 
 def _check_elasticsearch() -> None:
@@ -74,17 +71,17 @@ def _check_elasticsearch() -> None:
 
     if not os.environ.get(elastic_client.URL):
         raise InputError(
-            f"{elastic_client.URL} is not set; set it to where Elasticsearch is "
+            f"{elastic_client.URL} is not set; set it to the address of Elasticsearch "
             "(on Kubernetes: in the ConfigMap tlm), or choose the engine embedded"
         )
     client = elastic_client.connect()
     version = elastic_client.version(client)
     if version and int(version.partition(".")[0]) < OLDEST_ELASTICSEARCH:
-        raise InputError(f"Elasticsearch is {version} there; {OLDEST_ELASTICSEARCH} or later is needed")
+        raise InputError(f"Elasticsearch has version {version}; {OLDEST_ELASTICSEARCH} or later is needed")
     lacking = elastic_client.lacking_privileges(client, INDICES, PRIVILEGES)
     if lacking:
         raise InputError(
             f"the API key lacks {', '.join(lacking)} on the indices '{INDICES}'; "
-            "make one with the roles publisher and writer (k8s/elasticsearch)"
+            "create one with the roles publisher and writer (k8s/elasticsearch)"
         )
     say(f"Elasticsearch {version or '(version hidden)'}: may create and fill indices '{INDICES}'")

@@ -1,10 +1,8 @@
-"""The step `train` on several nodes: a TrainJob of Kubeflow Trainer does it, this process looks on.
+"""The step `train` on several nodes: a TrainJob of Kubeflow Trainer does the work, this process follows it.
 
-Its name is that of the result, so there is never more than one for the same work: a repetition finds the one that
-runs, and goes on where one that ended was.
+The TrainJob is named after the key of the result, so there is never more than one for the same work: a repetition
+adopts one that still runs, and resumes from the last snapshot of one that has ended.
 """
-
-from typing import Any
 
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import finished
@@ -14,6 +12,8 @@ from tlm.cluster.kube import Api, own_image
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 from tlm.training.stage1 import checkpoint_recipe
+
+__all__ = ["Pods", "train_on_nodes"]
 
 
 def train_on_nodes(
@@ -25,51 +25,33 @@ def train_on_nodes(
     preset: str = "pocket",
     overrides: list[str] = (),  # type: ignore[assignment]
     seed: int = 0,
-    nodes: int = 2,
-    gpus: int = 1,
-    gpu_type: str = "nvidia.com/gpu",
-    cpu: str = "4",
-    memory: str = "16Gi",
-    node_selector: dict[str, str] | None = None,
-    tolerations: list[dict[str, Any]] | None = None,
-    runtime: str = "torch-distributed",
-    service_account: str = "tlm-runner",
-    image: str = "",
-    start_minutes: float = 60.0,
+    pods: Pods,
     root: str | None = None,
 ) -> str:
-    """Train stage 1 on several nodes at once, by a TrainJob of Kubeflow Trainer 2.2 or later.
+    """Train stage 1 on several nodes, by a TrainJob of Kubeflow Trainer 2.2 or later.
 
-    It is the same work, and the same checkpoint, as `tlm train` makes. To be called in a pod of the cluster.
+    The checkpoint is the one that `tlm train` makes. This must run in a pod of the cluster.
 
     Args:
         task: URI of the task.
         tokenizer: URI of the tokenizer.
         subset: URI of the subset; empty: the task-only arm.
-        start: URI of the checkpoint that it begins with; empty: fresh weights.
+        start: URI of the checkpoint that training starts from; empty: fresh weights.
         preset: Named settings.
         overrides: Settings to change.
-        seed: For weights, order, masks and dropout.
-        nodes: How many pods train together.
-        gpus: GPUs of each; 0 trains on CPUs.
-        gpu_type: Their resource name.
-        cpu: CPUs of each.
-        memory: Memory of each.
-        node_selector: Labels of the nodes to train on.
-        tolerations: Taints that the pods tolerate.
-        runtime: The ClusterTrainingRuntime.
-        service_account: That of the pods.
-        image: The train image; empty: that of the pod we are in.
-        start_minutes: How long the pods may wait for nodes and images.
-        root: Store to write to, which holds all inputs; on S3, because all nodes write there.
+        seed: Random seed of weights, order, masks and dropout.
+        pods: The pods that train together.
+        root: Store to write to, which holds all inputs; on S3, because all nodes write to it.
 
     Raises:
-        InputError: settings that cannot work, no Trainer, no rights; or what training itself raised.
-        Interrupted: a pod died, or somebody deleted the TrainJob; repeating goes on from the last snapshot.
+        InputError: the settings cannot work, Trainer is missing, access is denied, or training raised it.
+        Interrupted: a pod died, or somebody deleted the TrainJob; repeating resumes from the last snapshot.
         Terminated: SIGTERM arrived; the TrainJob was deleted, and its pods save their state.
     """
-    if nodes < 1 or gpus < 0:
-        raise InputError(f"nodes is {nodes} and gpus {gpus}; expected at least one node, and no fewer than 0 GPUs")
+    if pods.nodes < 1 or pods.gpus < 0:
+        raise InputError(
+            f"nodes is {pods.nodes} and gpus {pods.gpus}; expected at least one node, and no fewer than 0 GPUs"
+        )
     recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
     uri = finished(recipe, root)
     if uri is not None:
@@ -81,13 +63,9 @@ def train_on_nodes(
     command = ["tlm", "train", task, "--tokenizer", tokenizer, "--preset", preset, "--seed", str(seed)]
     command += [*(("--subset", subset) if subset else ()), *(("--start", start) if start else ())]
     command += [part for override in overrides for part in ("--set", override)]
-    command += ["--gpus", str(gpus), "--root", place]
+    command += ["--gpus", str(pods.gpus), "--root", place]
     api = Api.of_pod()
-    pods = Pods(
-        image or own_image(api), nodes, gpus, gpu_type, cpu, memory, service_account,
-        node_selector or {}, tolerations or [],
-    )  # fmt: skip
-    follow(api, train_job(f"tlm-{recipe.key}", command, pods, runtime), start_minutes)
+    follow(api, train_job(f"tlm-{recipe.key}", command, pods, own_image(api)))
     uri = finished(recipe, root)
     if uri is None:
         raise Interrupted(f"the TrainJob ended without a checkpoint under {place}; look at its pods, then repeat")

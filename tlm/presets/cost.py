@@ -1,4 +1,4 @@
-"""What stage 1 of a preset comes to before it runs, by the paper's way of counting."""
+"""What stage 1 of a preset costs, counted the way the paper does, before it runs."""
 
 from typing import NamedTuple
 
@@ -6,19 +6,25 @@ from tlm.settings import Preset
 
 
 class Stage1(NamedTuple):
-    """Batches of each kind, and tokens with all padding: every text counts as its full length."""
+    """The size of stage 1.
+
+    Attributes:
+        external_batches: Batches of external data.
+        internal_batches: Batches of internal data.
+        padded_tokens: Tokens of all batches, where each text counts with its maximum length.
+    """
 
     external_batches: int
     internal_batches: int
     padded_tokens: int
 
     def flops(self, parameters: float) -> float:
-        """The paper's rule (section 4.1, Table 2): 6 · parameters · padded tokens."""
+        """Return the FLOPs by the paper's rule (section 4.1, Table 2): 6 · parameters · padded tokens."""
         return 6 * parameters * self.padded_tokens
 
 
 def stage1_cost(preset: Preset) -> Stage1:
-    """Batches and tokens of stage 1 with external data; its internal texts are as long as `model.max_length`."""
+    """Return the size of stage 1 with external data; internal texts count as `model.max_length` tokens."""
     train = preset.train
     internal = 0 if train.rho1 == "inf" else train.steps // (train.rho1 + 1)
     external = train.steps - internal

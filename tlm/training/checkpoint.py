@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tlm.artifacts.produce import Recipe
 from tlm.artifacts.progress import Progress
-from tlm.artifacts.scratch import scratch_folder
+from tlm.artifacts.stores.scratch import scratch_folder
 from tlm.errors import Interrupted
 from tlm.progress import say
 from tlm.settings import Finetune, Train

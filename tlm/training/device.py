@@ -10,8 +10,8 @@ from joblib import cpu_count
 from torch import Tensor
 
 from tlm.errors import InputError
-from tlm.memory import peak_memory
 from tlm.progress import say
+from tlm.spending import peak_memory
 from tlm.training.distributed.group import ProcessGroup, local_rank
 from tlm.training.input.batches import Batch
 from tlm.training.model.encoder import Inputs

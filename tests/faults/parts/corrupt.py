@@ -92,7 +92,7 @@ def in_snapshots(chain: Chain, name: str, count: int, harm: Damage, chance: rand
         ended = chain.run(name, root, watched.watcher(name, log))
         wrong = chain.wrong(name, root, ended)
         ((first, *_),) = watched.processes(log) or [[-1]]
-        loudly = f"warning: snapshot {newest.name} is passed over" in ended.err
+        loudly = f"warning: snapshot {newest.name} is skipped" in ended.err
         if not wrong and (first, loudly) not in ((SAVE_STEPS, True), (MIDWAY // SAVE_STEPS * SAVE_STEPS, False)):
             wrong = f"began at step {first}, loudly: {loudly}"
         yield f"{name}, {did}: {wrong}" if wrong else ""

@@ -20,7 +20,7 @@ MEMORY_GROWTH = 32  # MiB that all runs after these may take more
 MEASURED = """
 import atexit
 from tlm import cli
-from tlm.memory import peak_memory
+from tlm.spending import peak_memory
 atexit.register(lambda: print(peak_memory()))
 cli.main()
 """

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from tlm.artifacts.digest import file_sha256
-from tlm.artifacts.scratch import cache_folder, scratch_folder
+from tlm.artifacts.stores.scratch import cache_folder, scratch_folder
 from tlm.data.reading import hub
 from tlm.data.reading.streams import Tally
 from tlm.errors import InputError, nearest
@@ -181,7 +181,7 @@ def _fits(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
-    from tlm.artifacts.s3 import S3Store
+    from tlm.artifacts.stores.s3 import S3Store
 
     bucket, _, key = address.removeprefix("s3://").partition("/")
     store = S3Store(f"s3://{bucket}")

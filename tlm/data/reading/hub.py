@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
-from tlm.artifacts.endpoints import check_url
+from tlm.artifacts.stores.endpoints import check_url
 from tlm.errors import InputError, reason
 
 EXPECTED = "expected hf://name, hf://owner/name or hf://owner/name/config, each with :split where it is not train"

@@ -7,8 +7,8 @@ from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tlm.artifacts.endpoints import check_url
-from tlm.artifacts.scratch import cache_folder, scratch_folder
+from tlm.artifacts.stores.endpoints import check_url
+from tlm.artifacts.stores.scratch import cache_folder, scratch_folder
 from tlm.errors import InputError, reason
 
 TEXTS = (
@@ -67,7 +67,7 @@ def files_of(names: Sequence[str], weights: bool = True) -> list[str]:
 
 @contextmanager
 def _from_s3(address: str, of_tokenizers: bool) -> Iterator[Path]:
-    from tlm.artifacts.s3 import S3Store
+    from tlm.artifacts.stores.s3 import S3Store
 
     bucket, _, key = address.removeprefix("s3://").partition("/")
     store, prefix = S3Store(f"s3://{bucket}"), f"{key.rstrip('/')}/" if key else ""

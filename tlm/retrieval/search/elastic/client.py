@@ -23,7 +23,7 @@ from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
 from pydantic_core import from_json
 
-from tlm.artifacts.endpoints import check_url
+from tlm.artifacts.stores.endpoints import check_url
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 

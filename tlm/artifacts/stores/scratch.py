@@ -1,4 +1,4 @@
-"""Folders to prepare files in: held by a lock while their maker lives, swept by whoever comes next."""
+"""Folders for downloads and unfinished files; those of dead processes are removed."""
 
 import fcntl
 import os
@@ -17,9 +17,10 @@ STRAY_SECONDS = 86_400.0
 
 
 def cache_folder() -> Path:
-    """Where downloads go: ``TLM_CACHE``, else a folder of ours among the machine's temporary ones.
+    """Return the folder for downloads: ``TLM_CACHE``, else a folder of this user in the machine's temporary folder.
 
-    Raises InputError: somebody else made that one, or may write into it; what is verified there could be exchanged.
+    Raises:
+        InputError: another user owns that folder or may write to it, and could replace verified files.
     """
     if given := os.environ.get("TLM_CACHE"):
         return Path(given)
@@ -27,18 +28,19 @@ def cache_folder() -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise InputError(f"{folder} is not ours alone; remove it, or name another folder in TLM_CACHE")
+        raise InputError(f"{folder} can be written to by other users; remove it, or name another folder in TLM_CACHE")
     return folder
 
 
 @contextmanager
 def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
-    """A fresh folder under `parent`, removed at the end; folders of the dead (nobody holds their lock) are swept first.
+    """Make a new folder under `parent` and remove it at the end. First, folders of dead processes are removed.
 
-    The lock gets its name once it is held, so that a sweeper never meets a living maker's lock unheld.
+    A folder whose lock nobody holds belongs to a dead process. The lock file gets its name once the lock is held, so
+    that no other process finds it unlocked before.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    _sweep(parent)
+    _remove_stale(parent)
     folder = parent / f"{name}-{secrets.token_hex(4)}"
     unheld, lock = parent / f"{folder.name}.new", parent / f"{folder.name}.lock"
     with unheld.open("w") as held:
@@ -52,7 +54,7 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
             lock.unlink(missing_ok=True)
 
 
-def _sweep(parent: Path) -> None:
+def _remove_stale(parent: Path) -> None:
     for lock in parent.glob("*.lock"):
         with lock.open("a") as file:
             try:
@@ -61,7 +63,7 @@ def _sweep(parent: Path) -> None:
                 continue
             shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
             lock.unlink(missing_ok=True)
-    for path in parent.iterdir():  # small files of a maker killed between writing and publishing
+    for path in parent.iterdir():  # small files of a process that was killed before it published them
         with suppress(FileNotFoundError):  # another process has just published it
             if path.suffix != ".lock" and path.is_file() and time.time() - path.stat().st_mtime > STRAY_SECONDS:
                 path.unlink()

@@ -1,17 +1,16 @@
 """A store in a local folder."""
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from tlm.artifacts.store import Stored
+from tlm.artifacts.stores.store import Stored
 from tlm.errors import InputError
 
-TRIES = 20  # to put a file into a folder that others remove
-READABLE = 0o644  # temporary files are their owner's alone, but another pod may run as another user
+TRIES = 20  # to put a file into a folder that other processes remove
 
 
 class LocalStore:
@@ -23,7 +22,7 @@ class LocalStore:
 
     def read(self, name: str) -> bytes | None:
         try:
-            return self._path(name).read_bytes()
+            return self.local(name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -46,7 +45,11 @@ class LocalStore:
         return True
 
     def local(self, name: str) -> Path:
-        return self._path(name)
+        """The path of `name`. Raises InputError where '..' or a link leads out of the folder."""
+        path = self.folder / name
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.folder)):
+            raise InputError(f"{path} leads out of {self.root}; put the file itself there, without '..' or a link")
+        return path
 
     def forget(self, name: str) -> None:
         pass
@@ -57,14 +60,14 @@ class LocalStore:
         for path in sorted(found):
             name = path.relative_to(self.folder).as_posix()
             if name.startswith(prefix) and not name.startswith(".scratch/"):
-                with suppress(FileNotFoundError):  # another process removed it meanwhile
+                with suppress(FileNotFoundError):  # another process has just removed it
                     stat = path.stat()
                     yield Stored(name, stat.st_size, stat.st_mtime)
 
     def delete(self, name: str) -> None:
-        path = self._path(str(Path(name).parent)) / Path(name).name  # of a link itself, not what it leads to
+        path = self.local(str(Path(name).parent)) / Path(name).name  # removes a link, not its target
         path.unlink(missing_ok=True)
-        with suppress(OSError):  # no empty folders are left; the first that is not empty ends it
+        with suppress(OSError):  # remove the folders that are empty now, up to the first that is not
             for parent in path.parents[: len(Path(name).parents) - 1]:
                 parent.rmdir()
 
@@ -74,34 +77,25 @@ class LocalStore:
     def scratch(self) -> Path:
         return self.folder / ".scratch"
 
-    def _path(self, name: str) -> Path:
-        """Where `name` is. Raises InputError where '..' or a link leads out of the folder."""
-        path = self.folder / name
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.folder)):
-            raise InputError(f"{path} leads out of {self.root}; put there what it leads to, without '..' or a link")
-        return path
-
     def _put(self, name: str, put: Callable[[Path], object]) -> None:
-        """Have `put` make the file appear; another process may be removing its folder, empty as it still is."""
-        target = self._path(name)
-        for left in reversed(range(TRIES)):
+        """Have `put` make the file appear, again if another process removes its folder while it is empty."""
+        target = self.local(name)
+        for tries_left in reversed(range(TRIES)):
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 put(target)
                 break
             except FileNotFoundError:
-                if not left:
+                if not tries_left:
                     raise
         with suppress(FileNotFoundError):
             _sync(target.parent)
 
     def _temporary(self, data: bytes) -> Path:
         self.scratch().mkdir(parents=True, exist_ok=True)
-        handle, path = tempfile.mkstemp(dir=self.scratch())
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(path).chmod(READABLE)
-        return Path(path)
+        path = self.scratch() / secrets.token_hex(8)
+        path.write_bytes(data)
+        return path
 
 
 def _sync(path: Path) -> None:

@@ -1,0 +1,231 @@
+"""A store in an S3 bucket. boto3 finds the credentials, and the server in ``AWS_ENDPOINT_URL_S3``."""
+
+import hashlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import boto3
+from botocore import exceptions
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from urllib3.exceptions import HTTPError
+
+from tlm.artifacts.stores.endpoints import check_bucket, check_url
+from tlm.artifacts.stores.scratch import cache_folder
+from tlm.artifacts.stores.store import Stored
+from tlm.errors import InputError, Interrupted, TlmError
+from tlm.progress import say
+
+T = TypeVar("T")
+
+# Seconds between our own retries. botocore's retries are not enough: they end within half a minute, and their quota
+# refuses them to a client that has failed often.
+PAUSES = (0, 0.5, 1, 2, 4, 8, 16, 16, 16)
+# The connection broke in the middle of an answer.
+BROKEN = (HTTPError, exceptions.IncompleteReadError, exceptions.ResponseStreamingError)
+PASSING = (408, 429)  # client errors by number, but a later try may succeed
+BUCKET = re.compile(r"[A-Za-z0-9._-]+|arn:[A-Za-z0-9._:-]+")
+ABSENT, EXISTS = ("NoSuchKey", "404"), ("PreconditionFailed", "412")
+CONFLICT = ("ConditionalRequestConflict", "409")  # another writer is creating the same object
+
+
+class S3Store:
+    """Objects under ``s3://bucket/prefix``; creation is conditional (``If-None-Match: *``)."""
+
+    def __init__(self, root: str) -> None:
+        self.bucket, _, prefix = root.removeprefix("s3://").strip("/").partition("/")
+        if not BUCKET.fullmatch(self.bucket):
+            raise InputError(f"root '{root}' names no bucket; give s3://bucket or s3://bucket/prefix")
+        check_bucket(self.bucket, root)
+        self.root = f"s3://{self.bucket}/{prefix}".rstrip("/")
+        self.prefix = f"{prefix}/" if prefix else ""
+        self.cache = cache_folder() / hashlib.sha256(self.root.encode()).hexdigest()[:16]
+        self.client = _client(self.root)
+        self.answered = False  # before the first answer a failure means wrong settings, afterwards an interruption
+
+    def read(self, name: str) -> bytes | None:
+        return self._call(f"reading {name}", lambda: self._get(name))
+
+    def add(self, name: str, source: Path) -> None:
+        self._call(f"writing {name}", lambda: self._upload(name, source))
+
+    def write(self, name: str, data: bytes) -> None:
+        self._call(f"writing {name}", lambda: self._put(name, data))
+
+    def create(self, name: str, data: bytes) -> bool:
+        return self._call(f"creating {name}", lambda: self._put_new(name, data))
+
+    def local(self, name: str) -> Path:
+        if {"", ".", ".."} & set(name.split("/")):  # legal in a key, but it would lead out of the cache
+            raise InputError(f"{self.root}/{name}: no path on a disk can have such parts; rename the object")
+        path = self.cache / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".part-{secrets.token_hex(8)}")
+            try:
+                self._call(f"reading {name}", lambda: self._download(name, part, path))
+            finally:
+                part.unlink(missing_ok=True)
+        return path
+
+    def forget(self, name: str) -> None:
+        (self.cache / name).unlink(missing_ok=True)
+
+    def list(self, prefix: str) -> Iterator[Stored]:
+        for item in self._items(f"listing {prefix}", "list_objects_v2", "Contents", prefix):
+            yield Stored(item["Key"].removeprefix(self.prefix), item["Size"], item["LastModified"].timestamp())
+
+    def delete(self, name: str) -> None:
+        self._call(f"removing {name}", lambda: self.client.delete_object(Bucket=self.bucket, Key=self.prefix + name))
+
+    def abandoned(self, before: float, delete: bool) -> Iterator[str]:
+        for upload in self._items("listing unfinished uploads", "list_multipart_uploads", "Uploads", ""):
+            if upload["Initiated"].timestamp() < before:
+                if delete:
+                    which = {"Bucket": self.bucket, "Key": upload["Key"], "UploadId": upload["UploadId"]}
+                    self._call("removing an upload", partial(self.client.abort_multipart_upload, **which))
+                yield upload["Key"].removeprefix(self.prefix)
+
+    def scratch(self) -> Path:
+        return self.cache / ".scratch"
+
+    # ---- single requests, which raise what boto3 raises
+
+    def _get(self, name: str) -> bytes | None:
+        try:
+            return bytes(self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)["Body"].read())
+        except ClientError as error:
+            if _code(error) not in ABSENT:
+                raise
+            return None
+
+    def _upload(self, name: str, source: Path) -> None:
+        with source.open("rb") as file:
+            self.client.upload_fileobj(file, self.bucket, self.prefix + name)
+
+    def _put(self, name: str, data: bytes, **conditions: str) -> None:
+        self.client.put_object(Bucket=self.bucket, Key=self.prefix + name, Body=data, **conditions)
+
+    def _put_new(self, name: str, data: bytes) -> bool:
+        try:
+            self._put(name, data, IfNoneMatch="*")
+        except ClientError as error:
+            if _code(error) not in EXISTS:
+                raise
+            # In a bucket with versioning, some servers (not Amazon's) take a delete marker for an object.
+            if self._get(name) is not None:
+                return False
+            self._put(name, data)
+        return True
+
+    def _download(self, name: str, part: Path, path: Path) -> None:
+        try:
+            self.client.download_file(self.bucket, self.prefix + name, str(part))
+        except ClientError as error:
+            if _code(error) not in ABSENT:
+                raise
+        else:
+            part.replace(path)
+
+    def _items(self, doing: str, operation: str, key: str, prefix: str) -> Iterator[dict[str, Any]]:
+        pages = self.client.get_paginator(operation).paginate(Bucket=self.bucket, Prefix=self.prefix + prefix)
+        yield from self._call(doing, lambda: [item for page in pages for item in page.get(key, [])])
+
+    # ---- retries and errors
+
+    def _call(self, doing: str, call: Callable[[], T]) -> T:
+        """Return the result of `call`. A server that has answered before is given a minute to come back.
+
+        Raises:
+            InputError: the bucket, the credentials or the server's address is wrong.
+            Interrupted: the server answered before, but does not any more.
+        """
+        pauses = iter(PAUSES)
+        while True:
+            try:
+                result = call()
+                self.answered = True
+                return result
+            except (BotoCoreError, ClientError, HTTPError, boto3.exceptions.Boto3Error) as error:
+                pause = next(pauses, None)
+                if pause is None or not self._may_pass(error):
+                    raise self._explained(error, doing) from None
+                if pause > 4:
+                    say(f"{self.root} is busy or gone; waiting to try again")
+                time.sleep(pause)
+
+    def _may_pass(self, error: Exception) -> bool:
+        """Whether the next try may succeed."""
+        if isinstance(error, BROKEN):
+            return True
+        if isinstance(error, ClientError):
+            # NoSuchUpload: the upload was completed, but the answer that said so was lost.
+            passing = _code(error) == "NoSuchUpload" or _status(error) >= 500 or _status(error) in PASSING
+            return _code(error) in CONFLICT or (self.answered and passing)
+        lost = (exceptions.HTTPClientError, exceptions.ConnectionError, boto3.exceptions.RetriesExceededError)
+        return self.answered and isinstance(error, lost)
+
+    def _explained(self, error: Exception, doing: str) -> TlmError:
+        """What boto3 raised as one sentence."""
+        if isinstance(error, exceptions.NoCredentialsError):
+            return InputError(f"{self.root}: no credentials found while {doing}; set AWS_ACCESS_KEY_ID or a role")
+        if not isinstance(error, ClientError):
+            if self.answered:
+                return Interrupted(f"{self.root}: failed while {doing}: {error}; repeat to go on")
+            return InputError(
+                f"{self.root}: not reachable while {doing}: {error}; start it, or check AWS_ENDPOINT_URL_S3"
+            )
+        self.answered = True
+        code, status = _code(error), _status(error)
+        if code in ("NoSuchBucket", "404"):
+            return InputError(
+                f"{self.root}: the bucket does not exist ({doing}); make it first, or check the root's spelling"
+            )
+        if 400 <= status < 500 and status not in (409, *PASSING):
+            advice = "check the credentials and the bucket's policy"
+            if code == "RequestTimeTooSkewed":
+                advice = "set the clock of this machine, then repeat"
+            return InputError(f"{self.root}: refused with {code} while {doing}; {advice}")
+        return Interrupted(f"{self.root}: answered {status} {code} while {doing}; repeat to go on")
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _client(root: str) -> Any:
+    checksums: dict[str, Any] = {}
+    if os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
+        # other servers than Amazon's may not know the newer default checksums; we verify sha256 ourselves
+        checksums = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
+    try:
+        client = boto3.client("s3", config=Config(retries={"mode": "standard", "max_attempts": 8}, **checksums))
+    except (BotoCoreError, ValueError) as error:
+        raise InputError(f"{root}: the settings for S3 do not fit: {error}; check the AWS_ variables") from None
+    endpoint = str(client.meta.endpoint_url)
+    if "@" in endpoint:
+        raise InputError(f"{root}: AWS_ENDPOINT_URL_S3 has a password in it; give keys by AWS_ACCESS_KEY_ID or a role")
+    check_url(endpoint, "AWS_ENDPOINT_URL_S3")
+    if checksums:
+        client.meta.events.register_first("needs-retry.s3", _refuse_redirect)
+    return client
+
+
+def _refuse_redirect(response: tuple[Any, Any] | None, **_: Any) -> None:
+    """Refuse redirects of servers other than Amazon's: botocore would ask them for the bucket's region, endlessly."""
+    if response is not None and response[0].status_code in (301, 302, 303, 307, 308):
+        target = response[0].headers.get("Location", "nowhere")
+        raise InputError(
+            f"the S3 server redirects to {target} ({response[0].status_code}); if that is the server to use, set "
+            "AWS_ENDPOINT_URL_S3 to it"
+        )

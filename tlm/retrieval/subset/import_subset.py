@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +19,8 @@ from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.dedup import Seen, digest
 from tlm.data.reading.files import RawFile, check_room, raw_files
-from tlm.data.reading.readers import check, read
-from tlm.data.reading.records import BadRow, Reject, Rejects, text_of
+from tlm.data.reading.readers import check, read_all
+from tlm.data.reading.records import BadRow, Rejects, Row, text_of
 from tlm.data.registry import subset_address
 from tlm.data.shards import Shards
 from tlm.errors import InputError
@@ -133,22 +132,14 @@ def _stage(
     folder: Path, files: list[RawFile], field: str, rejects: Rejects
 ) -> tuple[list[Path], npt.NDArray[np.bool_], int]:
     """Bring the passages to the disk: the shards, for each passage whether no earlier one is the same, rows read."""
-    shards, seen, rows = Shards(folder, "staged", group_rows=AT_ONCE, compression="lz4"), Seen(folder), 0
+    shards, seen = Shards(folder, "staged", group_rows=AT_ONCE, compression="lz4"), Seen(folder)
     waiting: list[tuple[int, str, int | None]] = []
-    for file in files:
-        for row in track(read(file, [field]), f"reading {file.name}", unit="rows"):
-            try:
-                waiting.append((rows, *_passage(row, field)))
-            except BadRow as bad:
-                rejects.add(file.name, row.line, bad.reason, bad.detail)
-                rejects.check_hopeless(rows)
-            rows += 1
-            if len(waiting) == AT_ONCE:
-                _flush(shards, seen, waiting)
-        file.check_unchanged()
-    rejects.check(rows)
+    for passage in read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field))):
+        waiting.append(passage)
+        if len(waiting) == AT_ONCE:
+            _flush(shards, seen, waiting)
     _flush(shards, seen, waiting)
-    return [folder / name for name in shards.close()], seen.firsts(), rows
+    return [folder / name for name in shards.close()], seen.firsts(), rejects.read
 
 
 def _flush(shards: Shards, seen: Seen, waiting: list[tuple[int, str, int | None]]) -> None:
@@ -159,10 +150,8 @@ def _flush(shards: Shards, seen: Seen, waiting: list[tuple[int, str, int | None]
     waiting.clear()
 
 
-def _passage(row: Any, field: str) -> tuple[str, int | None]:
+def _passage(row: Row, field: str) -> tuple[str, int | None]:
     """Text and rank (from 1; None where there is none) of a row, or BadRow."""
-    if isinstance(row, Reject):
-        raise BadRow(row.reason, row.detail)
     rank = str(row.values.get("rank", ""))
     if rank.isdecimal() and len(rank) > 9:
         raise BadRow("rank too large", f"field 'rank' is {rank[:20]}")

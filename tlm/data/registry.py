@@ -25,14 +25,6 @@ class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Columns(_Entry):
-    """The columns of a row."""
-
-    text_field: str = "text"
-    pair_field: str = ""
-    label_field: str = "label"
-
-
 class TaskEntry(_Entry):
     """A task; tasks.toml documents the fields."""
 
@@ -45,7 +37,7 @@ class TaskEntry(_Entry):
     hub: str
     splits: dict[str, str]
     files: dict[str, str]
-    columns: tuple[Columns, ...]
+    columns: tuple[dict[str, str], ...]
     header: tuple[str, ...] = ()
     subsets: dict[str, str] = {}
     sizes: dict[str, int]

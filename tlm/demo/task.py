@@ -23,7 +23,7 @@ ACCESS, QUOTA, SERVER = "no access", "over quota", "server fault"
 LABELS = (FIX, NOT_FOUND, CONFLICT, ACCESS, QUOTA, SERVER)
 
 # Tried in this order on the words of the name in lower case, without "exception", "error" or "fault" at the end
-_NAME_RULES = (
+NAME_RULES = (
     (NOT_FOUND, r"not found|not exists?\b|n t exist|nonexist|no such|no longer exist|not discovered|^unknown|^gone$"),
     (CONFLICT, r"already|\bexists?$|duplicate|\bin use\b"),
     (FIX, r"(size|length) (limit )?(exceeded|quota)|too (large|long|big|small|short)"),
@@ -40,7 +40,6 @@ _NAME_RULES = (
     (FIX, r"mismatch|not valid|unprocessable|inconsistent|syntax|parsing|parameter|argument|out of (range|bounds)"),
     (FIX, r"unrecogni[sz]ed|incompatible|max results|\bsame\b|cannot|empty"),
 )
-NAME_RULES = tuple((label, re.compile(pattern)) for label, pattern in _NAME_RULES)
 # Only conclusive statuses: many services use 400, 409 or 502 for everything
 STATUS_LABELS = {401: ACCESS, 403: ACCESS, 404: NOT_FOUND, 429: QUOTA, 500: SERVER, 503: SERVER, 504: SERVER}
 
@@ -69,7 +68,7 @@ def label_of(error: ApiError) -> str | None:
     """Return the handling that an error requires, or None if neither name nor status is conclusive."""
     name = _SUFFIX.sub("", " ".join(_WORD_IN_NAME.findall(error.name)).lower())
     for label, pattern in NAME_RULES:
-        if pattern.search(name):
+        if re.search(pattern, name):
             return label
     return SERVER if error.fault else STATUS_LABELS.get(error.status or 0)
 

@@ -7,14 +7,13 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.scratch import cache_folder, scratch_folder
 from tlm.data.reading import hub
-from tlm.data.reading.streams import Tally
 from tlm.errors import InputError, nearest
 from tlm.progress import say
 
@@ -37,7 +36,7 @@ class RawFile:
     compression: str = ""  # a value of COMPRESSIONS, or "" for none
     locate: Callable[[], Path] | None = None  # gives the path on this machine, after a download if necessary; not "hub"
     header: tuple[str, ...] = ()  # column names of a CSV or TSV file without a header
-    tally: Tally = field(default_factory=Tally)  # bytes read so far
+    bytes_read: int = 0  # on disk, so far
     _stamp: tuple[int, int] | None = None  # size and time of modification when the digest was taken
 
     @property

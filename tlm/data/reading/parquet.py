@@ -31,7 +31,7 @@ def rows(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
                 size += _length(row, f"{file.where}:{number}")
                 check_growth(size, packed, file.where)
                 yield row._replace(line=number)
-            file.tally.bytes = packed * number // table.metadata.num_rows
+            file.bytes_read = packed * number // table.metadata.num_rows
 
 
 def _batch_rows(metadata: pq.FileMetaData, fields: Sequence[str], where: str) -> int:

@@ -50,7 +50,7 @@ def read(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
         InputError: the file is damaged or truncated, has another format than its extension says or lacks a column; a
             line, row or value exceeds 64 MiB; or it is a decompression bomb.
     """
-    file.tally.bytes = 0
+    file.bytes_read = 0
     try:
         yield from _READERS[file.format](file, fields)
     except _DAMAGED as error:
@@ -74,7 +74,7 @@ def read_all(
                 rejects.read += 1
                 rejects.read_by_file[file.where] += 1
                 if rejects.read % METER_ROWS == 0:
-                    meter.advance((done + file.tally.bytes) / 1e6 - meter.done, f"{rejects.read:,} rows")
+                    meter.advance((done + file.bytes_read) / 1e6 - meter.done, f"{rejects.read:,} rows")
                 try:
                     if isinstance(row, Reject):
                         raise BadRow(row.reason, row.detail)
@@ -83,7 +83,7 @@ def read_all(
                     rejects.add(file.name, row.line, bad.reason, bad.detail)
                 else:
                     yield found
-            done += file.tally.bytes
+            done += file.bytes_read
             file.check_unchanged()
     rejects.check()
 
@@ -103,12 +103,8 @@ def check(file: RawFile, fields: Sequence[str]) -> None:
             raise unknown_field(file.where, field, names)
 
 
-def _lines(file: RawFile) -> Iterator[tuple[int, bytes]]:
-    return lines(file.path, file.compression, file.where, file.tally)
-
-
 def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
-    rows = ((number, line) for number, line in _lines(file) if not line.isspace())
+    rows = ((number, line) for number, line in lines(file) if not line.isspace())
     for index, (number, line) in enumerate(rows):
         if index == 0 and line.lstrip().startswith(b"["):
             raise InputError(f"{file.where} begins with a JSON array; expected one object per line (jq -c '.[]')")
@@ -144,7 +140,7 @@ def _csv(file: RawFile) -> Iterator[tuple[int, list[str]] | Reject]:
 
     def text() -> Iterator[str]:
         nonlocal size
-        for _, line in _lines(file):
+        for _, line in lines(file):
             size += len(line)
             if size > LONGEST_LINE:
                 raise InputError(
@@ -173,7 +169,7 @@ def _csv(file: RawFile) -> Iterator[tuple[int, list[str]] | Reject]:
 
 def _tsv(file: RawFile) -> Iterator[tuple[int, list[str]] | Reject]:
     """Yield the line number and the values of each row; bytes that are not UTF-8 become lone surrogates."""
-    for number, line in _lines(file):
+    for number, line in lines(file):
         if b"\t" in line or not line.isspace():
             values = line.decode(errors="surrogateescape").rstrip("\r\n").split("\t")
             yield number, [_unquoted(value) for value in values]
@@ -218,7 +214,7 @@ def _checked_utf8(line: int, values: list[str]) -> tuple[int, list[str]] | Rejec
 
 def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
     start, length, paragraph = 0, 0, list[bytes]()
-    for number, line in itertools.chain(_lines(file), [(0, b"\n")]):
+    for number, line in itertools.chain(lines(file), [(0, b"\n")]):
         blank = line.isspace()
         if number == 1 and line.startswith(b'{"') and line.rstrip().endswith(b"}"):
             raise InputError(f"{file.where} looks like JSON lines, not plain text; give it the extension .jsonl")

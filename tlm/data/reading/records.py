@@ -21,7 +21,7 @@ SHARE_HOPELESS = 0.1  # rejected among the first HOPELESS_ROWS rows: stop withou
 HOPELESS_ROWS = 10_000
 LONGEST_DETAIL = 200
 LONGEST_CACHED = 200  # characters of an id or a source
-REJECTED = pa.schema([("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+REJECTED = pa.schema([("file", "string"), ("line", "int64"), ("reason", "string"), ("detail", "string")])
 _SEPARATORS = {  # found in the header of a table, and the advice
     ";": "';' instead of commas (.csv) or tabs (.tsv): export it with one of those",
     "\t": "tabs: rename it to .tsv",

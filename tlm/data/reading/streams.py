@@ -7,11 +7,11 @@ import gzip
 import io
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import zstandard
 
+from tlm.data.reading.files import RawFile
 from tlm.errors import InputError
 
 LONGEST_LINE = 64 << 20  # bytes; a file with longer lines does not hold one record per line
@@ -32,37 +32,27 @@ _OTHER_KINDS = {
 }
 
 
-class Tally:
-    """Counts the bytes of a file on disk that have been read, for progress and for the compression ratio."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-
-def lines(path: Path, compression: str, where: str, tally: Tally) -> Iterator[tuple[int, bytes]]:
+def lines(file: RawFile) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file, numbered from 1, with their line ends but without a byte order mark.
-
-    `compression` is '', 'gz' or 'zst'; `where` names the file in messages.
 
     Raises:
         InputError: the first bytes are not UTF-8 text, a line exceeds LONGEST_LINE, or a decompression bomb.
         EOFError: the compressed data end too early.
     """
-    with _Counted(path, tally) as file:
-        stream: io.BufferedReader[Any] = io.BufferedReader(file, _BUFFER)
-        if compression == "gz":
+    with _Counted(file) as counted:
+        stream: io.BufferedReader[Any] = io.BufferedReader(counted, _BUFFER)
+        if file.compression == "gz":
             stream = io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER)  # type: ignore[arg-type]
-        elif compression == "zst":
+        elif file.compression == "zst":
             stream = io.BufferedReader(_Zstd(stream), _BUFFER)
-        _check_kind(stream.peek(_BUFFER), where)
+        _check_kind(stream.peek(_BUFFER), file.where)
         size = 0
         for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
             size += len(line)
             if len(line) == LONGEST_LINE:
-                raise InputError(
-                    f"{where}:{number}: the line is longer than {LONGEST_LINE >> 20} MiB; expected one record per line"
-                )
-            check_growth(size, tally.bytes, where)
+                most = f"{LONGEST_LINE >> 20} MiB"
+                raise InputError(f"{file.where}:{number}: the line is longer than {most}; expected one record per line")
+            check_growth(size, file.bytes_read, file.where)
             yield number, line.removeprefix(_BOM) if number == 1 else line
 
 
@@ -88,15 +78,15 @@ def _check_kind(head: bytes, where: str) -> None:
 
 
 class _Counted(io.FileIO):
-    """A file opened for reading that adds the number of bytes read to `tally`."""
+    """The bytes on disk, which it counts in `RawFile.bytes_read`."""
 
-    def __init__(self, path: Path, tally: Tally) -> None:
-        super().__init__(path)
-        self._tally = tally
+    def __init__(self, file: RawFile) -> None:
+        super().__init__(file.path)
+        self._raw_file = file
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         size = super().readinto(buffer) or 0
-        self._tally.bytes += size
+        self._raw_file.bytes_read += size
         return size
 
 

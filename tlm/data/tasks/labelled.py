@@ -15,10 +15,10 @@ from tlm.errors import InputError
 class Fields:
     """The fields of a row; "" for those that it does not have."""
 
-    text_field: str
-    pair_field: str
-    label_field: str
-    id_field: str
+    text_field: str = "text"
+    pair_field: str = ""
+    label_field: str = "label"
+    id_field: str = ""
     group_field: str = ""
 
     @property

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tlm.data.reading.records import BadRow, checked_text, value_of
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError
 
 CLASSIFICATION = ("macro_f1", "micro_f1", "accuracy", "matthews")
 POSITIVE = "f1"  # of the second of two classes
 REGRESSION = ("pearson", "spearman")
+METRICS = ("auto", *CLASSIFICATION, POSITIVE, *REGRESSION)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -47,13 +48,6 @@ def targets_of(labels: Sequence[str]) -> list[float] | None:
         return None
     targets = [float(label) for label in labels]
     return None if all(target.is_integer() for target in targets) else targets
-
-
-def check_metric(metric: str) -> None:
-    """Raise InputError if there is no metric of that name."""
-    known = ("auto", *CLASSIFICATION, POSITIVE, *REGRESSION)
-    if metric not in known:
-        raise InputError(f"unknown metric '{metric}'{nearest(metric, known)}")
 
 
 def metric_for(labels: Sequence[str], metric: str) -> str:

@@ -11,7 +11,7 @@ from tlm.data.reading.records import Row
 from tlm.data.tasks.labelled import Example, Fields
 from tlm.data.tasks.labels import is_number, targets_of
 from tlm.data.text import fold
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError
 
 PROBLEMS = ("auto", "classification", "regression")
 FEW, SHARE_FEW = 3, 0.01  # labels that look like slips: at most so many, or this share of the rows ...
@@ -19,12 +19,6 @@ MOST_FEW = 0.2  # ... but never more than this share
 MANY_CLASSES = 10  # more classes with fewer than two examples each are not classes
 MANY_ROWS, SHARE_TEXTS = 30, 0.1  # of this many rows, at least this share have distinct texts
 INSPECTED_ROWS = 1000  # to find the column that was meant
-
-
-def check_problem(problem: str) -> None:
-    """Raise InputError if there is no such problem."""
-    if problem not in PROBLEMS:
-        raise InputError(f"unknown problem '{problem}'{nearest(problem, PROBLEMS)}")
 
 
 def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> bool:

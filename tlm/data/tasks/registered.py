@@ -31,7 +31,7 @@ def fitting_fields(entry: TaskEntry, files: dict[str, list[RawFile]], id_field: 
     """
     refused = None
     for columns in entry.columns:
-        fields = Fields(**columns.model_dump(), id_field=id_field)
+        fields = Fields(**columns, id_field=id_field)
         try:
             check(files["train"][0], fields.wanted)
         except InputError as error:

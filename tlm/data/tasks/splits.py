@@ -7,11 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+import pyarrow as pa
+
 from tlm.data.reading.files import RawFile
 from tlm.data.tasks.labelled import Example
 from tlm.errors import InputError
 
 SPLITS = ("train", "dev", "test")
+LEAKS = pa.schema(
+    [("example", "int64"), ("split", "string"), ("train", "int64"), ("same_label", "bool"), ("text", "string")]
+)
 NAMES = {"train": "train", "dev": "dev|valid|validation|val", "test": "test"}
 
 
@@ -76,6 +81,23 @@ def assign(groups: Sequence[str], labels: Sequence[str], shares: Mapping[str, fl
                 chosen[group] = split
                 break
     return [chosen.get(group, "train") for group in groups]
+
+
+def find_leaks(examples: Sequence[Example]) -> pa.Table:
+    """Return a row for each leak: a dev or test example with the same `twin` as a training example.
+
+    `example` and `train` are the ordinals of the two (of the first training example, if there are several).
+    """
+    first: dict[str, int] = {}
+    for ordinal, example in enumerate(examples):
+        if example.split == "train":
+            first.setdefault(example.twin, ordinal)
+    leaks = []
+    for ordinal, example in enumerate(examples):
+        if example.split != "train" and example.twin in first:
+            twin = first[example.twin]
+            leaks.append((ordinal, example.split, twin, example.label == examples[twin].label, example.text))
+    return pa.table(list(zip(*leaks, strict=True)) or [()] * len(LEAKS), schema=LEAKS)
 
 
 def _capacity(total: int, shares: Mapping[str, float]) -> dict[str, int]:

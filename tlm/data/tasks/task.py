@@ -18,16 +18,17 @@ from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
 from tlm.data.tasks.groups import COLUMN as GROUP
 from tlm.data.tasks.labelled import Example, Fields, read_examples
-from tlm.data.tasks.labels import check_metric, metric_for
-from tlm.data.tasks.leaks import find_leaks
-from tlm.data.tasks.problem import check_problem, is_regression
+from tlm.data.tasks.labels import METRICS, metric_for
+from tlm.data.tasks.problem import PROBLEMS, is_regression
 from tlm.data.tasks.registered import as_published, fitting_fields, named_files
-from tlm.data.tasks.splits import SPLITS, divided, split_files
+from tlm.data.tasks.splits import SPLITS, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
 
 VERSION = 1
 CLASSES_SHOWN = 10
+LABELLED = [("id", "string"), ("text", "string"), ("text_pair", "string"), ("label", "string"), ("target", "float64")]
+SCHEMA = [*LABELLED, ("split", "string"), (GROUP, "string")]
 WHOLE = "all"  # stands for a split in which a single file is that has to be divided
 
 
@@ -80,13 +81,14 @@ def load_task(
     Raises:
         InputError: a setting out of range, an unsuitable file, field or label, too many bad rows.
     """
-    check_metric(metric)
-    check_problem(problem)
+    for setting, value, known in (("metric", metric, METRICS), ("problem", problem, PROBLEMS)):
+        if value not in known:
+            raise InputError(f"unknown {setting} '{value}'{nearest(value, known)}")
     _check_shares(dev_share, test_share)
     entry = task_entry(path)
     if entry and problem != "auto":
-        known = "regression" if entry.regression else "classification"
-        raise InputError(f"{path} is a {known}; leave problem at auto")
+        kind = "regression" if entry.regression else "classification"
+        raise InputError(f"{path} is a {kind}; leave problem at auto")
     if label_field in (text_field, pair_field):
         same = "text_field" if label_field == text_field else "pair_field"
         raise InputError(f"{same} and label_field are both '{label_field}'; expected different fields")
@@ -96,7 +98,7 @@ def load_task(
     rejects = Rejects(max_rejected)
     with raw_files(list(entry.addresses.values()) if entry and not files else [files or path]) as found:
         by_split = named_files(entry, files, found) if entry else _by_split(path, found)
-        if entry and fields == Fields("text", "", "label", id_field, group_field):
+        if entry and fields == Fields(id_field=id_field, group_field=group_field):
             fields = replace(fitting_fields(entry, by_split, id_field), group_field=group_field)
         for file in chain.from_iterable(by_split.values()):
             check(file, fields.wanted)
@@ -238,12 +240,9 @@ def _say_problem(task: Artifact) -> None:
 
 
 def _table(found: Sequence[Example], regression: bool, *, grouped: bool) -> pa.Table:
-    columns = {
-        "id": pa.array([example.id for example in found], pa.string()),
-        "text": pa.array([example.text for example in found], pa.string()),
-        "text_pair": pa.array([example.pair for example in found], pa.string()),
-        "label": pa.array([None if regression else example.label for example in found], pa.string()),
-        "target": pa.array([float(example.label) if regression else None for example in found], pa.float64()),
-        "split": pa.array([example.split for example in found], pa.string()),
-    }
-    return pa.table(columns | {GROUP: pa.array([example.group for example in found])} if grouped else columns)
+    rows = []
+    for example in found:
+        label, target = (None, float(example.label)) if regression else (example.label, None)
+        rows.append((example.id, example.text, example.pair, label, target, example.split, example.group))
+    table = pa.table(list(zip(*rows, strict=True)), schema=pa.schema(SCHEMA))
+    return table if grouped else table.drop_columns(GROUP)

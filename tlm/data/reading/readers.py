@@ -19,7 +19,6 @@ import itertools
 import json
 import re
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
@@ -126,7 +125,7 @@ def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        name = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        name = next(name for index, (name, _) in enumerate(pairs) if name in dict(pairs[:index]))
         raise BadRow("duplicate key", f"an object has two values for {name!r}")
     return values
 
@@ -135,11 +134,12 @@ _JSON = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def _csv(file: RawFile) -> Iterator[tuple[int, list[str]] | Reject]:
-    """Yield the first line and the values of each row; bytes that are not UTF-8 become lone surrogates."""
+    """Yield the number of the first line and the values of each row."""
     size = start = 0
+    invalid: UnicodeDecodeError | None = None
 
     def text() -> Iterator[str]:
-        nonlocal size
+        nonlocal size, invalid
         for _, line in lines(file):
             size += len(line)
             if size > LONGEST_LINE:
@@ -147,12 +147,16 @@ def _csv(file: RawFile) -> Iterator[tuple[int, list[str]] | Reject]:
                     f"{file.where}:{start}: the row that begins here is longer than {LONGEST_LINE >> 20} MiB; "
                     "is a closing quote missing?"
                 )
-            yield line.decode(errors="surrogateescape")
+            try:
+                decoded = line.decode()
+            except UnicodeDecodeError as error:  # reported with the row, whose end only the parser finds
+                invalid, decoded = error, line.decode(errors="replace")
+            yield decoded
 
     csv.field_size_limit(LONGEST_LINE)
     rows = csv.reader(text(), strict=True)
     while True:
-        start, size = rows.line_num + 1, 0
+        start, size, invalid = rows.line_num + 1, 0, None
         try:
             row = next(rows, None)
         except csv.Error as error:
@@ -163,16 +167,21 @@ def _csv(file: RawFile) -> Iterator[tuple[int, list[str]] | Reject]:
             continue
         if row is None:
             return
-        if row:
+        if invalid is not None:
+            yield not_utf8(start, invalid)
+        elif row:
             yield start, row
 
 
 def _tsv(file: RawFile) -> Iterator[tuple[int, list[str]] | Reject]:
-    """Yield the line number and the values of each row; bytes that are not UTF-8 become lone surrogates."""
+    """Yield the line number and the values of each row."""
     for number, line in lines(file):
-        if b"\t" in line or not line.isspace():
-            values = line.decode(errors="surrogateescape").rstrip("\r\n").split("\t")
-            yield number, [_unquoted(value) for value in values]
+        if line.isspace() and b"\t" not in line:
+            continue
+        try:
+            yield number, [_unquoted(value) for value in line.decode().rstrip("\r\n").split("\t")]
+        except UnicodeDecodeError as error:
+            yield not_utf8(number, error)
 
 
 def _unquoted(value: str) -> str:
@@ -184,8 +193,6 @@ def _table(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
     """Yield the rows of a CSV or TSV file, with the names in the header."""
     header: list[str] | None = None
     for row in _csv(file) if file.format == "csv" else _tsv(file):
-        if not isinstance(row, Reject):
-            row = _checked_utf8(*row)
         if header is None:
             if isinstance(row, Reject):
                 raise InputError(f"{file.where}:{row.line}: {row.reason}, {row.detail}; expected the column names")
@@ -200,16 +207,6 @@ def _table(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
             yield Reject(row[0], "ragged row", f"{len(row[1])} values, the header has {len(header)}")
         else:
             yield Row(row[0], dict(zip(header, row[1], strict=True)))
-
-
-def _checked_utf8(line: int, values: list[str]) -> tuple[int, list[str]] | Reject:
-    for value in values:
-        if not value.isascii():
-            try:
-                value.encode(errors="surrogateescape").decode()
-            except UnicodeDecodeError as error:
-                return not_utf8(line, error)
-    return line, values
 
 
 def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:

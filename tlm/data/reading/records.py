@@ -46,7 +46,7 @@ class Reject(NamedTuple):
 
 
 class BadRow(Exception):
-    """A value of a row cannot be used; whoever reads the rows sets this one aside."""
+    """A value of a row cannot be used; the row is set aside."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -83,7 +83,7 @@ def value_of(values: Mapping[str, Any], field: str) -> Any:
         return value
     if field in values:
         raise BadRow("null", f"field '{field}' is null")
-    raise BadRow("missing field", f"no field '{field}'; the fields are {', '.join(values) or 'none'}")
+    raise BadRow("missing field", f"no field '{field}'; there are {', '.join(values) or 'none'}")
 
 
 def checked_text(value: str, field: str) -> str:

@@ -15,7 +15,7 @@ from tlm.data.passages import split
 from tlm.data.reading.files import COMPRESSIONS, FORMATS, raw_files
 from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import BadRow, Reject, name_of, text_of
-from tlm.data.tasks.labels import SeveralLabels, label_of, targets_of
+from tlm.data.tasks.labels import label_of, targets_of
 from tlm.errors import InputError, printable
 from tlm.retrieval.search.analyzer import MAX_TOKEN_LENGTH, terms
 from tlm.retrieval.search.query import MOST_TERMS, fit, make_queries
@@ -48,7 +48,7 @@ def reading(data: bytes, ending: str) -> int:
             for take in (text_of, name_of, label_of):
                 try:
                     usable(take(row.values, "text"))
-                except (BadRow, SeveralLabels):
+                except BadRow:
                     continue
     return len(rows)
 

@@ -25,7 +25,7 @@ def test_more_than_the_disk_has_room_for_is_refused(tmp_path):
         check_room(files, tmp_path)
     with (
         raw_files([str(tmp_path)]) as files,
-        pytest.raises(InputError, match=r"^the 2 raw files have .* GB free; free"),
+        pytest.raises(InputError, match=r"^the 2 raw files take .* GB free; free"),
     ):
         check_room(files, tmp_path)
 
@@ -49,5 +49,5 @@ def test_it_is_refused_before_anything_is_written(tmp_path):
     code, left, used = map(int, done.stdout.split())
     assert (code, left) == (2, 0), done.stderr
     assert used < 100_000
-    assert "the 1 raw files have 0.00" in done.stderr
-    assert "GB free; free some, take another disk, or give fewer files" in done.stderr
+    assert "the 1 raw files take 0.00" in done.stderr
+    assert "GB free; free some space, use another disk or give fewer files" in done.stderr

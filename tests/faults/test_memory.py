@@ -13,8 +13,8 @@ from tests.faults.making import parquet, squeezed
 HOME = Path(__file__).parents[2]
 MOST = 600  # MiB; the libraries alone take some 230, and a line of 64 MiB may be there thrice
 MEGABYTE = b"x" * (1 << 20)
-LONG_LINE = ": the line is longer than 64 MiB; expected one record a line"
-LONG_ROW = ": the row that begins here is longer than 64 MiB; is one of its quotes never closed?"
+LONG_LINE = ": the line is longer than 64 MiB; expected one record per line"
+LONG_ROW = ": the row that begins here is longer than 64 MiB; is a closing quote missing?"
 
 
 def twins(path: Path) -> None:
@@ -45,9 +45,9 @@ CASES = {
     ),
     "short lines.jsonl.zst": (
         squeezed([(b'{"text": "a"}\n', 1), (b" " * 65_535 + b"\n", 5000)], "zst"),
-        "grows to more than 250 times its size",
+        "expands to more than 250 times its size",
     ),
-    "id twins.parquet": (twins, "twins.parquet grows to more than 250 times its size"),
+    "id twins.parquet": (twins, "twins.parquet expands to more than 250 times its size"),
     "id quoted.tsv": (quoted, "11 of 12 rows cannot be used (11 invalid UTF-8)"),
 }
 

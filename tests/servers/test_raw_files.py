@@ -71,8 +71,8 @@ def test_the_result_may_lie_on_s3_too(bucket, tmp_path):
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        ("s3://{bucket}/raw/nothing", "has no file that can be read"),
-        ("s3://{bucket}/raw/*.csv", "there is nothing here"),
+        ("s3://{bucket}/raw/nothing", "has no readable file"),
+        ("s3://{bucket}/raw/*.csv", "matches no object"),
         ("s3://{bucket}-missing/raw", "the bucket does not exist"),
     ],
 )

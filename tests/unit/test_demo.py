@@ -91,7 +91,7 @@ def test_plain_text():
 
 
 def test_no_models(tmp_path):
-    with pytest.raises(InputError, match="holds no service models"):
+    with pytest.raises(InputError, match="has no service models"):
         model_files(tmp_path)
 
 

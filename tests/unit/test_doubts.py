@@ -34,8 +34,8 @@ def refused(path, root, **settings):
 def test_one_fraction_among_whole_numbers_is_asked_about(tmp_path):
     path = labelled(tmp_path / "t.csv", ["1", "2", "3"] * 10 + ["2.5"])
     assert refused(path, tmp_path) == (
-        f"{path}:32: label '2.5' has a fraction, the other 30 labels are whole numbers; mend it, or set problem to "
-        "classification (each label a class) or regression (numbers to predict)"
+        f"{path}:32: label '2.5' has a fraction, the other 30 labels are whole numbers; fix it, or set problem to "
+        "classification (each label is a class) or regression (numbers to predict)"
     )
     assert load(path, tmp_path, problem="regression").details["problem"] == "regression"
     assert load(path, tmp_path, problem="classification").details["labels"] == ["1", "2", "2.5", "3"]
@@ -45,21 +45,21 @@ def test_whole_numbers_are_a_regression_if_one_says_so(tmp_path):
     task = load(labelled(tmp_path / "t.csv", ["1", "2", "3"] * 10), tmp_path, problem="regression")
     assert (task.details["problem"], task.details["metric"], task.details["labels"]) == ("regression", "pearson", [])
     assert set(examples(task)["target"].to_pylist()) == {1.0, 2.0, 3.0}
-    assert "t.csv:3: label 'no' is no number" in refused(
+    assert "t.csv:3: label 'no' is not a number" in refused(
         labelled(tmp_path / "t.csv", ["1", "no"] * 9), tmp_path, problem="regression"
     )
 
 
 def test_one_word_among_targets_is_asked_about(tmp_path):
     path = labelled(tmp_path / "t.csv", [f"{number / 4}" for number in range(20)] + ["n/a-"])
-    assert refused(path, tmp_path).startswith(f"{path}:22: label 'n/a-' is no number, the other 20 labels are")
+    assert refused(path, tmp_path).startswith(f"{path}:22: label 'n/a-' is not a number, the other 20 labels are")
 
 
 @pytest.mark.parametrize(("one", "other"), [("pos", "Pos"), ("1", "1.0"), ("straße", "STRASSE")])
 def test_labels_that_differ_in_case_only_are_asked_about(tmp_path, one, other):
     path = labelled(tmp_path / "t.csv", [one, "7"] * 15 + [other, other])
     assert refused(path, tmp_path) == (
-        f"{path}:32: labels '{other}' (2 rows) and '{one}' (15 rows) differ in spelling only; make them one, or set "
+        f"{path}:32: labels '{other}' (2 rows) and '{one}' (15 rows) differ in spelling only; unify them, or set "
         "problem to classification to keep both"
     )
     assert len(load(path, tmp_path, problem="classification").details["labels"]) == 3
@@ -119,7 +119,7 @@ def test_what_the_labels_were_taken_for_is_said_also_when_the_task_is_found(tmp_
 
 def test_a_problem_that_is_none_and_one_of_a_known_task(tmp_path):
     path = labelled(tmp_path / "t.csv", ["a", "b"] * 9)
-    assert "problem 'classifcation' is not known; did you mean 'classification'?" in refused(
+    assert "unknown problem 'classifcation'; did you mean 'classification'?" in refused(
         path, tmp_path, problem="classifcation"
     )
     assert "paper:scierc is a classification; leave problem at auto" in refused(

@@ -204,9 +204,9 @@ def test_a_person_errs_and_is_told_in_one_sentence(tmp_path):
     assert "does not exist; did you mean 'x.csv'?" in refused(str(tmp_path / "y.csv"), tmp_path)
     assert "no task of that name; did you mean 'paper:scierc'?" in refused("paper:scirec/small", tmp_path)
     assert refused("paper:scierc/medium", tmp_path) == (
-        "paper:scierc/medium names no published subset; expected paper:scierc/small or paper:scierc/large"
+        "paper:scierc/medium is not a published subset; expected paper:scierc/small or paper:scierc/large"
     )
-    assert refused("glue:mnli/small", tmp_path) == "glue:mnli/small names no published subset; there is none"
+    assert refused("glue:mnli/small", tmp_path) == "glue:mnli/small is not a published subset; there is none"
 
 
 def test_stage_1_trains_on_it_and_reports_can_show_it(tmp_path):

@@ -115,7 +115,7 @@ def test_files_of_the_releases_are_taken_by_the_tasks_name(tmp_path, prefix, cap
     assert [task.counts[split] for split in ("train", "dev", "test")] == [21, 7, 7]
     assert rows(task, "dev")[0]["text"] == words(21)
     said = capsys.readouterr().err
-    assert "SciERC has 21 train examples here, published are 3,219 (counted in allenai/scibert" in said
+    assert "SciERC has 21 train examples here, the published number is 3,219 (counted in allenai/scibert" in said
 
 
 def test_the_authors_numbers_stay_numbers(tmp_path, capsys):
@@ -134,13 +134,13 @@ def test_the_authors_numbers_stay_numbers(tmp_path, capsys):
 
 def test_missing_classes_are_said(tmp_path, capsys):
     load("paper:scierc", jsonl(tmp_path / "any", labels=SCIERC[:5]), tmp_path)
-    assert "SciERC has 5 classes here, published are 7" in capsys.readouterr().err
+    assert "SciERC has 5 classes here, the published number is 7" in capsys.readouterr().err
 
 
 def test_a_number_that_we_could_not_check_is_named_so(tmp_path, capsys):
     load("paper:imdb", jsonl(tmp_path / "any", labels=["0", "1"]), tmp_path)
     said = capsys.readouterr().err.splitlines()
-    assert ["could not check" in line for line in said if "published" in line] == [False, True, True]
+    assert ["unverified" in line for line in said if "published" in line] == [False, True, True]
 
 
 def test_a_person_errs_and_is_told_in_one_sentence(tmp_path):
@@ -158,7 +158,7 @@ def test_a_person_errs_and_is_told_in_one_sentence(tmp_path):
 def test_a_label_that_the_task_does_not_have_is_refused(tmp_path):
     folder = jsonl(tmp_path / "any", labels=[*SCIERC, "USED-FORE"], train=24)
     told = refused("paper:scierc", folder, tmp_path)
-    assert told.endswith("train.jsonl:8: 'USED-FORE' is no label of SciERC; did you mean 'USED-FOR'?")
+    assert told.endswith("train.jsonl:8: 'USED-FORE' is not a label of SciERC; did you mean 'USED-FOR'?")
 
 
 def test_a_column_that_is_missing_is_refused(tmp_path):
@@ -208,7 +208,7 @@ def test_scores_are_targets_even_if_all_of_them_are_whole(tmp_path):
     assert [row["target"] for row in rows(task, "test")] == [0, 1, 2, 3, 4, 5]
     pairs[3][-1] = "high"
     told = refused("glue:sts-b", tsv(tmp_path / "STS-B", header, train=pairs, dev=pairs[:6]), tmp_path)
-    assert told.endswith("train.tsv:5: 'high' is no number; the labels of STS-B are numbers")
+    assert told.endswith("train.tsv:5: 'high' is not a number; STS-B has numeric labels")
 
 
 def test_mnli_has_two_test_splits(tmp_path):
@@ -238,7 +238,7 @@ def test_names_of_labels_and_their_numbers_are_the_same_in_glue(tmp_path):
     assert by_name.details["labels"] == ["entailment", "not_entailment"]
     numbers[0][3] = "-1"  # as the Hub marks a label that is secret
     told = refused("glue:rte", tsv(tmp_path / "numbers", header, train=numbers, dev=numbers[:4]), tmp_path)
-    assert "'-1' is no label of RTE; known are entailment, not_entailment" in told
+    assert "'-1' is not a label of RTE; known are entailment, not_entailment" in told
 
 
 @pytest.mark.parametrize(("name", "folder"), [("paper:scierc", "scierc"), ("paper:acl-arc", "acl-arc")])

@@ -41,11 +41,12 @@ def test_a_step_stops_over_ten_rows_or_a_thousandth(most, bad, read_, stops):
     rejects = Rejects(most)
     for line in range(bad):
         rejects.add("x.csv", line + 1, "null", "field 'text' is null")
+    rejects.read = read_
     if stops:
         with pytest.raises(InputError, match=rf"^{bad} of {read_} rows .*x\.csv:1: null, field 'text' is null"):
-            rejects.check(read_)
+            rejects.check()
     else:
-        rejects.check(read_)
+        rejects.check()
 
 
 def test_rejects_are_kept_with_place_reason_and_what_was_found(tmp_path):

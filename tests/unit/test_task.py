@@ -244,7 +244,7 @@ BAD = {
         "no field 'labels'; it has 'text', 'label'; did you mean 'label'?",
     ),
     "pair field": (SPLITS, {"pair_field": "second"}, "no field 'second'; it has 'text', 'label'"),
-    "metric of regression": (SPLITS, {"metric": "pearson"}, "make a classification with 2 classes; expected macro_f1"),
+    "metric of regression": (SPLITS, {"metric": "pearson"}, "is a classification with 2 classes; expected macro_f1"),
     "no train": ({"dev": SPLITS["dev"], "test": SPLITS["test"]}, {}, "no train file among dev.jsonl, test.jsonl"),
     "no test": ({"train": SPLITS["train"], "dev": SPLITS["dev"]}, {}, "no test file"),
     "two devs": (only(valid=SPLITS["dev"]), {}, "expected one dev file"),
@@ -264,13 +264,13 @@ def test_bad_input_is_refused_in_one_sentence_and_leaves_nothing(tmp_path, case)
 def test_f1_is_for_two_classes(tmp_path):
     assert load(folder(tmp_path / "two", SPLITS), tmp_path, metric="f1").details["metric"] == "f1"
     rows = SPLITS | {"train": [*SPLITS["train"], ("moss", "other")]}
-    with pytest.raises(InputError, match="'f1' does not fit: the labels make a classification with 3 classes"):
+    with pytest.raises(InputError, match="'f1' does not fit: the task is a classification with 3 classes"):
         load(folder(tmp_path / "three", rows), tmp_path, metric="f1")
 
 
 def test_a_metric_for_classes_does_not_fit_a_regression(tmp_path):
     rows = {"train": [("a", 1.5), ("b", 2.5)], "dev": [("c", 3.0)], "test": [("d", 4.25)]}
-    with pytest.raises(InputError, match="the labels make a regression; expected pearson, spearman"):
+    with pytest.raises(InputError, match="the task is a regression; expected pearson, spearman"):
         load(folder(tmp_path / "t", rows), tmp_path, metric="accuracy")
 
 

@@ -85,7 +85,7 @@ def test_a_held_out_split_that_loses_more_than_a_tenth_of_its_rows_stops_the_ste
     many = few | {(split, size): NULL}
     expected = (
         rf"^{len(many)} of {size} {split} rows cannot be used \({len(few)} empty, 1 null\), more than a tenth, the "
-        rf"first at {split}.jsonl:1: empty, field 'label' has no text; mend them, or take them out of the file$"
+        rf"first at {split}.jsonl:1: empty, field 'label' has no text; fix them or remove them from the file$"
     )
     with pytest.raises(InputError, match=expected):
         load_task(task(tmp_path / "many", many), max_rejected=100, root=str(tmp_path))

@@ -1,1 +1,1 @@
-"""Reading, cleaning and splitting what people bring: corpora and labelled tasks."""
+"""Load the user's data: read, normalise and split corpora and labelled tasks."""

@@ -1,4 +1,4 @@
-"""Exact deduplication of any number of texts in little memory: digests go to files by their first bits."""
+"""Exact deduplication of any number of texts in little memory: digests are distributed to files by their first byte."""
 
 import hashlib
 from pathlib import Path
@@ -8,17 +8,17 @@ import numpy.typing as npt
 
 from tlm.data.text import fold_clean
 
-_RECORD = np.dtype([("high", "<u8"), ("low", "<u8"), ("ordinal", "<i8")])
-BUCKETS = 64  # files open at once; each holds 1/64 of the digests and is sorted in memory
+_RECORD = np.dtype([("digest", "S16"), ("ordinal", "<i8")])
+BUCKETS = 64  # open files; each holds 1/64 of the digests and is sorted in memory
 
 
 def digest(text: str) -> bytes:
-    """16 bytes of a normalised text, equal for texts that are equal by `fold` (128 bits of BLAKE2b)."""
+    """Return 16 bytes (BLAKE2b) that are equal for normalised texts that are equal by `fold`."""
     return hashlib.blake2b(fold_clean(text).encode(), digest_size=16).digest()
 
 
 class Seen:
-    """Digests by ordinal, in `buckets` files (a power of two) under `folder`; then, which ordinals are repeats."""
+    """Collects digests in `buckets` files (a power of two) in `folder`, then finds the first of each."""
 
     def __init__(self, folder: Path, buckets: int = BUCKETS) -> None:
         self.count = 0
@@ -28,31 +28,19 @@ class Seen:
     def add(self, digests: list[bytes]) -> None:
         """Append the digests of the next ordinals."""
         records = np.empty(len(digests), _RECORD)
-        halves = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
-        records["high"], records["low"] = halves[:, 0], halves[:, 1]
+        records["digest"] = digests
         records["ordinal"] = np.arange(self.count, self.count + len(digests))
         self.count += len(digests)
-        bucket = (records["high"] % len(self._files)).astype(np.intp)
-        order = np.argsort(bucket, kind="stable")
-        ends = np.searchsorted(bucket[order], np.arange(len(self._files)), side="right")
-        for file, part in zip(self._files, np.split(records[order], ends[:-1]), strict=True):
-            file.write(part.tobytes())
+        bucket = np.frombuffer(b"".join(digests), np.uint8)[::16] % len(self._files)
+        for number, file in enumerate(self._files):
+            file.write(records[bucket == number].tobytes())
 
     def firsts(self) -> npt.NDArray[np.bool_]:
-        """For each ordinal, whether no smaller one has the same digest. Ends the adding."""
-        for file in self._files:
+        """Tell for each ordinal whether no smaller one has the same digest. No digests can be added afterwards."""
+        first = np.zeros(self.count, np.bool_)
+        for file, path in zip(self._files, self._paths, strict=True):
             file.close()
-        first = np.ones(self.count, np.bool_)
-        for repeats in map(_repeats, self._paths):
-            first[repeats] = False
+            records = np.fromfile(path, _RECORD)
+            _, index = np.unique(records["digest"], return_index=True)  # of the first, as ordinals ascend
+            first[records["ordinal"][index]] = True
         return first
-
-
-def _repeats(path: Path) -> npt.NDArray[np.int64]:
-    records = np.fromfile(path, _RECORD)
-    high, low = records["high"].copy(), records["low"].copy()
-    order = np.lexsort((low, high))  # stable: of equal digests the smallest ordinal stays first
-    high, low = high[order], low[order]
-    same = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
-    repeats: npt.NDArray[np.int64] = records["ordinal"][order[1:][same]]
-    return repeats

@@ -1,4 +1,4 @@
-"""Parquet shards whose bytes depend on the rows alone, not on the portions in which the rows came."""
+"""Parquet shards whose bytes depend only on the rows, not on the portions in which the rows were added."""
 
 from pathlib import Path
 
@@ -20,7 +20,6 @@ class Shards:
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._writer: pq.ParquetWriter | None = None
-        self._written_groups = 0
 
     @property
     def total(self) -> int:
@@ -28,17 +27,17 @@ class Shards:
         return sum(self.rows.values()) + self._pending_rows
 
     def add(self, table: pa.Table) -> None:
-        """Append rows; whole row groups are written, the rest waits."""
+        """Append rows; complete row groups are written, the remainder is kept for later."""
         self._pending.append(table)
         self._pending_rows += table.num_rows
         while self._pending_rows >= self.group_rows:
-            waiting = pa.concat_tables(self._pending)
-            self._write(waiting.slice(0, self.group_rows))
-            self._pending = [waiting.slice(self.group_rows)]
+            pending = pa.concat_tables(self._pending)
+            self._write(pending.slice(0, self.group_rows))
+            self._pending = [pending.slice(self.group_rows)]
             self._pending_rows -= self.group_rows
 
     def close(self) -> dict[str, int]:
-        """Write what waits; the rows of each file by name."""
+        """Write the remaining rows; return the number of rows by file name."""
         if self._pending_rows:
             self._write(pa.concat_tables(self._pending))
         self._pending, self._pending_rows = [], 0
@@ -48,27 +47,21 @@ class Shards:
     def _write(self, table: pa.Table) -> None:
         if self._writer is None:
             self._file = f"{self.name}-{len(self.rows):05d}.parquet"
-            self._writer = _writer(self.folder / self._file, table.schema, self.compression)
-            self.rows[self._file] = self._written_groups = 0
+            self.rows[self._file] = 0
+            self._writer = pq.ParquetWriter(
+                self.folder / self._file,
+                table.schema,
+                compression=self.compression,
+                use_dictionary=["source"],  # worth it where values repeat
+                write_statistics=["doc"],  # worth it where rows are looked up by value
+                data_page_size=1 << 20,
+            )
         self._writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
         self.rows[self._file] += table.num_rows
-        self._written_groups += 1
-        if self._written_groups == self.groups:
+        if self.rows[self._file] == self.groups * self.group_rows:
             self._end_shard()
 
     def _end_shard(self) -> None:
         if self._writer is not None:
             self._writer.close()
         self._writer = None
-
-
-def _writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
-    # a dictionary pays where values repeat (source); statistics where one looks rows up by them (doc)
-    return pq.ParquetWriter(
-        path,
-        schema,
-        compression=compression,
-        use_dictionary=["source"],
-        write_statistics=["doc"],
-        data_page_size=1 << 20,
-    )

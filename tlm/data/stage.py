@@ -1,4 +1,4 @@
-"""Passages on the disk between two passes: which of them are repeats is known only when all have been seen."""
+"""Passages kept on disk between two passes: which of them are duplicates is known only after the first."""
 
 from pathlib import Path
 
@@ -14,33 +14,28 @@ SCHEMA = pa.schema([("id", pa.string()), ("text", pa.string()), ("source", pa.st
 
 
 class Stage:
-    """Takes passages one by one, then publishes each text once. What is published does not depend on the sizes here."""
+    """Collects passages, then publishes each distinct text once. The output does not depend on the sizes given here."""
 
     def __init__(self, folder: Path, group_rows: int = GROUP_ROWS, buckets: int = BUCKETS) -> None:
         self.folder, self.group_rows = folder, group_rows
         self._shards = Shards(folder, "staged", group_rows=group_rows, compression="lz4")
         self._seen = Seen(folder, buckets)
-        self._ids: list[str] = []
-        self._texts: list[str] = []
-        self._sources: list[str] = []
-        self._digests: list[bytes] = []
+        self._columns: tuple[list[str], list[str], list[str]] = ([], [], [])  # as in the schema
 
     @property
     def total(self) -> int:
-        """Passages taken so far, repeats included."""
-        return self._seen.count + len(self._texts)
+        """Passages added so far, including duplicates."""
+        return self._seen.count + len(self._columns[0])
 
     def add(self, id_: str, text: str, source: str) -> None:
-        """Take one passage (of a normalised text)."""
-        self._ids.append(id_)
-        self._texts.append(text)
-        self._sources.append(source)
-        self._digests.append(digest(text))
-        if len(self._texts) == self.group_rows:
+        """Add a passage with normalised text."""
+        for column, value in zip(self._columns, (id_, text, source), strict=True):
+            column.append(value)
+        if len(self._columns[0]) == self.group_rows:
             self._flush()
 
     def publish(self, target: Path) -> dict[str, int]:
-        """Write ``passages-00000.parquet``… with the column `doc` in front, without the repeats; rows by file name."""
+        """Write ``passages-00000.parquet``… without duplicates and with `doc` as first column; return rows by file."""
         self._flush()
         staged = [self.folder / name for name in self._shards.close()]
         first, seen = self._seen.firsts(), 0
@@ -49,18 +44,15 @@ class Stage:
             with pq.ParquetFile(path) as shard:
                 for group in range(shard.num_row_groups):
                     table = shard.read_row_group(group)
-                    mask = pa.array(first[seen : seen + table.num_rows])
+                    mask = first[seen : seen + table.num_rows]
                     seen += table.num_rows
-                    kept.add(_numbered(table.filter(mask), kept.total))
+                    docs = pa.array(np.arange(kept.total, kept.total + mask.sum()))
+                    kept.add(table.filter(pa.array(mask)).add_column(0, "doc", docs))
             path.unlink()
         return kept.close()
 
     def _flush(self) -> None:
-        self._shards.add(pa.table([self._ids, self._texts, self._sources], schema=SCHEMA))
-        self._seen.add(self._digests)
-        self._ids, self._texts, self._sources, self._digests = [], [], [], []
-
-
-def _numbered(table: pa.Table, start: int) -> pa.Table:
-    docs = pa.array(np.arange(start, start + table.num_rows))
-    return table.add_column(0, pa.field("doc", pa.int64()), docs)
+        self._shards.add(pa.table(self._columns, schema=SCHEMA))
+        self._seen.add([digest(text) for text in self._columns[1]])
+        for column in self._columns:
+            column.clear()

@@ -1,8 +1,8 @@
-"""Write the demo's corpus and task: ``python -m tlm.demo FOLDER``.
+"""Write the corpus and task of the demo: ``python -m tlm.demo FOLDER``.
 
-``FOLDER/corpus.jsonl.gz`` (id, text, source) and ``FOLDER/api-errors/{train,dev,test}.jsonl`` (id, text, label)
-are ordinary input of `load-corpus` and `load-task`. The same installed versions give the same bytes; nothing is
-downloaded.
+``FOLDER/corpus.jsonl.gz`` (id, text, source) and ``FOLDER/api-errors/{train,dev,test}.jsonl`` (id, text, label,
+service) are ordinary input of `load-corpus` and `load-task`. The same installed packages give the same bytes; nothing
+is downloaded.
 """
 
 import argparse
@@ -11,7 +11,9 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,9 +27,9 @@ MIN_WORDS = 5
 
 
 def main() -> int:
-    """Write the files into the folder named on the command line; 0, or the exit code of the error that was said."""
-    parser = argparse.ArgumentParser(prog="python -m tlm.demo", description="Write the demo's corpus and task.")
-    parser.add_argument("folder", type=Path, help="where corpus.jsonl.gz and api-errors/ go")
+    """Write the files into the folder given on the command line; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tlm.demo", description="Write the corpus and task of the demo.")
+    parser.add_argument("folder", type=Path, help="folder for corpus.jsonl.gz and api-errors/")
     folder = parser.parse_args().folder
     try:
         write(folder)
@@ -41,53 +43,57 @@ def main() -> int:
 
 
 def write(folder: Path, models: list[Path] | None = None, code: list[tuple[str, list[Path]]] | None = None) -> None:
-    """Write corpus and task into `folder`; the task's test file comes last, so where it is, all is there.
+    """Write corpus and task into `folder`. The test file of the task is written last: if it is there, all files are.
 
     Args:
-        folder: Made if it is not there.
-        models: Service models; all that botocore has, if not given.
-        code: (package, Python files); all that is installed, if not given.
+        folder: Created if it does not exist.
+        models: Service models; by default all that botocore has.
+        code: (package, Python files); by default all installed packages.
     """
     services = [read_service(path) for path in track(models or model_files(), "services", unit="read")]
     rows, left_out = examples(services)
     (folder / "api-errors").mkdir(parents=True, exist_ok=True)
-    sources = _write_jsonl(folder / "corpus.jsonl.gz", corpus(services, rows, packages() if code is None else code))
+    documents = corpus(services, rows, packages() if code is None else code)
+    kinds = _write_jsonl(folder / "corpus.jsonl.gz", documents)
     for split in SPLITS:
-        _write_jsonl(folder / "api-errors" / f"{split}.jsonl", (asdict(row) for row in rows[split]))
-    _summary(folder, services, rows, left_out, sources)
+        _write_jsonl(folder / "api-errors" / f"{split}.jsonl", map(asdict, rows[split]))
+    say(f"{folder}/corpus.jsonl.gz: {kinds['service']:,} documentation strings, {kinds['package']:,} docstrings")
+    say("  from web services and Python packages; nothing from the services of dev and test")
+    say(f"{folder}/api-errors: how should an API error be handled? {len(LABELS)} labels, split by service")
+    for split in SPLITS:
+        count = sum(split_of(service.name) == split for service in services)
+        labels = Counter(row.label for row in rows[split])
+        counts = ", ".join(f"{label} {labels[label]}" for label in LABELS)
+        say(f"  {split}: {len(rows[split]):,} texts of {count} services ({counts})")
+    say(f"  left out: {', '.join(f'{reason} {count:,}' for reason, count in left_out.items())}")
 
 
 def corpus(
-    services: Iterable[Service], rows: dict[str, list[Example]], code: Iterable[tuple[str, list[Path]]]
+    services: list[Service], rows: dict[str, list[Example]], code: list[tuple[str, list[Path]]]
 ) -> Iterator[dict[str, Any]]:
-    """Corpus documents: what the services of the train split say, then docstrings; each text once.
+    """Yield the documents of the corpus: texts of the services in train, then docstrings; each text once.
 
-    Every string of a dev or test service is left out, even where a train service or a package has the same.
+    All texts of a dev or test service are left out, even if a train service or a package has the same text.
     """
-    services = list(services)
     seen = {row.text for split in ("dev", "test") for row in rows[split]}
     seen.update(text for service in services if split_of(service.name) != "train" for text in service.texts)
-    sources = [(f"service:{service.name}", service.texts) for service in services if split_of(service.name) == "train"]
-    for source, texts in sources:
-        yield from _documents(source, texts, seen)
-    for name, files in track(list(code), "packages", unit="read"):
-        yield from _documents(f"package:{name}", docstrings(files), seen)
-
-
-def _documents(source: str, texts: Iterable[str], seen: set[str]) -> Iterator[dict[str, Any]]:
-    number = 0
-    for text in texts:
-        if text not in seen and len(text.split()) >= MIN_WORDS:
-            seen.add(text)
-            yield {"id": f"{source}#{number}", "text": text, "source": source}
-            number += 1
+    documented = ((f"service:{own.name}", own.texts) for own in services if split_of(own.name) == "train")
+    coded = ((f"package:{name}", docstrings(files)) for name, files in track(code, "packages", unit="read"))
+    texts: Iterable[str]
+    for source, texts in chain(documented, coded):
+        number = 0
+        for text in texts:
+            if text not in seen and len(text.split()) >= MIN_WORDS:
+                seen.add(text)
+                yield {"id": f"{source}#{number}", "text": text, "source": source}
+                number += 1
 
 
 def _write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> Counter[str]:
-    """Write rows, whole or not at all; how many there are by kind of source ("service", "package", "")."""
+    """Write rows, all or none; return their number by kind of source ("service", "package", "")."""
     part = path.with_name(f".{path.name}.part")
     kinds: Counter[str] = Counter()
-    with part.open("wb") as file, _packed(file, path) as out:
+    with part.open("wb") as file, _packed(file) if path.suffix == ".gz" else nullcontext(file) as out:
         for row in rows:
             out.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
             kinds[row.get("source", "").partition(":")[0]] += 1
@@ -95,28 +101,8 @@ def _write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> Counter[str]:
     return kinds
 
 
-def _packed(file: IO[bytes], path: Path) -> IO[bytes]:
-    if path.suffix != ".gz":
-        return file
-    return gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)  # type: ignore[return-value]  # no name, no time: same bytes
-
-
-def _summary(
-    folder: Path,
-    services: list[Service],
-    rows: dict[str, list[Example]],
-    left_out: dict[str, int],
-    sources: Counter[str],
-) -> None:
-    say(f"{folder}/corpus.jsonl.gz: {sources['service']:,} documentation strings, {sources['package']:,} docstrings")
-    say("  what web services and Python packages say of themselves; nothing of the services of dev and test")
-    say(f"{folder}/api-errors: which handling does an API error ask for? {len(LABELS)} labels, split by service")
-    for split in SPLITS:
-        names = {service.name for service in services if split_of(service.name) == split}
-        labels = Counter(row.label for row in rows[split])
-        counts = ", ".join(f"{label} {labels[label]}" for label in LABELS)
-        say(f"  {split}: {len(rows[split]):,} texts of {len(names)} services ({counts})")
-    say(f"  left out: {', '.join(f'{reason} {count:,}' for reason, count in left_out.items())}")
+def _packed(file: IO[bytes]) -> gzip.GzipFile:
+    return gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)  # without name and time: same bytes
 
 
 if __name__ == "__main__":

@@ -1,27 +1,33 @@
-"""Docstrings of the installed packages and of the standard library: general technical prose beside the services'."""
+"""Docstrings of the installed packages and the standard library: technical prose in addition to the services'."""
 
 import re
 import sysconfig
 from collections.abc import Iterable, Iterator
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import distributions
 from pathlib import Path
 
-# triple-quoted strings that begin a line; parsing 16,000 files takes minutes, this takes ten seconds
+# Triple-quoted strings at the start of a line; parsing 16,000 files would take minutes, this takes ten seconds.
 DOCSTRING = re.compile(r'^[ \t]*[rRuU]?(?:"""(.*?)"""|\'\'\'(.*?)\'\'\')', re.DOTALL | re.MULTILINE)
 STANDARD_LIBRARY = "python"
-# not part of what is locked, and our own code would make the corpus change with every commit
-LEFT_OUT = ("pip", "setuptools", "wheel", "tlm-kubeflow")
+# These are not locked; and with our own code, the corpus would change with every commit.
+EXCLUDED = ("pip", "setuptools", "wheel", "tlm-kubeflow")
 
 
 def packages() -> list[tuple[str, list[Path]]]:
-    """(name, Python files) of every installed package by name, then of the standard library."""
-    found = {_name(package): package for package in distributions()}
-    listed = [(name, sorted(_files(found[name]))) for name in sorted(found) if name not in LEFT_OUT]
-    return [*listed, (STANDARD_LIBRARY, sorted(_standard_library()))]
+    """List (name, Python files) of each installed package by name, then of the standard library."""
+    found = {re.sub(r"[-_.]+", "-", package.metadata["Name"] or "").lower(): package for package in distributions()}
+    listed = [
+        (name, sorted(Path(str(file.locate())) for file in found[name].files or () if file.suffix == ".py"))
+        for name in sorted(found)
+        if name not in EXCLUDED
+    ]
+    library = Path(sysconfig.get_path("stdlib"))
+    own = (path for path in library.rglob("*.py") if not _is_installed(path.relative_to(library)))
+    return [*listed, (STANDARD_LIBRARY, sorted(own))]
 
 
 def docstrings(files: Iterable[Path]) -> Iterator[str]:
-    """The docstrings of Python files, each on one line, in the order of the files. Unreadable files hold none."""
+    """Yield the docstrings of Python files, each on one line, in the order of the files; skip unreadable files."""
     for file in files:
         try:
             source = file.read_text(encoding="utf-8", errors="ignore")
@@ -31,16 +37,5 @@ def docstrings(files: Iterable[Path]) -> Iterator[str]:
             yield " ".join((match[1] or match[2] or "").split())
 
 
-def _name(package: Distribution) -> str:
-    return re.sub(r"[-_.]+", "-", package.metadata["Name"] or "").lower()
-
-
-def _files(package: Distribution) -> Iterator[Path]:
-    return (Path(str(file.locate())) for file in package.files or () if file.suffix == ".py")
-
-
-def _standard_library() -> Iterator[Path]:
-    folder = Path(sysconfig.get_path("stdlib"))
-    for file in folder.rglob("*.py"):
-        if not {"site-packages", "dist-packages"} & set(file.relative_to(folder).parts):
-            yield file
+def _is_installed(path: Path) -> bool:
+    return bool({"site-packages", "dist-packages"} & set(path.parts))

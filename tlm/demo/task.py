@@ -1,8 +1,8 @@
-"""The demo's task: route an API error to its handling, from what its documentation says.
+"""The task of the demo: predict how to handle an API error from its documentation.
 
-The text is the documentation of an exception shape. The label comes from what the text does not contain: the
-shape's name and, where the name says nothing, its HTTP status. Services of one family (the name up to the first
-hyphen: ``bedrock``, ``bedrock-agent``) are in one split, so that what is tested is another service's wording.
+The text is the documentation of an exception shape. The label is derived from information that is not in the text: the
+name of the shape or, if that is not conclusive, its HTTP status. Services of one family (the name up to the first
+hyphen: ``bedrock``, ``bedrock-agent``) are in the same split, so that the test split has the wording of other services.
 """
 
 import hashlib
@@ -22,8 +22,8 @@ FIX, NOT_FOUND, CONFLICT = "fix the request", "not found", "conflict"
 ACCESS, QUOTA, SERVER = "no access", "over quota", "server fault"
 LABELS = (FIX, NOT_FOUND, CONFLICT, ACCESS, QUOTA, SERVER)
 
-# tried in this order on the words of the name in lower case, without a last "exception", "error" or "fault"
-_NAME_RULES = (
+# Tried in this order on the words of the name in lower case, without "exception", "error" or "fault" at the end
+NAME_RULES = (
     (NOT_FOUND, r"not found|not exists?\b|n t exist|nonexist|no such|no longer exist|not discovered|^unknown|^gone$"),
     (CONFLICT, r"already|\bexists?$|duplicate|\bin use\b"),
     (FIX, r"(size|length) (limit )?(exceeded|quota)|too (large|long|big|small|short)"),
@@ -40,8 +40,7 @@ _NAME_RULES = (
     (FIX, r"mismatch|not valid|unprocessable|inconsistent|syntax|parsing|parameter|argument|out of (range|bounds)"),
     (FIX, r"unrecogni[sz]ed|incompatible|max results|\bsame\b|cannot|empty"),
 )
-NAME_RULES = tuple((label, re.compile(pattern)) for label, pattern in _NAME_RULES)
-# only statuses that tell: many services answer 400, 409 or 502 to everything
+# Only conclusive statuses: many services use 400, 409 or 502 for everything
 STATUS_LABELS = {401: ACCESS, 403: ACCESS, 404: NOT_FOUND, 429: QUOTA, 500: SERVER, 503: SERVER, 504: SERVER}
 
 _WORD_IN_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -57,28 +56,25 @@ _NAME_IN_TEXT = re.compile(r"\b(?:[A-Z][A-Za-z0-9]*[a-z0-9])(?:Exception|Error|F
 
 @dataclass(frozen=True)
 class Example:
-    """A row of the task; `id` is ``<service>/<shape>`` of the first shape that has this text.
+    """A row of the task."""
 
-    What one service says of its errors is in one style, so its examples are a group.
-    """
-
-    id: str
+    id: str  # ``<service>/<shape>`` of the first shape with this text
     text: str
     label: str
-    service: str
+    service: str  # the group: a service documents all its errors in the same style
 
 
 def label_of(error: ApiError) -> str | None:
-    """The handling that an error asks for, or None where neither name nor status tells."""
+    """Return the handling that an error requires, or None if neither name nor status is conclusive."""
     name = _SUFFIX.sub("", " ".join(_WORD_IN_NAME.findall(error.name)).lower())
     for label, pattern in NAME_RULES:
-        if pattern.search(name):
+        if re.search(pattern, name):
             return label
     return SERVER if error.fault else STATUS_LABELS.get(error.status or 0)
 
 
 def text_of(error: ApiError) -> str:
-    """The first words of the documentation, without what gives the label away: names of exceptions, status codes."""
+    """Return the first words of the documentation, without exception names and status codes, which tell the label."""
     text = _NAME_IN_TEXT.sub("", _STATUS_IN_TEXT.sub("", error.text))
     for name in {error.name, re.sub(r"(Exception|Error|Fault)+$", "", error.name)}:
         if len(_WORD_IN_NAME.findall(name)) > 1:
@@ -87,7 +83,7 @@ def text_of(error: ApiError) -> str:
 
 
 def split_of(service: str) -> str:
-    """The split of a service, by the sha256 of its family's name: the same for everyone, whatever else is installed."""
+    """Return the split of a service; it depends on the name of its family only (by sha256)."""
     family = service.partition("-")[0]
     position = int.from_bytes(hashlib.sha256(family.encode()).digest()[:8]) / 2**64
     if position < TEST_SHARE:
@@ -96,13 +92,13 @@ def split_of(service: str) -> str:
 
 
 def examples(services: Iterable[Service]) -> tuple[dict[str, list[Example]], dict[str, int]]:
-    """The task's rows by split, and how many errors were left out by reason.
+    """Return the rows of the task by split, and the number of errors that were left out by reason.
 
-    Each text occurs once: one that several splits have stays in test, else in dev, so that nothing that is tested was
-    trained on. A text to which names give different labels ("Returns information about an error.") is left out.
+    Each text occurs once: one that several splits have stays in test, else in dev, so that no held-out text is in
+    train. A text for which the names give different labels ("Returns information about an error.") is left out.
     """
-    read: dict[str, list[tuple[str, Example]]] = {split: [] for split in SPLITS}  # with the words of the text
-    labels: dict[str, set[str]] = defaultdict(set)
+    found: list[tuple[str, str, Example]] = []  # split and words of the text
+    labels: dict[str, set[str]] = defaultdict(set)  # by the words
     left_out = {"no label": 0, "no text": 0, "labels differ": 0, "same text": 0}
     for service in services:
         for error in service.errors:
@@ -115,16 +111,15 @@ def examples(services: Iterable[Service]) -> tuple[dict[str, list[Example]], dic
                 words = " ".join(tokens(text))
                 labels[words].add(label)
                 example = Example(f"{service.name}/{error.name}", text, label, service.name)
-                read[split_of(service.name)].append((words, example))
+                found.append((split_of(service.name), words, example))
     rows: dict[str, list[Example]] = {split: [] for split in SPLITS}
-    taken: set[str] = set()
-    for split in reversed(SPLITS):
-        for words, example in read[split]:
-            if len(labels[words]) > 1:
-                left_out["labels differ"] += 1
-            elif words in taken:
-                left_out["same text"] += 1
-            else:
-                taken.add(words)
-                rows[split].append(example)
+    seen: set[str] = set()
+    for split, words, example in sorted(found, key=lambda row: -SPLITS.index(row[0])):
+        if len(labels[words]) > 1:
+            left_out["labels differ"] += 1
+        elif words in seen:
+            left_out["same text"] += 1
+        else:
+            seen.add(words)
+            rows[split].append(example)
     return rows, left_out

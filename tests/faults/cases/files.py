@@ -14,8 +14,8 @@ from tests.faults.making import lines, objects, parquet, squeezed, table, task
 
 ROWS = lines(*(f"{number} {number * 7919}" for number in range(5000))).encode()
 WHOLE = parquet({"text": ["a", "b"] * 500})
-DAMAGED = "see that it is whole and may be read"
-KINDS = "whatever its name says; convert it to UTF-8, or mend its extension"
+DAMAGED = "check that it is complete and that you may read it"
+KINDS = "despite its extension; convert it to UTF-8 text or fix the extension"
 LONG_TWIN = pa.DictionaryArray.from_arrays(pa.array([0] * 300), ["x" * 1_000_000])
 DAYS = pa.array([2**31 - 1, 0], pa.date32())
 NANOSECONDS = pa.array([1, 10**18], pa.timestamp("ns"))
@@ -71,10 +71,10 @@ CASES = {
     "a CSV with semicolons": load(
         "c.csv",
         "id;text\n1;a\n",
-        "c.csv has no field 'text'; it has 'id;text'; its columns seem to be separated by ';', expected were commas",
+        "c.csv has no field 'text'; it has 'id;text'; its columns seem to be separated by ';' instead of commas",
     ),
     "a CSV with quotes and semicolons": load(
-        "c.csv", '"id";"text"\n"1";"a"\n', "c.csv:1: malformed csv, ',' expected after '\"'; expected the names"
+        "c.csv", '"id";"text"\n"1";"a"\n', "c.csv:1: malformed csv, ',' expected after '\"'; expected the column names"
     ),
     "a CSV with tabs": load(
         "c.csv",
@@ -87,22 +87,22 @@ CASES = {
         "c.tsv has no field 'text'; it has 'id,text'; its columns seem to be separated by ',': rename it to .csv",
     ),
     "an unclosed quote": load(
-        "c.csv", 'text,n\nfine,1\n"open,1\n' + "more,2\n" * 9, "c.csv:3: a quote opened here is never closed; close it"
+        "c.csv", 'text,n\nfine,1\n"open,1\n' + "more,2\n" * 9, "c.csv:3: a quote is opened here and never closed"
     ),
     "ragged rows": load("c.csv", "text,n\na,1\nb\nc,2,3\n", {"documents": 1, "rejected": {"ragged row": 2}}),
     "too many ragged rows": load(
         "c.tsv",
         "text\tn\n" + "a\n" * 11,
-        "c.tsv:2: ragged row, 1 values, the header has 2; not one of the first rows is readable tsv",
+        "c.tsv:2: ragged row, 1 values, the header has 2; none of the first rows is readable tsv",
     ),
     "\\r alone in CSV": load(
         "c.csv",
         "text,n\ra,1\r",
-        "c.csv: lines end with \\r alone, as on old Macs; convert them to \\n (tr '\\r' '\\n')",
+        "c.csv: lines end with \\r only (classic Mac OS); convert the line ends to \\n (tr '\\r' '\\n')",
     ),
-    "\\r alone in TSV": load("c.tsv", "text\tn\ra\t1\r", "c.tsv: lines end with \\r alone, as on old Macs"),
-    "\\r alone in JSON lines": load("c.jsonl", '{"text": "a"}\r{"text": "b"}\r', "c.jsonl: lines end with \\r alone"),
-    "\\r alone in plain text": load("c.txt", "one\r\rtwo\r", "c.txt: lines end with \\r alone"),
+    "\\r alone in TSV": load("c.tsv", "text\tn\ra\t1\r", "c.tsv: lines end with \\r only (classic Mac OS)"),
+    "\\r alone in JSON lines": load("c.jsonl", '{"text": "a"}\r{"text": "b"}\r', "c.jsonl: lines end with \\r only"),
+    "\\r alone in plain text": load("c.txt", "one\r\rtwo\r", "c.txt: lines end with \\r only"),
     "\\r within a field": load(
         "c.csv", 'text,n\n"a\rb",1\na\rb,2\n', {"documents": 1, "rejected": {"malformed csv": 1}}, texts=["a b"]
     ),
@@ -110,27 +110,23 @@ CASES = {
     "an array instead of lines": load(
         "c.json",
         '[\n{"text": "a"},\n{"text": "b"}\n]\n',
-        "c.json begins with a JSON array; expected one object a line (jq -c '.[]')",
+        "c.json begins with a JSON array; expected one object per line (jq -c '.[]')",
     ),
     "an array in one line": load("c.json", '[{"text": "a"}]', "c.json begins with a JSON array"),
-    "an object over several lines": load(
-        "c.json", '{\n"text": "a"\n}\n', "not one of the first rows is readable jsonl"
-    ),
+    "an object over several lines": load("c.json", '{\n"text": "a"\n}\n', "none of the first rows is readable jsonl"),
     "a duplicate key": load(
         "c.jsonl",
         lines("a") + '{"text": "b", "text": "c"}\n',
         {"documents": 1, "rejected": {"duplicate key": 1}},
         texts=["a"],
     ),
-    "a duplicate column": load(
-        "c.csv", "text,text\na,b\n", "c.csv has 2 columns named 'text'; expected one, rename the others"
-    ),
+    "a duplicate column": load("c.csv", "text,text\na,b\n", "c.csv has 2 columns named 'text'; rename all but one"),
     "truncated gzip": damaged(
         "c.jsonl.gz",
         gzip.compress(ROWS)[:-9],
         "Compressed file ended before the end-of-stream marker was reached",
     ),
-    "truncated zstd": damaged("c.jsonl.zst", zstandard.compress(ROWS)[:-1], "the last zstd frame has no end"),
+    "truncated zstd": damaged("c.jsonl.zst", zstandard.compress(ROWS)[:-1], "the last zstd frame is truncated"),
     "garbage after gzip": damaged("c.jsonl.gz", gzip.compress(ROWS) + b"x", "Not a gzipped file (b'x')"),
     "garbage after zstd": damaged(
         "c.jsonl.zst", zstandard.compress(ROWS) + b"garbage", "zstd decompressor error: Unknown frame descriptor"
@@ -163,9 +159,9 @@ CASES = {
     "JSON lines called text": load(
         "c.txt", lines("a"), "c.txt looks like JSON lines, not plain text; give it the extension .jsonl"
     ),
-    "CSV called JSON lines": load("c.jsonl", "text,n\na,1\n", "not one of the first rows is readable jsonl"),
-    "an unknown extension": load("c.xlsx", b"x", "c.xlsx: this extension is not known; expected .jsonl, .ndjson,"),
-    "packed parquet": load("c.parquet.gz", gzip.compress(WHOLE), "c.parquet.gz: this extension is not known; expected"),
+    "CSV called JSON lines": load("c.jsonl", "text,n\na,1\n", "none of the first rows is readable jsonl"),
+    "an unknown extension": load("c.xlsx", b"x", "c.xlsx: unknown extension; expected .jsonl, .ndjson,"),
+    "packed parquet": load("c.parquet.gz", gzip.compress(WHOLE), "c.parquet.gz: unknown extension; expected"),
     "a misspelt field": load(
         "c.csv", "txt,n\na,1\n", "c.csv has no field 'text'; it has 'txt', 'n'; did you mean 'txt'?"
     ),
@@ -173,7 +169,7 @@ CASES = {
     "a decompression bomb of lines": load(
         "c.jsonl.zst",
         squeezed([(lines("a").encode(), 1), (b'{"x": "%s"}\n' % (b"x" * 1_000_000), 300)], "zst"),
-        "c.jsonl.zst grows to more than 250 times its size, as no text does but a decompression bomb",
+        "c.jsonl.zst expands to more than 250 times its size, so it looks like a decompression bomb",
     ),
     "parquet without the column": load(
         "c.parquet", parquet({"texts": ["a"]}), "c.parquet has no field 'text'; it has 'texts'; did you mean 'texts'?"
@@ -214,7 +210,7 @@ CASES = {
     "parquet with a damaged page": load("c.parquet", WHOLE[:8] + b"\xff" * 8 + WHOLE[16:], "c.parquet cannot be read"),
     "parquet with one long value in many rows": Case(
         ["load-corpus c.parquet --id-field id"],
-        "c.parquet grows to more than 250 times its size",
+        "c.parquet expands to more than 250 times its size",
         {"c.parquet": parquet({"text": ["a"] + [None] * 299, "id": LONG_TWIN}, compression="zstd")},
     ),
     "shards of which one lacks the field": Case(
@@ -224,40 +220,40 @@ CASES = {
     ),
     "shards of which one has numbers": Case(
         ["load-corpus in"],
-        "20 of 1020 rows cannot be used (20 not a string), more than 10 and than 0.1 %, "
-        "the first at 2.parquet:1: not a string, field 'text' is a number: 1; mend them or raise max_rejected",
+        "20 of 1020 rows cannot be used (20 not a string), more than 10 and more than 0.1 %, "
+        "the first at 2.parquet:1: not a string, field 'text' is a number: 1; fix them or raise max_rejected",
         {"in/1.parquet": WHOLE, "in/2.parquet": parquet({"text": [1] * 20})},
     ),
-    "a link to itself": load("c.jsonl", link("c.jsonl"), "c.jsonl is a link that leads nowhere or in a circle"),
+    "a link to itself": load("c.jsonl", link("c.jsonl"), "c.jsonl is a broken or circular symbolic link"),
     "a link to nothing": Case(
         ["load-corpus in"],
-        "in/c.jsonl is a link that leads nowhere or in a circle; mend it",
+        "in/c.jsonl is a broken or circular symbolic link; fix or remove it",
         {"in/c.jsonl": link("gone.jsonl")},
     ),
     "circles of links": Case(
         ["load-corpus in"],
         {"documents": 1},
         CIRCLES,
-        says="in: passed over, links to folders are not followed: one, two",
+        says="in: skipped symbolic links to folders: one, two",
         texts=["a"],
     ),
     "a pattern into circles of links": Case(["load-corpus 'in/**/*.jsonl'"], {"documents": 1}, CIRCLES, texts=["a"]),
-    "a folder called like a file": load("c.jsonl", Path.mkdir, "c.jsonl has no file that can be read; expected .jsonl"),
-    "a FIFO": load("c.jsonl", os.mkfifo, "c.jsonl is no regular file; expected a file or a folder"),
-    "a FIFO in a folder": Case(["load-corpus in"], "in/c.jsonl is no regular file", {"in/c.jsonl": os.mkfifo}),
+    "a folder called like a file": load("c.jsonl", Path.mkdir, "c.jsonl has no readable file; expected .jsonl"),
+    "a FIFO": load("c.jsonl", os.mkfifo, "c.jsonl is not a regular file; expected a file or a folder"),
+    "a FIFO in a folder": Case(["load-corpus in"], "in/c.jsonl is not a regular file", {"in/c.jsonl": os.mkfifo}),
     "a file that may not be read": load(
         "c.jsonl", closed(lines("a")), f"c.jsonl cannot be read: Permission denied; {DAMAGED}", nobody=True
     ),
     "a folder that may not be read": Case(
         ["load-corpus in"],
-        "in/closed cannot be looked into: Permission denied; check its permissions",
+        "in/closed cannot be listed: Permission denied; check its permissions",
         {"in/c.jsonl": lines("a"), "in/closed": closed(None)},
         nobody=True,
     ),
     "a file that changes while it is read": load(
         "c.jsonl",
         ROWS * 20,
-        "c.jsonl was changed while it was read; repeat the step when nobody writes to it",
+        "c.jsonl changed while it was read; repeat the step when nothing writes to it",
         meanwhile=append,
     ),
     "a file that does not exist": Case(
@@ -267,14 +263,14 @@ CASES = {
     ),
     "a glob that matches nothing": Case(["load-corpus '*.csv'"], "*.csv matches no file; check the pattern"),
     "a glob with ** that matches nothing": Case(["load-corpus 'in/**/*.csv'"], "in/**/*.csv matches no file", CIRCLES),
-    "an empty path": Case(["load-corpus ''"], "no path was given, or an empty one; give files, folders, globs"),
-    "an empty path of a task": Case(["load-task ''"], "no path was given, or an empty one"),
+    "an empty path": Case(["load-corpus ''"], "a path is missing or empty; give files, folders, globs"),
+    "an empty path of a task": Case(["load-task ''"], "a path is missing or empty"),
     "a name with a line break": load(
         "c\nd\x1b[31m.jsonl", objects({"txt": "a"}), "c\\nd\\x1b[31m.jsonl has no field 'text'; it has 'txt'"
     ),
     "a name that is not UTF-8": Case(
         ["load-corpus in"],
-        "in/\\udcff.jsonl: this name is not in UTF-8; rename the file, or its folder",
+        "in/\\udcff.jsonl: the name is not valid UTF-8; rename the file or its folder",
         {os.fsdecode(b"in/\xff.jsonl"): lines("a")},
     ),
     "two files for one split": Case(

@@ -48,8 +48,8 @@ CASES = {
     "labels that are objects": labelled({"a": 1}, expected={"train": 4, "rejected": {"not a label": 1}}),
     "several labels for one text": labelled(
         ["a", "b"],
-        expected="task/train.jsonl:5: field 'label' is a list, and several labels for one text are not "
-        "supported; give each text one label, or make one task for each label",
+        expected="task/train.jsonl:5: field 'label' is a list, but several labels per text are not "
+        "supported; give each text one label, or make one task per label",
     ),
     "a label that train does not have": Case(
         TASK,
@@ -67,7 +67,7 @@ CASES = {
     "one example a class": Case(TASK, {"train": 2, "dev": 1, "test": 2}, task([("x", "a"), ("y", "b")])),
     "one example a class to be split": Case(
         ["load-task all.csv"],
-        "of 5 examples none is left for dev; give more examples or another share",
+        "none of the 5 examples is in dev; give more examples or another share",
         {"all.csv": table(("text", "label"), *((f"t{number}", number) for number in range(5)))},
     ),
     "labels with slashes, quotes, line breaks, a leading =": labelled(
@@ -101,7 +101,7 @@ CASES = {
         TASK,
         {"leaks": 2, "test": 2},
         task(GOOD, [("Red -- APPLE!", "a")], [("old oak", "a"), ("new", "b")]),
-        says="warning: 1 of 2 test texts are in train too; they are listed in leaks.parquet, not removed",
+        says="warning: 1 of 2 test texts are also in train; they are listed in leaks.parquet, not removed",
     ),
     "task text in the corpus": Case(
         ["load-corpus c.jsonl", "index {0}", "load-task task", "retrieve {1} {2} --query full", "export {3}"],
@@ -116,7 +116,7 @@ CASES = {
     "text that is a number": Case(
         ["load-corpus c.jsonl"],
         "2 of 2 rows cannot be used (2 not a string), the first at c.jsonl:1: not a string, "
-        "field 'text' is a number: 1; mend them",
+        "field 'text' is a number: 1; fix them",
         {"c.jsonl": lines(1, 2)},
     ),
     "text that is deeply nested": Case(

@@ -55,7 +55,7 @@ CASES = {
     "an unknown command": given("load-corpsu c.jsonl", expected="No such command 'load-corpsu'"),
     "an unknown option": given("load-corpus c.jsonl --txt-field a", expected="No such option: --txt-field"),
     "an unknown metric": given(
-        "load-task task --metric macrof1", expected="metric 'macrof1' is not known; did you mean 'macro_f1'?"
+        "load-task task --metric macrof1", expected="unknown metric 'macrof1'; did you mean 'macro_f1'?"
     ),
     "an unknown arm": retrieve("--arm bm52", "'bm52' is not one of 'bm25', 'random'"),
     "an index name with capitals": index(
@@ -67,10 +67,10 @@ CASES = {
     "k1 is NaN": index("--k1 nan", "k1 is nan; expected 0 or more"),
     "b is above 1": index("--b 1.5", "b is 1.5; expected 0 to 1"),
     "passages without words": given(
-        "load-corpus c.jsonl --words 0", expected="words is 0; expected 1 or more words a passage"
+        "load-corpus c.jsonl --words 0", expected="words is 0; expected 1 or more words per passage"
     ),
     "passages that overlap wholly": given(
-        "load-corpus c.jsonl --words 5 --overlap 5", expected="overlap is 5; expected 0 to 4, fewer than words"
+        "load-corpus c.jsonl --words 5 --overlap 5", expected="overlap is 5; expected 0 to 4, less than words"
     ),
     "fewer than no rejected rows": given(
         "load-corpus c.jsonl --max-rejected -1", expected="max_rejected is -1; expected 0 or more rows"

@@ -32,10 +32,10 @@ CASES = {
         b"good\n\nb\xffd\n", {"rejected": {"invalid UTF-8": 1}}, "c.txt", texts=["good"]
     ),
     "invalid UTF-8 in a header": told(
-        b"te\xffxt\na\n", "c.csv:1: invalid UTF-8, byte 0xff at 2; expected the names of the columns", "c.csv"
+        b"te\xffxt\na\n", "c.csv:1: invalid UTF-8, byte 0xff at 2; expected the column names", "c.csv"
     ),
     "invalid UTF-8 everywhere": told(
-        BAD_BYTE[17:] * 30, "c.jsonl:1: invalid UTF-8, byte 0xff at 11; not one of the first rows is readable jsonl"
+        BAD_BYTE[17:] * 30, "c.jsonl:1: invalid UTF-8, byte 0xff at 11; none of the first rows is readable jsonl"
     ),
     "Latin-1": told(
         lines("good") + '{"text": "Zürich"}\n' * 11,
@@ -43,8 +43,8 @@ CASES = {
     ),
     "Latin-1 in too many rows": told(
         lines("good").encode() + '{"text": "Zürich"}\n'.encode("latin-1") * 11,
-        "11 of 12 rows cannot be used (11 invalid UTF-8), more than 10 and than 0.1 %, "
-        "the first at c.jsonl:2: invalid UTF-8, byte 0xfc at 11; mend them or raise max_rejected",
+        "11 of 12 rows cannot be used (11 invalid UTF-8), more than 10 and more than 0.1 %, "
+        "the first at c.jsonl:2: invalid UTF-8, byte 0xfc at 11; fix them or raise max_rejected",
     ),
     "lone surrogates": told(
         '{"text": "\\ud800 a"}\n{"text": "\\ud83d\\ude42"}\n{"text": "a \\udc00"}\n',
@@ -56,15 +56,15 @@ CASES = {
     ),
     "UTF-16 in JSON lines": told(
         lines("a b").encode("utf-16"),
-        "c.jsonl is UTF-16 or UTF-32 text, whatever its name says; convert it to UTF-8, or mend its extension",
+        "c.jsonl is UTF-16 or UTF-32 text, despite its extension; convert it to UTF-8 text or fix the extension",
     ),
     "UTF-16 in CSV": told(
-        table(("text",), ("a",)).encode("utf-16"), "c.csv is UTF-16 or UTF-32 text, whatever its name says", "c.csv"
+        table(("text",), ("a",)).encode("utf-16"), "c.csv is UTF-16 or UTF-32 text, despite its extension", "c.csv"
     ),
     "UTF-32 in plain text": told("a b".encode("utf-32"), "c.txt is UTF-16 or UTF-32 text", "c.txt"),
     "UTF-16 without a mark": told(
         "hello world\n\nmore".encode("utf-16-le"),
-        "c.txt is UTF-16 text or no text at all (every second byte or so is 0), whatever its name says",
+        "c.txt is UTF-16 text or binary data (many of its bytes are 0), despite its extension",
         "c.txt",
     ),
     "a byte order mark": told(b"\xef\xbb\xbf" + lines("a").encode(), {"documents": 1, "rejected": {}}, texts=["a"]),
@@ -88,7 +88,7 @@ CASES = {
     "white space": told(lines(" \t\n\u00a0\u3000", "a"), {"documents": 1, "rejected": {"empty": 1}}, texts=["a"]),
     "nothing but white space": told(
         lines(" ", "\t"),
-        "2 of 2 rows cannot be used (2 empty), the first at c.jsonl:1: empty, field 'text' has no text; mend them",
+        "2 of 2 rows cannot be used (2 empty), the first at c.jsonl:1: empty, field 'text' has no text; fix them",
     ),
     "a corpus of punctuation only": search(
         ["?!", "..."], ["red", "?!"], "full", expected={"queries": 2, "hits": 0, "no hit": 1, "empty": 1}

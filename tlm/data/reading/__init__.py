@@ -1,1 +1,1 @@
-"""Input files, wherever they lie and whatever their format, as records."""
+"""Read input files from any supported place and format as rows."""

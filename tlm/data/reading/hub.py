@@ -1,13 +1,14 @@
-"""Data sets of the Hugging Face Hub (an extra: needs the package `datasets`), streamed row by row.
+"""Data sets on the Hugging Face Hub (optional: needs the package `datasets`), streamed row by row.
 
-An address is ``hf://name``, ``hf://owner/name``, either with ``/configuration`` or with ``/file.csv`` (any file of the
-data set, by its path), then ``:split`` where it is not train, then ``?column=value&…`` to take only rows that have
-these values. ``?text=column`` is another thing: that column is given the name text.
+An address is ``hf://name`` or ``hf://owner/name``, then ``/configuration`` or ``/file.csv`` (the path of a file in the
+data set), then ``:split`` unless it is train, then ``?column=value&…`` to keep only rows with these values. The query
+``?text=column`` instead renames that column to text.
 """
 
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,7 +17,7 @@ from urllib.parse import parse_qsl
 from tlm.artifacts.stores.endpoints import check_url
 from tlm.errors import InputError, reason
 
-EXPECTED = "expected hf://name, hf://owner/name or hf://owner/name/config, each with :split where it is not train"
+EXPECTED = "expected hf://name, hf://owner/name or hf://owner/name/config, each followed by :split unless it is train"
 _FILE = re.compile(r"\.(csv|tsv|json|jsonl|parquet|txt)(\.(gz|zst))?$")
 _MISSING = {"RepositoryNotFoundError", "DatasetNotFoundError"}
 _UNREACHABLE = {"ConnectionError", "NetworkError", "TimeoutException", "Timeout", "ConnectTimeout", "URLError"}
@@ -24,18 +25,18 @@ _UNREACHABLE = {"ConnectionError", "NetworkError", "TimeoutException", "Timeout"
 
 @dataclass(frozen=True)
 class Address:
-    """The parts of an address; `text` is the column to be called so, `only` what rows must have, by column."""
+    """The parts of an address."""
 
-    name: str
+    name: str  # of the data set, with its owner
     config: str | None
-    file: str | None
+    file: str | None  # path in the data set
     split: str
-    text: str
-    only: tuple[tuple[str, str], ...]
+    text: str  # column to be renamed to text, or ""
+    only: tuple[tuple[str, str], ...]  # required values by column
 
 
 def checked_name(address: str) -> str:
-    """What ids and sources call it: ``name/config:split``. Raises InputError: bad address, no package `datasets`."""
+    """Return ``name/config:split``, for ids and sources. Raises InputError: bad address, package `datasets` missing."""
     try:
         import datasets  # noqa: F401
     except ImportError:
@@ -45,38 +46,29 @@ def checked_name(address: str) -> str:
     if os.environ.get("HF_ENDPOINT"):
         check_url(os.environ["HF_ENDPOINT"], "HF_ENDPOINT")
     parts = _parts(address)
-    inner = parts.config or parts.file
-    name = parts.name.split("/")[-1] + (f"/{inner}" if inner else "")
+    name = "/".join(filter(None, (parts.name.split("/")[-1], parts.config, parts.file)))
     return name if parts.file else f"{name}:{parts.split}"
 
 
 def digest(address: str) -> str:
-    """What the rows depend on: the address and the data set's commit. InputError where the Hub is not reached."""
+    """Return what determines the rows: address and commit of the data set. Raises InputError: no access to the Hub."""
     parts = _parts(address)
     chosen = "".join(f"?{column}={value}" for column, value in (("text", parts.text), *parts.only) if value)
-    return f"{parts.name}/{parts.config or parts.file or ''}:{parts.split}{chosen}@{_commit_of(address)}"
+    with _explained(address):
+        return f"{parts.name}/{parts.config or parts.file or ''}:{parts.split}{chosen}@{_commit(parts.name)}"
 
 
 def rows(address: str) -> Iterator[dict[str, Any]]:
-    """The rows, in order, by field."""
+    """Yield the rows in order, by field. Raises InputError: the Hub is unreachable or lacks the data set."""
     from datasets import load_dataset
 
     parts = _parts(address)
-    files = {"data_files": {parts.split: parts.file}} if parts.file else {}
-    commit = _commit_of(address)
-    try:
-        for row in load_dataset(parts.name, parts.config, split=parts.split, streaming=True, revision=commit, **files):
+    options: dict[str, Any] = {"data_files": {parts.split: parts.file}} if parts.file else {}
+    options |= {"split": parts.split, "streaming": True}
+    with _explained(address):
+        for row in load_dataset(parts.name, parts.config, revision=_commit(parts.name), **options):
             if all(column in row and str(row[column]) == value for column, value in parts.only):
                 yield {**row, "text": row.get(parts.text)} if parts.text else row
-    except Exception as error:  # the Hub's client raises many kinds, all of which mean the same to a person
-        raise _explained(address, error) from None
-
-
-def _commit_of(address: str) -> str:
-    try:
-        return _commit(_parts(address).name)
-    except Exception as error:  # as above
-        raise _explained(address, error) from None
 
 
 @lru_cache
@@ -92,22 +84,26 @@ def _parts(address: str) -> Address:
     parts = place.split("/")
     file = "/".join(parts[2:]) if len(parts) > 2 and _FILE.search(place) else None
     if not all(parts) or (len(parts) > 3 and not file):
-        raise InputError(f"{address} is no address of a Hub data set; {EXPECTED}")
+        raise InputError(f"{address} is not the address of a Hub data set; {EXPECTED}")
     wanted = dict(parse_qsl(query))
     text = wanted.pop("text", "")
     config = parts[2] if len(parts) == 3 and not file else None
     return Address("/".join(parts[:2]), config, file, split or "train", text, tuple(sorted(wanted.items())))
 
 
-def _explained(address: str, error: Exception) -> InputError:
-    if isinstance(error, InputError):
-        return error
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    if _MISSING & kinds:
-        return InputError(f"{address}: the Hub has no such data set, or it is not open to all; check the name")
-    if _UNREACHABLE & kinds:
-        return InputError(
-            f"{address}: the Hugging Face Hub is not reached from here ({reason(error)}); see to the network, or "
-            "give files of this disk instead"
-        )
-    return InputError(f"{address} cannot be read from the Hub: {reason(error)}; check name, split and network")
+@contextmanager
+def _explained(address: str) -> Iterator[None]:
+    """Turn the many kinds of exceptions of the Hub's clients into an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if _MISSING & kinds:
+            found = "the Hub has no such data set, or it is private; check the name"
+        elif _UNREACHABLE & kinds:
+            found = f"cannot reach the Hugging Face Hub ({reason(error)}); check the network or use local files"
+        else:
+            found = f"cannot be read from the Hub: {reason(error)}; check name, split and network"
+        raise InputError(f"{address}: {found}") from None

@@ -11,13 +11,13 @@ from tlm.data.reading.records import Reject, Row, check_columns, not_utf8
 from tlm.data.reading.streams import LONGEST_LINE, check_growth
 from tlm.errors import InputError
 
-_ROWS_AT_ONCE = 32
-_ROOM = 1 << 27  # bytes that these rows may take if the column is a suspicious one:
-_SUSPICIOUS = 10  # one that unpacks to so many times its size; text does to a third of that
+_BATCH_ROWS = 32
+_BATCH_BYTES = 1 << 27  # limit for a batch if a column expands suspiciously:
+_SUSPICIOUS = 10  # times its compressed size; text expands about 3 times
 
 
 def rows(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
-    """The rows in order, with the columns `fields`.
+    """Yield the rows in order, with the columns `fields`.
 
     Raises InputError: no such column, a value above 64 MiB, a decompression bomb; pa.ArrowException: a damaged file.
     """
@@ -25,43 +25,45 @@ def rows(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
     with pq.ParquetFile(file.path) as table:
         check_columns(file.where, table.schema_arrow.names, fields)
         wanted, packed = list(dict.fromkeys(fields)), file.size
-        for batch in table.iter_batches(_rows_at_once(table.metadata, wanted, file.where), columns=wanted):
+        for batch in table.iter_batches(_batch_rows(table.metadata, wanted, file.where), columns=wanted):
             for row in _rows(batch):
                 number += 1
                 size += _length(row, f"{file.where}:{number}")
                 check_growth(size, packed, file.where)
                 yield row._replace(line=number)
-            file.tally.bytes = packed * number // table.metadata.num_rows
+            file.bytes_read = packed * number // table.metadata.num_rows
 
 
-def _rows_at_once(metadata: pq.FileMetaData, fields: Sequence[str], where: str) -> int:
-    """So few that they fit if each has the longest string that there can be: a file can name one in all its rows."""
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
-    most = _ROWS_AT_ONCE
-    for column in columns:
-        size, packed = column.total_uncompressed_size, column.total_compressed_size
-        if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in fields):
-            check_growth(size, packed, where)
-            most = min(most, max(1, _ROOM // size)) if size > _SUSPICIOUS * packed else most
+def _batch_rows(metadata: pq.FileMetaData, fields: Sequence[str], where: str) -> int:
+    """Return a batch size that fits in memory even if the longest possible string is in every row.
+
+    Dictionary encoding can repeat one huge value in all rows without making the file larger.
+    """
+    most = _BATCH_ROWS
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            size, packed = column.total_uncompressed_size, column.total_compressed_size
+            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in fields):
+                check_growth(size, packed, where)
+                most = min(most, max(1, _BATCH_BYTES // size)) if size > _SUSPICIOUS * packed else most
     return most
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[Row | Reject]:
     try:
         yield from [Row(0, values) for values in _values(batch)]
-    except (ValueError, OverflowError, pa.ArrowException):  # somewhere in the batch: go through it row by row
+    except (ValueError, OverflowError, pa.ArrowException):  # in some row of the batch: convert them one by one
         for index in range(batch.num_rows):
             try:
                 yield Row(0, _values(batch.slice(index, 1))[0])
             except UnicodeDecodeError as error:
                 yield not_utf8(0, error)
-            except (ValueError, OverflowError, pa.ArrowException) as error:  # a date beyond those of Python, say
+            except (ValueError, OverflowError, pa.ArrowException) as error:  # such as a date that Python lacks
                 yield Reject(0, "unreadable value", str(error))
 
 
 def _values(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """In Python's own types: nanoseconds, which `datetime` lacks, would be those of pandas where it is installed."""
+    """Convert to Python types; nanoseconds, which `datetime` lacks, would become pandas types where it is installed."""
     fields = [field.with_type(_microseconds(field.type)) for field in batch.schema]
     return batch.cast(pa.schema(fields)).to_pylist()  # type: ignore[no-any-return]
 
@@ -75,5 +77,5 @@ def _microseconds(kind: pa.DataType) -> pa.DataType:
 def _length(row: Row | Reject, where: str) -> int:
     lengths = [len(value) for value in row.values.values() if isinstance(value, str)] if isinstance(row, Row) else []
     if max(lengths, default=0) > LONGEST_LINE:
-        raise InputError(f"{where}: a value is longer than {LONGEST_LINE >> 20} MiB; expected one record a row")
+        raise InputError(f"{where}: a value is longer than {LONGEST_LINE >> 20} MiB; expected one record per row")
     return sum(lengths)

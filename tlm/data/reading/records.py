@@ -1,9 +1,9 @@
-"""Rows as readers give them, values taken out of them with care, and the rows that had to be set aside."""
+"""Rows as the readers yield them, checked access to their values, and the rows that are set aside."""
 
 import difflib
 import reprlib
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,31 +11,34 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tlm.data.reading.files import RawFile
 from tlm.data.text import normalise
 from tlm.errors import InputError
 
-SHARE_REJECTED = 0.001  # rows that may be bad even where `max_rejected` is smaller
-SHARE_HELD_OUT = 0.1  # rows of dev or test that may be bad
-SHARE_HOPELESS = 0.1  # so many of the first HOPELESS_ROWS rows: no need to read on
+SHARE_REJECTED = 0.001  # of the rows may be rejected even if `max_rejected` is smaller
+SHARE_HELD_OUT = 0.1  # of the rows of dev or test may be rejected
+SHARE_HOPELESS = 0.1  # rejected among the first HOPELESS_ROWS rows: stop without reading the rest
 HOPELESS_ROWS = 10_000
 LONGEST_DETAIL = 200
 LONGEST_CACHED = 200  # characters of an id or a source
-_SEPARATORS = {  # and what to do with a table that has them
-    ";": "';', expected were commas (.csv) or tabs (.tsv): export it with those",
+REJECTED = pa.schema([("file", "string"), ("line", "int64"), ("reason", "string"), ("detail", "string")])
+_SEPARATORS = {  # found in the header of a table, and the advice
+    ";": "';' instead of commas (.csv) or tabs (.tsv): export it with one of those",
     "\t": "tabs: rename it to .tsv",
     ",": "',': rename it to .csv",
 }
+_KINDS: dict[type, str] = {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
 
 
 class Row(NamedTuple):
-    """A row that could be read: its line (parquet: row) number, from 1, and its values by field."""
+    """A readable row: its line number (in parquet files its row number), from 1, and its values by field."""
 
     line: int
     values: Mapping[str, Any]
 
 
 class Reject(NamedTuple):
-    """A row that could not: its line (parquet: row) number, a reason code, and what was found."""
+    """An unreadable row: its line number (in parquet files its row number), from 1, a reason code and the details."""
 
     line: int
     reason: str
@@ -43,7 +46,7 @@ class Reject(NamedTuple):
 
 
 class BadRow(Exception):
-    """A row whose value cannot be used; the reader of the row turns it into a reject."""
+    """A value of a row cannot be used; the row is set aside."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -51,15 +54,21 @@ class BadRow(Exception):
 
 
 def text_of(values: Mapping[str, Any], field: str) -> str:
-    """The text in `field`, normalised. Raises BadRow: missing field, null, not a string, lone surrogate, empty."""
+    """Return the normalised text in `field`. Raises BadRow: missing, null, not a string, lone surrogate, empty."""
     value = value_of(values, field)
     if not isinstance(value, str):
-        raise BadRow("not a string", f"field '{field}' is {_kind(value)}: {reprlib.repr(value)}")
+        kind = _KINDS.get(type(value), f"of type {type(value).__name__}")
+        raise BadRow("not a string", f"field '{field}' is {kind}: {reprlib.repr(value)}")
     return checked_text(value, field)
 
 
-def name_of(values: Mapping[str, Any], field: str) -> str:
-    """The id or source in `field`, a string or whole number. Raises BadRow as `text_of`."""
+def name_of(values: Mapping[str, Any], field: str, default: str = "") -> str:
+    """Return the id or source in `field`, a string or an integer; `default` if no field is given.
+
+    Raises BadRow as `text_of` does.
+    """
+    if not field:
+        return default
     value = value_of(values, field)
     if type(value) is int:
         return str(value)
@@ -68,7 +77,7 @@ def name_of(values: Mapping[str, Any], field: str) -> str:
 
 
 def value_of(values: Mapping[str, Any], field: str) -> Any:
-    """The value in `field`, of any type. Raises BadRow: missing field, null."""
+    """Return the value in `field`, of any type. Raises BadRow: missing field, null."""
     value = values.get(field)
     if value is not None:
         return value
@@ -78,7 +87,7 @@ def value_of(values: Mapping[str, Any], field: str) -> Any:
 
 
 def checked_text(value: str, field: str) -> str:
-    """`value`, normalised. Raises BadRow: lone surrogate, empty."""
+    """Return `value`, normalised. Raises BadRow: lone surrogate, empty."""
     if not value.isascii():
         try:
             value.encode()
@@ -90,21 +99,19 @@ def checked_text(value: str, field: str) -> str:
     return text
 
 
-_checked_name = lru_cache(maxsize=4096)(checked_text)  # sources repeat
+_checked_name = lru_cache(maxsize=4096)(checked_text)  # few different sources
 
 
 def unknown_field(where: str, field: str, known: Iterable[str]) -> InputError:
-    """The error for a field that a file does not have: names those there are, and the nearest."""
+    """Return the error for a field that a file lacks; it lists the fields and suggests the most similar one."""
     names = list(known)
+    separator = next((mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]), None)
     close = difflib.get_close_matches(field, names, n=1)
-    hint = _other_separator(names) or (f"; did you mean '{close[0]}'?" if close else "")
+    if separator:
+        hint = f"; its columns seem to be separated by {_SEPARATORS[separator]}"
+    else:
+        hint = f"; did you mean '{close[0]}'?" if close else ""
     return InputError(f"{where} has no field '{field}'; it has {', '.join(map(repr, names)) or 'none'}{hint}")
-
-
-def _other_separator(names: Sequence[str]) -> str:
-    """A hint for a table whose columns are separated by something else than its name says, so that it has only one."""
-    found = next((separator for separator in _SEPARATORS if len(names) == 1 and separator in names[0]), None)
-    return f"; its columns seem to be separated by {_SEPARATORS[found]}" if found else ""
 
 
 def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> None:
@@ -113,85 +120,74 @@ def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> No
         if field not in names:
             raise unknown_field(where, field, names)
         if names.count(field) > 1:
-            raise InputError(
-                f"{where} has {names.count(field)} columns named '{field}'; expected one, rename the others"
-            )
+            raise InputError(f"{where} has {names.count(field)} columns named '{field}'; rename all but one")
 
 
 def not_utf8(line: int, error: UnicodeDecodeError) -> Reject:
-    """The reject for a row with bytes that are no UTF-8."""
+    """Return the reject for a row that is not valid UTF-8."""
     return Reject(line, "invalid UTF-8", f"byte 0x{error.object[error.start]:02x} at {error.start}")
 
 
-_Place = tuple[str, int, str, str]  # base name of the file, line, reason, detail
-
-
 class Rejects:
-    """The rows set aside, and the limit above which a step stops: max(`most` rows, 0.1 % of the rows read)."""
+    """Counts the rows read and holds those set aside; more than max(`most` rows, 0.1 % of the rows) stop the step."""
 
     def __init__(self, most: int) -> None:
         if most < 0:
             raise InputError(f"max_rejected is {most}; expected 0 or more rows")
         self.most = most
-        self._rows: list[_Place] = []
+        self.read = 0
+        self.read_by_file = Counter[str]()  # by `RawFile.where`
+        self._rows: list[tuple[str, int, str, str]] = []  # as in the schema REJECTED
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def add(self, file: str, line: int, reason: str, detail: str) -> None:
-        """Set a row aside: base name of its file, line number, reason code, what was found."""
+        """Set a row aside: base name of its file, line number, reason code, details.
+
+        Raises InputError if so many of the first rows are bad that the rest is not worth reading.
+        """
         printable = detail[:LONGEST_DETAIL].encode(errors="backslashreplace").decode()
         self._rows.append((file, line, reason, normalise(printable)))
+        if self.read >= HOPELESS_ROWS and len(self) > max(self.most, SHARE_HOPELESS * self.read):
+            self.check()
 
-    def check(self, read: int) -> None:
-        """Raise InputError if too many of the `read` rows, or all of them, were set aside."""
-        if len(self._rows) == read > 0:
-            raise _too_many(self._rows, read, "rows", "", "mend them")
-        if len(self._rows) > max(self.most, SHARE_REJECTED * read):
-            limit = f", more than {self.most} and than 0.1 %"
-            raise _too_many(self._rows, read, "rows", limit, "mend them or raise max_rejected")
+    def check(self) -> None:
+        """Raise InputError if too many of the rows read so far, or all of them, were set aside."""
+        if len(self) == self.read > 0:
+            raise _too_many(self._rows, self.read, "rows", "", "fix them")
+        if len(self) > max(self.most, SHARE_REJECTED * self.read):
+            limit = f", more than {self.most} and more than 0.1 %"
+            raise _too_many(self._rows, self.read, "rows", limit, "fix them or raise max_rejected")
 
-    def check_held_out(self, split: str, files: Container[str], read: int) -> None:
-        """Raise InputError if dev or test lost more than a tenth of its rows, whatever `most` is: it is another split.
-
-        `files` are the base names of its files, `read` their rows.
-        """
-        lost = [row for row in self._rows if row[0] in files]
+    def check_held_out(self, split: str, files: Sequence[RawFile]) -> None:
+        """Raise InputError if dev or test lost more than a tenth of its rows, whatever `most` is."""
+        names = {file.name for file in files}
+        lost = [row for row in self._rows if row[0] in names]
+        read = sum(self.read_by_file[file.where] for file in files)
         if len(lost) > SHARE_HELD_OUT * read:
-            advice = "mend them, or take them out of the file"
-            raise _too_many(lost, read, f"{split} rows", ", more than a tenth", advice)
-
-    def check_hopeless(self, read: int) -> None:
-        """The same, half-way: raises only where the rows read so far are so bad that the rest cannot make up for it."""
-        if read >= HOPELESS_ROWS and len(self._rows) > max(self.most, SHARE_HOPELESS * read):
-            self.check(read)
+            raise _too_many(lost, read, f"{split} rows", ", more than a tenth", "fix them or remove them from the file")
 
     def by_reason(self) -> dict[str, int]:
-        """How many rows were set aside for each reason, the most frequent first."""
+        """Return how many rows were set aside for each reason, the most frequent first."""
         return _by_reason(self._rows)
 
     def write(self, path: Path) -> int:
-        """Write them as parquet (file, line, reason, detail); the number of rows."""
-        names = ["file", "line", "reason", "detail"]
-        types = [pa.string(), pa.int64(), pa.string(), pa.string()]
-        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(names)
-        arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
-        pq.write_table(pa.table(arrays, names=names), path, compression="zstd")
-        return len(self._rows)
+        """Write the rows set aside as parquet (file, line, reason, detail); return their number."""
+        columns = list(zip(*self._rows, strict=True)) or [()] * len(REJECTED)
+        pq.write_table(pa.table(columns, schema=REJECTED), path, compression="zstd")
+        return len(self)
 
 
-def _by_reason(rows: Sequence[_Place]) -> dict[str, int]:
+def _by_reason(rows: Sequence[tuple[str, int, str, str]]) -> dict[str, int]:
     counts = Counter(reason for _, _, reason, _ in rows)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _too_many(rows: Sequence[_Place], read: int, what: str, limit: str, advice: str) -> InputError:
+def _too_many(rows: Sequence[tuple[str, int, str, str]], read: int, what: str, limit: str, advice: str) -> InputError:
     reasons = ", ".join(f"{count} {reason}" for reason, count in _by_reason(rows).items())
     file, line, reason, detail = rows[0]
     return InputError(
         f"{len(rows)} of {read} {what} cannot be used ({reasons}){limit}, "
         f"the first at {file}:{line}: {reason}, {detail}; {advice}"
-    )
-
-
-def _kind(value: Any) -> str:
-    return {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}.get(
-        type(value), f"of type {type(value).__name__}"
     )

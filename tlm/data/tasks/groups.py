@@ -1,4 +1,4 @@
-"""Groups of examples that are no independent witnesses: one text with other spans marked, one author, one service."""
+"""Groups of dependent examples: the same text with different spans marked, the same author, the same service."""
 
 import re
 
@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from tlm.data.tasks.labelled import twin_key
 
 COLUMN = "group"
-# What marks a span in a text: <e1> … </e1>, [E1] … [/E1]. Marks without letters ([[ ]], << >>) are no words anyway.
+# Marks around spans: <e1> … </e1>, [E1] … [/E1]. Marks without letters ([[ ]], << >>) are ignored as punctuation.
 _SPAN_MARK = re.compile(r"</?[A-Za-z]\w{0,15}>|\[/?[A-Z]\d{0,2}\]")
 
 
 def groups_of(examples: pa.Table) -> NDArray[np.int64]:
-    """The ordinal of each example's group, shape [n].
+    """Return the ordinal of each example's group, shape [n].
 
-    Where the task names a field for it, examples with the same value belong together; else those whose texts are equal
-    but for case, punctuation and the marks around spans.
+    Examples with the same value in the task's group field belong together; without such a field, those whose texts
+    are equal, ignoring case, punctuation and the marks around spans.
 
     Args:
         examples: Rows of a task, with the columns text, text_pair and, if the task has it, group.

@@ -1,112 +1,83 @@
 """Labelled examples as they are read, before they become a task."""
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tlm.data.reading.files import RawFile
-from tlm.data.reading.readers import read
-from tlm.data.reading.records import BadRow, Reject, Rejects, Row, name_of, text_of
-from tlm.data.tasks.labels import SeveralLabels, label_of
-from tlm.data.tasks.splits import SPLITS, assign
+from tlm.data.reading.readers import read_all
+from tlm.data.reading.records import Rejects, Row, name_of, text_of
+from tlm.data.tasks.labels import label_of
 from tlm.data.text import fold, tokens
 from tlm.errors import InputError
-from tlm.progress import track
 
 
 @dataclass(frozen=True)
 class Fields:
-    """Where a row has what; '' where it has no such thing."""
+    """The fields of a row; "" for those that it does not have."""
 
-    text_field: str
-    pair_field: str
-    label_field: str
-    id_field: str
+    text_field: str = "text"
+    pair_field: str = ""
+    label_field: str = "label"
+    id_field: str = ""
     group_field: str = ""
 
     @property
     def wanted(self) -> list[str]:
-        """The fields wanted of each row, the text's first."""
-        names = (self.text_field, self.pair_field, self.label_field, self.id_field, self.group_field)
-        return [name for name in names if name]
+        """The fields needed of each row, the text's first."""
+        return [name for name in vars(self).values() if name]
 
 
 @dataclass(frozen=True)
 class Example:
-    """A labelled text or pair, with the place it is from.
-
-    `twin` is equal for texts with equal letters and digits; `group` is "" where the task names no field for it.
-    """
+    """A labelled text or pair of texts."""
 
     file: RawFile
-    line: int
+    line: int  # in the file
     id: str
     text: str
-    pair: str | None
+    pair: str | None  # the second text of a pair
     label: str
     split: str
-    twin: str
-    group: str = ""
+    twin: str  # see `twin_key`
+    group: str = ""  # value of the group field, if there is one
 
     @property
     def where(self) -> str:
-        """File and line, for sentences."""
+        """File and line, for messages."""
         return f"{self.file.where}:{self.line}"
 
 
-def read_examples(files: Mapping[str, list[RawFile]], fields: Fields, rejects: Rejects) -> tuple[int, list[Example]]:
-    """How many rows there are, and the examples among them in file order; the others go to `rejects`.
+def read_examples(files: Mapping[str, list[RawFile]], fields: Fields, rejects: Rejects) -> list[Example]:
+    """Read the examples of all splits in file order; unusable rows go to `rejects`.
 
-    Raises InputError: a list of labels, too many bad rows, or of dev or test more than a tenth.
+    Raises InputError: a list of labels, too many bad rows, or more than a tenth of the rows of dev or test.
     """
-    rows, found = Counter[str](), list[Example]()
-    for split, own in files.items():
-        for file in own:
-            for row in track(read(file, fields.wanted), f"reading {file.name}", unit="rows"):
-                rows[split] += 1
-                try:
-                    found.append(_example(file, row, fields, split))
-                except BadRow as bad:
-                    rejects.add(file.name, row.line, bad.reason, bad.detail)
-            file.check_unchanged()
-    rejects.check(rows.total())
+    split_of = {file.where: split for split, own in files.items() for file in own}
+    ordered = [file for own in files.values() for file in own]
+    found = list(
+        read_all(ordered, fields.wanted, rejects, lambda file, row: _example(file, row, fields, split_of[file.where]))
+    )
     for split in ("dev", "test"):
-        rejects.check_held_out(split, {file.name for file in files.get(split, [])}, rows[split])
-    return rows.total(), found
-
-
-def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_label: bool) -> list[Example]:
-    """The examples with their splits, in order train, dev, test: `shares` of those not in dev or test are drawn.
-
-    With `by_label` each label has its share; `seed` decides which examples it is.
-    """
-    settled = [example for example in examples if example.split in ("dev", "test")]
-    free = [example for example in examples if example.split not in ("dev", "test")]
-    twins, labels = [example.twin for example in free], [example.label if by_label else "" for example in free]
-    drawn = zip(free, assign(twins, labels, shares, seed), strict=True)
-    found = [replace(example, split=split) for example, split in drawn] + settled
-    return sorted(found, key=lambda example: SPLITS.index(example.split))
+        rejects.check_held_out(split, files.get(split, []))
+    return found
 
 
 def twin_key(text: str, pair: str | None = None) -> str:
-    """Equal for examples that differ in case, spaces, punctuation and markers only."""
+    """Return a key that is equal for examples that differ only in case, spaces, punctuation and markers."""
     parts = [text] if pair is None else [text, pair]
     return "\0".join(" ".join(tokens(part)) or fold(part) for part in parts)
 
 
-def _example(file: RawFile, row: Row | Reject, fields: Fields, split: str) -> Example:
-    if isinstance(row, Reject):
-        raise BadRow(row.reason, row.detail)
+def _example(file: RawFile, row: Row, fields: Fields, split: str) -> Example:
     line, values = row
     text = text_of(values, fields.text_field)
     pair = text_of(values, fields.pair_field) if fields.pair_field else None
-    try:
-        label = label_of(values, fields.label_field)
-    except SeveralLabels:
+    if isinstance(values.get(fields.label_field), list | tuple):
         raise InputError(
-            f"{file.where}:{line}: field '{fields.label_field}' is a list, and several labels for one text are not "
-            "supported; give each text one label, or make one task for each label"
-        ) from None
-    name = name_of(values, fields.id_field) if fields.id_field else f"{file.name}:{line}"
-    group = name_of(values, fields.group_field) if fields.group_field else ""
+            f"{file.where}:{line}: field '{fields.label_field}' is a list, but several labels per text are not "
+            "supported; give each text one label, or make one task per label"
+        )
+    label = label_of(values, fields.label_field)
+    name = name_of(values, fields.id_field, f"{file.name}:{line}")
+    group = name_of(values, fields.group_field)
     return Example(file, line, name, text, pair, label, split, twin_key(text, pair), group)

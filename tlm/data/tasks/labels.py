@@ -1,4 +1,4 @@
-"""Labels: what one may be, whether they make classes or a regression, and which metric goes with that."""
+"""Labels: valid values, whether they are numbers, and the metrics for classes and for regression."""
 
 import math
 import re
@@ -6,30 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tlm.data.reading.records import BadRow, checked_text, value_of
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError
 
 CLASSIFICATION = ("macro_f1", "micro_f1", "accuracy", "matthews")
-POSITIVE = "f1"  # that of the second of two classes
+POSITIVE = "f1"  # of the second of two classes
 REGRESSION = ("pearson", "spearman")
+METRICS = ("auto", *CLASSIFICATION, POSITIVE, *REGRESSION)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-class SeveralLabels(Exception):
-    """A text with a list of labels; such tasks are refused."""
-
-
 def label_of(values: Mapping[str, Any], field: str) -> str:
-    """The label in `field` as a string: 3 is '3', 0.5 is '0.5', true is 'true'.
+    """Return the label in `field` as a string: 3 is '3', 0.5 is '0.5', true is 'true'.
 
-    Raises:
-        BadRow: missing field, null, empty, NaN (also as text), a number beyond all floats, or a value that is no label.
-        SeveralLabels: a list.
+    Raises BadRow: missing, null, empty, NaN (also as text), infinite (also by overflow), or a type that is no label.
     """
     value = value_of(values, field)
-    if isinstance(value, list | tuple):
-        raise SeveralLabels
-    if isinstance(value, float) and math.isnan(value):
-        raise BadRow("NaN", f"field '{field}' is {value}")
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int | float):
@@ -43,15 +34,15 @@ def label_of(values: Mapping[str, Any], field: str) -> str:
 
 
 def is_number(label: str) -> bool:
-    """Whether a label reads as a number."""
+    """Tell whether a label is a number."""
     return _NUMBER.fullmatch(label) is not None
 
 
 def targets_of(labels: Sequence[str]) -> list[float] | None:
-    """The labels as numbers if they make a regression, else None.
+    """Return the labels as numbers if they are the targets of a regression, else None.
 
-    They do if every one reads as a number and at least one has a fractional part: 1, 2, 3 and 1.0, 2.0 are classes,
-    4.5, 2 and 3.25 are targets.
+    They are if all are numbers and at least one has a fractional part: 1, 2, 3 and 1.0, 2.0 are classes, 4.5, 2 and
+    3.25 are targets.
     """
     if not all(map(is_number, labels)):
         return None
@@ -59,24 +50,17 @@ def targets_of(labels: Sequence[str]) -> list[float] | None:
     return None if all(target.is_integer() for target in targets) else targets
 
 
-def check_metric(metric: str) -> None:
-    """Raise InputError if there is no metric of that name."""
-    known = ("auto", *CLASSIFICATION, POSITIVE, *REGRESSION)
-    if metric not in known:
-        raise InputError(f"metric '{metric}' is not known{nearest(metric, known)}")
-
-
 def metric_for(labels: Sequence[str], metric: str) -> str:
-    """The metric to use for a task's classes, or for a regression where there are none.
+    """Return the metric for a task with these classes, or for a regression if there are none.
 
     'auto' is macro_f1 for classes, pearson for regression. Raises InputError if the metric is for another problem.
     """
-    fitting = CLASSIFICATION if labels else REGRESSION
+    metrics = CLASSIFICATION if labels else REGRESSION
     if metric == "auto":
-        return fitting[0]
+        return metrics[0]
     if len(labels) == 2:
-        fitting = (*fitting, POSITIVE)
-    if metric not in fitting:
+        metrics = (*metrics, POSITIVE)
+    if metric not in metrics:
         problem = f"a classification with {len(labels)} classes" if labels else "a regression"
-        raise InputError(f"metric '{metric}' does not fit: the labels make {problem}; expected {', '.join(fitting)}")
+        raise InputError(f"metric '{metric}' does not fit: the task is {problem}; expected {', '.join(metrics)}")
     return metric

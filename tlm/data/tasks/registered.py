@@ -1,4 +1,4 @@
-"""Raw files and examples of a task that has an entry in the registry: which file is which, what a label means."""
+"""Files, columns and labels of a registered task."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,21 +15,23 @@ PREFIX = "(?:.*[-_])?"  # chemprot_train.jsonl is train.jsonl
 
 
 def named_files(entry: TaskEntry, folder: str, found: Sequence[RawFile]) -> dict[str, list[RawFile]]:
-    """The files by split: of the Hub by their addresses, of a `folder` by their names. InputError: one is missing."""
+    """Return the files by split, found by Hub address or by name in `folder`. Raises InputError: one is missing."""
     if not folder:
-        of = {file.where: file for file in found}
-        places = entry.addresses
-        return {split: [of[places[split]]] if split in places else [] for split in SPLITS}
+        places = {file.where: file for file in found}
+        return {split: [places[entry.addresses[split]]] if split in entry.splits else [] for split in SPLITS}
     for file in found:
         file.header = entry.header
     return split_files(folder, found, {split: f"{PREFIX}(?:{names})" for split, names in entry.files.items()})
 
 
 def fitting_fields(entry: TaskEntry, files: dict[str, list[RawFile]], id_field: str) -> Fields:
-    """The columns that the task's train file has. Raises InputError, about the first way to call them, if none fit."""
+    """Return the first of the task's column sets that its train file has.
+
+    Raises InputError, about the first set, if it has none of them.
+    """
     refused = None
     for columns in entry.columns:
-        fields = Fields(columns.text_field, columns.pair_field, columns.label_field, id_field)
+        fields = Fields(**columns, id_field=id_field)
         try:
             check(files["train"][0], fields.wanted)
         except InputError as error:
@@ -41,7 +43,7 @@ def fitting_fields(entry: TaskEntry, files: dict[str, list[RawFile]], id_field: 
 
 
 def as_published(entry: TaskEntry, examples: Sequence[Example]) -> list[Example]:
-    """The examples with their labels as the entry names them; says where sizes are not the published ones.
+    """Return the examples with their registered label names; warn if sizes differ from the published ones.
 
     Raises InputError: a label that the task does not have.
     """

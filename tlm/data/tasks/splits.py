@@ -1,83 +1,113 @@
-"""Which examples are for training, for choosing (dev), for the final score (test): by file name, or by a seed."""
+"""Splits for training, model selection (dev) and the final score (test): by file name, or drawn with a seed."""
 
 import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
+import pyarrow as pa
+
 from tlm.data.reading.files import RawFile
+from tlm.data.tasks.labelled import Example
 from tlm.errors import InputError
 
 SPLITS = ("train", "dev", "test")
+LEAKS = pa.schema(
+    [("example", "int64"), ("split", "string"), ("train", "int64"), ("same_label", "bool"), ("text", "string")]
+)
 NAMES = {"train": "train", "dev": "dev|valid|validation|val", "test": "test"}
 
 
 def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = NAMES) -> dict[str, list[RawFile]]:
-    """The files of a task folder by split: ``train.csv``, ``valid.jsonl.gz``, ``test-00000-of-00002.parquet``….
+    """Return the files of a task folder by split: ``train.csv``, ``valid.jsonl.gz``, ``test-00000-of-00002.parquet``….
 
-    Files of other names are passed over; a split in several files has numbered ones, side by side. `names` are the
-    names of each split's files, without number and extensions, as a regular expression.
+    Other files are ignored; a split may have several numbered files in one folder. `names` are regular expressions
+    for the file names of each split, without number and extensions.
 
     Raises:
-        InputError: no train or test file; two files that claim to be the same split.
+        InputError: no train or test file; two different files for the same split.
     """
     found: dict[str, list[RawFile]] = {split: [] for split in SPLITS}
     for split, name in names.items():
-        found[split] = claimed = [file for file in files if _matched(file, name)]
-        if len(claimed) > 1 and not _one_series(claimed, name):
-            raise InputError(f"{path} has both {claimed[0].where} and {claimed[1].where}; expected one {split} file")
+        matches = [(file, match) for file in files if (match := _matched(file, name))]
+        found[split] = [file for file, _ in matches]
+        folders = {(PurePosixPath(file.where).parent, file.format, file.compression) for file in found[split]}
+        if len(matches) > 1 and not (len(folders) == 1 and all(match["number"] for _, match in matches)):
+            first, second = found[split][:2]
+            raise InputError(f"{path} has both {first.where} and {second.where}; expected one {split} file")
     for split in ("train", "test"):
         if not found[split]:
             there = ", ".join(file.name for file in files[:5])
             raise InputError(
-                f"{path} has no {split} file among {there}; expected train, dev and test (say {split}.jsonl), "
-                "or give one file's path to have it split"
+                f"{path} has no {split} file among {there}; expected train, dev and test (such as {split}.jsonl), "
+                "or the path of a single file to be split"
                 if names is NAMES
                 else f"{path} has no file for {split} among {there}; expected one called {names[split]}"
             )
     return found
 
 
-def assign(groups: Sequence[str], labels: Sequence[str], shares: Mapping[str, float], seed: int) -> list[str]:
-    """A split for each example, drawn by `seed`, with each label's share in dev and test as near to `shares` as can be.
+def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_label: bool) -> list[Example]:
+    """Assign splits to the examples that are not in dev or test; return all in order train, dev, test.
 
-    Examples of one group (the same text, say) stay together, and every label keeps at least one example in train.
-    What is drawn depends on groups, labels and seed alone, not on their order.
+    `shares` of them are drawn for dev and test, with `by_label` from each label; `seed` determines which.
+    """
+    settled = [example for example in examples if example.split in ("dev", "test")]
+    free = [example for example in examples if example.split not in ("dev", "test")]
+    twins, labels = [example.twin for example in free], [example.label if by_label else "" for example in free]
+    drawn = zip(free, assign(twins, labels, shares, seed), strict=True)
+    found = [replace(example, split=split) for example, split in drawn] + settled
+    return sorted(found, key=lambda example: SPLITS.index(example.split))
+
+
+def assign(groups: Sequence[str], labels: Sequence[str], shares: Mapping[str, float], seed: int) -> list[str]:
+    """Draw a split for each example, with the shares of dev and test in each label as close to `shares` as possible.
+
+    Examples of a group (such as the same text) stay together, and every label keeps at least one example in train.
+    The result depends on groups, labels and seed only, not on their order.
     """
     members: dict[str, Counter[str]] = defaultdict(Counter)
     for group, label in zip(groups, labels, strict=True):
         members[group][label] += 1
-    rooms = {label: _rooms(total, shares) for label, total in Counter(labels).items()}
+    capacity = {label: _capacity(total, shares) for label, total in Counter(labels).items()}
     chosen: dict[str, str] = {}
-    for group in sorted(members, key=lambda group: _draw(group, seed)):
+    for group in sorted(members, key=lambda group: hashlib.sha256(f"{seed}\0{group}".encode()).digest()):
         for split in shares:
-            if all(rooms[label][split] >= count for label, count in members[group].items()):
+            if all(capacity[label][split] >= count for label, count in members[group].items()):
                 for label, count in members[group].items():
-                    rooms[label][split] -= count
+                    capacity[label][split] -= count
                 chosen[group] = split
                 break
     return [chosen.get(group, "train") for group in groups]
 
 
-def _rooms(total: int, shares: Mapping[str, float]) -> dict[str, int]:
-    """How many of a label's `total` examples each held-out split may take, so that one is left."""
-    rooms, left = {}, total - 1
+def find_leaks(examples: Sequence[Example]) -> pa.Table:
+    """Return a row for each leak: a dev or test example with the same `twin` as a training example.
+
+    `example` and `train` are the ordinals of the two (of the first training example, if there are several).
+    """
+    first: dict[str, int] = {}
+    for ordinal, example in enumerate(examples):
+        if example.split == "train":
+            first.setdefault(example.twin, ordinal)
+    leaks = []
+    for ordinal, example in enumerate(examples):
+        if example.split != "train" and example.twin in first:
+            twin = first[example.twin]
+            leaks.append((ordinal, example.split, twin, example.label == examples[twin].label, example.text))
+    return pa.table(list(zip(*leaks, strict=True)) or [()] * len(LEAKS), schema=LEAKS)
+
+
+def _capacity(total: int, shares: Mapping[str, float]) -> dict[str, int]:
+    """Return how many of a label's `total` examples each held-out split may take so that one is left for train."""
+    capacity, left = {}, total - 1
     for split, share in shares.items():
-        rooms[split] = min(left, int(share * total + 0.5))
-        left -= rooms[split]
-    return rooms
-
-
-def _draw(group: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}\0{group}".encode()).digest()
+        capacity[split] = min(left, int(share * total + 0.5))
+        left -= capacity[split]
+    return capacity
 
 
 def _matched(file: RawFile, name: str) -> re.Match[str] | None:
     return re.fullmatch(rf"(?:{name})(?P<number>[-_.]\d[-_\w]*)?", file.stem, re.IGNORECASE)
-
-
-def _one_series(files: Sequence[RawFile], name: str) -> bool:
-    """Whether files are numbered parts of one: in one folder, of one format, each with a number."""
-    places = {(PurePosixPath(file.where).parent, file.format, file.compression) for file in files}
-    return len(places) == 1 and all((match := _matched(file, name)) and match["number"] for file in files)

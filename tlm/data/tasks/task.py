@@ -1,4 +1,4 @@
-"""The task: labelled examples in three splits, and what kind of problem they make."""
+"""The task: labelled examples in three splits, and the problem they define."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,19 +16,20 @@ from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check
 from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
-from tlm.data.tasks.doubts import check_problem, is_regression
 from tlm.data.tasks.groups import COLUMN as GROUP
-from tlm.data.tasks.labelled import Example, Fields, divided, read_examples
-from tlm.data.tasks.labels import check_metric, metric_for
-from tlm.data.tasks.leaks import find_leaks, write_leaks
+from tlm.data.tasks.labelled import Example, Fields, read_examples
+from tlm.data.tasks.labels import METRICS, metric_for
+from tlm.data.tasks.problem import PROBLEMS, is_regression
 from tlm.data.tasks.registered import as_published, fitting_fields, named_files
-from tlm.data.tasks.splits import SPLITS, split_files
+from tlm.data.tasks.splits import SPLITS, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
 
 VERSION = 1
 CLASSES_SHOWN = 10
-WHOLE = "all"  # the one file that is to be split
+LABELLED = [("id", "string"), ("text", "string"), ("text_pair", "string"), ("label", "string"), ("target", "float64")]
+SCHEMA = [*LABELLED, ("split", "string"), (GROUP, "string")]
+WHOLE = "all"  # stands for a split in which a single file is that has to be divided
 
 
 def load_task(
@@ -48,55 +49,56 @@ def load_task(
     max_rejected: int = 10,
     root: str | None = None,
 ) -> str:
-    """Load a labelled task: a folder with train, dev and test files, one file to be split, or a task by its name.
+    """Load a labelled task: a folder with train, dev and test files, a single file to be split, or a registered task.
 
-    Labels are classes, or targets of a regression if all of them are numbers and some have a fractional part; where a
-    few rows would decide that, or two labels differ in spelling only, the step stops and asks for `problem`. A file is
-    split by the seed, label by label, and equal texts stay together. Dev and test texts that are in train too are
-    reported, not removed. The paper's tasks and GLUE's have names (paper:scierc, glue:mnli) which stand for their data
-    on the Hugging Face Hub, or in `files`, with their columns, labels and published metric.
+    Labels are classes, or the targets of a regression if all are numbers and some have a fractional part. If only a few
+    rows would decide that, or two labels differ in spelling only, the step stops and asks for `problem`. A single file
+    is split at random within each label; equal texts stay together. Dev and test texts that are also in train are
+    reported, not removed. The paper's tasks and GLUE are registered by name (paper:scierc, glue:mnli), with columns,
+    labels and published metric; the data come from the Hugging Face Hub or from `files`.
 
     Args:
         path: Folder with train, dev (or valid, validation, val) and test files, or one file; also on s3://; or a name.
         text_field: Field or column with the text.
-        pair_field: Field with the second text of a pair; none where examples are single texts.
+        pair_field: Field with the second text of a pair; none if examples are single texts.
         label_field: Field with the label.
-        id_field: Field with an example's id; none makes it <file name>:<line>.
-        group_field: Field that examples share which are not independent (an author, a document), for the intervals of
-            scores; none: texts that are equal but for case, punctuation and span marks.
+        id_field: Field with the example id; default <file name>:<line>.
+        group_field: Field that dependent examples share (an author, a document), for the confidence intervals of
+            scores; by default, texts that are equal except for case, punctuation and span marks depend on each other.
         metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman.
-        problem: classification, regression, or auto: as the labels are.
-        files: Folder with the files of a task that is given by its name, where they should not come from the Hub.
-        dev_share: Share of the examples for dev, where there is no dev file.
-        test_share: Share of the examples for test, where one file is split.
-        seed: Draws the split, where there is one to draw.
-        max_rejected: Rows that may be unusable (set aside with a reason) before the step stops; 0.1 % may always, but
-            of dev and test no more than a tenth.
+        problem: classification, regression, or auto: decided by the labels.
+        files: Folder with the files of a registered task, to be used instead of the Hub.
+        dev_share: Share of the examples for dev, if there is no dev file.
+        test_share: Share of the examples for test, if a single file is split.
+        seed: Seed of the random split.
+        max_rejected: Unusable rows to set aside before the step stops; 0.1 % of all rows are always allowed, but no
+            more than a tenth of dev or test.
         root: Store to write to; by default TLM_ROOT, else ./artifacts.
 
     Returns:
         URI of the task: examples (id, text, text_pair, label, target, split), leaks, and the rejected rows.
 
     Raises:
-        InputError: a setting out of range, a file, field or label that does not fit, too many bad rows.
+        InputError: a setting out of range, an unsuitable file, field or label, too many bad rows.
     """
-    check_metric(metric)
-    check_problem(problem)
+    for setting, value, known in (("metric", metric, METRICS), ("problem", problem, PROBLEMS)):
+        if value not in known:
+            raise InputError(f"unknown {setting} '{value}'{nearest(value, known)}")
     _check_shares(dev_share, test_share)
     entry = task_entry(path)
     if entry and problem != "auto":
-        known = "regression" if entry.regression else "classification"
-        raise InputError(f"{path} is a {known}; leave problem at auto")
+        kind = "regression" if entry.regression else "classification"
+        raise InputError(f"{path} is a {kind}; leave problem at auto")
     if label_field in (text_field, pair_field):
         same = "text_field" if label_field == text_field else "pair_field"
-        raise InputError(f"{same} and label_field are both '{label_field}'; give each its own field")
+        raise InputError(f"{same} and label_field are both '{label_field}'; expected different fields")
     if files and entry is None:
-        raise InputError(f"{path} is not the name of a task, so files {files} cannot be its; give one of the two")
+        raise InputError(f"{path} is not the name of a task, so files {files} cannot be used; give one of the two")
     fields = Fields(text_field, pair_field, label_field, id_field, group_field)
     rejects = Rejects(max_rejected)
-    with raw_files(_places(path, files, entry)) as found:
+    with raw_files(list(entry.addresses.values()) if entry and not files else [files or path]) as found:
         by_split = named_files(entry, files, found) if entry else _by_split(path, found)
-        if entry and fields == Fields("text", "", "label", id_field, group_field):
+        if entry and fields == Fields(id_field=id_field, group_field=group_field):
             fields = replace(fitting_fields(entry, by_split, id_field), group_field=group_field)
         for file in chain.from_iterable(by_split.values()):
             check(file, fields.wanted)
@@ -120,10 +122,10 @@ def load_task(
 
 
 def examples(task: Artifact) -> pa.Table:
-    """The labelled examples: columns id, text, text_pair, label, target, split; the row ordinal names the example.
+    """Read the labelled examples: columns id, text, text_pair, label, target, split; row ordinals identify examples.
 
-    Ordered train, dev, test. `text_pair` is null without pairs, `label` for regression, `target` for classes. Where
-    the task names a field for groups there is a column `group` (`tlm.data.tasks.groups`).
+    Ordered train, dev, test. `text_pair` is null without pairs, `label` for regression, `target` for classes. A task
+    with a group field has the column `group` as well (see `groups_of`).
     """
     return pq.ParquetFile(task.path("examples.parquet")).read()
 
@@ -136,10 +138,6 @@ def _check_shares(dev_share: float, test_share: float) -> None:
         raise InputError(f"dev_share {dev_share} and test_share {test_share} leave nothing for train; lower them")
 
 
-def _places(path: str, files: str, entry: TaskEntry | None) -> list[str]:
-    return [files or path] if files or entry is None else list(entry.addresses.values())
-
-
 def _by_split(path: str, found: Sequence[RawFile]) -> dict[str, list[RawFile]]:
     if len(found) == 1 and PurePosixPath(path).name == PurePosixPath(found[0].where).name:
         return {WHOLE: list(found)}
@@ -147,7 +145,7 @@ def _by_split(path: str, found: Sequence[RawFile]) -> dict[str, list[RawFile]]:
 
 
 def _shares(path: str, files: dict[str, list[RawFile]], dev_share: float, test_share: float) -> dict[str, float]:
-    """The shares to draw: of one file dev and test, of a folder without a dev file dev, else none."""
+    """Return the shares to draw: dev and test of a single file, dev of a folder without a dev file, else none."""
     if WHOLE in files:
         return {"test": test_share, "dev": dev_share}
     if not files["dev"]:
@@ -157,7 +155,7 @@ def _shares(path: str, files: dict[str, list[RawFile]], dev_share: float, test_s
 
 
 def _name(path: str, files: dict[str, list[RawFile]]) -> str:
-    """What the task is called: its file's name without extensions, or its folder's."""
+    """Return the name of the task: that of its file without extensions, or of its folder."""
     if WHOLE in files:
         return files[WHOLE][0].stem
     return PurePosixPath(path.rstrip("/")).name if "://" in path else Path(path).resolve().name
@@ -171,32 +169,29 @@ def _write(
     rejects: Rejects,
     entry: TaskEntry | None,
 ) -> None:
-    rows, found = read_examples(files, fields, rejects)
+    found = read_examples(files, fields, rejects)
     if entry:
         found = as_published(entry, found)
         regression = entry.regression
     else:
         regression = is_regression(found, fields, settings.get("problem", "auto"))
-    problem = "regression" if regression else "classification"
     if settings["shares"]:
         found = divided(found, settings["shares"], settings["seed"], by_label=not regression)
-    _check_splits(found)
+    sizes, uses = Counter(example.split for example in found), Counter(example.label for example in found)
+    _check_splits(found, sizes)
     labels = [] if regression else _class_labels(found, entry.order if entry else [])
     metric = metric_for(labels, settings["metric"])
     leaks = find_leaks(found)
-    _warn_of(leaks, found)
-    pq.write_table(
-        _table(found, problem, grouped=bool(fields.group_field)), draft.folder / "examples.parquet", compression="zstd"
-    )
-    write_leaks(leaks, found, draft.folder / "leaks.parquet")
-    draft.rows = {
-        "examples.parquet": len(found),
-        "leaks.parquet": len(leaks),
-        "rejected.parquet": rejects.write(draft.folder / "rejected.parquet"),
-    }
-    sizes, uses = Counter(example.split for example in found), Counter(example.label for example in found)
+    for split, count in sorted(Counter(leaks["split"].to_pylist()).items()):
+        listed = "they are listed in leaks.parquet, not removed"
+        say(f"warning: {count} of {sizes[split]} {split} texts are also in train; {listed}")
+    table = _table(found, regression, grouped=bool(fields.group_field))
+    for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
+        pq.write_table(rows, draft.folder / name, compression="zstd")
+        draft.rows[name] = len(rows)
+    draft.rows["rejected.parquet"] = rejects.write(draft.folder / "rejected.parquet")
     draft.counts = {
-        "read": rows,
+        "read": rejects.read,
         **{split: sizes[split] for split in SPLITS},
         "labels": {label: uses[label] for label in labels},
         "leaks": len(leaks),
@@ -204,7 +199,7 @@ def _write(
     }
     draft.details = {
         "name": settings["name"],
-        "problem": problem,
+        "problem": "regression" if regression else "classification",
         "labels": labels,
         "metric": metric,
         "pair": bool(fields.pair_field),
@@ -213,18 +208,17 @@ def _write(
         draft.details["metrics"] = list(entry.metrics)
 
 
-def _check_splits(found: Sequence[Example]) -> None:
-    sizes = Counter(example.split for example in found)
+def _check_splits(found: Sequence[Example], sizes: Counter[str]) -> None:
     for split in SPLITS:
         if not sizes[split]:
-            raise InputError(f"of {len(found)} examples none is left for {split}; give more examples or another share")
+            raise InputError(f"none of the {len(found)} examples is in {split}; give more examples or another share")
     train = {example.label for example in found if example.split == "train"}
     if len(train) == 1:
         raise InputError(f"all training examples have the label '{train.pop()}'; expected at least two labels")
 
 
 def _class_labels(found: Sequence[Example], order: Sequence[str]) -> list[str]:
-    """The labels of train, in `order` if there is one, or sorted. Raises InputError if dev or test has another."""
+    """Return the labels of train, in `order` or sorted. Raises InputError if dev or test has another one."""
     known = {example.label for example in found if example.split == "train"}
     labels = [label for label in order if label in known] or sorted(known)
     for example in found:
@@ -235,7 +229,7 @@ def _class_labels(found: Sequence[Example], order: Sequence[str]) -> list[str]:
 
 
 def _say_problem(task: Artifact) -> None:
-    """Say what the labels were taken for."""
+    """Tell the user whether the labels are classes or targets, and which."""
     if task.details["problem"] == "regression":
         targets = examples(task)["target"].to_pylist()
         say(f"load-task: regression, {len(targets):,} targets from {min(targets):g} to {max(targets):g}")
@@ -245,25 +239,10 @@ def _say_problem(task: Artifact) -> None:
     say(f"load-task: classification, {len(classes):,} classes: {', '.join(classes[:CLASSES_SHOWN])}{more}")
 
 
-def _warn_of(leaks: Sequence[tuple[int, int]], found: Sequence[Example]) -> None:
-    by_split = Counter(found[ordinal].split for ordinal, _ in leaks)
-    for split, count in sorted(by_split.items()):
-        total = sum(example.split == split for example in found)
-        say(
-            f"warning: {count} of {total} {split} texts are in train too; they are listed in leaks.parquet, not removed"
-        )
-
-
-def _table(found: Sequence[Example], problem: str, *, grouped: bool) -> pa.Table:
-    classes = problem == "classification"
-    table = pa.table(
-        {
-            "id": pa.array([example.id for example in found], pa.string()),
-            "text": pa.array([example.text for example in found], pa.string()),
-            "text_pair": pa.array([example.pair for example in found], pa.string()),
-            "label": pa.array([example.label if classes else None for example in found], pa.string()),
-            "target": pa.array([None if classes else float(example.label) for example in found], pa.float64()),
-            "split": pa.array([example.split for example in found], pa.string()),
-        }
-    )
-    return table.append_column(GROUP, pa.array([example.group for example in found])) if grouped else table
+def _table(found: Sequence[Example], regression: bool, *, grouped: bool) -> pa.Table:
+    rows = []
+    for example in found:
+        label, target = (None, float(example.label)) if regression else (example.label, None)
+        rows.append((example.id, example.text, example.pair, label, target, example.split, example.group))
+    table = pa.table(list(zip(*rows, strict=True)), schema=pa.schema(SCHEMA))
+    return table if grouped else table.drop_columns(GROUP)

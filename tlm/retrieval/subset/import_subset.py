@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +19,11 @@ from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.dedup import Seen, digest
 from tlm.data.reading.files import RawFile, check_room, raw_files
-from tlm.data.reading.readers import check, read
-from tlm.data.reading.records import BadRow, Reject, Rejects, text_of
+from tlm.data.reading.readers import check, read_all
+from tlm.data.reading.records import BadRow, Rejects, Row, text_of
 from tlm.data.registry import subset_address
 from tlm.data.shards import Shards
-from tlm.progress import say, track
+from tlm.progress import say
 from tlm.retrieval.subset.candidates import NO_RANK, NO_SCORE, Candidates
 from tlm.retrieval.subset.judge import KEPT, NEAR_DUPLICATE, OVERLAPS_DEV, OVERLAPS_TEST, TOO_SHORT, Filters, judge
 from tlm.retrieval.subset.write import write_subset
@@ -123,7 +122,7 @@ def _stage(
     """Write the passages to disk. Returns them as candidates, and for each whether its text repeats an earlier one."""
     shards, seen = Shards(folder, "staged", compression="lz4"), Seen(folder)
     docs, ranks = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
-    rows = _passages(files, field, rejects)
+    rows = iter(read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field))))
     while portion := list(islice(rows, AT_ONCE)):
         numbers, texts, best = zip(*portion, strict=True)
         docs.append(np.array(numbers))
@@ -136,25 +135,8 @@ def _stage(
     return candidates, ~seen.firsts()
 
 
-def _passages(files: list[RawFile], field: str, rejects: Rejects) -> Iterator[tuple[int, str, int]]:
-    """Yield number, text and rank of each usable row, and set the others aside."""
-    number = 0
-    for file in files:
-        for row in track(read(file, [field]), f"reading {file.name}", unit="rows"):
-            try:
-                yield (number, *_passage(row, field))
-            except BadRow as bad:
-                rejects.add(file.name, row.line, bad.reason, bad.detail)
-                rejects.check_hopeless(number)
-            number += 1
-        file.check_unchanged()
-    rejects.check(number)
-
-
-def _passage(row: Any, field: str) -> tuple[str, int]:
+def _passage(row: Row, field: str) -> tuple[str, int]:
     """Text and rank of a row (from 1, `NO_RANK` if it has none). Raises BadRow if it is unusable."""
-    if isinstance(row, Reject):
-        raise BadRow(row.reason, row.detail)
     rank = str(row.values.get("rank", ""))
     if rank.isdecimal() and len(rank) > 9:
         raise BadRow("rank too large", f"field 'rank' is {rank[:20]}")

@@ -1,4 +1,4 @@
-"""Whether labels make classes or a regression, and when to ask instead of guessing: one row must not decide it."""
+"""Classification or regression: decided by the labels, unless only a few rows would decide; then the user is asked."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,35 +11,29 @@ from tlm.data.reading.records import Row
 from tlm.data.tasks.labelled import Example, Fields
 from tlm.data.tasks.labels import is_number, targets_of
 from tlm.data.text import fold
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError
 
 PROBLEMS = ("auto", "classification", "regression")
-FEW, SHARE_FEW = 3, 0.01  # rows that look like slips beside all others: at most so many, or this share ...
-MOST_FEW = 0.2  # ... and no more than this share, or there are no others to speak of
-MANY_CLASSES = 10  # more, with hardly two examples each, are no classes
-MANY_ROWS, SHARE_TEXTS = 30, 0.1  # of so many rows at least this share have texts of their own
-LOOKED_AT = 1000  # rows, to find the column that was meant
-
-
-def check_problem(problem: str) -> None:
-    """Raise InputError if there is no such problem."""
-    if problem not in PROBLEMS:
-        raise InputError(f"problem '{problem}' is not known{nearest(problem, PROBLEMS)}")
+FEW, SHARE_FEW = 3, 0.01  # labels that look like slips: at most so many, or this share of the rows ...
+MOST_FEW = 0.2  # ... but never more than this share
+MANY_CLASSES = 10  # more classes with fewer than two examples each are not classes
+MANY_ROWS, SHARE_TEXTS = 30, 0.1  # of this many rows, at least this share have distinct texts
+INSPECTED_ROWS = 1000  # to find the column that was meant
 
 
 def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> bool:
-    """Whether the labels are numbers to predict. `problem` settles it; with "auto" the labels do, by `targets_of`.
+    """Decide whether the labels are numbers to predict; with problem "auto" as `targets_of` does.
 
     Raises:
-        InputError: a label that is no number in a regression; and with "auto", where a few rows would decide, two
-            labels differ in spelling only, or a column looks like texts where labels are expected.
+        InputError: a label of a regression is not a number; with "auto", a few rows would decide, two labels differ in
+            spelling only, or a column looks like text where labels are expected or the reverse.
     """
     if problem == "classification":
         return False
     words = [example for example in examples if not is_number(example.label)]
-    if problem == "regression" and words:
-        raise InputError(f"{words[0].where}: label '{words[0].label}' is no number; a regression has numbers only")
     if problem == "regression":
+        if words:
+            raise InputError(f"{words[0].where}: label '{words[0].label}' is not a number, as a regression requires")
         return True
     _check_texts(examples, fields)
     _check_slips(examples, words)
@@ -51,25 +45,24 @@ def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> 
 
 
 def _check_slips(examples: Sequence[Example], words: Sequence[Example]) -> None:
-    """Raise InputError if a few labels have a fraction, or are no numbers, and all others are of the other kind."""
+    """Raise InputError if a few labels have a fraction, or are not numbers, and all others are of the other kind."""
     numbers = [example for example in examples if is_number(example.label)]
     fractions = [example for example in numbers if not float(example.label).is_integer()]
-    ask = "mend it, or set problem to classification (each label a class) or regression (numbers to predict)"
     if not words and _few(fractions, examples):
-        slip, others = fractions[0], len(examples) - len(fractions)
         raise InputError(
-            f"{slip.where}: label '{slip.label}' has a fraction, the other {others:,} labels are whole numbers; {ask}"
+            f"{fractions[0].where}: label '{fractions[0].label}' has a fraction, the other "
+            f"{len(examples) - len(fractions):,} labels are whole numbers; fix it, or set problem to classification "
+            "(each label is a class) or regression (numbers to predict)"
         )
     if _few(words, examples) and fractions and not _few(fractions, numbers):
-        slip = words[0]
         raise InputError(
-            f"{slip.where}: label '{slip.label}' is no number, the other {len(numbers):,} labels are; mend it, or set "
-            "problem to classification (each label a class)"
+            f"{words[0].where}: label '{words[0].label}' is not a number, the other {len(numbers):,} labels are; fix "
+            "it, or set problem to classification (each label is a class)"
         )
 
 
-def _few(some: Sequence[Example], all_of_them: Sequence[Example]) -> bool:
-    total = len(all_of_them)
+def _few(some: Sequence[Example], examples: Sequence[Example]) -> bool:
+    total = len(examples)
     return 0 < len(some) <= min(max(FEW, SHARE_FEW * total), MOST_FEW * total)
 
 
@@ -82,7 +75,7 @@ def _check_spelling(examples: Sequence[Example]) -> None:
             where = next(example.where for example in examples if example.label == label)
             raise InputError(
                 f"{where}: labels '{label}' ({counts[label]:,} rows) and '{frequent}' ({counts[frequent]:,} rows) "
-                "differ in spelling only; make them one, or set problem to classification to keep both"
+                "differ in spelling only; unify them, or set problem to classification to keep both"
             )
 
 
@@ -93,19 +86,15 @@ def _check_classes(examples: Sequence[Example], fields: Fields) -> None:
         return
     found = f"field '{fields.label_field}' has {len(labels):,} different values in {len(examples):,} rows"
     if all(map(is_number, labels)):
-        raise InputError(
-            f"{examples[0].file.where}: {found}; if they are numbers to predict, set problem=regression; if they are "
-            "classes, problem=classification"
-        )
-    meant = _meant(examples[0].file, fields, "label_field", repeating=True)
-    raise InputError(
-        f"{examples[0].file.where}: {found}, so it looks like text, not labels{meant or ';'} if they are classes, set "
-        "problem=classification"
-    )
+        advice = "; if they are numbers to predict, set problem=regression; if they are classes, problem=classification"
+    else:
+        meant = _meant(examples[0].file, fields, "label_field", repeating=True)
+        advice = f", so it looks like text, not labels{meant or ';'} if they are classes, set problem=classification"
+    raise InputError(f"{examples[0].file.where}: {found}{advice}")
 
 
 def _check_texts(examples: Sequence[Example], fields: Fields) -> None:
-    """Raise InputError if a handful of texts is all there is."""
+    """Raise InputError if there are many rows with only a few different texts."""
     texts = {(example.text, example.pair) for example in examples}
     if len(examples) >= MANY_ROWS and len(texts) < SHARE_TEXTS * len(examples):
         meant = _meant(examples[0].file, fields, "text_field", repeating=False)
@@ -117,8 +106,8 @@ def _check_texts(examples: Sequence[Example], fields: Fields) -> None:
 
 
 def _meant(file: RawFile, fields: Fields, setting: str, repeating: bool) -> str:
-    """A hint: the first other column whose values repeat as labels do, or do not as texts; '' where there is none."""
-    rows = [row.values for row in islice(read(file, fields.wanted), LOOKED_AT) if isinstance(row, Row)]
+    """Suggest the first other column whose values repeat as labels do, or do not as texts do; '' if there is none."""
+    rows = [row.values for row in islice(read(file, fields.wanted), INSPECTED_ROWS) if isinstance(row, Row)]
     for name in dict.fromkeys(name for row in rows for name in row if name not in fields.wanted):
         values: set[Any] = {str(row.get(name)) for row in rows}
         if len(values) > 1 and (len(values) < SHARE_TEXTS * len(rows)) == repeating:

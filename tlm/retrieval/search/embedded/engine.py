@@ -115,7 +115,7 @@ class Embedded:
         self.starts = np.arange(0, self.rows.shape[1] + BLOCK, BLOCK, dtype=np.int32)
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
-        """Implement `Engine.search`."""
+        """The best `top_k` documents of each query and their scores, best first."""
         sums = np.empty(min(BLOCK, self.rows.shape[1]))
         for start in range(0, len(queries), TOGETHER):
             counted = [Counter(found) for found in terms(queries[start : start + TOGETHER]).by_text()]

@@ -49,7 +49,12 @@ def paper(
     kept = read_results(Path(results))
     found = by_key(kept)
     if update:
-        _update(Path(update), Path(results), found, table, scale)
+        if bool(table) != bool(scale):
+            raise InputError(
+                f"--update has {table or scale} alone; give a table and its --scale, or neither for all sections"
+            )
+        changed = ", ".join(map(str, sections.update(Path(update), Path(results), found, table, scale)))
+        say(f"rewritten: {changed}" if changed else f"nothing changes: {update} has what the results give")
         return
     report = page.report(found, tables, scales, tolerance)
     blocks = [*report.blocks, *_missing(table, scales, task, found)] if table else [report.overview, *report.blocks]
@@ -68,15 +73,6 @@ def paper(
         failures.append(f"results that do not match their runs: {len(faults)}, such as {faults[0]}")
     if check and failures:
         raise TlmError("; ".join(failures))
-
-
-def _update(path: Path, results: Path, kept: ByKey, table: str, scale: str) -> None:
-    if bool(table) != bool(scale):
-        raise InputError(
-            f"--update has {table or scale} alone; give a table and its --scale, or neither for all sections"
-        )
-    changed = ", ".join(map(str, sections.update(path, results, kept, table, scale)))
-    say(f"rewritten: {changed}" if changed else f"nothing changes: {path} has what the results give")
 
 
 def _missing(table: str, scales: list[str], task: str, results: ByKey) -> list[Block]:

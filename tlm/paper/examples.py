@@ -1,6 +1,7 @@
 """The predictions of kept runs, from which intervals over test examples are computed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,8 @@ def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copi
     scored = [_scored(run, split, metric or run.values["metric"], without_copies) for run in runs]
     if not all(one.same_examples(scored[0]) for one in scored):
         return None
-    predicted = np.concatenate([one.predicted for one in scored])
-    fixed = runs[0].values["arm"] == BASELINE
-    return Arm((Scored(scored[0].metric, scored[0].gold, predicted, scored[0].group),), fixed)
+    together = replace(scored[0], predicted=np.concatenate([one.predicted for one in scored]))
+    return Arm((together,), fixed=runs[0].values["arm"] == BASELINE)
 
 
 def summed(runs: Sequence[Result], split: str, metric: str = "") -> dict[str, Any]:

@@ -17,9 +17,9 @@ from tlm.paper.plan import command_for
 from tlm.paper.results import BASELINE, FOLDER, differences, write_result
 from tlm.paper.tables import NEUTRAL, Cell, cells, is_of, our_name, scales
 from tlm.revision import revision as revision_of_code
+from tlm.settings import SECTIONS
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow")
-SECTIONS = {"checkpoint": ("model", "train"), "model": ("finetune",)}
 
 
 def keep(
@@ -112,21 +112,19 @@ def _settings(run: Run, lineage: Lineage) -> dict[str, Any]:
     """The settings that determined the result, by ``section.name``, from the artifacts' manifests."""
     found: dict[str, Any] = {}
     hits = lineage.follow(run.subset, "hits")
-    if hits is not None and hits.manifest.settings["arm"] == "random":
+    if hits and hits.manifest.settings["arm"] == "random":
         hits = lineage.follow(hits, "like", "hits")
-    if hits is not None:
+    if hits:
         found |= {f"retrieve.{name}": hits.manifest.settings[name] for name in ("top_k", "query")}
     start = lineage.follow(run.checkpoint, "start") or run.checkpoint
-    if start is not None and "name" in start.details:
+    if start and "name" in start.details:
         found["start"] = start.details["name"]
     tokenizer = lineage.follow(run.checkpoint, "task_tokens", "tokenizer")
-    if tokenizer is not None:
+    if tokenizer:
         found |= {f"tokenizer.{name}": value for name, value in flat(tokenizer.manifest.settings)}
     for artifact in (run.checkpoint, run.model):
-        if artifact is not None:
-            for section in SECTIONS[artifact.manifest.kind]:
-                values = artifact.manifest.settings.get(section, {})
-                found |= {f"{section}.{name}": value for name, value in flat(values)}
+        settings = flat(artifact.manifest.settings) if artifact else ()
+        found |= {name: value for name, value in settings if name.partition(".")[0] in SECTIONS}
     return {name: value for name, value in found.items() if name not in NEUTRAL}
 
 

@@ -46,12 +46,9 @@ def once(found: Iterable[Cell]) -> list[Cell]:
 
 def missing(found: Sequence[Cell], results: ByKey, seeds: Sequence[int] = ()) -> list[tuple[Cell, list[int]]]:
     """The cells with the seeds that have no result, out of `seeds` or of those that each cell plans."""
-    todo = []
-    for cell in found:
-        left = [seed for seed in seeds or range(cell.seeds) if seed not in results.get(cell.key, {})]
-        if left:
-            todo.append((cell, left))
-    return todo
+    planned = ((cell, seeds or range(cell.seeds)) for cell in found)
+    todo = ((cell, [seed for seed in those if seed not in results.get(cell.key, {})]) for cell, those in planned)
+    return [(cell, left) for cell, left in todo if left]
 
 
 def tasks_at(table: str, scale: str, results: ByKey) -> list[str]:

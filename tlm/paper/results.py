@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import value_sha256
 from tlm.errors import InputError
-from tlm.paper.tables import Cell, cells
+from tlm.paper.tables import all_tables, cells, scales
 
 FOLDER = "docs/results"
 BASELINE = "baseline"
@@ -97,13 +98,24 @@ def fault(result: Result, root: str | None = None) -> str:
     if result.path.name != file_name(result.key, result.seed):
         return f"{result.path} holds the result {file_name(result.key, result.seed)}; give it its own name"
     if values["arm"] != BASELINE:
-        cell = _cell_of(values)
+        table, scale, task = (
+            values["cell"]["table"],
+            values["cell"]["scale"],
+            values["cell"]["column"].partition("/")[0],
+        )
+        known = cells(table, scale, [task]) if table in all_tables() and scale in scales() else []
+        cell = next((cell for cell in known if cell.key == result.key), None)
         if cell is None:
-            return f"{result.path} belongs to no cell of table {values['cell']['table']} any more; run it again"
-        different = differences(values["settings"], cell.settings())
-        if different:
+            return f"{result.path} belongs to no cell of table {table} any more; run it again"
+        if different := differences(values["settings"], cell.settings()):
             return f"{result.path} was made with {', '.join(different[:3])}; run it again"
-    return _against_store(result, root) if root is not None else ""
+    if root is not None:
+        name, content = next(item for item in values["made_from"].items() if item[0].startswith("metrics/"))
+        with suppress(InputError):  # the metrics were deleted, or made elsewhere
+            run = Artifact.open(f"{root.rstrip('/')}/{name}", "metrics")
+            if run.content != content:
+                return f"{result.path} was made from other metrics than {run.uri}; keep it again"
+    return ""
 
 
 def differences(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
@@ -113,21 +125,3 @@ def differences(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     """
     names = [name for name in wanted if name in recorded and recorded[name] != wanted[name]]
     return [f"{name}={recorded[name]} instead of {wanted[name]}" for name in names]
-
-
-def _cell_of(values: dict[str, Any]) -> Cell | None:
-    place = values["cell"]
-    try:
-        found = cells(place["table"], place["scale"], [place["column"].partition("/")[0]])
-    except InputError:  # the table or the scale no longer exists
-        return None
-    return next((cell for cell in found if cell.key == values["key"]), None)
-
-
-def _against_store(result: Result, root: str) -> str:
-    name, content = next(item for item in result.values["made_from"].items() if item[0].startswith("metrics/"))
-    try:
-        run = Artifact.open(f"{root.rstrip('/')}/{name}", "metrics")
-    except InputError:
-        return ""  # deleted, or made elsewhere
-    return "" if run.content == content else f"{result.path} was made from other metrics than {run.uri}; keep it again"

@@ -162,8 +162,7 @@ def is_of(cell: Cell, corpus: str) -> bool:
 
 def title(task: str) -> str:
     """The task's name as the paper writes it."""
-    facts = table_b1()["tasks"].get(task)
-    return facts["title"] if facts else task
+    return str(table_b1()["tasks"].get(task, {}).get("title", task))
 
 
 def our_name(task: str) -> str:

@@ -58,30 +58,27 @@ class AttentionReader:
             positions -= config.pad_token_id + 1  # their positions start after the padding id
         self.max_length = min(max_length, positions, int(self.tokenizer.model_max_length))
 
+    @torch.inference_mode()
     def read(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Iterator[Seen]:
         """Yield the attention on every text (or pair), in order. Raises InputError if weights are not finite."""
+        ends = [token for token in (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id) if token is not None]
+        shape = {"truncation": True, "max_length": self.max_length, "padding": True, "return_tensors": "pt"}
         for start in range(0, len(texts), BATCH):
             part = slice(start, start + BATCH)
-            yield from self._batch(list(texts[part]), None if pairs is None else list(pairs[part]))
-
-    @torch.inference_mode()
-    def _batch(self, texts: list[str], pairs: list[str] | None) -> Iterator[Seen]:
-        batch = self.tokenizer(
-            texts, pairs, truncation=True, max_length=self.max_length, padding=True, return_tensors="pt"
-        ).to(self.device)
-        found = self.model(**batch, output_attentions=True).attentions
-        if not found or found[0] is None or found[0].dim() != 4:
-            raise InputError(f"{self.architecture} gives no attention weights; expected an encoder with self-attention")
-        weights = torch.stack(list(found), dim=1).float().cpu().numpy()  # [B, layers, heads, T, T]
-        if not np.isfinite(weights).all():
-            raise InputError("attention weights are not finite: this model's training diverged; study another one")
-        ends = [token for token in (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id) if token is not None]
-        for padded, mask, of_text in zip(batch["input_ids"], batch["attention_mask"], weights, strict=True):
-            kept = np.flatnonzero(mask.cpu())  # padding may be on either side
-            ids = padded.cpu().numpy()[kept]
-            tokens = [token.lstrip(WORD_MARKS) for token in self.tokenizer.convert_ids_to_tokens(ids.tolist())]
-            period = np.array([token.strip(WORD_MARKS) == "." for token in tokens], dtype=bool)
-            yield Seen(tokens, np.isin(ids, ends), period, of_text[..., kept[:, None], kept])
+            second = None if pairs is None else list(pairs[part])
+            batch = self.tokenizer(list(texts[part]), second, **shape).to(self.device)
+            found = self.model(**batch, output_attentions=True).attentions
+            if not found or found[0] is None or found[0].dim() != 4:
+                raise InputError(f"{self.architecture} gives no attention weights; expected a self-attention encoder")
+            weights = torch.stack(list(found), dim=1).float().cpu().numpy()  # [B, layers, heads, T, T]
+            if not np.isfinite(weights).all():
+                raise InputError("attention weights are not finite: this model's training diverged; study another one")
+            for padded, mask, of_text in zip(batch["input_ids"], batch["attention_mask"], weights, strict=True):
+                kept = np.flatnonzero(mask.cpu())  # padding may be on either side
+                ids = padded.cpu().numpy()[kept]
+                tokens = [token.lstrip(WORD_MARKS) for token in self.tokenizer.convert_ids_to_tokens(ids.tolist())]
+                period = np.array([token.rstrip(WORD_MARKS) == "." for token in tokens], dtype=bool)
+                yield Seen(tokens, np.isin(ids, ends), period, of_text[..., kept[:, None], kept])
 
 
 def _load(folder: Path) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
-from tlm.analysis.drawing import WIDTH, panels, plain_rows, short
+from tlm.analysis.drawing import WIDTH, name_rows, panels, plain_rows, short
 from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, RULE, STYLE, svg
 
 TONES = {"positional": COLOURS["other-2"][0], "vertical": COLOURS["other-3"][0], "other": RULE}
@@ -52,7 +52,7 @@ def maps(weights: NDArray[Any], tokens: Sequence[str], kinds: Sequence[Sequence[
             axes.set_ylabel(str(layer + 1), color=MUTED, fontsize=8, rotation=0, ha="right", va="center")
     if few:
         grid[0].set_yticks(range(len(tokens)), [short(token, 12) for token in tokens], fontsize=4.5, color=INK)
-        grid[0].tick_params(length=0, pad=1)
+        grid[0].tick_params(pad=1)
     return svg(figure)
 
 
@@ -77,12 +77,9 @@ def layers(groups: Sequence[dict[str, Any]], threshold: float) -> str:
         axes.axvline(100 * threshold, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
         axes.set_title(short(group["name"], 26), loc="left", color=INK, fontsize=9.5)
         last = len(group["layers"])
-        axes.set_ylim(last + 0.6, 0.4)
-        axes.set_xlim(-4, 104)
-        axes.set_xticks([0, 50, 100 * threshold])
-        axes.set_yticks([layer for layer in range(1, last + 1) if last <= 6 or layer == 1 or layer % 4 == 0])
-        axes.set_xlabel("% of tokens")
-        axes.set_ylabel("layer" if number % columns == 0 else "")
+        shown = [layer for layer in range(1, last + 1) if last <= 6 or layer == 1 or layer % 4 == 0]
+        axes.set(xticks=[0, 50, 100 * threshold], yticks=shown, xlim=(-4, 104), ylim=(last + 0.6, 0.4))
+        axes.set(xlabel="% of tokens", ylabel="layer" if number % columns == 0 else "")
         plain_rows(axes)
     return svg(figure)
 
@@ -97,15 +94,10 @@ def places(groups: Sequence[dict[str, Any]]) -> str:
             value = 100 * group["share"][name]
             axes.barh(row, value, left=left, height=0.62, color=tone, alpha=opacity, label=label if row == 0 else None)
             left += value
-    axes.set_yticks(range(len(groups)), [short(group["name"], 26) for group in groups], color=INK)
-    axes.set_ylim(len(groups) - 0.5, -0.5)
-    axes.set_xlim(0, 100)
-    axes.set_xlabel("% of tokens, over all heads")
-    plain_rows(axes)
-    figure.legend(
-        loc="outside upper center", ncols=len(PLACES), frameon=False, fontsize=8.5, handlelength=0.9, columnspacing=1.1,
-        handletextpad=0.4,
-    )  # fmt: skip
+    name_rows(axes, [group["name"] for group in groups], len(groups))
+    axes.set(xlim=(0, 100), xlabel="% of tokens, over all heads")
+    spacing = {"handlelength": 0.9, "columnspacing": 1.1, "handletextpad": 0.4}
+    figure.legend(loc="outside upper center", ncols=len(PLACES), frameon=False, fontsize=8.5, **spacing)
     return svg(figure)
 
 
@@ -117,5 +109,4 @@ def _draw(axes: Axes, weights: NDArray[Any], kind: str) -> None:
     last = len(weights) + 0.7  # a margin, so that the frame does not hide the columns of [CLS] and [SEP]
     axes.set(xlim=(-1.7, last), ylim=(last, -1.7), xticks=[], yticks=[])
     axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=TONES[kind], linewidth=0.8 if kind == "other" else 1.8)
+    axes.spines[:].set(visible=True, color=TONES[kind], linewidth=0.8 if kind == "other" else 1.8)

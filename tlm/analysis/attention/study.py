@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tlm.analysis.attention import figures
 from tlm.analysis.attention.encode import AttentionReader, Seen
 from tlm.analysis.attention.heads import KINDS, SHARES, kind_of, looks
 from tlm.analysis.attention.subjects import Subject
@@ -37,28 +38,33 @@ def write_study(
     shown = min(range(len(texts)), key=lambda row: (abs(len(texts[row].split()) - SHOWN_WORDS), row))
     role = roles({subject.group: subject.arm for subject in subjects})
     models: list[Model] = []
-    maps = []
-    for subject in subjects:
+    maps: list[dict[str, str]] = []
+    drawn: dict[str, str] = {}
+    for number, subject in enumerate(subjects):
         reader = AttentionReader(subject.folder(), device, settings["max_length"])
-        shares, tokens, drawn = _read(reader, texts, pairs, shown, subject.name)
+        shares, tokens, example = _read(reader, texts, pairs, shown, subject.name)
         model = _model(shares, settings["threshold"])
+        if len(subjects) <= MOST_MAPS or subject.group not in {other["group"] for other in models}:
+            kinds = np.reshape([head["kind"] for head in model["heads"]], shares.shape[:2]).tolist()
+            drawn[f"map-{number:02d}"] = figures.maps(**example, kinds=kinds)
+            maps.append({"figure": f"map-{number:02d}", "name": subject.name})
         known = {"name": subject.name, "group": subject.group, "role": role[subject.group]}
         models.append(known | {"architecture": reader.architecture, "tokens": tokens} | model)
-        kinds = np.reshape([head["kind"] for head in model["heads"]], shares.shape[:2]).tolist()
-        maps.append({**drawn, "kinds": kinds})
     groups = [_group(name, [model for model in models if model["group"] == name]) for name in role]
-    contents: dict[str, Any] = {
+    findings = [_comparison(groups, settings["threshold"])] if len(groups) > 1 else []
+    contents = {
         "task": visible(task.details["name"], 80),
         "settings": {name: settings[name] for name in ("split", "threshold", "max_length")},
         "examples": len(texts),
         "models": models,
         "groups": groups,
         "example": visible(texts[shown], 300),
-        "findings": _findings(groups, settings["threshold"]),
-        "maps": [{"figure": f"map-{number:02d}", "name": models[number]["name"]} for number in _drawn(models)],
+        "findings": findings + [_sentence(group) for group in groups],
+        "maps": maps,
     }
+    drawn |= {"layers": figures.layers(groups, settings["threshold"]), "places": figures.places(groups)}
+    write_pages(draft.folder, "attention", contents, drawn)
     _write_heads(draft, models)
-    write_pages(draft.folder, "attention", contents, _figures(contents, maps))
     draft.counts.update(models=len(models), examples=len(texts), heads=sum(len(model["heads"]) for model in models))
     draft.details["models"] = {model["name"]: model["counts"] for model in models}
     draft.run["device"] = device
@@ -77,13 +83,13 @@ def _read(
     reader: AttentionReader, texts: list[str], pairs: list[str] | None, shown: int, name: str
 ) -> tuple[NDArray[np.float64], int, dict[str, Any]]:
     """Shares of all heads [layers, heads, 8], the number of tokens, and the map of the text `shown`."""
-    total, tokens, drawn = np.zeros((reader.layers, reader.heads, len(SHARES))), 0, {}
+    total, tokens, example = np.zeros((reader.layers, reader.heads, len(SHARES))), 0, {}
     for number, seen in enumerate(track(reader.read(texts, pairs), f"reading {name}", len(texts), "texts")):
         total += looks(seen.weights, seen.special, seen.period)
         tokens += int((~seen.special).sum())
         if number == shown:
-            drawn = _first_tokens(seen)
-    return total / max(tokens, 1), tokens, drawn
+            example = _first_tokens(seen)
+    return total / max(tokens, 1), tokens, example
 
 
 def _first_tokens(seen: Seen) -> dict[str, Any]:
@@ -138,11 +144,6 @@ def _means(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, fl
     return {name: float(np.mean([row[name] for row in rows])) for name in names}
 
 
-def _findings(groups: list[dict[str, Any]], threshold: float) -> list[str]:
-    """The results in words: the comparison, if there are several groups, then a sentence for each group."""
-    return ([_comparison(groups, threshold)] if len(groups) > 1 else []) + [_sentence(group) for group in groups]
-
-
 def _comparison(groups: list[dict[str, Any]], threshold: float) -> str:
     rates = {kind: [group["counts"][kind] / group["heads"] for group in groups] for kind in ("positional", "vertical")}
     most, fewest = int(np.argmax(rates["positional"])), int(np.argmin(rates["vertical"]))
@@ -169,22 +170,6 @@ def _sentence(group: dict[str, Any]) -> str:
         f"{counts['vertical']:.3g} vertical{average}; a neighbour gets the maximum for {share['adjacent']:.0%} "
         f"of tokens, [CLS], [SEP] or a period for {share['vertical']:.0%}."
     )
-
-
-def _drawn(models: list[Model]) -> list[int]:
-    """The models whose maps are drawn, by number."""
-    groups = [model["group"] for model in models]
-    return [
-        number for number in range(len(models)) if len(models) <= MOST_MAPS or groups.index(groups[number]) == number
-    ]
-
-
-def _figures(contents: dict[str, Any], maps: list[dict[str, Any]]) -> dict[str, str]:
-    from tlm.analysis.attention import figures
-
-    drawn = {f"map-{number:02d}": figures.maps(**maps[number]) for number in _drawn(contents["models"])}
-    layers = figures.layers(contents["groups"], contents["settings"]["threshold"])
-    return {"layers": layers, "places": figures.places(contents["groups"]), **drawn}
 
 
 def _write_heads(draft: Draft, models: list[Model]) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tlm.analysis.retrieval.examples import examples_by_query, whole_text
-from tlm.analysis.retrieval.subsets import PASSAGES, Subset
+from tlm.analysis.retrieval.subsets import PASSAGES, Subset, examples_by_query, whole_text
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import shared_words, visible

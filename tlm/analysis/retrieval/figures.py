@@ -6,9 +6,9 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from tlm.analysis.drawing import WIDTH, panels, plain_rows, short
+from tlm.analysis.drawing import WIDTH, name_rows, panels, short
 from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, RULE, STYLE, svg
 
 HALF = 3.6  # inches: half the width of the page's text
@@ -27,19 +27,16 @@ def overlap(inside: Sequence[Sequence[float]], subsets: Sequence[dict[str, Any]]
                 axes.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, color=tone, alpha=0.85 * share**0.5))
             text = "–" if row == column else f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.0f}"
             axes.text(column, row, text, ha="center", va="center", color=MUTED if row == column else INK, fontsize=10)
-    names = [short(one["name"], 28) for one in subsets]
+    names = [short(one["name"], 26) for one in subsets]
     if size <= 4:
         axes.set_xticks(range(size), ["\n".join(wrap(name, 12)) for name in names], color=INK)
     else:
         axes.set_xticks(range(size), names, color=INK, rotation=30, ha="left")
     axes.set_yticks(range(size), names, color=INK)
     axes.xaxis.tick_top()
-    axes.set_xlim(-0.5, size - 0.5)
-    axes.set_ylim(size - 0.5, -0.5)
+    axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5))
     axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
     return svg(figure)
 
 
@@ -53,12 +50,9 @@ def ranks(subsets: Sequence[dict[str, Any]]) -> str:
             axes.plot(rank, [100 * value for value in share], color=_tone(one), linewidth=1.8)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylim(0, 104)
-    axes.set_xlabel("best rank, at most")
-    axes.set_ylabel("% of the passages")
-    axes.tick_params(length=0, which="both")
+    axes.set(ylim=(0, 104), xlabel="best rank, at most", ylabel="% of the passages")
     return svg(figure)
 
 
@@ -76,9 +70,7 @@ def shared(subsets: Sequence[dict[str, Any]]) -> str:
         axes.bar(places, heights, width=0.94 * width, color=_tone(one))
     axes.set_xticks(range(len(names)), names, fontsize=8)
     axes.grid(axis="x", visible=False)
-    axes.set_xlabel("examples that a passage was retrieved for")
-    axes.set_ylabel("% of the passages")
-    axes.tick_params(length=0)
+    axes.set(xlabel="examples that a passage was retrieved for", ylabel="% of the passages")
     return svg(figure)
 
 
@@ -89,15 +81,11 @@ def sources(rows: Sequence[dict[str, Any]], subsets: Sequence[dict[str, Any]]) -
     for place, row in enumerate(rows):
         values = [100 * share for share in row["subsets"]]
         axes.plot([100 * row["corpus"], *values], [place] * (len(values) + 1), color=RULE, linewidth=2, zorder=1)
-        axes.plot([100 * row["corpus"]], [place], "o", markersize=8, markerfacecolor="none", markeredgecolor=MUTED,
-                  markeredgewidth=1.4)  # fmt: skip
+        axes.plot([100 * row["corpus"]], [place], "o", color=MUTED, fillstyle="none", markersize=8, markeredgewidth=1.4)
         for one, value in zip(subsets, values, strict=True):
             axes.plot([value], [place], "o", color=_tone(one), markersize=6, markeredgewidth=0)
-    axes.set_yticks(range(len(rows)), [short(row["source"], 26) for row in rows], color=INK)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(left=-0.4)
-    axes.set_xlabel("% of the passages")
-    plain_rows(axes)
+    name_rows(axes, [row["source"] for row in rows], len(rows))
+    axes.set(xlim=(-0.4, None), xlabel="% of the passages")
     return svg(figure)
 
 
@@ -112,12 +100,9 @@ def words(shift: dict[str, Any], role: str, largest: float) -> str:
         (right, over, COLOURS[role][0], "more frequent"),
     ):
         axes.barh(range(len(found)), [abs(word["z"]) for word in found], height=0.66, color=tone, alpha=0.8)
-        axes.set_yticks(range(len(found)), [short(word["word"], 20) for word in found], color=INK)
-        axes.set_ylim(longest - 0.4, -0.6)
+        name_rows(axes, [word["word"] for word in found], longest)
         axes.set_title(title, loc="left", fontsize=9.5, color=INK)
-        axes.set_xlim(0, 1.04 * largest)
-        axes.set_xlabel("z-score")
-        plain_rows(axes)
+        axes.set(xlim=(0, 1.04 * largest), xlabel="z-score")
     return svg(figure)
 
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.analysis.retrieval.examples import examples_by_query, whole_text
-from tlm.analysis.retrieval.subsets import PASSAGES, Ints, portions
+from tlm.analysis.retrieval.subsets import PASSAGES, Ints, examples_by_query, portions, whole_text
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.sampling import evenly, rows_at

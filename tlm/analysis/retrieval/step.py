@@ -6,6 +6,7 @@ from tlm.analysis.naming import unique_names
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
+from tlm.evaluation.report.lineage import Lineage
 
 VERSION = 3
 
@@ -53,18 +54,13 @@ def retrieval_study(
 
 def _default_names(subsets: list[Artifact]) -> list[str]:
     """The arm if all subsets are of one task, else arm and task; with part of the key where that is not unique."""
-    tasks = [_task_name(one) for one in subsets]
+    lineage, tasks = Lineage(), []
+    for one in subsets:
+        task, merged = lineage.follow(one, "hits", "task"), [part["name"] for part in one.details.get("tasks", [])]
+        tasks.append(task.details["name"] if task else " + ".join(merged))
     arms = [str(one.details.get("arm", "subset")) for one in subsets]
     several = len(set(tasks)) > 1
     names = [f"{arm} for {task}" if several and task else arm for task, arm in zip(tasks, arms, strict=True)]
     if len(set(names)) == len(names):
         return names
     return [f"{name} {one.manifest.key[:6]}" for name, one in zip(names, subsets, strict=True)]
-
-
-def _task_name(subset: Artifact) -> str:
-    """The task of a subset, or the tasks of a merged one; "" if the task is gone."""
-    from tlm.evaluation.report.lineage import Lineage
-
-    task = Lineage().follow(subset, "hits", "task")
-    return " + ".join(one["name"] for one in subset.details.get("tasks", [])) or (task.details["name"] if task else "")

@@ -6,6 +6,7 @@ import numpy as np
 
 from tlm.analysis.naming import roles
 from tlm.analysis.page import write_pages
+from tlm.analysis.retrieval import figures
 from tlm.analysis.retrieval.asked import most_asked, ranks, shared_by
 from tlm.analysis.retrieval.subsets import Subset, overlap, shared_corpus, sources
 from tlm.analysis.retrieval.words import shift
@@ -83,8 +84,6 @@ def _folded(whole: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _figures(contents: Contents) -> dict[str, str]:
-    from tlm.analysis.retrieval import figures
-
     subsets, drawn = contents["subsets"], {}
     if any(one["ranks"] for one in subsets):
         drawn["ranks"] = figures.ranks(subsets)
@@ -111,10 +110,8 @@ def _findings(contents: Contents, whole: list[dict[str, Any]]) -> list[str]:
             parts[0] += f", {one['share']:.1%} of the corpus"
         gained = max(whole, key=lambda row: row["subsets"][number] - row["corpus"], default=None)
         if gained and gained["subsets"][number] > 1.2 * gained["corpus"]:
-            share, name = gained["subsets"][number], visible(gained["source"], 40)
-            parts.append(
-                f"{name} is the most over-represented source ({share:.0%}, in the corpus {gained['corpus']:.0%})"
-            )
+            name, share, usual = visible(gained["source"], 40), gained["subsets"][number], gained["corpus"]
+            parts.append(f"{name} is the most over-represented source ({share:.0%}, in the corpus {usual:.0%})")
         if one["asked"]["mean"] is not None:
             parts.append(f"a passage was retrieved for {one['asked']['mean']:.1f} examples on average")
         sentences.append("; ".join(parts) + ".")

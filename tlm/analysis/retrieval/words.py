@@ -5,8 +5,8 @@ Political Analysis 16(4), equations 15, 16, 20, 22 and 23. The prior pulls rare 
 measures how certain the difference is, so that neither common nor rare words win by their frequency alone.
 """
 
-from array import array
-from dataclasses import dataclass
+from collections import Counter
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,21 +22,6 @@ PRIOR_WORDS = 500.0  # total count of the prior
 LEAST_COUNT = 20  # of a shown word, in both samples together
 STREAM = 7_001  # of the random numbers that choose the passages
 BLOCK, MOST_BLOCKS = 10_000, 200  # passages in a block, and the maximum number of blocks that are read
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A sample of passages.
-
-    Attributes:
-        docs: Number of each passage, [n].
-        words: All words as numbers, passage by passage.
-        owner: The passage of each word, from 0 to n - 1.
-    """
-
-    docs: Ints
-    words: NDArray[np.int32]
-    owner: Ints
 
 
 def log_odds(mine: NDArray[Any], others: NDArray[Any], prior_words: float = PRIOR_WORDS) -> NDArray[np.float64]:
@@ -63,22 +48,29 @@ def shift(subsets: list[Subset], corpus: Artifact, sample: int, top: int, seed: 
 
     Words are counted in at most `sample` passages of each subset and of the corpus, drawn at random with `seed`.
     """
-    numbers: dict[str, int] = {}
-    background = _read(numbers, corpus, int(corpus.details["passages"]), sample, seed)
-    parts = [_read(numbers, one.artifact, len(one.docs), sample, seed) for one in subsets]
-    names = np.array(list(numbers), dtype=object)
+    background = _sample(corpus, int(corpus.details["passages"]), sample, seed)
     found = []
-    for subset, part in zip(subsets, parts, strict=True):
-        outside = ~np.isin(background.docs, subset.docs)
-        mine = np.bincount(part.words, minlength=len(names))
-        others = np.bincount(background.words[outside[background.owner]], minlength=len(names))
-        found.append({"passages": len(part.docs), "others": int(outside.sum()), **_extremes(names, mine, others, top)})
+    for subset in subsets:
+        mine = _sample(subset.artifact, len(subset.docs), sample, seed)
+        inside = np.isin([row["doc"] for row in background], subset.docs)
+        others = [row for row, is_inside in zip(background, inside, strict=True) if not is_inside]
+        found.append({"passages": len(mine), "others": len(others), **_extremes(_count(mine), _count(others), top)})
     return found
 
 
-def _extremes(names: NDArray[Any], mine: Ints, others: Ints, top: int) -> dict[str, list[dict[str, Any]]]:
-    if not mine.sum() or not others.sum():
+def _sample(artifact: Artifact, size: int, sample: int, seed: int) -> list[dict[str, Any]]:
+    return list(rows_at(artifact, PASSAGES, chosen_rows(size, sample, seed).tolist()).values())
+
+
+def _count(passages: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(chain.from_iterable(tokens(passage["text"]) for passage in passages))
+
+
+def _extremes(in_subset: Counter[str], elsewhere: Counter[str], top: int) -> dict[str, list[dict[str, Any]]]:
+    if not in_subset or not elsewhere:
         return {"over": [], "under": []}
+    names = list(elsewhere | in_subset)
+    mine, others = (np.array([counter[name] for name in names]) for counter in (in_subset, elsewhere))
     score = log_odds(mine, others)
     frequent = np.array([len(name) > 1 and not name.isdecimal() for name in names]) & (mine + others >= LEAST_COUNT)
     order = np.flatnonzero(frequent)[np.argsort(-score[frequent], kind="stable")]
@@ -89,18 +81,6 @@ def _extremes(names: NDArray[Any], mine: Ints, others: Ints, top: int) -> dict[s
 
     over = [row(word) for word in order[:top] if score[word] > 0]
     return {"over": over, "under": [row(word) for word in order[::-1][:top] if score[word] < 0]}
-
-
-def _read(numbers: dict[str, int], artifact: Artifact, size: int, sample: int, seed: int) -> Sample:
-    """Read a sample of the passages; new words are added to `numbers`."""
-    passages = rows_at(artifact, PASSAGES, chosen_rows(size, sample, seed).tolist()).values()
-    words, lengths = array("i"), array("q")
-    for passage in passages:
-        found = tokens(passage["text"])
-        words.extend(numbers.setdefault(word, len(numbers)) for word in found)
-        lengths.append(len(found))
-    docs = np.array([passage["doc"] for passage in passages], dtype=np.int64)
-    return Sample(docs, np.array(words, np.int32), np.repeat(np.arange(len(docs)), lengths))
 
 
 def chosen_rows(size: int, sample: int, seed: int) -> Ints:

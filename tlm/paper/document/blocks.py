@@ -1,6 +1,6 @@
 """Headings, tables and lines, as Markdown or on a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
@@ -28,7 +28,15 @@ def plus_minus(spread: dict[str, Any], digits: int = 1) -> str:
 
 def markdown(blocks: Sequence[Block]) -> str:
     """The blocks as GitHub Markdown."""
-    return "\n".join(line for block in blocks for line in _markdown(block))
+    lines = []
+    for block in blocks:
+        lines.append(f"### {block.heading}\n")
+        if block.rows:
+            head, *rows = block.rows
+            lines += [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)] + [""]
+        if block.lines:
+            lines += [*(f"- {line}" for line in block.lines), ""]
+    return "\n".join(lines)
 
 
 def show(blocks: Sequence[Block]) -> None:
@@ -47,14 +55,3 @@ def show(blocks: Sequence[Block]) -> None:
             console.print(table)
         for line in block.lines:
             console.print(f"  {line}", markup=False, soft_wrap=True)
-
-
-def _markdown(block: Block) -> Iterator[str]:
-    yield f"### {block.heading}\n"
-    if block.rows:
-        head, *rows = block.rows
-        yield from (f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
-        yield ""
-    yield from (f"- {line}" for line in block.lines)
-    if block.lines:
-        yield ""

@@ -1,7 +1,7 @@
 """The figure of a table that varies one setting: our results with intervals beside the paper's values."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -22,22 +22,8 @@ GROUND = (
 )
 
 
-class Point(NamedTuple):
-    """A row of the table as a point in a panel.
-
-    Attributes:
-        name: Its name on the axis.
-        mean: Mean score.
-        low: Lower end of the interval; None if there is no interval.
-        high: Upper end of the interval.
-        values: Scores of the seeds.
-    """
-
-    name: str
-    mean: float
-    low: float | None
-    high: float | None
-    values: Sequence[float] = ()
+# A row of the table: its name on the axis, mean, ends of the interval (None without one), and scores of the seeds.
+Point = tuple[str, float, float | None, float | None, Sequence[float]]
 
 
 def figure(table: str, found: Sequence[Outcome], results: ByKey) -> str:
@@ -50,17 +36,17 @@ def figure(table: str, found: Sequence[Outcome], results: ByKey) -> str:
     panels = []
     for task in dict.fromkeys(one.cell.task for one in found):
         mine = [one for one in found if one.cell.task == task]
-        ours = [
-            Point(_value(one.cell.settings().get(setting)), *(one.scores[name] for name in Point._fields[1:]))
-            for one in mine
-            if one.scores["values"]
-        ]
-        theirs = [
-            Point(_value(rows[one.cell.row].get(setting)), mean, mean - (deviation or 0), mean + (deviation or 0))
-            for one in mine
-            if one.cell.published
-            for mean, deviation in [one.cell.published]
-        ]
+        ours: list[Point] = []
+        theirs: list[Point] = []
+        for one in mine:
+            scores = one.scores
+            if scores["values"]:
+                name = _value(one.cell.settings().get(setting))
+                ours.append((name, scores["mean"], scores["low"], scores["high"], scores["values"]))
+            if one.cell.published:
+                mean, deviation = one.cell.published[0], one.cell.published[1] or 0
+                name = _value(rows[one.cell.row].get(setting))
+                theirs.append((name, mean, mean - deviation, mean + deviation, ()))
         if len(ours) > 1:
             panels.append((mine[0].cell, ours, theirs))
     return _drawn(panels, SYMBOLS[setting], results) if panels else ""
@@ -96,11 +82,10 @@ def _panel(axes: Axes, points: list[Point], tone: str, heading: str) -> None:
         axes.text(0.5, 0.5, "not in the paper", ha="center", va="center", transform=axes.transAxes, color=MUTED)
         return
     axes.grid(axis="x", visible=False)
-    axes.set_xticks(range(len(points)), [point.name for point in points])
-    axes.plot(range(len(points)), [point.mean for point in points], "-o", color=tone, linewidth=1.6, markersize=5)
-    for place, point in enumerate(points):
-        if point.low is not None and point.high is not None:
-            ends = [point.low, point.high]
-            axes.plot([place, place], ends, color=tone, linewidth=7, alpha=0.25, solid_capstyle="butt")
-        places = [place] * len(point.values)
-        axes.plot(places, point.values, "o", color=tone, markersize=3, alpha=0.6, markeredgewidth=0)
+    names, means, *_ = zip(*points, strict=True)
+    axes.set_xticks(range(len(points)), names)
+    axes.plot(range(len(points)), means, "-o", color=tone, linewidth=1.6, markersize=5)
+    for place, (_, _, low, high, values) in enumerate(points):
+        if low is not None and high is not None:
+            axes.plot([place, place], [low, high], color=tone, linewidth=7, alpha=0.25, solid_capstyle="butt")
+        axes.plot([place] * len(values), values, "o", color=tone, markersize=3, alpha=0.6, markeredgewidth=0)

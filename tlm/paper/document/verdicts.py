@@ -90,12 +90,12 @@ def comparisons(found: Sequence[Outcome]) -> list[Comparison]:
         for other in found
         if chosen.cell.chosen and not other.cell.chosen and other.cell.column == chosen.cell.column
     ]
-    own = [_published_claim(chosen.cell, other.cell) for chosen, other in pairs]
-    rows = [(chosen.cell.row, other.cell.row) for chosen, other in pairs]
-    claims = []
-    for place, claim in enumerate(own):
-        shared = {other for other, names in zip(own, rows, strict=True) if names == rows[place] and other is not None}
-        claims.append(claim if claim is not None else shared.pop() if len(shared) == 1 else 0)
+    published = [(a.cell.row, b.cell.row, _published_claim(a.cell, b.cell)) for a, b in pairs]
+    claims: list[int] = []
+    for chosen, other, claim in published:
+        shared = {one for *rows, one in published if rows == [chosen, other]} - {None}
+        (agreed,) = shared if len(shared) == 1 else {0}
+        claims.append(claim if claim is not None else agreed or 0)
     judged = sum(bool(claim and a.arm and b.arm) for (a, b), claim in zip(pairs, claims, strict=True))
     return [_compared(*pair, claim, max(1, judged)) for pair, claim in zip(pairs, claims, strict=True)]
 

@@ -50,9 +50,7 @@ def paper(
     found = by_key(kept)
     if update:
         if bool(table) != bool(scale):
-            raise InputError(
-                f"--update has {table or scale} alone; give a table and its --scale, or neither for all sections"
-            )
+            raise InputError(f"--update has {table or scale} alone; give a table and its --scale, or neither for all")
         changed = ", ".join(map(str, sections.update(Path(update), Path(results), found, table, scale)))
         say(f"rewritten: {changed}" if changed else f"nothing changes: {update} has what the results give")
         return

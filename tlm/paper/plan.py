@@ -33,9 +33,8 @@ def wanted(table: str, scale: str, task: str, corpus: str = "") -> list[Cell]:
     """
     found = once(cell for cell in cells(table, scale, [task]) if is_of(cell, corpus))
     if not found:
-        known = cells(table, scale)
-        reason = f"has no task '{task}' at scale {scale}" if known else f"cannot be had at scale {scale}"
-        raise InputError(f"table {table} {reason}; `tlm paper` lists what there is")
+        reason = f"has no task '{task}'" if cells(table, scale) else "cannot be had"
+        raise InputError(f"table {table} {reason} at scale {scale}; `tlm paper` lists what there is")
     return found
 
 

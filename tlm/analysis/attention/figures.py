@@ -6,7 +6,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_rgba_array
 from numpy.typing import NDArray
 
 from tlm.analysis.drawing import WIDTH, name_rows, panels, plain_rows, short
@@ -102,9 +102,8 @@ def places(groups: Sequence[dict[str, Any]]) -> str:
 
 
 def _draw(axes: Axes, weights: NDArray[Any], kind: str) -> None:
-    opacity = np.sqrt(np.clip(weights, 0.0, 1.0))[..., None]  # the root makes small weights visible
-    colour = np.broadcast_to(np.array(to_rgb(MAP_TONES[kind])), (*weights.shape, 3))
-    pixels = np.round(255 * np.concatenate([colour, opacity], axis=-1)).astype(np.uint8)
+    opacity = np.sqrt(np.clip(weights, 0.0, 1.0))  # the root makes small weights visible
+    pixels = to_rgba_array(MAP_TONES[kind], opacity.ravel()).reshape(*weights.shape, 4)
     axes.imshow(pixels, interpolation="nearest", aspect="equal")
     last = len(weights) + 0.7  # a margin, so that the frame does not hide the columns of [CLS] and [SEP]
     axes.set(xlim=(-1.7, last), ylim=(last, -1.7), xticks=[], yticks=[])

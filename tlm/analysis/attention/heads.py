@@ -13,15 +13,14 @@ tie for the maximum share the token equally, so a head with uniform attention is
 [CLS], [SEP] or a period may count for both kinds.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 PLACES = ("previous", "next", "itself", "special", "period", "elsewhere")  # exclusive: the first that fits
 SHARES = ("adjacent", "vertical", *PLACES)
-Kind = Literal["positional", "vertical", "other"]
-KINDS: tuple[Kind, ...] = ("positional", "vertical", "other")
+KINDS = ("positional", "vertical", "other")
 
 Bools = NDArray[np.bool_]
 
@@ -42,21 +41,16 @@ def looks(weights: NDArray[Any], special: Bools, period: Bools) -> NDArray[np.fl
     rows = weights[..., queries, :]
     best = (rows == rows.max(axis=-1, keepdims=True)).astype(np.float64)
     best /= best.sum(axis=-1, keepdims=True)
-    place = _places(queries, special, period)
+    offset = np.arange(len(special)) - queries[:, None]
+    conditions = [offset == -1, offset == 1, offset == 0, special[None], period[None]]
+    place = np.select(conditions, list(range(5)), default=PLACES.index("elsewhere"))  # [queries, T]
     counts = [np.where(place == number, best, 0.0).sum(axis=(-1, -2)) for number in range(len(PLACES))]
     vertical = best[..., special | period].sum(axis=(-1, -2))
     return np.stack([counts[0] + counts[1], vertical, *counts], axis=-1)
 
 
-def kind_of(shares: dict[str, float], threshold: float) -> Kind:
+def kind_of(shares: dict[str, float], threshold: float) -> str:
     """The kind of a head with these shares of tokens, which are named as in `SHARES`."""
     if shares["adjacent"] >= threshold:
         return "positional"
     return "vertical" if shares["vertical"] > threshold else "other"
-
-
-def _places(queries: NDArray[np.int64], special: Bools, period: Bools) -> NDArray[np.int64]:
-    """The index in `PLACES` of every pair of a query and a key, [queries, T]."""
-    offset = np.arange(len(special)) - queries[:, None]
-    chosen = [offset == -1, offset == 1, offset == 0, special[None], period[None]]
-    return np.select(chosen, list(range(5)), default=PLACES.index("elsewhere"))

@@ -1,6 +1,8 @@
 """Results of the attention study as plain data: shares and kind of every head, counts by model and layer."""
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -108,10 +110,7 @@ def _model(shares: NDArray[np.float64], threshold: float) -> Model:
     return {
         "counts": _tally(heads),
         "share": dict(zip(SHARES, shares.mean(axis=(0, 1)).tolist(), strict=True)),
-        "layers": [
-            {"layer": layer, **_tally([head for head in heads if head["layer"] == layer])}
-            for layer in range(1, len(shares) + 1)
-        ],
+        "layers": [{"layer": layer, **_tally(list(those))} for layer, those in groupby(heads, itemgetter("layer"))],
         "heads": heads,
     }
 
@@ -145,19 +144,17 @@ def _means(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, fl
 
 
 def _comparison(groups: list[dict[str, Any]], threshold: float) -> str:
-    rates = {kind: [group["counts"][kind] / group["heads"] for group in groups] for kind in ("positional", "vertical")}
-    most, fewest = int(np.argmax(rates["positional"])), int(np.argmin(rates["vertical"]))
     parts = []
-    if rates["positional"].count(rates["positional"][most]) == 1:
-        parts.append(f"{groups[most]['name']} has the largest share of positional heads")
-    if rates["vertical"].count(rates["vertical"][fewest]) == 1:
-        parts.append(f"{groups[fewest]['name']} has the smallest share of vertical heads")
+    for kind, best, word in (("positional", max, "largest"), ("vertical", min, "smallest")):
+        rates = [group["counts"][kind] / group["heads"] for group in groups]
+        if rates.count(best(rates)) == 1:
+            parts.append(f"{groups[rates.index(best(rates))]['name']} has the {word} share of {kind} heads")
     if parts:
         return f"{' and '.join(parts)}."
     by_share = sorted(groups, key=lambda group: group["share"]["adjacent"])
     low, *_, high = (f"{group['name']} ({group['share']['adjacent']:.0%} of tokens)" for group in by_share)
     degree = f"Heads look at a neighbour most often in {high} and least often in {low}."
-    if not any(rates["positional"] + rates["vertical"]):
+    if not any(group["counts"][kind] for group in groups for kind in ("positional", "vertical")):
         return f"No head is positional or vertical at the threshold of {threshold:.0%}. {degree}"
     return f"No model stands out by its share of positional or vertical heads. {degree}"
 

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tlm.analysis.retrieval.subsets import PASSAGES, Subset, examples_by_query, whole_text
-from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import shared_words, visible
 
@@ -27,31 +26,26 @@ def most_asked(subset: Subset, top: int) -> list[dict[str, Any]]:
     passages, behind = rows_at(subset.artifact, PASSAGES, places), examples_by_query(subset.hits)
     asking = [sorted({row for query in passages[place]["queries"] for row in behind[query]}) for place in places]
     chosen = [[rows[number] for number in evenly(len(rows), SHOWN_EXAMPLES)] for rows in asking]
-    examples = rows_at(subset.task, "examples.parquet", chain.from_iterable(chosen)) if subset.task else {}
-    labels = _labels(subset.task)
+    examples, labels = {}, []
+    if subset.task:
+        examples = rows_at(subset.task, "examples.parquet", chain.from_iterable(chosen))
+        table = pq.read_table(subset.task.path("examples.parquet"), columns=["label"], partitioning=None)
+        labels = table["label"].to_pylist()
     return [
         {
             "doc": passage["doc"],
             "text": visible(passage["text"]),
             "best_rank": passage["best_rank"],
             "asked": len(rows),
-            "labels": _label_counts([labels[row] for row in rows if labels]),
+            "labels": _label_counts([labels[row] for row in rows if labels and labels[row] is not None]),
             "examples": [_example(examples[row], passage["text"]) for row in shown if row in examples],
         }
         for passage, rows, shown in zip((passages[place] for place in places), asking, chosen, strict=True)
     ]
 
 
-def _labels(task: Artifact | None) -> list[str]:
-    """The label of every example, by row; [] for regression, or if the task is gone."""
-    if task is None or task.details["problem"] != "classification":
-        return []
-    table = pq.read_table(task.path("examples.parquet"), columns=["label"], partitioning=None)
-    return [str(label) for label in table["label"].to_pylist()]
-
-
 def _label_counts(labels: Sequence[str]) -> list[dict[str, Any]]:
-    """How often each label occurs, the most frequent first; the rarest of many are summed up."""
+    """How often each label occurs, the most frequent first; the rarest of many are added up."""
     order = Counter(sorted(labels)).most_common()
     counts = [{"label": visible(label, 40), "count": count} for label, count in order[:MOST_LABELS]]
     others = sum(count for _, count in order[MOST_LABELS:])

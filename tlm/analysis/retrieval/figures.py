@@ -19,12 +19,15 @@ def overlap(inside: Sequence[Sequence[float]], subsets: Sequence[dict[str, Any]]
     """Draw a heat map: the share of the row's passages that are also in the column's subset."""
     size = len(subsets)
     figure, [axes] = panels(min(WIDTH, 1.6 + 0.85 * size), 0.9 + 0.45 * size)
-    tone = COLOURS["bm25"][0]
     for row in range(size):
         for column in range(size):
             share = inside[row][column]
             if row != column:
-                axes.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, color=tone, alpha=0.85 * share**0.5))
+                axes.add_patch(
+                    Rectangle(
+                        (column - 0.48, row - 0.46), 0.96, 0.92, color=COLOURS["bm25"][0], alpha=0.85 * share**0.5
+                    )
+                )
             text = "–" if row == column else f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.0f}"
             axes.text(column, row, text, ha="center", va="center", color=MUTED if row == column else INK, fontsize=10)
     names = [short(one["name"], 26) for one in subsets]
@@ -47,7 +50,7 @@ def ranks(subsets: Sequence[dict[str, Any]]) -> str:
     for one in subsets:
         if one["ranks"]:
             rank, share = zip(*one["ranks"], strict=True)
-            axes.plot(rank, [100 * value for value in share], color=_tone(one), linewidth=1.8)
+            axes.plot(rank, [100 * value for value in share], color=COLOURS[one["role"]][0], linewidth=1.8)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
     axes.xaxis.set_major_formatter("{x:,.0f}")
@@ -67,7 +70,7 @@ def shared(subsets: Sequence[dict[str, Any]]) -> str:
         total = sum(row["passages"] for row in one["shared_by"])
         places = [place + (number - (len(shown) - 1) / 2) * width for place in range(len(names))]
         heights = [100 * row["passages"] / total for row in one["shared_by"]]
-        axes.bar(places, heights, width=0.94 * width, color=_tone(one))
+        axes.bar(places, heights, width=0.94 * width, color=COLOURS[one["role"]][0])
     axes.set_xticks(range(len(names)), names, fontsize=8)
     axes.grid(axis="x", visible=False)
     axes.set(xlabel="examples that a passage was retrieved for", ylabel="% of the passages")
@@ -83,7 +86,7 @@ def sources(rows: Sequence[dict[str, Any]], subsets: Sequence[dict[str, Any]]) -
         axes.plot([100 * row["corpus"], *values], [place] * (len(values) + 1), color=RULE, linewidth=2, zorder=1)
         axes.plot([100 * row["corpus"]], [place], "o", color=MUTED, fillstyle="none", markersize=8, markeredgewidth=1.4)
         for one, value in zip(subsets, values, strict=True):
-            axes.plot([value], [place], "o", color=_tone(one), markersize=6, markeredgewidth=0)
+            axes.plot([value], [place], "o", color=COLOURS[one["role"]][0], markersize=6, markeredgewidth=0)
     name_rows(axes, [row["source"] for row in rows], len(rows))
     axes.set(xlim=(-0.4, None), xlabel="% of the passages")
     return svg(figure)
@@ -104,7 +107,3 @@ def words(shift: dict[str, Any], role: str, largest: float) -> str:
         axes.set_title(title, loc="left", fontsize=9.5, color=INK)
         axes.set(xlim=(0, 1.04 * largest), xlabel="z-score")
     return svg(figure)
-
-
-def _tone(one: dict[str, Any]) -> str:
-    return COLOURS[one["role"]][0]

@@ -52,12 +52,13 @@ def write_study(draft: Draft, artifacts: list[Artifact], settings: dict[str, Any
 
 
 def _subset(one: Subset, size: int | None, top: int) -> dict[str, Any]:
-    ranked = one.arm != "random" and len(one.docs) > 0
+    arm = one.artifact.details.get("arm", "")
+    ranked = arm != "random" and len(one.docs) > 0
     asked = one.asked[one.asked > 0]
     return {
         "name": visible(one.name, 60),
         "role": one.role,
-        "arm": one.arm,
+        "arm": arm,
         "task": visible(one.task.details["name"], 60) if one.task else "",
         "passages": len(one.docs),
         "share": len(one.docs) / size if size else None,

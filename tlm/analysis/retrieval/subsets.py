@@ -47,11 +47,6 @@ class Subset:
     best_rank: NDArray[np.int32]
     asked: NDArray[np.int32]
 
-    @property
-    def arm(self) -> str:
-        """``bm25`` or ``random``."""
-        return str(self.artifact.details.get("arm", ""))
-
     @classmethod
     def read(cls, artifact: Artifact, name: str, role: str, lineage: Lineage) -> "Subset":
         """Read everything but the texts of a `subset` artifact."""
@@ -62,12 +57,10 @@ class Subset:
             examples = examples_by_query(hits)
             weights = np.zeros(max(examples, default=-1) + 1, np.int64)
             weights[list(examples)] = [len(rows) for rows in examples.values()]
-        docs, ranks, asked = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        parts = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))]
         for batch in portions(artifact, ["doc", "best_rank", "queries"]):
-            docs.append(batch.column("doc").to_numpy())
-            ranks.append(batch.column("best_rank").to_numpy())
-            asked.append(_asked(batch.column("queries"), weights))
-        columns = np.concatenate(docs), np.concatenate(ranks), np.concatenate(asked)
+            parts.append((batch["doc"].to_numpy(), batch["best_rank"].to_numpy(), _asked(batch["queries"], weights)))
+        columns = map(np.concatenate, zip(*parts, strict=True))
         return cls(name, role, artifact, hits, lineage.follow(hits, "task"), corpus, *columns)
 
 
@@ -129,7 +122,7 @@ def sources(subsets: list[Subset], corpus: Artifact) -> list[dict[str, Any]]:
     whole: Counter[str] = Counter()
     taken: list[Counter[str]] = [Counter() for _ in subsets]
     for batch in portions(corpus, ["doc", "source"]):
-        docs, names = batch.column("doc").to_numpy(), batch.column("source")
+        docs, names = batch["doc"].to_numpy(), batch["source"]
         whole.update(_counts(names))
         for subset, counter in zip(subsets, taken, strict=True):
             start, stop = np.searchsorted(subset.docs, [docs[0], docs[-1] + 1])

@@ -35,12 +35,10 @@ def _block(table: str, task: str, scale: str, rows: dict[str, list[Result]]) -> 
     copies = any(copies_in(runs, "test") for runs in rows.values())
     without = ["test without copies"] if copies else []
     head = ("arm", "dev", "test", "95 % interval, test", *without, "masked-LM loss on unseen text", "FLOPs")
-    lines = [
-        f"{metric} in hundredths; mean ± standard deviation (seeds); intervals over seeds and test examples",
-        *_orders(rows),
-    ]
+    legend = f"{metric} in hundredths; mean ± standard deviation (seeds); intervals over seeds and test examples"
     heading = f"{title(task)}: {own_tables()[table]['title']} ({scale})"
-    return Block(heading, [head, *(_row(row, runs, copies=copies) for row, runs in rows.items())], lines)
+    found = [_row(row, runs, copies=copies) for row, runs in rows.items()]
+    return Block(heading, [head, *found], [legend, *_orders(rows)])
 
 
 def _row(name: str, runs: list[Result], *, copies: bool) -> tuple[str, ...]:
@@ -67,16 +65,14 @@ def _orders(rows: dict[str, list[Result]]) -> Iterator[str]:
     if without := [name for name in rows if name not in found]:
         which = "; ".join(without) if found else "all rows"
         yield f"seeds only, so no order is claimed (runs kept without their predictions): {which}"
-    names = list(found)
-    open_pairs = 0
+    names, open_pairs = list(found), 0
     for one in all_differences(list(found.values())):
         first, second, (mean, low, high) = names[one.first], names[one.second], one.difference
         if low is None or high is None or (not one.difference.sign and LINEAR not in (first, second)):
             open_pairs += 1
             continue
         ahead = {1: f"{first} is ahead", -1: f"{second} is ahead", 0: "no order is shown"}[one.difference.sign]
-        yield (
-            f"{first} over {second} {100 * mean:+.1f} (95 % interval {100 * low:+.1f} to {100 * high:+.1f}): {ahead}"
-        )
+        interval = f"95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
+        yield f"{first} over {second} {100 * mean:+.1f} ({interval}): {ahead}"
     if open_pairs:
         yield f"no order is shown between the other {open_pairs} pairs"

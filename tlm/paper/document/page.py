@@ -42,12 +42,9 @@ def report(results: ByKey, tables: Sequence[str], scales: Sequence[str], toleran
             continue
         found = {scale: outcomes_at(table, scale, results, tolerance) for scale in scales}
         at_paper = [one for scale in scales if scale in PAPER for one in found[scale]]
-        orders = {scale: [one.verdict for one in comparisons(found[scale])] for scale in scales if scale not in PAPER}
-        ours = [
-            f"{scale}: {tally([one for one in verdicts if one != NOT_RUN])}"
-            for scale, verdicts in orders.items()
-            if set(verdicts) - {NOT_RUN}
-        ]
+        small = {scale: comparisons(found[scale]) for scale in scales if scale not in PAPER}
+        run = {scale: [one.verdict for one in those if one.verdict != NOT_RUN] for scale, those in small.items()}
+        ours = [f"{scale}: {tally(verdicts)}" for scale, verdicts in run.items() if verdicts]
         theirs = tally([one.verdict for one in at_paper])
         overview.append((table, expected()[table]["title"], theirs or "–", "; ".join(ours) or "–"))
         for scale, here in found.items():
@@ -76,7 +73,7 @@ def _block(table: str, scale: str, found: list[Outcome], results: ByKey) -> Bloc
         run = {one.cell.column for one in found if one.scores["values"]}
         columns = [column for column in columns if column in run or not run]
         lines.append(f"{scale} stands for the small scale: {ladders()[scale]['note']}")
-        lines.append("rows are the paper's; each cell: ours (seeds) and [what differs from the preset]")
+        lines.append("rows are the paper's; each cell: our score (seeds) and [what differs from the preset]")
         models = {one.cell.row: one.cell.start for one in found if one.cell.start}
         lines += [f"{row}: {model} stands for the paper's model" for row, model in models.items()]
     lines += [_compared(one) for one in comparisons(found) if one.verdict != NOT_RUN]

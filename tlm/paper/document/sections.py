@@ -17,9 +17,8 @@ MARKED = re.compile(
 )
 
 KEY = (
-    "Left ours: means, a small dot for each seed, bands for 95 % intervals (over seeds only where predictions were not "
-    "kept), dashed tf-idf + linear. "
-    "Right the paper's: means and one standard deviation."
+    "Left, ours: means, a small dot for each seed, bands for 95 % intervals (over seeds only, if predictions were not "
+    "kept), and tf-idf + linear, dashed. Right, the paper's: means and one standard deviation."
 )
 
 

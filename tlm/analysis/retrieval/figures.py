@@ -17,17 +17,13 @@ HALF = 3.6  # inches: half the width of the page's text
 @mpl.rc_context(STYLE)
 def overlap(inside: Sequence[Sequence[float]], subsets: Sequence[dict[str, Any]]) -> str:
     """Draw a heat map: the share of the row's passages that are also in the column's subset."""
-    size = len(subsets)
+    size, tone = len(subsets), COLOURS["bm25"][0]
     figure, [axes] = panels(min(WIDTH, 1.6 + 0.85 * size), 0.9 + 0.45 * size)
     for row in range(size):
         for column in range(size):
             share = inside[row][column]
             if row != column:
-                axes.add_patch(
-                    Rectangle(
-                        (column - 0.48, row - 0.46), 0.96, 0.92, color=COLOURS["bm25"][0], alpha=0.85 * share**0.5
-                    )
-                )
+                axes.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, color=tone, alpha=0.85 * share**0.5))
             text = "–" if row == column else f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.0f}"
             axes.text(column, row, text, ha="center", va="center", color=MUTED if row == column else INK, fontsize=10)
     names = [short(one["name"], 26) for one in subsets]

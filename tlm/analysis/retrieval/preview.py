@@ -31,11 +31,9 @@ def preview(
         raise InputError(f"examples is {examples}, passages {passages}, width {width}; expected at least 1, 1 and 40")
     if form not in ("auto", "terminal", "markdown"):
         raise InputError(f"form '{form}' is unknown{nearest(form, ['auto', 'terminal', 'markdown'])}")
-    opened = Artifact.open(source, "hits", "subset")
-
     from tlm.analysis.retrieval.samples import sampled
 
-    contents = sampled(opened, examples, passages, label, width)
+    contents = sampled(Artifact.open(source, "hits", "subset"), examples, passages, label, width)
     on_terminal = form == "terminal" or (form == "auto" and sys.stdout.isatty())
     return "\n".join(_terminal(contents) if on_terminal else _markdown(contents))
 

@@ -59,9 +59,8 @@ def _default_names(subsets: list[Artifact]) -> list[str]:
         task, merged = lineage.follow(one, "hits", "task"), [part["name"] for part in one.details.get("tasks", [])]
         tasks.append(task.details["name"] if task else " + ".join(merged))
     arms = [str(one.details.get("arm", "subset")) for one in subsets]
-    names = [
-        f"{arm} for {task}" if task and len(set(tasks)) > 1 else arm for task, arm in zip(tasks, arms, strict=True)
-    ]
+    several = len(set(tasks)) > 1
+    names = [f"{arm} for {task}" if several and task else arm for task, arm in zip(tasks, arms, strict=True)]
     if len(set(names)) == len(names):
         return names
     return [f"{name} {one.manifest.key[:6]}" for name, one in zip(names, subsets, strict=True)]

@@ -8,7 +8,7 @@ def subsets(
     index: str, task: str, table: str, scale: str, corpus: str, near_duplicates: bool, overlap: bool, root: str
 ) -> dict[str, str]:
     """Retrieve and export the subsets that the cells of one of the paper's tables train on, each once."""
-    from tlm.paper.subsets import make_subsets
+    from tlm.paper.inputs import make_subsets
 
     filters = {"near_duplicates": near_duplicates, "overlap": overlap}
     return make_subsets(index, task, table=table, scale=scale, corpus=corpus, **filters, root=root)
@@ -17,7 +17,7 @@ def subsets(
 @component(TRAIN_IMAGE)
 def models(task: str, table: str, scale: str, corpus: str, folder: str, root: str) -> dict[str, str]:
     """Import the published models that one of the paper's tables compares with; most tables have none."""
-    from tlm.paper.models import make_models
+    from tlm.paper.inputs import make_models
 
     return make_models(task, table=table, scale=scale, corpus=corpus, folder=folder, root=root)
 
@@ -35,7 +35,7 @@ def trials(
     root: str,
 ) -> list[str]:
     """List the runs of one of the paper's tables (settings × arms × seeds), and tokenize their texts once."""
-    from tlm.paper.subsets import plan_trials
+    from tlm.paper.inputs import plan_trials
 
     sources = {"task": task, "tokenizer": tokenizer, "subsets": subsets, "models": models}
     return plan_trials(**sources, table=table, scale=scale, corpus=corpus, seeds=seeds, root=root)

@@ -18,10 +18,10 @@ from tlm.paper.command import paper
 from tlm.paper.document import page
 from tlm.paper.document.blocks import markdown
 from tlm.paper.examples import arm_of, summed
+from tlm.paper.inputs import make_subsets
 from tlm.paper.keep import keep
 from tlm.paper.plan import missing, subsets_for, trials, wanted
 from tlm.paper.results import Result, by_key, digest, fault, read_results
-from tlm.paper.subsets import make_subsets
 from tlm.plan import Run
 from tlm.retrieval.search.index import build_index
 from tlm.training.input.tokenizer import build_tokenizer

@@ -102,9 +102,9 @@ def test_pages_are_whole_and_the_same_each_time(tiny, tmp_path):
     assert Artifact.open(retrieval_study([found, drawn], root=str(tmp_path))).content == Artifact.open(uri).content
     html = Artifact.open(uri).path("study.html").read_text(encoding="utf-8")
     is_safe(html)
-    for words in ("Where it comes from", "Overlap", "bm25: most-asked passages", "Monroe et al. 2008"):
+    for words in ("Sources", "Overlap", "bm25: passages retrieved for the most examples", "Monroe et al. 2008"):
         assert words in html
-    assert "random: most-asked passages" not in html
+    assert "random: passages retrieved for" not in html
     for name in ("ranks", "shared", "sources", "overlap", "words-00"):
         assert Artifact.open(uri).path(f"{name}.svg").read_text().startswith("<?xml")
     assert "## Overlap" in Artifact.open(uri).path("study.md").read_text()
@@ -137,7 +137,7 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence(tiny):
     elsewhere = toy_world(Path(root)).subsets["bm25"]
     for subsets, options, expected in [
         ([found, elsewhere], {"names": ["a", "b"]}, "not known to be from the same corpus"),
-        ([found, found], {}, "two subsets are called"),
+        ([found, found], {}, "are both called 'bm25"),
         ([], {}, "at least one subset"),
         ([found, drawn], {"names": ["a"]}, "1 names for 2 subsets"),
         ([found], {"top": 0}, "top is 0"),

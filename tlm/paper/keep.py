@@ -1,7 +1,9 @@
-"""Keeping results: from the metrics of finished runs to the small files that are committed."""
+"""The command `keep`: from the metrics of finished runs to small result files that are committed."""
 
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,69 +17,68 @@ from tlm.paper.plan import command_for
 from tlm.paper.results import BASELINE, FOLDER, differences, write_result
 from tlm.paper.tables import NEUTRAL, Cell, cells, is_of, our_name, scales
 from tlm.revision import revision as revision_of_code
+from tlm.settings import SECTIONS
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow")
-SECTIONS = {"checkpoint": ("model", "train"), "model": ("finetune",)}
 
 
 def keep(
     metrics: list[str], *, table: str, corpus: str = "", command: str = "", results: str = FOLDER, revision: str = ""
 ) -> str:
-    """Keep finished runs as result files of one of the paper's tables, to be committed; their paths, a line each.
+    """Keep finished runs as result files of one of the paper's tables, and print their paths.
 
     Args:
-        metrics: URIs of metrics, or of reports: then all runs that they compare.
+        metrics: URIs of metrics, or of reports, which stand for all runs that they compare.
         table: Number of the table, such as 4.
-        corpus: C_BERT or C_RoBERTa, where a table has both; empty: the one of the scale.
-        command: What made the run, to be noted; empty: the command that `tlm paper` gives.
+        corpus: C_BERT or C_RoBERTa, if the table has both; by default the corpus of the scale.
+        command: The command that made the run; by default the one that `tlm paper` prints.
         results: Folder of the result files.
-        revision: Of the code that ran; empty: that of this checkout.
+        revision: Revision of the code that ran; by default that of this checkout.
 
     Raises:
-        InputError: a run fits no cell of the table: the nearest one is named, and in what it differs.
+        InputError: A run fits no cell of the table; the message names the nearest cell and the differences.
     """
-    lineage = Lineage()
-    runs = [Run.read(artifact, lineage) for uri in metrics for artifact in _metrics_of(uri)]
-    made = [_result(run, lineage, table, corpus, command, revision or revision_of_code("--abbrev=40")) for run in runs]
+    lineage, code = Lineage(), revision or revision_of_code("--abbrev=40")
+    opened = [Artifact.open(uri, "metrics", "report") for uri in metrics]
+    inside = [[one] if one.manifest.kind == "metrics" else [*map(one.input, one.manifest.inputs)] for one in opened]
+    runs = [Run.read(artifact, lineage) for artifact in chain(*inside)]
+    made = [_result(run, lineage, table, corpus, command, code) for run in runs]
     return "\n".join(str(write_result(Path(results), values)) for values in made)
-
-
-def _metrics_of(uri: str) -> list[Artifact]:
-    opened = Artifact.open(uri, "metrics", "report")
-    return [opened] if opened.manifest.kind == "metrics" else [opened.input(name) for name in opened.manifest.inputs]
 
 
 def _result(run: Run, lineage: Lineage, table: str, corpus: str, command: str, revision: str) -> dict[str, Any]:
     values, settings = run.values, _settings(run, lineage)
     task = our_name(values["task"])
     if values["arm"] == BASELINE:
-        place = {"table": table, "scale": BASELINE, "column": task, "row": BASELINE}
-        key, found = f"{BASELINE}-{task}", None
+        key, scale, column, row = f"{BASELINE}-{task}", BASELINE, task, BASELINE
     else:
-        found = _cell(run, settings, table, task, corpus)
-        place = {"table": table, "scale": found.scale, "column": found.column, "row": found.row}
-        key = found.key
+        cell = _cell(run, settings, table, task, corpus)
+        key, scale, column, row = cell.key, cell.scale, cell.column, cell.row
+    scores = {
+        split: {name: value for name, value in found.items() if isinstance(value, int | float)}
+        for split, found in values["splits"].items()
+    }
     return {
         "key": key,
-        "cell": place,
+        "cell": {"table": table, "scale": scale, "column": column, "row": row},
         "arm": values["arm"],
         "seed": values["seed"],
         "metric": values["metric"],
-        "scores": {split: _numbers(scores) for split, scores in values["splits"].items()},
+        "scores": scores,
         "examples": packed(run.predictions, values["labels"]),
         "mlm_loss": values["mlm_loss"],
         "parameters": values.get("parameters"),
         "cost": values["cost"],
         "settings": settings,
         "versions": _versions(run),
-        "command": command or command_for(table, place["scale"], task, [values["seed"]]),
+        "command": command or command_for(table, scale, task, [values["seed"]]),
         "revision": revision,
-        "made_from": _origins(run, lineage),
+        "made_from": {one.folder_name: one.content for one in lineage.everything([run.artifact])},
     }
 
 
 def _cell(run: Run, settings: dict[str, Any], table: str, task: str, corpus: str) -> Cell:
-    """The cell that the run fills: the one with its settings, at whatever scale."""
+    """The cell with the settings of the run, at any scale."""
     stages = 1 if run.values["stage"] == "stage 1" else 2
     alike = [
         cell
@@ -89,64 +90,51 @@ def _cell(run: Run, settings: dict[str, Any], table: str, task: str, corpus: str
         stage = "without stage 2" if stages == 1 else "with stage 2"
         raise InputError(
             f"{run.artifact.uri} (arm {run.values['arm']}, {stage}, task {task}) fits no cell of table {table}; "
-            "name another table, or repeat the run as one of the table's cells has it"
+            "name another table, or repeat the run with the settings of one of the table's cells"
         )
-    told = {cell: differences(settings, cell.settings()) for cell in alike}
-    best = min(alike, key=lambda cell: len(told[cell]))
-    if told[best]:
+    different = {cell: differences(settings, cell.settings()) for cell in alike}
+    best = min(alike, key=lambda cell: len(different[cell]))
+    if different[best]:
         raise InputError(
-            f"{run.artifact.uri} is not what table {table} asks for: it comes nearest to scale {best.scale}, row "
-            f"'{best.row}', but has {', '.join(told[best][:3])}"
+            f"{run.artifact.uri} does not match table {table}: it is nearest to scale {best.scale}, row "
+            f"'{best.row}', but has {', '.join(different[best][:3])}"
         )
-    found = {cell.scale for cell in alike if not told[cell]}
+    found = {cell.scale for cell in alike if not different[cell]}
     if len(found) > 1:
         raise InputError(
-            f"{run.artifact.uri} fits table {table} at the scales {', '.join(sorted(found))}: the artifacts that tell "
-            "its settings apart are gone; repeat the run"
+            f"{run.artifact.uri} fits table {table} at the scales {', '.join(sorted(found))}: the artifacts that have "
+            "its settings are gone; repeat the run"
         )
     return best
 
 
 def _settings(run: Run, lineage: Lineage) -> dict[str, Any]:
-    """What decided the result, by ``section.name``, as the artifacts' manifests have it."""
+    """The settings that determined the result, by ``section.name``, from the artifacts' manifests."""
     found: dict[str, Any] = {}
     hits = lineage.follow(run.subset, "hits")
-    if hits is not None and hits.manifest.settings["arm"] == "random":
+    if hits and hits.manifest.settings["arm"] == "random":
         hits = lineage.follow(hits, "like", "hits")
-    if hits is not None:
+    if hits:
         found |= {f"retrieve.{name}": hits.manifest.settings[name] for name in ("top_k", "query")}
     start = lineage.follow(run.checkpoint, "start") or run.checkpoint
-    if start is not None and "name" in start.details:
+    if start and "name" in start.details:
         found["start"] = start.details["name"]
     tokenizer = lineage.follow(run.checkpoint, "task_tokens", "tokenizer")
-    if tokenizer is not None:
+    if tokenizer:
         found |= {f"tokenizer.{name}": value for name, value in flat(tokenizer.manifest.settings)}
     for artifact in (run.checkpoint, run.model):
-        if artifact is not None:
-            for section in SECTIONS[artifact.manifest.kind]:
-                values = artifact.manifest.settings.get(section, {})
-                found |= {f"{section}.{name}": value for name, value in flat(values)}
+        settings = flat(artifact.manifest.settings) if artifact else ()
+        found |= {name: value for name, value in settings if name.partition(".")[0] in SECTIONS}
     return {name: value for name, value in found.items() if name not in NEUTRAL}
 
 
-def _origins(run: Run, lineage: Lineage) -> dict[str, str]:
-    """Content by kind/key of the run's metrics and all that they were made from."""
-    return {one.folder_name: one.content for one in lineage.everything([run.artifact])}
-
-
-def _numbers(scores: dict[str, Any]) -> dict[str, float]:
-    return {name: value for name, value in scores.items() if isinstance(value, int | float)}
-
-
 def _versions(run: Run) -> dict[str, str]:
-    """Of the run where it noted them, else those here."""
-    told = {
-        name: value for one in (run.artifact, run.checkpoint, run.model) if one for name, value in one.run().items()
-    }
-    found = {"tlm": told.get("tlm", __version__), "python": told.get("python", platform.python_version())}
+    """The versions that the run recorded, else those installed here."""
+    noted: dict[str, Any] = {}
+    for artifact in (run.artifact, run.checkpoint, run.model):
+        noted |= artifact.run() if artifact else {}
+    found = {"tlm": noted.get("tlm", __version__), "python": noted.get("python", platform.python_version())}
     for package in PACKAGES:
-        try:
-            found[package] = told.get(package) or version(package)
-        except PackageNotFoundError:
-            continue
-    return {name: str(value) for name, value in found.items()} | {"device": str(told.get("device", ""))}
+        with suppress(PackageNotFoundError):
+            found[package] = noted.get(package) or version(package)
+    return {name: str(value) for name, value in found.items()} | {"device": str(noted.get("device", ""))}

@@ -1,4 +1,4 @@
-"""What is still to be run for a table: as flat strings, because that is what travels in a pipeline."""
+"""What is still to be run for a table, as flat strings that travel in a pipeline."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -6,56 +6,66 @@ from typing import NamedTuple
 from tlm import presets
 from tlm.errors import InputError
 from tlm.paper.results import BASELINE, Result
-from tlm.paper.tables import PLM, RETRIEVING, Cell, cells, is_of
+from tlm.paper.tables import PAPER, PLM, RETRIEVING, Cell, all_tables, cells, is_of
 from tlm.plan import Run
 
 ByKey = Mapping[str, Mapping[int, Result]]
 RANDOM = "random"
-STAGES = {1: "1", 2: "12"}
 
 
 class Start(NamedTuple):
-    """URIs of a published model's checkpoint and of its own tokenizer."""
+    """A published model to start from.
+
+    Attributes:
+        checkpoint: URI of its checkpoint.
+        tokenizer: URI of its own tokenizer.
+    """
 
     checkpoint: str
     tokenizer: str
 
 
 def wanted(table: str, scale: str, task: str, corpus: str = "") -> list[Cell]:
-    """The cells to run for a task and a corpus (see `is_of`), those that are the same run once.
+    """The cells to run for a task and a corpus (see `is_of`), without repeated runs.
 
     Raises:
-        InputError: the table cannot be had at this scale.
+        InputError: The table has no cells for this task at this scale.
     """
     found = once(cell for cell in cells(table, scale, [task]) if is_of(cell, corpus))
     if not found:
-        raise InputError(f"{_why_not(table, scale, task)}; `tlm paper` lists what there is")
+        reason = f"has no task '{task}'" if cells(table, scale) else "cannot be had"
+        raise InputError(f"table {table} {reason} at scale {scale}; `tlm paper` lists what there is")
     return found
 
 
 def once(found: Iterable[Cell]) -> list[Cell]:
-    """The cells without those that are the same run as one before."""
+    """The cells without those that need the same run as an earlier one."""
     return list({cell.key: cell for cell in found}.values())
 
 
 def missing(found: Sequence[Cell], results: ByKey, seeds: Sequence[int] = ()) -> list[tuple[Cell, list[int]]]:
-    """The cells with seeds that no result has; without `seeds` as many as each cell plans."""
-    todo = []
-    for cell in found:
-        left = [seed for seed in seeds or range(cell.seeds) if seed not in results.get(cell.key, {})]
-        if left:
-            todo.append((cell, left))
-    return todo
+    """The cells with the seeds that have no result, out of `seeds` or of those that each cell plans."""
+    planned = ((cell, seeds or range(cell.seeds)) for cell in found)
+    todo = ((cell, [seed for seed in those if seed not in results.get(cell.key, {})]) for cell, those in planned)
+    return [(cell, left) for cell, left in todo if left]
+
+
+def tasks_at(table: str, scale: str, results: ByKey) -> list[str]:
+    """The tasks of a table, and at our scales the other tasks that have results of it."""
+    own = [column.partition("/")[0] for column in all_tables()[table]["row"][0]["values"]]
+    places = [run.values["cell"] for runs in results.values() for run in runs.values()]
+    here = [place for place in places if (place["table"], place["scale"]) == (table, scale) and scale not in PAPER]
+    return [*own, *sorted({place["column"].partition("/")[0] for place in here} - set(own))]
 
 
 def top_k(cell: Cell) -> int:
-    """K of a cell."""
+    """The number of passages that a cell retrieves for each example."""
     return presets.resolve(cell.preset, cell.overrides).retrieve.top_k
 
 
 def subsets_for(found: Sequence[Cell]) -> list[str]:
-    """What has to be retrieved: each K as text, ascending, then ``random``, as large as the subset of its cell's K."""
-    sizes = {top_k(cell) for cell in found if cell.arm in RETRIEVING}  # of the random arm's K it takes the size
+    """The subsets to retrieve: each K as text, ascending, then ``random``, which has the size of its cell's K."""
+    sizes = {top_k(cell) for cell in found if cell.arm in RETRIEVING}  # the random subset is as large as that of its K
     return [*map(str, sorted(sizes)), *([RANDOM] if any(cell.arm == RANDOM for cell in found) else [])]
 
 
@@ -67,41 +77,31 @@ def trials(
     subsets: Mapping[str, str],
     models: Mapping[str, Start] | None = None,
 ) -> list[str]:
-    """What `missing` found, as the strings of `tlm.plan.Run`, seed by seed.
+    """The runs that `missing` found as strings of `tlm.plan.Run`, seed by seed.
 
     Args:
         todo: Cells, each with its seeds.
         task: URI of the task.
-        tokenizer: URI of the tokenizer; the same for all but published models, so that losses compare.
-        subsets: URIs by what `subsets_for` names.
+        tokenizer: URI of the tokenizer of all models but the published ones, so that losses can be compared.
+        subsets: URIs by the names that `subsets_for` gives.
         models: Published models by their names.
     """
-    order = sorted((seed, place) for place, (_, seeds) in enumerate(todo) for seed in seeds)
-    known = {"": Start("", tokenizer), **(models or {})}
-    return [str(_run(todo[place][0], seed, task, subsets, known)) for seed, place in order]
-
-
-def _run(cell: Cell, seed: int, task: str, subsets: Mapping[str, str], models: Mapping[str, Start]) -> Run:
-    subset, start = "", models[cell.start]
-    if cell.arm in RETRIEVING:
-        subset = subsets[RANDOM if cell.arm == RANDOM else str(top_k(cell))]
-    stages = "2" if cell.arm == PLM else STAGES[cell.stages]
-    overrides = " ".join(cell.overrides)
-    return Run(cell.arm, seed, task, start.tokenizer, subset, cell.preset, overrides, stages, start.checkpoint)
+    starts, uris, runs = {"": Start("", tokenizer), **(models or {})}, {"": "", **subsets}, []
+    for seed, cell in sorted(((seed, cell) for cell, seeds in todo for seed in seeds), key=lambda pair: pair[0]):
+        subset = RANDOM if cell.arm == RANDOM else str(top_k(cell)) if cell.arm in RETRIEVING else ""
+        stages = "2" if cell.arm == PLM else "12" if cell.stages == 2 else "1"
+        start, overrides = starts[cell.start], " ".join(cell.overrides)
+        run = Run(cell.arm, seed, task, start.tokenizer, uris[subset], cell.preset, overrides, stages, start.checkpoint)
+        runs.append(str(run))
+    return runs
 
 
 def command_for(table: str, scale: str, task: str, seeds: Sequence[int], corpus: str = "") -> str:
-    """The command that runs a table's cells for a task; finished steps are found and not repeated."""
+    """The command that runs a table's cells for a task; finished steps are not repeated."""
     values = {"paper_table": table, "paper_scale": scale, "run_seeds": ",".join(map(str, seeds))}
     if corpus:
         values["paper_corpus"] = corpus
     if scale != BASELINE and any(cell.start for cell in cells(table, scale, [task])):
         values["paper_models"] = "…"
-    told = " ".join(f"--set {name}={value}" for name, value in values.items())
-    return f"python -m pipelines.run local --pipeline ablation {told} --set task_path=…/{task} --set corpus_paths=…"
-
-
-def _why_not(table: str, scale: str, task: str) -> str:
-    if not cells(table, scale):
-        return f"table {table} cannot be had at scale {scale}"
-    return f"table {table} has no task '{task}' at scale {scale}"
+    options = " ".join(f"--set {name}={value}" for name, value in values.items())
+    return f"python -m pipelines.run local --pipeline ablation {options} --set task_path=…/{task} --set corpus_paths=…"

@@ -1,7 +1,8 @@
-"""Results that are kept: one small JSON file for each finished run, checked against the cell that it stands for."""
+"""Kept results: a small JSON file for each finished run, checked against the cell that it belongs to."""
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import value_sha256
 from tlm.errors import InputError
-from tlm.paper.tables import Cell, cells, check_names
+from tlm.paper.tables import all_tables, cells, scales
 
 FOLDER = "docs/results"
 BASELINE = "baseline"
@@ -21,9 +22,9 @@ class Result:
 
     Attributes:
         path: Its file.
-        values: What is in it: key, cell (table, scale, column, row), seed, arm, metric, scores by split and metric,
-            examples (what was predicted, see `tlm.paper.examples`; older files have none), mlm_loss, cost, settings,
-            versions, command, revision, made_from (kind/key: content), digest.
+        values: Contents of the file: key, cell (table, scale, column, row), seed, arm, metric, scores by split and
+            metric, examples (the predictions, see `tlm.paper.examples`; older files have none), mlm_loss, cost,
+            settings, versions, command, revision, made_from (kind/key: content), digest.
     """
 
     path: Path
@@ -31,27 +32,27 @@ class Result:
 
     @property
     def key(self) -> str:
-        """Of the cell's runs."""
+        """The key of the cell."""
         return str(self.values["key"])
 
     @property
     def seed(self) -> int:
-        """Of this run."""
+        """The seed of the run."""
         return int(self.values["seed"])
 
     def score(self, split: str, metric: str = "") -> float | None:
-        """In hundredths; by the task's own metric unless one is named. None if that was not scored."""
+        """A score in hundredths, by default in the task's own metric; None if there is none."""
         found = self.values["scores"].get(split, {}).get(metric or self.values["metric"])
         return None if found is None else 100 * float(found)
 
 
 def file_name(key: str, seed: int) -> str:
-    """Of the result in its table's folder."""
+    """Name of a result's file."""
     return f"{key}-seed-{seed}.json"
 
 
 def digest(values: dict[str, Any]) -> str:
-    """Of everything else in the file."""
+    """Digest of everything in the file but the digest."""
     return value_sha256({name: value for name, value in values.items() if name != "digest"})
 
 
@@ -65,7 +66,7 @@ def write_result(folder: Path, values: dict[str, Any]) -> Path:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """All results below `folder`, by name. Raises InputError: a file is no JSON, or is no result."""
+    """All results in `folder`, by file name. Raises InputError if a file is not JSON or not a result."""
     found = []
     for path in sorted(folder.glob("table-*/*.json")):
         try:
@@ -73,12 +74,12 @@ def read_results(folder: Path) -> list[Result]:
             found.append(Result(path, values))
             _ = (found[-1].key, found[-1].seed, values["cell"]["table"], values["scores"], values["metric"])
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is no result that tlm keeps ({error!r}); restore it or remove it") from None
+            raise InputError(f"{path} is no result of `tlm keep` ({error!r}); restore it or remove it") from None
     return found
 
 
 def by_key(results: Iterable[Result]) -> dict[str, dict[int, Result]]:
-    """Results by key and seed: which table's folder they lie in does not matter."""
+    """Results by key and seed, whichever table's folder they are in."""
     found: dict[str, dict[int, Result]] = {}
     for result in results:
         found.setdefault(result.key, {}).setdefault(result.seed, result)
@@ -86,10 +87,10 @@ def by_key(results: Iterable[Result]) -> dict[str, dict[int, Result]]:
 
 
 def fault(result: Result, root: str | None = None) -> str:
-    """What is wrong with a result, in a sentence; "" if nothing is.
+    """Describe in a sentence what is wrong with a result; "" if nothing is.
 
-    Wrong are: a file that was changed after it was written, or that bears another run's name; settings that are no
-    longer those of its cell; and, where the run's metrics are still under `root`, other scores than theirs.
+    Faults are a file that was changed after it was written or has another run's name, settings that are no longer those
+    of the cell, and scores that differ from the run's metrics if these are still under `root`.
     """
     values = result.values
     if values.get("digest") != digest(values):
@@ -97,38 +98,30 @@ def fault(result: Result, root: str | None = None) -> str:
     if result.path.name != file_name(result.key, result.seed):
         return f"{result.path} holds the result {file_name(result.key, result.seed)}; give it its own name"
     if values["arm"] != BASELINE:
-        cell = _cell_of(values)
+        table, scale, task = (
+            values["cell"]["table"],
+            values["cell"]["scale"],
+            values["cell"]["column"].partition("/")[0],
+        )
+        known = cells(table, scale, [task]) if table in all_tables() and scale in scales() else []
+        cell = next((cell for cell in known if cell.key == result.key), None)
         if cell is None:
-            return f"{result.path} belongs to no cell of table {values['cell']['table']} any more; run it again"
-        told = differences(values["settings"], cell.settings())
-        if told:
-            return f"{result.path} was made with {', '.join(told[:3])}; run it again"
-    return _against_store(result, root) if root is not None else ""
+            return f"{result.path} belongs to no cell of table {table} any more; run it again"
+        if different := differences(values["settings"], cell.settings()):
+            return f"{result.path} was made with {', '.join(different[:3])}; run it again"
+    if root is not None:
+        name, content = next(item for item in values["made_from"].items() if item[0].startswith("metrics/"))
+        with suppress(InputError):  # the metrics were deleted, or made elsewhere
+            run = Artifact.open(f"{root.rstrip('/')}/{name}", "metrics")
+            if run.content != content:
+                return f"{result.path} was made from other metrics than {run.uri}; keep it again"
+    return ""
 
 
 def differences(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    """The settings in which a run is not what a cell wants, as ``train.rho1=4 instead of 3``.
+    """The settings in which a run differs from its cell, as ``train.rho1=4 instead of 3``.
 
-    What only one side has is passed over: a vocabulary that was adopted, a setting that is newer than the run.
+    Settings that only one side has are ignored: an adopted vocabulary, or a setting that is newer than the run.
     """
     names = [name for name in wanted if name in recorded and recorded[name] != wanted[name]]
     return [f"{name}={recorded[name]} instead of {wanted[name]}" for name in names]
-
-
-def _cell_of(values: dict[str, Any]) -> Cell | None:
-    place = values["cell"]
-    try:
-        check_names(place["table"], place["scale"])
-    except InputError:
-        return None
-    found = cells(place["table"], place["scale"], [place["column"].partition("/")[0]])
-    return next((cell for cell in found if cell.key == values["key"]), None)
-
-
-def _against_store(result: Result, root: str) -> str:
-    name, content = next(item for item in result.values["made_from"].items() if item[0].startswith("metrics/"))
-    try:
-        run = Artifact.open(f"{root.rstrip('/')}/{name}", "metrics")
-    except InputError:
-        return ""  # gone, or made elsewhere: nothing to compare with
-    return "" if run.content == content else f"{result.path} was made from other metrics than {run.uri}; keep it again"

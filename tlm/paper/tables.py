@@ -1,13 +1,13 @@
-"""Every cell of the paper's tables as settings to run: at the paper's own scales, and mapped to ours.
+"""Every cell of the paper's tables as settings to run, at the paper's scales and mapped to ours.
 
-The numbers are data: ``expected.toml`` has what the paper prints, ``scales.toml`` how smaller scales stand for it;
-``own.toml`` has tables in the same form that the paper does not have.
+The numbers are data: ``expected.toml`` has what the paper prints, ``scales.toml`` maps its settings to smaller scales,
+and ``own.toml`` has tables in the same form that are not in the paper.
 """
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -18,32 +18,33 @@ from tlm.presets.published import paper_presets, table_b1, task_names
 
 PAPER = ("small", "medium", "large")
 PAPER_SEEDS = 3
-CORPUS = "C_BERT"  # what the small and medium scales retrieve from
+CORPUS = "C_BERT"  # the corpus of the small and medium scales
 RETRIEVING = ("bm25", "random")
-PLM = "plm"  # a published model fine-tuned, without a stage 1
+PLM = "plm"  # a published model, fine-tuned without stage 1
 NEUTRAL = ("train.accumulation", "train.precision", "finetune.accumulation", "finetune.precision")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: what is run for it, and what the paper prints there.
+    """One cell: what to run for it, and what the paper prints there.
 
     Attributes:
         table: Number of the table.
-        row: The row's name in the table (the paper's setting, also at smaller scales).
-        column: Task, with ``/metric`` behind it where a task has two published scores.
-        scale: small, medium, large, or one of ours.
-        arm: bm25, random, task-only; plm and plm-mlm begin with the published model `start`.
-        preset: Name of the settings, and `overrides` what differs in them.
-        stages: 1 where stage 2 is left out.
-        corpus: The paper's name of the corpus; "" at our scales, which have one.
-        start: Name of the published model on the Hugging Face Hub; at our scales of the one that stands for it.
-        split: Where the paper scores, dev or test.
-        metric: Named where it is not the task's own.
-        seeds: How many are planned.
-        published: Mean and standard deviation in hundredths; None where the paper has no such cell.
-        tolerance: What counts as within, where no deviation is printed.
-        chosen: Whether this is what the paper chose for the task: the others are compared with it.
+        row: Name of the row (the paper's setting, also at smaller scales).
+        column: The task, followed by ``/metric`` if the task has two published scores.
+        scale: small, medium, large, or one of our scales.
+        arm: bm25, random or task-only; plm and plm-mlm start from the published model `start`.
+        preset: Name of the preset.
+        overrides: Settings that differ from the preset.
+        stages: 2, or 1 without stage 2.
+        corpus: The paper's name of the corpus; "" at our scales, which have one corpus.
+        start: Name on the Hugging Face Hub of the published model, or at our scales of the model that replaces it.
+        split: The split that the paper scores, dev or test.
+        metric: Name of the metric; "" for the task's own.
+        seeds: Number of planned seeds.
+        published: Mean and standard deviation in hundredths; None if the paper has no such cell.
+        tolerance: Tolerance in hundredths if no deviation is printed.
+        chosen: Whether this is the paper's choice for the task, which other rows are compared with.
     """
 
     table: str
@@ -65,12 +66,12 @@ class Cell:
 
     @property
     def task(self) -> str:
-        """Name of the task."""
+        """Name of the task, without a metric."""
         return self.column.partition("/")[0]
 
     @property
     def key(self) -> str:
-        """Name of the runs that fill this cell. Cells of several tables that are the same run have the same key."""
+        """Name of the runs that fill this cell; cells of several tables that need the same run share their key."""
         marks = [override.partition(".")[2].replace("=", "-") for override in self.overrides]
         corpus = self.corpus.lower() if self.corpus not in ("", default_corpus(self.scale)) else ""
         stage = "stage-1" if self.stages == 1 else ""
@@ -78,50 +79,48 @@ class Cell:
         return "-".join(part for part in parts if part)
 
     def settings(self) -> dict[str, Any]:
-        """The settings that decide the result, by ``section.name``."""
-        resolved = presets.resolve(self.preset, self.overrides)
-        own = ("tokenizer", "model", "train") if not self.start else () if self.arm == PLM else ("train",)
-        sections = ("retrieve", *own) if self.arm in RETRIEVING else own
-        flat: dict[str, Any] = {
-            f"{section}.{name}": value
-            for section in (*sections, *(("finetune",) if self.stages == 2 else ()))
-            for name, value in getattr(resolved, section).model_dump(mode="json").items()
-        }
+        """The settings that determine the result, by ``section.name``."""
+        resolved = presets.resolve(self.preset, self.overrides).model_dump(mode="json")
+        sections = ["retrieve"] if self.arm in RETRIEVING else []
+        sections += [] if self.arm == PLM else ["train"] if self.start else ["tokenizer", "model", "train"]
+        sections += ["finetune"] if self.stages == 2 else []
+        flat = {f"{section}.{name}": value for section in sections for name, value in resolved[section].items()}
         start = {"start": self.start.rpartition("/")[2]} if self.start else {}
         return {name: value for name, value in flat.items() if name not in NEUTRAL} | start
 
 
-@lru_cache(1)
+@cache
+def _data(name: str) -> dict[str, Any]:
+    return tomllib.loads(files("tlm.paper").joinpath(name).read_text(encoding="utf-8"))
+
+
 def expected() -> dict[str, Any]:
-    """The tables by number, as ``expected.toml`` has them."""
+    """The paper's tables by number, as in ``expected.toml``."""
     return _data("expected.toml")
 
 
-@lru_cache(1)
+def own_tables() -> dict[str, Any]:
+    """Our own tables by name, as in ``own.toml``."""
+    return _data("own.toml")
+
+
 def all_tables() -> dict[str, Any]:
     """The paper's tables and our own, by number or name."""
     return expected() | own_tables()
 
 
-@lru_cache(1)
-def own_tables() -> dict[str, Any]:
-    """Those of our own by name, as ``own.toml`` has them."""
-    return _data("own.toml")
-
-
-@lru_cache(1)
 def ladders() -> dict[str, Any]:
-    """Our scales by name, as ``scales.toml`` has them."""
+    """Our scales by name, as in ``scales.toml``."""
     return _data("scales.toml")
 
 
 def scales() -> tuple[str, ...]:
-    """Those of the paper and ours."""
+    """Names of the paper's scales and ours."""
     return *PAPER, *ladders()
 
 
 def check_names(table: str, scale: str) -> None:
-    """Raises InputError: there is no such table or scale."""
+    """Raise InputError if there is no such table or scale."""
     if table not in all_tables():
         raise InputError(f"the paper's table '{table}' is not among those with numbers: {', '.join(all_tables())}")
     if scale not in scales():
@@ -129,125 +128,104 @@ def check_names(table: str, scale: str) -> None:
 
 
 def cells(table: str, scale: str, tasks: Sequence[str] = ()) -> list[Cell]:
-    """The cells of a table at a scale, row by row.
+    """The cells of a table at a scale, row by row; [] if fewer than two rows are left to compare.
 
     Args:
-        table: Its number.
-        scale: small, medium or large give the paper's own rows of that scale; tiny, pocket and mini stand for small
-            (for medium in Table 8, which has no other): a second corpus and the other scales have no counterpart there,
-            nor have published models but those that ``scales.toml`` names. Empty if nothing is left to compare.
-        tasks: Only these; also others than the paper's, which then have no published value. None: the paper's.
+        table: Number or name of the table.
+        scale: small, medium and large give the paper's rows of that scale. Our scales stand for small (for medium in
+            Table 8, which has no other); they have no second corpus, and only the published models that
+            ``scales.toml`` names.
+        tasks: Only these tasks, by default the paper's; at our scales also others, which have no published value.
 
     Raises:
-        InputError: there is no such table or scale.
+        InputError: There is no such table or scale.
     """
     check_names(table, scale)
     facts = all_tables()[table]
-    stands_for = facts["row"][0].get("scale", "small")
-    rows = [row for row in facts["row"] if _is_at(row, scale, stands_for)]
+    stands_for = scale if scale in PAPER else facts["row"][0].get("scale", "small")
+    rows = [row for row in facts["row"] if row.get("scale", "small") == stands_for and _is_available(row, scale)]
     columns = [column for column in facts["row"][0]["values"] if not tasks or column.partition("/")[0] in tasks]
     columns += [task for task in tasks if task not in columns and scale not in PAPER]
-    if len(rows) < 2:
-        return []
-    return [_cell(table, facts, row, column, scale) for row in rows for column in columns]
-
-
-def all_cells() -> Iterator[Cell]:
-    """Those at the paper's own scales."""
-    for table in expected():
-        for scale in PAPER:
-            yield from cells(table, scale)
+    return [_cell(table, facts, row, column, scale) for row in rows for column in columns] if len(rows) > 1 else []
 
 
 def default_corpus(scale: str) -> str:
-    """What a scale of the paper retrieves from; "" for ours."""
+    """The corpus of one of the paper's scales; "" for ours."""
     return str(table_b1()["scales"][scale]["corpus"]) if scale in PAPER else ""
 
 
 def is_of(cell: Cell, corpus: str) -> bool:
-    """Whether a cell is run with `corpus` (C_BERT or C_RoBERTa; "": the one of its scale); many need none."""
+    """Whether a cell is run with `corpus` (C_BERT or C_RoBERTa; "": the scale's own) or needs no particular one."""
     free = cell.arm not in RETRIEVING or cell.scale not in PAPER
     return free or cell.corpus == (corpus or default_corpus(cell.scale))
 
 
-def _data(name: str) -> dict[str, Any]:
-    return tomllib.loads(files("tlm.paper").joinpath(name).read_text(encoding="utf-8"))
+def title(task: str) -> str:
+    """The task's name as the paper writes it."""
+    return str(table_b1()["tasks"].get(task, {}).get("title", task))
 
 
-def _is_at(row: dict[str, Any], scale: str, stands_for: str) -> bool:
-    if scale in PAPER:
-        return bool(row.get("scale", "small") == scale)
-    known = row.get("start", "") in ("", *ladders()[scale]["published"]["models"])
-    return known and row.get("corpus", CORPUS) == CORPUS and row.get("scale", "small") == stands_for
+def our_name(task: str) -> str:
+    """Our name of one of the paper's tasks, given any of its names; other names stay."""
+    return task_names().get(task.lower(), task)
+
+
+def _is_available(row: dict[str, Any], scale: str) -> bool:
+    """Whether a row can be run at this scale: our scales lack the second corpus and most published models."""
+    models = ladders()[scale]["published"]["models"] if scale in ladders() else {}
+    return scale in PAPER or (row.get("start", "") in ("", *models) and row.get("corpus", CORPUS) == CORPUS)
 
 
 def _cell(table: str, facts: dict[str, Any], row: dict[str, Any], column: str, scale: str) -> Cell:
     task = column.partition("/")[0]
-    preset, changes = _mapped(facts, row, task, scale)
-    values, start = row["values"].get(column), row.get("start", "")
-    return Cell(
-        table=table, row=row["name"], column=column, scale=scale, arm=row["arm"], preset=preset,
-        overrides=_that_change(preset, changes), stages=row.get("stages", 2),
-        corpus=row.get("corpus", default_corpus(scale)), start=_published(start, scale), split=facts["split"],
-        metric=facts.get("metrics", {}).get(column, ""),
-        seeds=PAPER_SEEDS if scale in PAPER else facts.get("seeds", PAPER_SEEDS),
-        published=(values[0], values[1] if len(values) > 1 else None) if values else None,
-        tolerance=facts["tolerance"], chosen=_is_chosen(row, _column(facts, task, scale)),
-    )  # fmt: skip
-
-
-def _published(start: str, scale: str) -> str:
-    return start if scale in PAPER or not start else str(ladders()[scale]["published"]["models"][start])
-
-
-def _column(facts: dict[str, Any], task: str, scale: str) -> str:
-    """The preset of Table B.1 that holds for a task; for one that the paper does not have, SciERC's."""
-    named = f"{scale if scale in PAPER else 'small'}-{facts.get('settings') or task}"
-    return named if named in paper_presets() else named.partition("-")[0]
-
-
-def _mapped(facts: dict[str, Any], row: dict[str, Any], task: str, scale: str) -> tuple[str, dict[str, Any]]:
-    """Preset and settings to change, the same or not."""
-    column, changes = _column(facts, task, scale), dict(row.get("set", {}))
+    published, start, paper = row["values"].get(column), row.get("start", ""), _paper_preset(facts, task, scale)
+    changes = dict(row.get("set", {}))
     if row["arm"] in RETRIEVING and task in facts.get("train", ()):  # GLUE: one preset, and the rule for K
         changes["retrieve.top_k"] = paper_top_k(facts["train"][task])
     if scale in PAPER:
-        return column, {**changes, **row.get("more", {})}
-    ladder = ladders()[scale]
+        preset, changes = paper, {**changes, **row.get("more", {})}
+    else:
+        preset, changes = scale, _mapped(row, task, changes, paper, ladders()[scale])
+        start = start and ladders()[scale]["published"]["models"][start]
+    return Cell(
+        table=table, row=row["name"], column=column, scale=scale, arm=row["arm"], preset=preset,
+        overrides=_overrides(preset, changes), stages=row.get("stages", 2),
+        corpus=row.get("corpus", default_corpus(scale)), start=start, split=facts["split"],
+        metric=facts.get("metrics", {}).get(column, ""),
+        seeds=PAPER_SEEDS if scale in PAPER else facts.get("seeds", PAPER_SEEDS),
+        published=(published[0], published[1] if len(published) > 1 else None) if published else None,
+        tolerance=facts["tolerance"], chosen=_is_chosen(row, paper),
+    )  # fmt: skip
+
+
+def _paper_preset(facts: dict[str, Any], task: str, scale: str) -> str:
+    """The preset with a task's column of Table B.1; the scale's plain preset for tasks that the paper does not have."""
+    scale = scale if scale in PAPER else "small"
+    name = f"{scale}-{facts.get('settings') or task}"
+    return name if name in paper_presets() else scale
+
+
+def _mapped(
+    row: dict[str, Any], task: str, changes: dict[str, Any], paper: str, ladder: dict[str, Any]
+) -> dict[str, Any]:
+    """The changes of one of the paper's rows at one of our scales."""
     if row["arm"] in RETRIEVING and task in table_b1()["tasks"]:
-        changes.setdefault("retrieve.top_k", presets.resolve(column).retrieve.top_k)
+        changes.setdefault("retrieve.top_k", presets.resolve(paper).retrieve.top_k)  # last, as in the keys of old runs
     mapped = {name: ladder[name][str(value)] if name in ladder else value for name, value in changes.items()}
-    return scale, {**mapped, **(_of_published(row["arm"], ladder["published"]["set"]) if "start" in row else {})}
+    published = ladder["published"]["set"] if "start" in row else {}
+    kept = {name: value for name, value in published.items() if row["arm"] != PLM or not name.startswith("train.")}
+    return mapped | kept
 
 
-def _of_published(arm: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Those of a scale's settings for published models that the arm has a stage for."""
-    return {name: value for name, value in settings.items() if arm != PLM or not name.startswith("train.")}
-
-
-def _that_change(preset: str, changes: dict[str, Any]) -> tuple[str, ...]:
-    """As overrides, without those that are what the preset has."""
-    before = presets.resolve(preset)
+def _overrides(preset: str, changes: dict[str, Any]) -> tuple[str, ...]:
+    """The changes as overrides, without those that change nothing in the preset."""
+    before = presets.resolve(preset).model_dump(exclude={"source"})
     overrides = [f"{name}={value}" for name, value in changes.items()]
-    return tuple(one for one in overrides if not _same(presets.resolve(preset, [one]), before))
+    return tuple(one for one in overrides if presets.resolve(preset, [one]).model_dump(exclude={"source"}) != before)
 
 
-def _same(one: presets.Preset, other: presets.Preset) -> bool:
-    return one.model_dump(exclude={"source"}) == other.model_dump(exclude={"source"})
-
-
-def _is_chosen(row: dict[str, Any], column: str) -> bool:
-    plain = row["arm"] == "bm25" and row.get("stages", 2) == 2
-    corpus = row.get("corpus", default_corpus(column.partition("-")[0])) == default_corpus(column.partition("-")[0])
-    return plain and corpus and not _that_change(column, row.get("set", {}))
-
-
-def title(task: str) -> str:
-    """The task's name for people."""
-    facts = table_b1()["tasks"].get(task)
-    return facts["title"] if facts else task
-
-
-def our_name(task: str) -> str:
-    """The name that the tables have for a task, given any of its names; others stay."""
-    return task_names().get(task.lower(), task)
+def _is_chosen(row: dict[str, Any], paper: str) -> bool:
+    """Whether a row is the method with both stages and with the corpus and settings of Table B.1."""
+    corpus = default_corpus(paper.partition("-")[0])
+    plain = row["arm"] == "bm25" and row.get("stages", 2) == 2 and row.get("corpus", corpus) == corpus
+    return plain and not _overrides(paper, row.get("set", {}))

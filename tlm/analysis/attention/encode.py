@@ -15,16 +15,16 @@ from tlm.errors import InputError
 from tlm.training.model.located import HERE, refuse_code
 
 BATCH = 8
-UNUSED = ("pooler.",)  # read by no layer, and absent from models that were saved without it
-WORD_MARKS = "Ġ▁ "  # how vocabularies write that a space stands before a token
+UNUSED = ("pooler.",)  # no layer reads it, and some models are saved without it
+WORD_MARKS = "Ġ▁ "  # how vocabularies mark a space before a token
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One text as an encoder saw it.
+    """A text as an encoder saw it.
 
     Attributes:
-        tokens: As the vocabulary spells them, [T]; no padding.
+        tokens: Tokens of the vocabulary without padding, [T].
         special: Whether a token is [CLS] or [SEP] (in RoBERTa <s>, </s>), [T].
         period: Whether a token is a period, [T].
         weights: Attention after the softmax, float32 [layers, heads, T, T].
@@ -37,16 +37,16 @@ class Seen:
 
 
 class AttentionReader:
-    """Reads attention weights. Only the library's own classes are run, and only safetensors are read.
+    """Reads attention weights. It runs only classes of the library and reads only safetensors.
 
     Attributes:
-        layers: How many.
-        heads: Of a layer.
-        architecture: As config.json names it (``bert``, ``modernbert``).
+        layers: Number of layers.
+        heads: Number of heads in a layer.
+        architecture: The ``model_type`` of config.json (``bert``, ``modernbert``).
     """
 
     def __init__(self, folder: Path, device: str, max_length: int) -> None:
-        """Load the encoder in float32. Raises InputError if the folder does not hold one, whole."""
+        """Load the encoder in float32. Raises InputError if the folder does not hold a complete one."""
         self.device = torch.device(device)
         self.tokenizer, model = _load(folder)
         self.model = model.to(self.device).eval()
@@ -55,42 +55,37 @@ class AttentionReader:
         self.architecture = str(config.model_type)
         positions = int(getattr(config, "max_position_embeddings", 0) or max_length)
         if self.architecture in ("roberta", "xlm-roberta", "camembert"):
-            positions -= config.pad_token_id + 1  # there positions start after the padding id
+            positions -= config.pad_token_id + 1  # their positions start after the padding id
         self.max_length = min(max_length, positions, int(self.tokenizer.model_max_length))
 
+    @torch.inference_mode()
     def read(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Iterator[Seen]:
-        """What every text (or pair) looks like inside, in their order. Raises InputError if weights are not finite."""
+        """Yield the attention on every text (or pair), in order. Raises InputError if weights are not finite."""
+        ends = [token for token in (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id) if token is not None]
+        shape = {"truncation": True, "max_length": self.max_length, "padding": True, "return_tensors": "pt"}
         for start in range(0, len(texts), BATCH):
             part = slice(start, start + BATCH)
-            yield from self._batch(list(texts[part]), None if pairs is None else list(pairs[part]))
-
-    @torch.inference_mode()
-    def _batch(self, texts: list[str], pairs: list[str] | None) -> Iterator[Seen]:
-        batch = self.tokenizer(
-            texts, pairs, truncation=True, max_length=self.max_length, padding=True, return_tensors="pt"
-        ).to(self.device)
-        found = self.model(**batch, output_attentions=True).attentions
-        if not found or found[0] is None or found[0].dim() != 4:
-            raise InputError(f"{self.architecture} gives no attention weights; expected an encoder with self-attention")
-        weights = torch.stack(list(found), dim=1).float().cpu().numpy()  # [B, layers, heads, T, T]
-        if not np.isfinite(weights).all():
-            raise InputError("attention weights are not finite: this model's training diverged; study another one")
-        for ids, mask, of_text in zip(batch["input_ids"], batch["attention_mask"], weights, strict=True):
-            kept = np.flatnonzero(mask.cpu().numpy())  # left or right padding alike
-            yield self._seen(ids.cpu().numpy()[kept], of_text[..., kept[:, None], kept])
-
-    def _seen(self, ids: NDArray[np.int64], weights: NDArray[np.float32]) -> Seen:
-        ends = [number for number in (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id) if number is not None]
-        tokens = self.tokenizer.convert_ids_to_tokens(ids.tolist())
-        period = np.array([token.strip(WORD_MARKS) == "." for token in tokens], dtype=bool)
-        return Seen([token.lstrip(WORD_MARKS) for token in tokens], np.isin(ids, ends), period, weights)
+            second = None if pairs is None else list(pairs[part])
+            batch = self.tokenizer(list(texts[part]), second, **shape).to(self.device)
+            found = self.model(**batch, output_attentions=True).attentions
+            if not found or found[0] is None or found[0].dim() != 4:
+                raise InputError(f"{self.architecture} gives no attention weights; expected a self-attention encoder")
+            weights = torch.stack(list(found), dim=1).float().cpu().numpy()  # [B, layers, heads, T, T]
+            if not np.isfinite(weights).all():
+                raise InputError("attention weights are not finite: this model's training diverged; study another one")
+            for padded, mask, of_text in zip(batch["input_ids"], batch["attention_mask"], weights, strict=True):
+                kept = np.flatnonzero(mask.cpu())  # padding may be on either side
+                ids = padded.cpu().numpy()[kept]
+                tokens = [token.lstrip(WORD_MARKS) for token in self.tokenizer.convert_ids_to_tokens(ids.tolist())]
+                period = np.array([token.rstrip(WORD_MARKS) == "." for token in tokens], dtype=bool)
+                yield Seen(tokens, np.isin(ids, ends), period, of_text[..., kept[:, None], kept])
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
     refuse_code(folder)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    loud = logging.get_verbosity()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # a classifier's head is left out on purpose
+    verbosity = logging.get_verbosity()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # no warning that a classifier's head is left out
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **HERE)
         model, found = AutoModel.from_pretrained(
@@ -102,8 +97,8 @@ def _load(folder: Path) -> tuple[Any, Any]:
         raise InputError(f"{folder} does not load as an encoder: {reason}; expected config.json, a tokenizer and "
                          "safetensors as `save_pretrained` writes them") from None  # fmt: skip
     finally:
-        logging.set_verbosity(loud)  # type: ignore[no-untyped-call]
-    lacking = sorted(name for name in found["missing_keys"] if not name.startswith(UNUSED))
-    if lacking:
-        raise InputError(f"{folder} lacks weights ({', '.join(lacking[:3])}); fetch the model anew")
+        logging.set_verbosity(verbosity)  # type: ignore[no-untyped-call]
+    missing = sorted(name for name in found["missing_keys"] if not name.startswith(UNUSED))
+    if missing:
+        raise InputError(f"{folder} lacks weights ({', '.join(missing[:3])}); download the model again")
     return tokenizer, model

@@ -8,7 +8,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 
-VERSION = 1
+VERSION = 2
 
 
 def attention(
@@ -30,12 +30,12 @@ def attention(
 
     Args:
         models: URIs of models or checkpoints, or folders of any encoder that transformers loads (BERT, RoBERTa).
-        task: URI of the task whose texts are read.
-        names: What to call the models, in their order; without it, by arm and seed, or by folder.
-        split: Which examples: train, dev or test.
-        examples: How many of them at most, evenly spaced.
+        task: URI of the task whose texts the models read.
+        names: Names of the models on the page, in order; by default arm and seed, or the name of the folder.
+        split: Which examples to read: train, dev or test.
+        examples: Maximum number of examples, evenly spaced.
         threshold: Share of tokens that makes a head positional or vertical; the paper's is 0.9.
-        max_length: Tokens of a text that are read.
+        max_length: Maximum number of tokens read from a text.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
@@ -52,10 +52,11 @@ def attention(
         "examples": examples,
         "threshold": threshold,
         "max_length": max_length,
-        "models": [[one.name, one.group, one.arm, "" if one.artifact else one.content] for one in found],
+        "models": [[one.name, one.group, one.arm, one.content] for one in found],
     }
-    inputs = {f"model-{number:03d}": one.artifact for number, one in enumerate(found) if one.artifact is not None}
-    recipe = Recipe("study", "attention", VERSION, settings, {"task": opened, **inputs})
+    sources = [("task", opened), *((f"model-{number:03d}", one.source) for number, one in enumerate(found))]
+    inputs = {name: source for name, source in sources if isinstance(source, Artifact)}
+    recipe = Recipe("study", "attention", VERSION, settings, inputs)
 
     def write(draft: Draft) -> None:
         from tlm.analysis.attention.study import write_study

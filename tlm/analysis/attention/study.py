@@ -1,191 +1,162 @@
-"""What the attention study finds, as plain data: shares and kind of every head, counts by model and layer."""
+"""Results of the attention study as plain data: shares and kind of every head, counts by model and layer."""
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from tlm.analysis.attention import figures
 from tlm.analysis.attention.encode import AttentionReader, Seen
-from tlm.analysis.attention.heads import KINDS, SHARES, kind_of, looks, tally
+from tlm.analysis.attention.heads import KINDS, SHARES, kind_of, looks
 from tlm.analysis.attention.subjects import Subject
+from tlm.analysis.naming import roles
 from tlm.analysis.page import write_pages
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.runs import ARMS
 from tlm.progress import track
 from tlm.training.device import resolve_device
 
-SHOWN_WORDS = 12  # of the text whose maps are drawn
+SHOWN_WORDS = 12  # the text nearest to this length is drawn
 SHOWN_TOKENS = 32
-MOST_MAPS = 12  # models whose maps are drawn; of more, the first of each group
+MOST_MAPS = 12  # of more models, only the first of each group is drawn
 
-Contents = dict[str, Any]
+Model = dict[str, Any]
 
 
 def write_study(
     draft: Draft, task: Artifact, subjects: Sequence[Subject], settings: dict[str, Any], device: str
 ) -> None:
     """Fill `draft` with heads.parquet, study.json, study.html, study.md and the figures."""
-    texts, pairs = sampled(task, settings["split"], settings["examples"])
-    place = resolve_device(device)
+    texts, pairs = _sample(task, settings["split"], settings["examples"])
+    device = resolve_device(device)
     shown = min(range(len(texts)), key=lambda row: (abs(len(texts[row].split()) - SHOWN_WORDS), row))
-    models, maps = [], []
-    for subject, role in zip(subjects, roles(subjects), strict=True):
-        reader = AttentionReader(subject.folder(), place, settings["max_length"])
-        model, one = studied(reader, texts, pairs, shown, settings["threshold"], subject.name)
-        models.append({"name": subject.name, "group": subject.group, "role": role, **model})
-        maps.append(one)
-    told: Contents = {
+    role = roles({subject.group: subject.arm for subject in subjects})
+    models: list[Model] = []
+    maps: list[dict[str, str]] = []
+    drawn: dict[str, str] = {}
+    for number, subject in enumerate(subjects):
+        reader = AttentionReader(subject.folder(), device, settings["max_length"])
+        shares, tokens, example = _read(reader, texts, pairs, shown, subject.name)
+        model = _model(shares, settings["threshold"])
+        if len(subjects) <= MOST_MAPS or subject.group not in {other["group"] for other in models}:
+            kinds = np.reshape([head["kind"] for head in model["heads"]], shares.shape[:2]).tolist()
+            drawn[f"map-{number:02d}"] = figures.maps(**example, kinds=kinds)
+            maps.append({"figure": f"map-{number:02d}", "name": subject.name})
+        known = {"name": subject.name, "group": subject.group, "role": role[subject.group]}
+        models.append(known | {"architecture": reader.architecture, "tokens": tokens} | model)
+    groups = [_group(name, [model for model in models if model["group"] == name]) for name in role]
+    findings = [_comparison(groups, settings["threshold"])] if len(groups) > 1 else []
+    contents = {
         "task": visible(task.details["name"], 80),
         "settings": {name: settings[name] for name in ("split", "threshold", "max_length")},
         "examples": len(texts),
         "models": models,
-        "groups": grouped(models),
+        "groups": groups,
         "example": visible(texts[shown], 300),
+        "findings": findings + [_sentence(group) for group in groups],
+        "maps": maps,
     }
-    told["findings"] = findings(told)
+    drawn |= {"layers": figures.layers(groups, settings["threshold"]), "places": figures.places(groups)}
+    write_pages(draft.folder, "attention", contents, drawn)
     _write_heads(draft, models)
-    write_pages(draft.folder, "attention", told, _figures(told, maps))
     draft.counts.update(models=len(models), examples=len(texts), heads=sum(len(model["heads"]) for model in models))
     draft.details["models"] = {model["name"]: model["counts"] for model in models}
-    draft.run["device"] = place
+    draft.run["device"] = device
 
 
-def sampled(task: Artifact, split: str, most: int) -> tuple[list[str], list[str] | None]:
+def _sample(task: Artifact, split: str, most: int) -> tuple[list[str], list[str] | None]:
     """Texts (and second texts, if the task has pairs) of at most `most` examples of a split, evenly spaced."""
     splits = pq.read_table(task.path("examples.parquet"), columns=["split"], partitioning=None)["split"]
-    inside = np.flatnonzero(pc.equal(splits, split).to_numpy())
-    rows = rows_at(task, "examples.parquet", inside[evenly(len(inside), most)].tolist())
-    chosen = [rows[row] for row in sorted(rows)]
-    pairs = [row["text_pair"] or "" for row in chosen] if task.details["pair"] else None
-    return [row["text"] for row in chosen], pairs
+    inside = np.flatnonzero(pc.equal(splits, split))
+    rows = rows_at(task, "examples.parquet", inside[evenly(len(inside), most)].tolist()).values()
+    pairs = [row["text_pair"] or "" for row in rows] if task.details["pair"] else None
+    return [row["text"] for row in rows], pairs
 
 
-def studied(
-    reader: AttentionReader, texts: list[str], pairs: list[str] | None, shown: int, threshold: float, name: str = ""
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Counts and shares of one model over all texts; and the maps of the text `shown`, for the figure."""
-    total = np.zeros((reader.layers, reader.heads, len(SHARES)))
-    asked, maps = 0, {}
+def _read(
+    reader: AttentionReader, texts: list[str], pairs: list[str] | None, shown: int, name: str
+) -> tuple[NDArray[np.float64], int, dict[str, Any]]:
+    """Shares of all heads [layers, heads, 8], the number of tokens, and the map of the text `shown`."""
+    total, tokens, example = np.zeros((reader.layers, reader.heads, len(SHARES))), 0, {}
     for number, seen in enumerate(track(reader.read(texts, pairs), f"reading {name}", len(texts), "texts")):
         total += looks(seen.weights, seen.special, seen.period)
-        asked += int((~seen.special).sum())
+        tokens += int((~seen.special).sum())
         if number == shown:
-            maps = _shown(seen)
-    shares = total / max(asked, 1)
-    heads = [
-        _head(layer, head, dict(zip(SHARES, map(float, shares[layer, head]), strict=True)), threshold)
-        for layer in range(reader.layers)
-        for head in range(reader.heads)
-    ]
-    layers = [
-        {"layer": layer + 1, **tally([head["kind"] for head in heads if head["layer"] == layer + 1])}
-        for layer in range(reader.layers)
-    ]
-    average = dict(zip(SHARES, map(float, shares.mean(axis=(0, 1))), strict=True))
-    model = {
-        "architecture": reader.architecture,
-        "tokens": asked,
-        "counts": tally([head["kind"] for head in heads]),
-        "share": average,
-        "layers": layers,
-        "heads": heads,
-    }
-    return model, maps | {
-        "kinds": [[head["kind"] for head in heads if head["layer"] == row["layer"]] for row in layers]
-    }
+            example = _first_tokens(seen)
+    return total / max(tokens, 1), tokens, example
 
 
-def _head(layer: int, head: int, shares: dict[str, float], threshold: float) -> dict[str, Any]:
-    return {"layer": layer + 1, "head": head + 1, "kind": kind_of(shares, threshold), **shares}
-
-
-def _shown(seen: Seen) -> dict[str, Any]:
-    """Of a long text the first tokens and the last, [SEP]."""
-    count = len(seen.tokens)
-    kept = [*range(min(count, SHOWN_TOKENS) - 1), count - 1]
+def _first_tokens(seen: Seen) -> dict[str, Any]:
+    """Attention and tokens of a text; of a long text the first tokens and the last, [SEP]."""
+    last = len(seen.tokens) - 1
+    kept = [*range(min(last, SHOWN_TOKENS - 1)), last]
     return {"weights": seen.weights[..., kept, :][..., kept], "tokens": [seen.tokens[place] for place in kept]}
 
 
-def roles(subjects: Sequence[Subject]) -> list[str]:
-    """The colour role of each model: its group's; an arm's own for its first group, spare ones for others."""
-    found: dict[str, str] = {}
-    for subject in subjects:
-        if subject.group not in found:
-            free = subject.arm in ARMS and subject.arm not in found.values()
-            spare = sum(role.startswith("other-") for role in found.values()) % 4
-            found[subject.group] = subject.arm if free else f"other-{spare}"
-    return [found[subject.group] for subject in subjects]
+def _model(shares: NDArray[np.float64], threshold: float) -> Model:
+    """Heads, layers and counts of a model from the shares of its heads, [layers, heads, 8]."""
+    heads = []
+    for layer, head in np.ndindex(shares.shape[:2]):
+        share = dict(zip(SHARES, shares[layer, head].tolist(), strict=True))
+        heads.append({"layer": layer + 1, "head": head + 1, "kind": kind_of(share, threshold), **share})
+    return {
+        "counts": _tally(heads),
+        "share": dict(zip(SHARES, shares.mean(axis=(0, 1)).tolist(), strict=True)),
+        "layers": [{"layer": layer, **_tally(list(those))} for layer, those in groupby(heads, itemgetter("layer"))],
+        "heads": heads,
+    }
 
 
-def grouped(models: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Models that differ in their seed only, together: counts and shares are means over them."""
-    names = list(dict.fromkeys(model["group"] for model in models))
-    return [_group(name, [model for model in models if model["group"] == name]) for name in names]
+def _tally(heads: list[dict[str, Any]]) -> dict[str, int]:
+    return {kind: sum(head["kind"] == kind for head in heads) for kind in KINDS}
 
 
-def _group(name: str, models: list[dict[str, Any]]) -> dict[str, Any]:
+def _group(name: str, models: list[Model]) -> dict[str, Any]:
+    """Models that differ in their seed only; counts and shares are means over them."""
     depth = max(len(model["layers"]) for model in models)
+    layers = [[model["layers"][layer] for model in models if layer < len(model["layers"])] for layer in range(depth)]
     return {
         "name": name,
         "role": models[0]["role"],
         "models": len(models),
-        "heads": mean([len(model["heads"]) for model in models]),
-        "counts": {kind: mean([model["counts"][kind] for model in models]) for kind in KINDS},
-        "share": {name: mean([model["share"][name] for model in models]) for name in SHARES},
+        "heads": float(np.mean([len(model["heads"]) for model in models])),
+        "counts": _means([model["counts"] for model in models], KINDS),
+        "share": _means([model["share"] for model in models], SHARES),
         "points": [
             {name: head[name] for name in ("layer", "kind", "adjacent", "vertical")}
             for model in models
             for head in model["heads"]
         ],
-        "layers": [_layer(layer, [one for one in models if layer < len(one["layers"])]) for layer in range(depth)],
+        "layers": [{"layer": number, **_means(rows, KINDS)} for number, rows in enumerate(layers, 1)],
     }
 
 
-def _layer(layer: int, models: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"layer": layer + 1, **{kind: mean([one["layers"][layer][kind] for one in models]) for kind in KINDS}}
+def _means(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, float]:
+    return {name: float(np.mean([row[name] for row in rows])) for name in names}
 
 
-def mean(values: Sequence[float]) -> float:
-    """A plain float."""
-    return float(np.mean(values))
-
-
-def findings(told: Contents) -> list[str]:
-    """What the numbers say: first the comparison, if there are two groups or more, then a sentence for each group."""
-    groups = told["groups"]
-    compared = [_compared(groups, told["settings"]["threshold"])] if len(groups) > 1 else []
-    return compared + [_sentence(group) for group in groups]
-
-
-def _compared(groups: list[dict[str, Any]], threshold: float) -> str:
-    positional = sorted(groups, key=lambda group: _rate(group, "positional"))
-    vertical = sorted(groups, key=lambda group: _rate(group, "vertical"))
-    by_degree = sorted(groups, key=lambda group: group["share"]["adjacent"])
-    degree = (
-        f"{by_degree[-1]['name']} looks most at neighbours ({by_degree[-1]['share']['adjacent']:.0%} of tokens), "
-        f"least {by_degree[0]['name']} ({by_degree[0]['share']['adjacent']:.0%})."
-    )
-    if not any(_rate(group, kind) for group in groups for kind in ("positional", "vertical")):
-        return f"No head is positional or vertical by the paper's measure of {threshold:.0%}; by degree, {degree}"
+def _comparison(groups: list[dict[str, Any]], threshold: float) -> str:
     parts = []
-    if _rate(positional[-1], "positional") > _rate(positional[-2], "positional"):
-        parts.append(f"{positional[-1]['name']} has the most positional heads")
-    if _rate(vertical[0], "vertical") < _rate(vertical[1], "vertical"):
-        parts.append(f"{vertical[0]['name']} the fewest vertical ones" if parts else
-                     f"{vertical[0]['name']} has the fewest vertical heads")  # fmt: skip
-    if not parts:
-        return f"No model stands out by the number of positional or vertical heads; by degree, {degree}"
-    return f"{', '.join(parts)}, as shares of all heads."
-
-
-def _rate(group: dict[str, Any], kind: str) -> float:
-    return float(group["counts"][kind] / group["heads"])
+    for kind, best, word in (("positional", max, "largest"), ("vertical", min, "smallest")):
+        rates = [group["counts"][kind] / group["heads"] for group in groups]
+        if rates.count(best(rates)) == 1:
+            parts.append(f"{groups[rates.index(best(rates))]['name']} has the {word} share of {kind} heads")
+    if parts:
+        return f"{' and '.join(parts)}."
+    by_share = sorted(groups, key=lambda group: group["share"]["adjacent"])
+    low, *_, high = (f"{group['name']} ({group['share']['adjacent']:.0%} of tokens)" for group in by_share)
+    degree = f"Heads look at a neighbour most often in {high} and least often in {low}."
+    if not any(group["counts"][kind] for group in groups for kind in ("positional", "vertical")):
+        return f"No head is positional or vertical at the threshold of {threshold:.0%}. {degree}"
+    return f"No model stands out by its share of positional or vertical heads. {degree}"
 
 
 def _sentence(group: dict[str, Any]) -> str:
@@ -198,25 +169,9 @@ def _sentence(group: dict[str, Any]) -> str:
     )
 
 
-def _figures(told: Contents, maps: list[dict[str, Any]]) -> dict[str, str]:
-    from tlm.analysis.attention import figures
-
-    models = told["models"]
-    firsts = {model["group"]: number for number, model in reversed(list(enumerate(models)))}
-    shown = range(len(models)) if len(models) <= MOST_MAPS else sorted(firsts.values())
-    drawn = {f"map-{number:02d}": figures.maps(**maps[number]) for number in shown}
-    told["maps"] = [{"figure": f"map-{number:02d}", "name": models[number]["name"]} for number in shown]
-    return {
-        "layers": figures.layers(told["groups"], told["settings"]["threshold"]),
-        "places": figures.places(told["groups"]),
-        **drawn,
-    }
-
-
-def _write_heads(draft: Draft, models: list[dict[str, Any]]) -> None:
+def _write_heads(draft: Draft, models: list[Model]) -> None:
+    columns = {"model": pa.string(), "layer": pa.int32(), "head": pa.int32(), "kind": pa.string()}
     rows = [{"model": model["name"], **head} for model in models for head in model["heads"]]
-    names: list[tuple[str, Any]] = [("model", pa.string()), ("layer", pa.int32()), ("head", pa.int32())]
-    schema = pa.schema([*names, ("kind", pa.string()), *((name, pa.float64()) for name in SHARES)])
-    table = pa.Table.from_pylist(rows, schema=schema)
+    table = pa.Table.from_pylist(rows, schema=pa.schema({**columns, **dict.fromkeys(SHARES, pa.float64())}))
     pq.write_table(table, draft.folder / "heads.parquet", compression="zstd", row_group_size=65536)
     draft.rows["heads.parquet"] = table.num_rows

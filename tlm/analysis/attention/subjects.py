@@ -1,9 +1,10 @@
-"""Models to look into: artifacts and folders, each under a name of its own."""
+"""The models of an attention study: artifacts and folders, each with its own name."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tlm.analysis.naming import unique_names
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import file_sha256, value_sha256
 from tlm.errors import InputError
@@ -11,55 +12,42 @@ from tlm.errors import InputError
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to look into.
+    """A model to study.
 
     Attributes:
-        name: What it is called on the page.
-        group: The name without the seed; equal for models that differ in nothing else.
+        name: Its name on the page.
+        group: The name without the seed; models of one group differ in their seed only.
         arm: The arm that trained it; "" for a folder.
-        artifact: A `model` or `checkpoint`; None for a folder.
-        place: The folder; None for an artifact.
-        content: Digest of its files.
+        source: A `model` or `checkpoint` artifact, or a folder.
+        content: Digest of the folder's files; "" for an artifact.
     """
 
     name: str
     group: str
     arm: str
-    artifact: Artifact | None
-    place: Path | None
-    content: str
+    source: Artifact | Path
+    content: str = ""
 
     def folder(self) -> Path:
-        """The verified folder with config.json."""
-        if self.artifact is not None:
-            return self.artifact.path("model")
-        assert self.place is not None
-        return self.place
+        """The folder with config.json; files of an artifact are verified."""
+        return self.source if isinstance(self.source, Path) else self.source.path("model")
 
 
 def subjects(models: Sequence[str], names: Sequence[str] = ()) -> list[Subject]:
-    """The models in their order, each under a name of its own.
+    """Open the models, in order.
+
+    Args:
+        models: URIs, or folders with config.json.
+        names: Their names; by default arm and seed, or the name of the folder.
 
     Raises:
-        InputError: there is none, one is given twice, or `names` do not fit.
+        InputError: There is no model, a folder holds none, or names are missing or equal.
     """
-    found = [_subject(model) for model in models]
-    if not found:
+    if not models:
         raise InputError("attention needs at least one model: a URI, or a folder with config.json")
-    if names and len(names) != len(found):
-        raise InputError(f"{len(names)} names for {len(found)} models; give one name for each, in their order")
-    if names:
-        found = [Subject(name, name, *_rest(one)) for name, one in zip(names, found, strict=True)]
-    called = [one.name for one in found]
-    twice = [model for one, model in zip(found, models, strict=True) if called.count(one.name) > 1]
-    if twice:
-        name = next(name for name in called if called.count(name) > 1)
-        raise InputError(f"{' and '.join(twice[:2])} are both called '{name}'; give --names that differ")
-    return found
-
-
-def _rest(subject: Subject) -> tuple[str, Artifact | None, Path | None, str]:
-    return subject.arm, subject.artifact, subject.place, subject.content
+    found = [_subject(model) for model in models]
+    chosen = unique_names(names, [one.name for one in found], models, "models")
+    return [replace(one, name=name, group=name) for one, name in zip(found, chosen, strict=True)] if names else found
 
 
 def _subject(model: str) -> Subject:
@@ -67,10 +55,10 @@ def _subject(model: str) -> Subject:
     if (folder / "config.json").is_file():
         files = {path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.is_file()}
         name = folder.resolve().name
-        return Subject(name, name, "", None, folder, value_sha256(files))
+        return Subject(name, name, "", folder, value_sha256(files))
     if folder.is_dir() and not (folder / "manifest.json").is_file():
         raise InputError(f"{model} has no config.json; expected a folder as `save_pretrained` writes it, or a URI")
     artifact = Artifact.open(model, "model", "checkpoint")
     arm, seed = artifact.details["arm"], artifact.details["seed"]
     group = arm if artifact.manifest.kind == "model" else f"{arm}, stage 1"
-    return Subject(f"{group}, seed {seed}", group, arm, artifact, None, artifact.content)
+    return Subject(f"{group}, seed {seed}", group, arm, artifact)

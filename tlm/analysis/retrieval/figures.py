@@ -1,26 +1,24 @@
-"""Figures of the retrieval study, in the colours of the report."""
+"""Figures of the retrieval study, in the report's colours."""
 
 from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
+from tlm.analysis.drawing import WIDTH, name_rows, panels, short
 from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, RULE, STYLE, svg
 
-HALF, WIDTH = 3.6, 7.4  # inches: half of the page's measure, and the whole
+HALF = 3.6  # inches: half the width of the page's text
 
 
 @mpl.rc_context(STYLE)
 def overlap(inside: Sequence[Sequence[float]], subsets: Sequence[dict[str, Any]]) -> str:
-    """A heat map: the share of the row's passages that the column's subset has too."""
-    size = len(subsets)
-    figure, axes = _axes(min(WIDTH, 1.6 + 0.85 * size), 0.9 + 0.45 * size)
-    tone = COLOURS["bm25"][0]
+    """Draw a heat map: the share of the row's passages that are also in the column's subset."""
+    size, tone = len(subsets), COLOURS["bm25"][0]
+    figure, [axes] = panels(min(WIDTH, 1.6 + 0.85 * size), 0.9 + 0.45 * size)
     for row in range(size):
         for column in range(size):
             share = inside[row][column]
@@ -28,117 +26,80 @@ def overlap(inside: Sequence[Sequence[float]], subsets: Sequence[dict[str, Any]]
                 axes.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, color=tone, alpha=0.85 * share**0.5))
             text = "–" if row == column else f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.0f}"
             axes.text(column, row, text, ha="center", va="center", color=MUTED if row == column else INK, fontsize=10)
-    names = [_short(one["name"], 28) for one in subsets]
+    names = [short(one["name"], 26) for one in subsets]
     if size <= 4:
         axes.set_xticks(range(size), ["\n".join(wrap(name, 12)) for name in names], color=INK)
     else:
         axes.set_xticks(range(size), names, color=INK, rotation=30, ha="left")
     axes.set_yticks(range(size), names, color=INK)
     axes.xaxis.tick_top()
-    axes.set_xlim(-0.5, size - 0.5)
-    axes.set_ylim(size - 0.5, -0.5)
-    _bare(axes)
+    axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5))
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
     return svg(figure)
 
 
 @mpl.rc_context(STYLE)
 def ranks(subsets: Sequence[dict[str, Any]]) -> str:
-    """Share of the passages whose best rank is at most so much, a line for each subset."""
-    figure, axes = _axes(HALF, 2.3)
+    """Draw the share of passages by their best rank, cumulative, one line for each subset."""
+    figure, [axes] = panels(HALF, 2.3)
     for one in subsets:
         if one["ranks"]:
             rank, share = zip(*one["ranks"], strict=True)
-            axes.plot(rank, [100 * value for value in share], color=_tone(one), linewidth=1.8)
+            axes.plot(rank, [100 * value for value in share], color=COLOURS[one["role"]][0], linewidth=1.8)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylim(0, 104)
-    axes.set_xlabel("best rank, at most")
-    axes.set_ylabel("% of the passages")
-    axes.tick_params(length=0, which="both")
+    axes.set(ylim=(0, 104), xlabel="best rank, at most", ylabel="% of the passages")
     return svg(figure)
 
 
 @mpl.rc_context(STYLE)
 def shared(subsets: Sequence[dict[str, Any]]) -> str:
-    """Share of the passages by how many labelled examples asked for them, bars side by side."""
+    """Draw the share of passages by the number of examples that they were retrieved for, bars side by side."""
     shown = [one for one in subsets if one["shared_by"]]
     names = [row["examples"] for row in shown[0]["shared_by"]]
-    figure, axes = _axes(HALF, 2.3)
+    figure, [axes] = panels(HALF, 2.3)
     width = 0.8 / len(shown)
     for number, one in enumerate(shown):
         total = sum(row["passages"] for row in one["shared_by"])
         places = [place + (number - (len(shown) - 1) / 2) * width for place in range(len(names))]
         heights = [100 * row["passages"] / total for row in one["shared_by"]]
-        axes.bar(places, heights, width=0.94 * width, color=_tone(one))
+        axes.bar(places, heights, width=0.94 * width, color=COLOURS[one["role"]][0])
     axes.set_xticks(range(len(names)), names, fontsize=8)
     axes.grid(axis="x", visible=False)
-    axes.set_xlabel("examples that asked for a passage")
-    axes.set_ylabel("% of the passages")
-    axes.tick_params(length=0)
+    axes.set(xlabel="examples that a passage was retrieved for", ylabel="% of the passages")
     return svg(figure)
 
 
 @mpl.rc_context(STYLE)
 def sources(rows: Sequence[dict[str, Any]], subsets: Sequence[dict[str, Any]]) -> str:
-    """For each source a ring (its share of the corpus) and a dot for each subset, joined where there is one subset."""
-    figure, axes = _axes(WIDTH, 0.6 + 0.26 * len(rows))
+    """Draw a row for each source: a ring for its share of the corpus, a dot for its share of each subset."""
+    figure, [axes] = panels(WIDTH, 0.6 + 0.26 * len(rows))
     for place, row in enumerate(rows):
         values = [100 * share for share in row["subsets"]]
         axes.plot([100 * row["corpus"], *values], [place] * (len(values) + 1), color=RULE, linewidth=2, zorder=1)
-        axes.plot([100 * row["corpus"]], [place], "o", markersize=8, markerfacecolor="none", markeredgecolor=MUTED,
-                  markeredgewidth=1.4)  # fmt: skip
+        axes.plot([100 * row["corpus"]], [place], "o", color=MUTED, fillstyle="none", markersize=8, markeredgewidth=1.4)
         for one, value in zip(subsets, values, strict=True):
-            axes.plot([value], [place], "o", color=_tone(one), markersize=6, markeredgewidth=0)
-    axes.set_yticks(range(len(rows)), [_short(row["source"], 26) for row in rows], color=INK)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(left=-0.4)
-    axes.set_xlabel("% of the passages")
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(length=0)
+            axes.plot([value], [place], "o", color=COLOURS[one["role"]][0], markersize=6, markeredgewidth=0)
+    name_rows(axes, [row["source"] for row in rows], len(rows))
+    axes.set(xlim=(-0.4, None), xlabel="% of the passages")
     return svg(figure)
 
 
 @mpl.rc_context(STYLE)
 def words(shift: dict[str, Any], role: str, largest: float) -> str:
-    """Words over- (right) and under-represented (left), by z-score; the scale ends at `largest`."""
+    """Draw the z-scores of over-represented words (right) and of others (left), on a scale up to `largest`."""
     over, under = shift["over"], shift["under"]
     longest = max(len(over), len(under), 1)
-    figure = Figure(figsize=(WIDTH, 0.65 + 0.215 * longest), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, [left, right] = panels(WIDTH, 0.65 + 0.215 * longest, columns=2)
     for axes, found, tone, title in (
-        (left, under, MUTED, "less often than the rest of the corpus"),
-        (right, over, COLOURS[role][0], "more often"),
+        (left, under, MUTED, "less frequent than in the rest of the corpus"),
+        (right, over, COLOURS[role][0], "more frequent"),
     ):
         axes.barh(range(len(found)), [abs(word["z"]) for word in found], height=0.66, color=tone, alpha=0.8)
-        axes.set_yticks(range(len(found)), [_short(word["word"], 20) for word in found], color=INK)
-        axes.set_ylim(longest - 0.4, -0.6)
+        name_rows(axes, [word["word"] for word in found], longest)
         axes.set_title(title, loc="left", fontsize=9.5, color=INK)
-        axes.set_xlim(0, 1.04 * largest)
-        axes.set_xlabel("z-score")
-        axes.grid(axis="y", visible=False)
-        axes.spines["left"].set_visible(False)
-        axes.tick_params(length=0)
+        axes.set(xlim=(0, 1.04 * largest), xlabel="z-score")
     return svg(figure)
-
-
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
-
-
-def _tone(one: dict[str, Any]) -> str:
-    return COLOURS[one["role"]][0]
-
-
-def _bare(axes: Axes) -> None:
-    axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    axes.tick_params(length=0)
-
-
-def _short(name: str, longest: int) -> str:
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"

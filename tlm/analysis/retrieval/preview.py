@@ -1,4 +1,4 @@
-"""The command `preview`: a few examples of each label with what was retrieved for them, before paying for training."""
+"""The command `preview`: a few examples of each label with the passages retrieved for them."""
 
 import sys
 from collections.abc import Iterator
@@ -14,37 +14,35 @@ BOLD, DIM, MARKED, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[4m", "\x1b[0m"
 def preview(
     source: str, *, examples: int = 1, passages: int = 3, label: str = "", form: Form = "auto", width: int = 300
 ) -> str:
-    """Print a few training examples of each label, each with the passages that rank best for it.
+    """Print a few training examples of each label, each with its best passages.
 
-    Words that a passage shares with its example are marked. Of random passages, which nobody asked for, as many are
-    shown, evenly spaced.
+    Words that a passage shares with its example are marked. Random passages belong to no example: some are shown,
+    evenly spaced.
 
     Args:
-        source: URI of hits or of a subset; of a subset only passages that its filters kept are shown.
-        examples: How many of each label (of a regression task: of five ranges of its values), evenly spaced.
-        passages: How many for each example.
-        label: Only this label.
-        form: terminal, markdown; auto is terminal where one is watching.
-        width: Characters of a text that are shown.
+        source: URI of hits or of a subset; a subset shows only passages that its filters kept.
+        examples: Number of examples of each label (for regression, of five ranges of values), evenly spaced.
+        passages: Number of passages for each example.
+        label: Show only this label.
+        form: terminal, markdown or auto, which is terminal if standard output is one.
+        width: Number of characters shown of each text.
     """
     if min(examples, passages) < 1 or width < 40:
         raise InputError(f"examples is {examples}, passages {passages}, width {width}; expected at least 1, 1 and 40")
     if form not in ("auto", "terminal", "markdown"):
         raise InputError(f"form '{form}' is unknown{nearest(form, ['auto', 'terminal', 'markdown'])}")
-    opened = Artifact.open(source, "hits", "subset")
-
     from tlm.analysis.retrieval.samples import sampled
 
-    told = sampled(opened, examples, passages, label, width)
+    contents = sampled(Artifact.open(source, "hits", "subset"), examples, passages, label, width)
     on_terminal = form == "terminal" or (form == "auto" and sys.stdout.isatty())
-    return "\n".join(_terminal(told) if on_terminal else _markdown(told))
+    return "\n".join(_terminal(contents) if on_terminal else _markdown(contents))
 
 
-def _markdown(told: dict[str, Any]) -> Iterator[str]:
+def _markdown(contents: dict[str, Any]) -> Iterator[str]:
     from tlm.evaluation.pages.text import code, prose
 
-    yield f"# {prose(told['title'])}\n\n{prose(told['facts'])}"
-    for group in told["groups"]:
+    yield f"# {prose(contents['title'])}\n\n{prose(contents['facts'])}"
+    for group in contents["groups"]:
         yield f"\n## {code(group['label'])}" if group["label"] else ""
         for example in group["examples"]:
             if example["text"]:
@@ -60,9 +58,9 @@ def _place(passage: dict[str, Any]) -> str:
     return f"- rank {passage['rank']}, score {passage['score']:.1f}, passage {passage['doc']}:"
 
 
-def _terminal(told: dict[str, Any]) -> Iterator[str]:
-    yield f"{BOLD}{told['title']}{PLAIN}\n{told['facts']}"
-    for group in told["groups"]:
+def _terminal(contents: dict[str, Any]) -> Iterator[str]:
+    yield f"{BOLD}{contents['title']}{PLAIN}\n{contents['facts']}"
+    for group in contents["groups"]:
         for example in group["examples"]:
             if example["text"]:
                 yield f"\n{BOLD}{group['label']}{PLAIN}  {DIM}{example['id']}{PLAIN}\n{example['text']}"

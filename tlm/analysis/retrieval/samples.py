@@ -1,12 +1,15 @@
-"""Examples with their best passages, for `preview`: only the rows that are shown are read."""
+"""Examples with their best passages, for `preview`; only rows that are shown are read."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.analysis.retrieval.subsets import PASSAGES, rows
+from tlm.analysis.retrieval.subsets import PASSAGES, Ints, examples_by_query, portions, whole_text
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.sampling import evenly, rows_at
@@ -14,142 +17,97 @@ from tlm.evaluation.pages.text import shared_words, visible
 
 RANGES = 5  # of the values of a regression task
 
-Chosen = dict[str, list[int]]  # rows of the task by what stands over them
+Hits = list[dict[str, Any]]
 
 
 def sampled(source: Artifact, examples: int, passages: int, label: str, width: int) -> dict[str, Any]:
-    """All that the preview says, as plain data.
+    """Everything that the preview shows, as plain data.
 
     Raises:
-        InputError: the task has no such label, or what the source was made from is gone.
+        InputError: The task has no such label, or an artifact that `source` was made from is gone.
     """
     hits = source if source.manifest.kind == "hits" else source.input("hits")
     task = hits.input("task")
-    told = {"title": f"{task.details['name']}: what {hits.details['arm']} retrieved", "facts": _facts(source, hits)}
+    kept = None if source is hits else np.concatenate([part["doc"].to_numpy() for part in portions(source, ["doc"])])
     if hits.details["arm"] == "random":
-        return {**told, "groups": [{"label": "", "examples": [_drawn(source, hits, passages, width)]}]}
-    chosen = _chosen(task, examples, label)
-    asked = [row for found in chosen.values() for row in found]
-    queries = _queries_of(hits, asked)
-    ranked = _ranked(hits, queries.values())
-    texts = _Texts(source, hits)
-    best = {row: texts.first(ranked.get(queries.get(row, -1), []), passages) for row in asked}
-    texts.read(one["doc"] for found in best.values() for one in found)
-    examples_read = rows_at(task, "examples.parquet", asked)
-    return {
-        **told,
-        "groups": [
-            {
-                "label": visible(name, 40),
-                "examples": [_example(examples_read[row], best[row], texts, width, row in queries) for row in found],
-            }
-            for name, found in chosen.items()
-        ],
-    }
+        groups = [{"label": "", "examples": [_drawn(source, kept, passages, width)]}]
+    else:
+        groups = []
+        chosen = _chosen(task, examples, label)
+        rows = rows_at(task, "examples.parquet", chain.from_iterable(chosen.values()))
+        queries = {row: query for query, behind in examples_by_query(hits).items() for row in behind if row in rows}
+        best = _best(hits, kept, list(queries.values()), passages)
+        texts = _texts(source, kept, [hit["doc"] for found in best.values() for hit in found])
+        for name, numbers in chosen.items():
+            shown = [_example(rows[row], best.get(queries.get(row, -1)), texts, width) for row in numbers]
+            groups.append({"label": visible(name, 40), "examples": shown})
+    title = f"{task.details['name']}: what {hits.details['arm']} retrieved"
+    return {"title": title, "facts": _facts(source, hits), "groups": groups}
 
 
 def _facts(source: Artifact, hits: Artifact) -> str:
     if source is hits:
-        return f"{hits.counts['hits']:,} hits; nothing is filtered yet."
-    dropped = sum(int(value) for name, value in source.counts.items()
-                  if name in ("near-duplicate", "too short", "overlaps dev", "overlaps test"))  # fmt: skip
-    return f"{source.details['passages']:,} passages; {dropped:,} were removed by the filters and are not shown."
+        return f"{hits.counts['hits']:,} hits, not filtered yet."
+    reasons = ("near-duplicate", "too short", "overlaps dev", "overlaps test")
+    dropped = sum(int(source.counts.get(reason, 0)) for reason in reasons)
+    return f"{source.details['passages']:,} passages; the filters removed {dropped:,}, which are not shown."
 
 
-def _example(
-    row: dict[str, Any], found: list[dict[str, Any]], texts: "_Texts", width: int, searched: bool
-) -> dict[str, Any]:
-    whole = " ⁄ ".join(part for part in (row["text"], row["text_pair"]) if part)
-    return {
-        "id": visible(row["id"], 60),
-        "text": visible(whole, width),
-        "passages": [_passage(one, texts.found[one["doc"]], whole, width) for one in found],
-        "missing": "" if found else ("no passage: no hit, or all were removed" if searched else "was not searched for"),
-    }
+def _example(row: dict[str, Any], found: Hits | None, texts: dict[int, str], width: int) -> dict[str, Any]:
+    """An example with its hits; None if it was no query."""
+    text = whole_text(row)
+    missing = "was not searched for" if found is None else "" if found else "no passage: no hit, or all were removed"
+    shown = _passages(found or [], texts, text, width)
+    return {"id": visible(row["id"], 60), "text": visible(text, width), "passages": shown, "missing": missing}
 
 
-def _passage(hit: dict[str, Any], text: str, question: str, width: int) -> dict[str, Any]:
-    shown = visible(text, width)
-    return {**hit, "text": shown, "pieces": shared_words(shown, question)}
+def _passages(found: Hits, texts: dict[int, str], question: str, width: int) -> list[dict[str, Any]]:
+    shown = [visible(texts[hit["doc"]], width) for hit in found]
+    return [
+        {**hit, "text": text, "pieces": shared_words(text, question)} for hit, text in zip(found, shown, strict=True)
+    ]
 
 
-def _drawn(source: Artifact, hits: Artifact, passages: int, width: int) -> dict[str, Any]:
-    """Random passages, evenly spaced."""
-    total = int(source.details["passages"] if source is not hits else hits.counts["hits"])
-    if source is not hits:
-        found = [row | {"rank": None} for row in rows_at(source, PASSAGES, evenly(total, passages)).values()]
-        texts = {row["doc"]: row["text"] for row in found}
-    else:
-        found = [row | {"rank": None} for row in rows_at(hits, "hits.parquet", evenly(total, passages)).values()]
-        reader = _Texts(source, hits)
-        reader.read(row["doc"] for row in found)
-        texts = reader.found
-    shown = [_passage({"doc": row["doc"], "rank": None}, texts[row["doc"]], "", width) for row in found]
+def _drawn(source: Artifact, kept: Ints | None, passages: int, width: int) -> dict[str, Any]:
+    """Evenly spaced random passages."""
+    total, pattern = (source.counts["hits"], "hits.parquet") if kept is None else (len(kept), PASSAGES)
+    docs = [row["doc"] for row in rows_at(source, pattern, evenly(total, passages)).values()]
+    shown = _passages([{"doc": doc, "rank": None} for doc in docs], _texts(source, kept, docs), "", width)
     return {"id": "", "text": "", "passages": shown, "missing": ""}
 
 
-def _chosen(task: Artifact, wanted: int, label: str) -> Chosen:
+def _chosen(task: Artifact, wanted: int, label: str) -> dict[str, list[int]]:
+    """Rows of the training examples to show, evenly spaced, by their label or range of values."""
     table = pq.read_table(task.path("examples.parquet"), columns=["label", "target", "split"], partitioning=None)
-    train = np.flatnonzero(np.array(table["split"].to_pylist()) == "train")
+    train = np.flatnonzero(pc.equal(table["split"], "train"))
     if task.details["problem"] == "regression":
         if label:
             raise InputError(f"{task.uri} has numbers, no labels; leave out --label")
-        ordered = train[np.argsort(table["target"].to_numpy()[train], kind="stable")]
-        values = table["target"].to_pylist()
-        parts = [part for part in np.array_split(ordered, RANGES) if len(part)]
-        return {f"{values[part[0]]:g} to {values[part[-1]]:g}": _evenly(part, wanted) for part in parts}
-    if label and label not in task.details["labels"]:
-        raise InputError(f"{task.uri} has no label '{label}'{nearest(label, task.details['labels'])}")
-    labels = np.array(table["label"].to_pylist(), dtype=object)
-    names = [label] if label else task.details["labels"]
-    return {name: _evenly(train[labels[train] == name], wanted) for name in names}
+        values = table["target"].to_numpy()
+        parts = np.array_split(train[np.argsort(values[train], kind="stable")], RANGES)
+        groups = {f"{values[part[0]]:g} to {values[part[-1]]:g}": part for part in parts if len(part)}
+    else:
+        if label and label not in task.details["labels"]:
+            raise InputError(f"{task.uri} has no label '{label}'{nearest(label, task.details['labels'])}")
+        labels = table["label"].to_numpy()
+        groups = {name: train[labels[train] == name] for name in ([label] if label else task.details["labels"])}
+    return {name: rows[evenly(len(rows), wanted)].tolist() for name, rows in groups.items()}
 
 
-def _evenly(rows: Any, wanted: int) -> list[int]:
-    return [int(rows[place]) for place in evenly(len(rows), wanted)]
+def _best(hits: Artifact, kept: Ints | None, queries: Sequence[int], most: int) -> dict[int, Hits]:
+    """The `most` best hits of each query, those that the filters kept; hits.parquet is ordered by query."""
+    table = pq.read_table(hits.path("hits.parquet"), filters=[("query", "in", queries)], partitioning=None)
+    if kept is not None:
+        table = table.filter(pc.is_in(table["doc"], pa.array(kept)))
+    best: dict[int, Hits] = {query: [] for query in queries}
+    for hit in table.sort_by("rank").to_pylist():
+        if len(best[hit["query"]]) < most:
+            best[hit["query"]].append(hit)
+    return best
 
 
-def _queries_of(hits: Artifact, examples: Iterable[int]) -> dict[int, int]:
-    """The query of each example, as far as it has one."""
-    table = pq.read_table(hits.path("queries.parquet"), columns=["query", "examples"], partitioning=None)
-    owners = {row: query for query, rows in zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
-              for row in rows}  # fmt: skip
-    return {row: owners[row] for row in examples if row in owners}
-
-
-def _ranked(hits: Artifact, queries: Iterable[int]) -> dict[int, list[dict[str, Any]]]:
-    """The hits of some queries, the best first; the file is ordered by query, so most of it is skipped."""
-    wanted = sorted(set(queries))
-    table = pq.read_table(hits.path("hits.parquet"), filters=[("query", "in", wanted)], partitioning=None)
-    found: dict[int, list[dict[str, Any]]] = {query: [] for query in wanted}
-    for row in table.to_pylist():
-        found[row.pop("query")].append(row)
-    return {query: sorted(rows, key=lambda row: row["rank"]) for query, rows in found.items()}
-
-
-class _Texts:
-    """The texts of passages: out of the subset, else out of the corpus, where a passage's number is its place."""
-
-    def __init__(self, source: Artifact, hits: Artifact) -> None:
-        self.found: dict[int, str] = {}
-        self._docs = None
-        if source is hits:
-            self._artifact = hits.input("index").input("corpus")
-        else:
-            self._artifact = source
-            self._docs = np.concatenate([batch.column("doc").to_numpy() for batch in rows(source, ["doc"])])
-
-    def first(self, ranked: list[dict[str, Any]], wanted: int) -> list[dict[str, Any]]:
-        """The first `wanted` of the hits that are here."""
-        return [hit for hit in ranked if self._place(hit["doc"]) is not None][:wanted]
-
-    def read(self, docs: Iterable[int]) -> None:
-        """Fill `found`."""
-        places = [place for doc in set(docs) if (place := self._place(doc)) is not None]
-        self.found = {row["doc"]: row["text"] for row in rows_at(self._artifact, PASSAGES, places).values()}
-
-    def _place(self, doc: int) -> int | None:
-        if self._docs is None:
-            return doc
-        place = int(np.searchsorted(self._docs, doc))
-        return place if place < len(self._docs) and self._docs[place] == doc else None
+def _texts(source: Artifact, kept: Ints | None, docs: Sequence[int]) -> dict[int, str]:
+    """The texts of passages by number, from the subset or from the corpus, where the number is the row."""
+    artifact = source.input("index").input("corpus") if kept is None else source
+    rows = docs if kept is None else np.searchsorted(kept, docs).tolist()
+    return {row["doc"]: row["text"] for row in rows_at(artifact, PASSAGES, rows).values()}

@@ -1,6 +1,7 @@
-"""Subsets as sets of passages: what they share, what they take from where, who asked for them. All shard by shard."""
+"""Subsets as sets of passages: overlap, sources, and how many examples retrieved a passage. Files are read in parts."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +23,18 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Subset:
-    """A subset with where it came from; what is gone is None.
+    """A subset and the artifacts that it was made from.
 
     Attributes:
-        docs: Its passages, ascending. 8 bytes for each is all that stays in memory.
-        best_rank: The best rank that any query gave each.
-        asked: By how many labelled examples each was asked for; zeros in a random subset.
+        name: Its name on the page.
+        role: Its colour role.
+        artifact: The `subset` artifact.
+        hits: The hits; None if they are gone, as are `task` and `corpus`.
+        task: The task of the hits.
+        corpus: The corpus of the passages.
+        docs: The passages' numbers, ascending; 8 bytes for each passage stay in memory.
+        best_rank: The best rank of each passage in any query.
+        asked: For how many labelled examples each passage was retrieved; zeros in a random subset.
     """
 
     name: str
@@ -40,112 +47,97 @@ class Subset:
     best_rank: NDArray[np.int32]
     asked: NDArray[np.int32]
 
-    @property
-    def arm(self) -> str:
-        """``bm25`` or ``random``."""
-        return str(self.artifact.details.get("arm", ""))
-
     @classmethod
     def read(cls, artifact: Artifact, name: str, role: str, lineage: Lineage) -> "Subset":
-        """Read a `subset` artifact: of its passages everything but the texts."""
+        """Read everything but the texts of a `subset` artifact."""
         hits = lineage.follow(artifact, "hits")
         corpus = lineage.follow(artifact, "corpus") or lineage.follow(hits, "index", "corpus")
-        weights = None if hits is None or artifact.details.get("arm") == "random" else examples_of(hits)
-        docs, ranks, asked = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-        for batch in rows(artifact, ["doc", "best_rank", "queries"]):
-            docs.append(batch.column("doc").to_numpy())
-            ranks.append(batch.column("best_rank").to_numpy())
-            asked.append(_asked(batch.column("queries"), weights))
-        task = lineage.follow(hits, "task")
-        columns = np.concatenate(docs), np.concatenate(ranks), np.concatenate(asked)
-        return cls(name, role, artifact, hits, task, corpus, *columns)
+        weights = np.zeros(0, np.int64)
+        if hits is not None and artifact.details.get("arm") != "random":
+            examples = examples_by_query(hits)
+            weights = np.zeros(max(examples, default=-1) + 1, np.int64)
+            weights[list(examples)] = [len(rows) for rows in examples.values()]
+        parts = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))]
+        for batch in portions(artifact, ["doc", "best_rank", "queries"]):
+            parts.append((batch["doc"].to_numpy(), batch["best_rank"].to_numpy(), _asked(batch["queries"], weights)))
+        columns = map(np.concatenate, zip(*parts, strict=True))
+        return cls(name, role, artifact, hits, lineage.follow(hits, "task"), corpus, *columns)
 
 
-def rows(artifact: Artifact, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The passages of a subset or corpus in order, in portions; only `columns` are read."""
+def portions(artifact: Artifact, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of the passages of a subset or corpus, in order and in portions."""
     for entry in artifact.entries(PASSAGES):
         with pq.ParquetFile(artifact.verified(entry)) as file:
             yield from file.iter_batches(AT_ONCE, columns=columns)
 
 
-def examples_of(hits: Artifact) -> Ints:
-    """How many labelled examples stand behind each query; a text that several examples share is one query."""
+def examples_by_query(hits: Artifact) -> dict[int, list[int]]:
+    """The examples behind each query, as rows of the task; examples with the same text share a query."""
     table = pq.read_table(hits.path("queries.parquet"), columns=["query", "examples"], partitioning=None)
-    queries = table["query"].to_numpy()
-    counts = np.zeros(max(0, int(queries.max(initial=-1))) + 1, np.int64)
-    counts[np.maximum(queries, 0)] = pc.list_value_length(table["examples"]).to_numpy()
-    return counts
+    return dict(zip(table["query"].to_pylist(), table["examples"].to_pylist(), strict=True))
 
 
-def _asked(queries: pa.Array, weights: Ints | None) -> NDArray[np.int32]:
-    lengths = pc.fill_null(pc.list_value_length(queries), 0).to_numpy(zero_copy_only=False)
-    if weights is None:
-        return np.zeros(len(lengths), np.int32)
-    flat = queries.flatten().to_numpy(zero_copy_only=False)
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    return np.bincount(row, weights[flat], minlength=len(lengths)).astype(np.int32)
+def whole_text(row: Mapping[str, Any]) -> str:
+    """The text of an example, or both texts of a pair."""
+    return " ⁄ ".join(part for part in (row["text"], row["text_pair"]) if part)
+
+
+def _asked(queries: pa.Array, weights: Ints) -> NDArray[np.int32]:
+    """The number of examples behind the `queries` of each passage; `weights` has it by query."""
+    if not len(weights):
+        return np.zeros(len(queries), np.int32)
+    rows = np.repeat(np.arange(len(queries)), pc.list_value_length(queries))
+    return np.bincount(rows, weights[queries.flatten()], minlength=len(queries)).astype(np.int32)
 
 
 def shared_corpus(subsets: list[Subset]) -> Artifact | None:
-    """The corpus that all of them are from; None where it is gone (of a single subset only).
+    """The corpus that all subsets are from; None if there is one subset and its corpus is gone.
 
     Raises:
-        InputError: they are from different corpora, or of one of several it is not known.
+        InputError: The subsets are from different corpora, or the corpus of one of several is unknown.
     """
     contents = {one.corpus.content if one.corpus else "" for one in subsets}
     if len(contents) > 1 or (len(subsets) > 1 and "" in contents):
         first, second = subsets[0], next((one for one in subsets if one.corpus != subsets[0].corpus), subsets[-1])
         raise InputError(
             f"{first.artifact.uri} and {second.artifact.uri} are not known to be from the same corpus, so their "
-            "passages cannot be told to be the same; study them one by one"
+            "passages cannot be compared; study them one by one"
         )
     return subsets[0].corpus
 
 
 def overlap(subsets: list[Subset]) -> dict[str, list[list[float]]]:
     """Shared passages of each pair: ``shared`` (number), ``jaccard`` (of both together), ``inside`` (of the row's)."""
-    shared = [[_common(a.docs, b.docs) for b in subsets] for a in subsets]
-    sizes = [len(one.docs) for one in subsets]
-    pairs = [[(row, column) for column in range(len(subsets))] for row in range(len(subsets))]
+    shared = np.array([[np.isin(a.docs, b.docs).sum() for b in subsets] for a in subsets], np.float64)
+    sizes = np.array([[len(one.docs)] for one in subsets])
     return {
-        "shared": [[float(value) for value in line] for line in shared],
-        "jaccard": [[shared[r][c] / max(1, sizes[r] + sizes[c] - shared[r][c]) for r, c in line] for line in pairs],
-        "inside": [[shared[r][c] / max(1, sizes[r]) for r, c in line] for line in pairs],
+        "shared": shared.tolist(),
+        "jaccard": (shared / np.maximum(1, sizes + sizes.T - shared)).tolist(),
+        "inside": (shared / np.maximum(1, sizes)).tolist(),
     }
 
 
-def _common(a: Ints, b: Ints) -> int:
-    """How many values two ascending arrays without repetitions share."""
-    if not len(b):
-        return 0
-    return int((b[np.minimum(np.searchsorted(b, a), len(b) - 1)] == a).sum())
-
-
 def sources(subsets: list[Subset], corpus: Artifact) -> list[dict[str, Any]]:
-    """For each source of the corpus: its passages, its share of the corpus and of each subset; the largest first."""
-    whole: dict[str, int] = {}
-    taken: list[dict[str, int]] = [{} for _ in subsets]
-    for batch in rows(corpus, ["doc", "source"]):
-        docs, names = batch.column("doc").to_numpy(), pc.dictionary_encode(batch.column("source"))
-        labels, codes = names.dictionary.to_pylist(), names.indices.to_numpy()
-        _count(whole, labels, codes)
-        for subset, into in zip(subsets, taken, strict=True):
-            start, stop = np.searchsorted(subset.docs, [docs[0], docs[-1] + 1]) if len(docs) else (0, 0)
-            _count(into, labels, codes[np.searchsorted(docs, subset.docs[start:stop])])
-    total = sum(whole.values())
+    """The passages of each source, and its share of the corpus and of each subset; the largest shares first."""
+    whole: Counter[str] = Counter()
+    taken: list[Counter[str]] = [Counter() for _ in subsets]
+    for batch in portions(corpus, ["doc", "source"]):
+        docs, names = batch["doc"].to_numpy(), batch["source"]
+        whole.update(_counts(names))
+        for subset, counter in zip(subsets, taken, strict=True):
+            start, stop = np.searchsorted(subset.docs, [docs[0], docs[-1] + 1])
+            counter.update(_counts(names.take(pa.array(np.searchsorted(docs, subset.docs[start:stop])))))
     found = [
         {
             "source": str(name),
-            "passages": whole[name],
-            "corpus": whole[name] / total,
-            "subsets": [into.get(name, 0) / max(1, len(one.docs)) for one, into in zip(subsets, taken, strict=True)],
+            "passages": number,
+            "corpus": number / whole.total(),
+            "subsets": [counter[name] / max(1, len(one.docs)) for one, counter in zip(subsets, taken, strict=True)],
         }
-        for name in whole
+        for name, number in whole.items()
     ]
     return sorted(found, key=lambda row: (-max(row["corpus"], *row["subsets"]), row["source"]))
 
 
-def _count(into: dict[str, int], labels: list[str], codes: NDArray[Any]) -> None:
-    for code, number in enumerate(np.bincount(codes, minlength=len(labels)).tolist()):
-        if number:
-            into[labels[code]] = into.get(labels[code], 0) + number
+def _counts(names: pa.Array) -> dict[str, int]:
+    return {row["values"]: row["counts"] for row in pc.value_counts(names).to_pylist()}

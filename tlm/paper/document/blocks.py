@@ -1,11 +1,17 @@
-"""What the command prints: headings, tables and lines, as Markdown or on a terminal."""
+"""Headings, tables and lines, as Markdown or on a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
 class Block(NamedTuple):
-    """A heading, a table (its first row holds the names of the columns), and lines below it."""
+    """A part of a page.
+
+    Attributes:
+        heading: Its heading.
+        rows: A table whose first row has the names of the columns; [] for no table.
+        lines: Lines below the table.
+    """
 
     heading: str
     rows: list[tuple[str, ...]]
@@ -13,7 +19,7 @@ class Block(NamedTuple):
 
 
 def plus_minus(spread: dict[str, Any], digits: int = 1) -> str:
-    """Mean ± standard deviation (how many seeds), as `report.runs.spread` has them; "" if there are none."""
+    """Mean ± standard deviation (number of seeds) of a `report.runs.spread`; "" if it has no values."""
     if spread["mean"] is None:
         return ""
     deviation = f" ± {spread['std']:.{digits}f}" if spread["std"] is not None else ""
@@ -21,12 +27,20 @@ def plus_minus(spread: dict[str, Any], digits: int = 1) -> str:
 
 
 def markdown(blocks: Sequence[Block]) -> str:
-    """The blocks as GitHub shows them."""
-    return "\n".join(line for block in blocks for line in _markdown(block))
+    """The blocks as GitHub Markdown."""
+    lines = []
+    for block in blocks:
+        lines.append(f"### {block.heading}\n")
+        if block.rows:
+            head, *rows = block.rows
+            lines += [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)] + [""]
+        if block.lines:
+            lines += [*(f"- {line}" for line in block.lines), ""]
+    return "\n".join(lines)
 
 
 def show(blocks: Sequence[Block]) -> None:
-    """The blocks on stdout, as wide as the terminal is."""
+    """Print the blocks, as wide as the terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -41,20 +55,3 @@ def show(blocks: Sequence[Block]) -> None:
             console.print(table)
         for line in block.lines:
             console.print(f"  {line}", markup=False, soft_wrap=True)
-
-
-def _markdown(block: Block) -> Iterator[str]:
-    yield f"### {block.heading}\n"
-    if block.rows:
-        head, *rows = block.rows
-        yield _line(head)
-        yield _line(["---"] * len(head))
-        yield from (_line(row) for row in rows)
-        yield ""
-    yield from (f"- {line}" for line in block.lines)
-    if block.lines:
-        yield ""
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

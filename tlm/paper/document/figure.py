@@ -1,7 +1,7 @@
-"""A table that varies one setting as a picture: ours with intervals beside what the paper prints."""
+"""The figure of a table that varies one setting: our results with intervals beside the paper's values."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -11,72 +11,66 @@ from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, STYLE, svg
 from tlm.paper.document.verdicts import Outcome
 from tlm.paper.plan import ByKey
 from tlm.paper.results import BASELINE
-from tlm.paper.tables import Cell, all_tables, title
+from tlm.paper.tables import all_tables, title
 
 SYMBOLS = {"retrieve.top_k": "K", "train.rho1": "rho1", "train.rho2": "rho2"}
 OURS, THEIRS = COLOURS["bm25"][0], COLOURS["random"][0]
-CARD = ("#ffffff", "#0d1117")  # its own ground, light and dark: whatever page it stands on, it can be read
+# A background of its own, light or dark, makes the figure readable on any page.
+GROUND = (
+    "<style>:root{--card:#ffffff}@media(prefers-color-scheme:dark){:root{--card:#0d1117}}</style>"
+    '<rect width="100%" height="100%" fill="var(--card)"/>'
+)
 
 
-class Point(NamedTuple):
-    """A row of the table: its name on the axis, mean, ends of the interval (None: no interval), values."""
-
-    name: str
-    mean: float
-    low: float | None
-    high: float | None
-    values: list[float]
+# A row of the table: its name on the axis, mean, ends of the interval (None without one), and scores of the seeds.
+Point = tuple[str, float, float | None, float | None, Sequence[float]]
 
 
-def varied(table: str) -> str:
-    """The one setting that a table varies, as section.name; "" if it is another kind of table."""
-    rows = all_tables()[table]["row"]
-    names = {name for row in rows for name in row.get("set", {})}
-    return names.pop() if len(names) == 1 and len(rows) > 2 else ""
-
-
-def figure(table: str, told: Sequence[Outcome], results: ByKey) -> str:
-    """SVG of a table at one of our scales: a line of panels for each task of which several rows were run; else ""."""
-    setting = varied(table)
-    tasks = [task for task in dict.fromkeys(one.cell.task for one in told) if len(_ours(told, task, setting)) > 1]
-    if not setting or not tasks:
+def figure(table: str, found: Sequence[Outcome], results: ByKey) -> str:
+    """Draw two panels for each task with results of several rows, as SVG; "" if the table varies no single setting."""
+    rows = {row["name"]: row.get("set", {}) for row in all_tables()[table]["row"]}
+    varied = {name for changes in rows.values() for name in changes}
+    if len(varied) != 1 or len(rows) < 3:
         return ""
-    with mpl.rc_context(STYLE):
-        drawn = Figure(figsize=(7.6, 0.3 + 2.3 * len(tasks)), layout="constrained")
-        grid = drawn.subplots(len(tasks), 2, squeeze=False)
-        for task, (left, right) in zip(tasks, grid, strict=True):
-            mine = [one for one in told if one.cell.task == task]
-            _panel(left, _ours(told, task, setting), OURS, f"{title(task)}, {mine[0].cell.scale}")
-            _linear(left, task, mine[0].cell.split, results)
-            _panel(right, _theirs(mine, setting), THEIRS, f"{title(task)}, the paper")
-            for axes in (left, right):
-                axes.set_xlabel(SYMBOLS[setting])
-            left.set_ylabel(f"{mine[0].cell.split}, hundredths")
-    return _on_a_card(svg(drawn))
+    (setting,) = varied
+    panels = []
+    for task in dict.fromkeys(one.cell.task for one in found):
+        mine = [one for one in found if one.cell.task == task]
+        ours: list[Point] = []
+        theirs: list[Point] = []
+        for one in mine:
+            scores = one.scores
+            if scores["values"]:
+                name = _value(one.cell.settings().get(setting))
+                ours.append((name, scores["mean"], scores["low"], scores["high"], scores["values"]))
+            if one.cell.published:
+                mean, deviation = one.cell.published[0], one.cell.published[1] or 0
+                name = _value(rows[one.cell.row].get(setting))
+                theirs.append((name, mean, mean - deviation, mean + deviation, ()))
+        if len(ours) > 1:
+            panels.append((mine[0].cell, ours, theirs))
+    return _drawn(panels, SYMBOLS[setting], results) if panels else ""
 
 
-def _ours(told: Sequence[Outcome], task: str, setting: str) -> list[Point]:
-    return [
-        Point(
-            _value(one.cell.settings().get(setting)), *(one.scores[part] for part in ("mean", "low", "high", "values"))
-        )
-        for one in told
-        if one.cell.task == task and one.scores["values"]
-    ]
-
-
-def _theirs(told: Sequence[Outcome], setting: str) -> list[Point]:
-    values = {row["name"]: row.get("set", {}).get(setting) for row in all_tables()[told[0].cell.table]["row"]}
-    return [_published(one.cell, _value(values[one.cell.row])) for one in told if one.cell.published]
-
-
-def _published(cell: Cell, name: str) -> Point:
-    mean, deviation = cell.published or (0.0, None)
-    return Point(name, mean, mean - (deviation or 0), mean + (deviation or 0), [])
+@mpl.rc_context(STYLE)
+def _drawn(panels: list[Any], symbol: str, results: ByKey) -> str:
+    drawn = Figure(figsize=(7.6, 0.3 + 2.3 * len(panels)), layout="constrained")
+    grid = drawn.subplots(len(panels), 2, squeeze=False)
+    for (cell, ours, theirs), (left, right) in zip(panels, grid, strict=True):
+        _panel(left, ours, OURS, f"{title(cell.task)}, {cell.scale}")
+        for run in results.get(f"{BASELINE}-{cell.task}", {}).values():
+            score, tone = run.score(cell.split) or 0.0, COLOURS["baseline"][0]
+            left.axhline(score, color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
+        _panel(right, theirs, THEIRS, f"{title(cell.task)}, the paper")
+        for axes in (left, right):
+            axes.set_xlabel(symbol)
+        left.set_ylabel(f"{cell.split}, hundredths")
+    head, end, rest = svg(drawn).partition("</style>")
+    return f"{head}{end}{GROUND}{rest}"
 
 
 def _value(value: Any) -> str:
-    return "none" if value is None else {"inf": "∞"}.get(str(value), f"{float(value):g}")
+    return "none" if value is None else "∞" if str(value) == "inf" else f"{float(value):g}"
 
 
 def _panel(axes: Axes, points: list[Point], tone: str, heading: str) -> None:
@@ -84,32 +78,14 @@ def _panel(axes: Axes, points: list[Point], tone: str, heading: str) -> None:
     axes.tick_params(length=0)
     axes.margins(x=0.12, y=0.12)
     if not points:
-        axes.set_xticks([])
-        axes.set_yticks([])
+        axes.set(xticks=[], yticks=[])
         axes.text(0.5, 0.5, "not in the paper", ha="center", va="center", transform=axes.transAxes, color=MUTED)
         return
     axes.grid(axis="x", visible=False)
-    axes.set_xticks(range(len(points)), [point.name for point in points])
-    axes.plot(range(len(points)), [point.mean for point in points], "-o", color=tone, linewidth=1.6, markersize=5)
-    for place, point in enumerate(points):
-        if point.low is not None and point.high is not None:
-            axes.plot(
-                [place, place], [point.low, point.high], color=tone, linewidth=7, alpha=0.25, solid_capstyle="butt"
-            )
-        axes.plot(
-            [place] * len(point.values), point.values, "o", color=tone, markersize=3, alpha=0.6, markeredgewidth=0
-        )
-
-
-def _linear(axes: Axes, task: str, split: str, results: ByKey) -> None:
-    for run in results.get(f"{BASELINE}-{task}", {}).values():
-        axes.axhline(
-            run.score(split) or 0.0, color=COLOURS["baseline"][0], linewidth=1.2, linestyle=(0, (4, 3)), zorder=1
-        )
-
-
-def _on_a_card(drawn: str) -> str:
-    dark = f"@media(prefers-color-scheme:dark){{:root{{--card:{CARD[1]}}}}}"
-    ground = f'<style>:root{{--card:{CARD[0]}}}{dark}</style><rect width="100%" height="100%" fill="var(--card)"/>'
-    head, end, rest = drawn.partition("</style>")
-    return f"{head}{end}{ground}{rest}"
+    names, means, *_ = zip(*points, strict=True)
+    axes.set_xticks(range(len(points)), names)
+    axes.plot(range(len(points)), means, "-o", color=tone, linewidth=1.6, markersize=5)
+    for place, (_, _, low, high, values) in enumerate(points):
+        if low is not None and high is not None:
+            axes.plot([place, place], [low, high], color=tone, linewidth=7, alpha=0.25, solid_capstyle="butt")
+        axes.plot([place] * len(values), values, "o", color=tone, markersize=3, alpha=0.6, markeredgewidth=0)

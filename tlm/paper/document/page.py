@@ -1,98 +1,85 @@
-"""The paper's tables for people: what it prints, what came out, and the verdicts."""
+"""The tables for people: what the paper prints, our results, and the verdicts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tlm.paper.document import arms
 from tlm.paper.document.blocks import Block, plus_minus
 from tlm.paper.document.verdicts import MISS, NOT_RUN, Comparison, Outcome, comparisons, outcomes, tally
-from tlm.paper.plan import ByKey
+from tlm.paper.plan import ByKey, tasks_at
 from tlm.paper.results import BASELINE
-from tlm.paper.tables import PAPER, cells, expected, ladders, our_name, title
+from tlm.paper.tables import PAPER, cells, expected, ladders, our_name, own_tables, title
 
 
 class Report(NamedTuple):
-    """What there is to print, and which runs miss at the paper's scales, each with the tables that it stands in."""
+    """The tables and the runs that miss the paper's value.
 
+    Attributes:
+        overview: One row for each of the paper's tables.
+        blocks: The tables in detail.
+        misses: Runs that miss at the paper's scales, by key, each with the tables that it is part of.
+    """
+
+    overview: Block
     blocks: list[Block]
     misses: dict[str, list[str]]
 
 
 def report(results: ByKey, tables: Sequence[str], scales: Sequence[str], tolerance: float = 0.0) -> Report:
-    """Every table at every scale: an overview, then those in detail of which something was run (or that were named).
+    """Compare every table at every scale with the paper; tables without results are in detail only if alone.
 
     Args:
         results: All results.
-        tables: Numbers of the tables.
-        scales: Names; the paper's count as one, since no table has the same rows at two of them.
-        tolerance: Least room of a verdict at the paper's scales, in hundredths.
+        tables: Numbers of the paper's tables, or names of our own.
+        scales: Names of the scales; the paper's count as one, since no table has the same rows at two of them.
+        tolerance: Minimum tolerance of a verdict at the paper's scales, in hundredths.
     """
     blocks, overview = [], []
     misses: dict[str, list[str]] = {}
     for table in tables:
-        found = [(scale, outcomes_at(table, scale, results, tolerance)) for scale in scales]
-        at_paper = [one for scale, told in found if scale in PAPER for one in told]
-        overview.append((table, expected()[table]["title"], *_summary(at_paper, found)))
-        for scale, told in found:
-            ran = any(one.scores["values"] for one in told)
-            if told and (ran or len(tables) == 1):
-                blocks.append(_block(table, scale, told, results))
+        if table in own_tables():
+            blocks += [block for scale in scales for block in arms.blocks(table, scale, results)]
+            continue
+        found = {scale: outcomes_at(table, scale, results, tolerance) for scale in scales}
+        at_paper = [one for scale in scales if scale in PAPER for one in found[scale]]
+        small = {scale: comparisons(found[scale]) for scale in scales if scale not in PAPER}
+        run = {scale: [one.verdict for one in those if one.verdict != NOT_RUN] for scale, those in small.items()}
+        ours = [f"{scale}: {tally(verdicts)}" for scale, verdicts in run.items() if verdicts]
+        theirs = tally([one.verdict for one in at_paper])
+        overview.append((table, expected()[table]["title"], theirs or "–", "; ".join(ours) or "–"))
+        for scale, here in found.items():
+            if here and (len(tables) == 1 or any(one.scores["values"] for one in here)):
+                blocks.append(_block(table, scale, here, results))
         for key in dict.fromkeys(one.cell.key for one in at_paper if one.verdict == MISS):
             misses.setdefault(key, []).append(table)
     head = ("table", "what", "at the paper's scale", "the paper's order at small scale")
-    return Report([Block("The paper's tables", [head, *overview], []), *blocks], misses)
+    return Report(Block("The paper's tables", [head, *overview], []), blocks, misses)
 
 
 def outcomes_at(table: str, scale: str, results: ByKey, tolerance: float = 0.0) -> list[Outcome]:
-    """The cells of a table at a scale with what came out, also for tasks that only we have results of."""
-    tasks = _tasks(table, scale, results)
-    return outcomes(cells(table, scale, tasks), results, judged=scale in PAPER, tolerance=tolerance)
+    """The cells of a table at a scale with their results, also for tasks that only we have results of."""
+    found = cells(table, scale, tasks_at(table, scale, results))
+    return outcomes(found, results, judged=scale in PAPER, tolerance=tolerance)
 
 
-def _tasks(table: str, scale: str, results: ByKey) -> list[str]:
-    """The table's own, and at our scales those others of which there is a result of this table."""
-    own = [column.partition("/")[0] for column in expected()[table]["row"][0]["values"]]
-    if scale in PAPER:
-        return own
-    places = [run.values["cell"] for runs in results.values() for run in runs.values()]
-    more = {place["column"] for place in places if (place["table"], place["scale"]) == (table, scale)}
-    return [*own, *sorted(more - set(own))]
-
-
-def _summary(at_paper: list[Outcome], found: list[tuple[str, list[Outcome]]]) -> tuple[str, str]:
-    told = []
-    for scale, here in found:
-        if scale not in PAPER:
-            verdicts = [one.verdict for one in comparisons(here)]
-            if set(verdicts) - {NOT_RUN}:
-                told.append(f"{scale}: {tally([one for one in verdicts if one != NOT_RUN])}")
-    return tally([one.verdict for one in at_paper]) or "–", "; ".join(told) or "–"
-
-
-def _block(table: str, scale: str, told: list[Outcome], results: ByKey) -> Block:
-    facts = expected()[table]
-    rows = list(dict.fromkeys(one.cell.row for one in told))
-    columns = list(dict.fromkeys(one.cell.column for one in told))
-    if scale not in PAPER:
-        columns = [column for column in columns if any(_ran(one, column) for one in told)] or columns
-    place = {(one.cell.row, one.cell.column): one for one in told}
-    grid = [("", *(_column(column) for column in columns))]
-    grid += [(row, *(_cell(place[row, column]) for column in columns)) for row in rows]
-    grid += _baseline(columns, results, told[0].cell.split) if scale not in PAPER else []
-    heading = f"Table {table}: {facts['title']} ({scale}, {told[0].cell.split})"
+def _block(table: str, scale: str, found: list[Outcome], results: ByKey) -> Block:
+    facts, split = expected()[table], found[0].cell.split
+    place = {(one.cell.row, one.cell.column): one for one in found}
+    rows, columns = (list(dict.fromkeys(names)) for names in zip(*place, strict=True))
     lines = [f"published in {facts['source']}"]
     if scale in PAPER:
         lines.append("each cell: published → ours (mean ± standard deviation of so many seeds), verdict")
     else:
+        run = {one.cell.column for one in found if one.scores["values"]}
+        columns = [column for column in columns if column in run or not run]
         lines.append(f"{scale} stands for the small scale: {ladders()[scale]['note']}")
-        lines.append("rows are the paper's; each cell: ours (seeds) and [what differs from the preset]")
-        models = {one.cell.row: one.cell.start for one in told if one.cell.start}
+        lines.append("rows are the paper's; each cell: our score (seeds) and [what differs from the preset]")
+        models = {one.cell.row: one.cell.start for one in found if one.cell.start}
         lines += [f"{row}: {model} stands for the paper's model" for row, model in models.items()]
-    lines += [_compared(one) for one in comparisons(told) if one.verdict != NOT_RUN]
-    return Block(heading, grid, lines)
-
-
-def _ran(one: Outcome, column: str) -> bool:
-    return one.cell.column == column and bool(one.scores["values"])
+    lines += [_compared(one) for one in comparisons(found) if one.verdict != NOT_RUN]
+    grid = [("", *map(_column, columns)), *((row, *(_cell(place[row, column]) for column in columns)) for row in rows)]
+    grid += _baseline(columns, results, split) if scale not in PAPER else []
+    return Block(f"Table {table}: {facts['title']} ({scale}, {split})", grid, lines)
 
 
 def _column(column: str) -> str:
@@ -114,8 +101,8 @@ def _baseline(columns: Sequence[str], results: ByKey, split: str) -> list[tuple[
     found = []
     for column in columns:
         runs = results.get(f"{BASELINE}-{our_name(column)}", {})
-        scores = [run.score(split) for run in runs.values()]
-        found.append(f"{scores[0]:.1f}" if scores and scores[0] is not None else "–")
+        scores = [f"{score:.1f}" for run in runs.values() if (score := run.score(split)) is not None]
+        found.append(scores[0] if scores else "–")
     return [("tf-idf + linear", *found)] if set(found) != {"–"} else []
 
 

@@ -1,11 +1,11 @@
-"""The marked sections of a page: tables that are rewritten from the kept results, between prose that is not."""
+"""The marked sections of a page: tables rewritten from the kept results, between prose that is left alone."""
 
 import os
 import re
 from pathlib import Path
 
 from tlm.errors import InputError
-from tlm.paper.document import arms, page
+from tlm.paper.document import page
 from tlm.paper.document.blocks import markdown
 from tlm.paper.plan import ByKey
 from tlm.paper.tables import PAPER, check_names, expected, ladders, own_tables
@@ -17,44 +17,39 @@ MARKED = re.compile(
 )
 
 KEY = (
-    "Left ours: means, a small dot for each seed, bands for 95 % intervals (over seeds only where predictions were not "
-    "kept), dashed tf-idf + linear. "
-    "Right the paper's: means and one standard deviation."
+    "Left, ours: means, a small dot for each seed, bands for 95 % intervals (over seeds only, if predictions were not "
+    "kept), and tf-idf + linear, dashed. Right, the paper's: means and one standard deviation."
 )
 
 
 def update(path: Path, folder: Path, results: ByKey, table: str = "", scale: str = "") -> list[Path]:
-    """Rewrite the sections of a page from the kept results; the files that changed, each whole or not at all.
+    """Rewrite the sections of a page from the kept results, and return the files that changed.
 
     Args:
-        path: The page, Markdown.
-        folder: Of the results; pictures lie in it.
+        path: The page, in Markdown.
+        folder: Folder of the results, where figures are written.
         results: All results.
-        table: Only the section of this table at this scale; empty: all, that of the overview too.
-        scale: Its scale.
+        table: Rewrite only the section of this table at this scale; by default all sections, with the overview.
+        scale: Scale of the table.
 
     Raises:
-        InputError: there is no such section or file, or a section has no end.
+        InputError: There is no such file or section, or a section has no end. Nothing is written then.
     """
-    before = after = _read(path)
+    try:
+        before = after = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}); name a Markdown file with marked sections") from None
     files: dict[Path, str] = {}
     for match in reversed(_sections(path, before, table, scale)):
-        text, picture = _made(match["table"], match["scale"], results)
-        if picture:
+        text, svg = _made(match["table"], match["scale"], results)
+        if svg:
             place = folder / f"table-{match['table']}" / f"{match['scale']}.svg"
-            files[place] = picture
+            files[place] = svg
             link = Path(os.path.relpath(place, path.parent)).as_posix()
             text += f"\n![Table {match['table']} at scale {match['scale']}: ours beside the paper's]({link})\n\n{KEY}\n"
         after = f"{after[: match.start('text')]}\n{text}\n{after[match.end('text') :]}"
-    files[path] = after  # last: it shows the pictures
+    files[path] = after  # last, because it shows the figures
     return [each for each, text in files.items() if _replaced(each, text)]
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}); name a Markdown file with marked sections") from None
 
 
 def _sections(path: Path, text: str, table: str, scale: str) -> list[re.Match[str]]:
@@ -70,28 +65,22 @@ def _sections(path: Path, text: str, table: str, scale: str) -> list[re.Match[st
 
 
 def _made(table: str | None, scale: str, results: ByKey) -> tuple[str, str]:
-    """Text of a section (table None: of the overview), and its picture as SVG, "" if it has none."""
+    """Text of a section (of the overview if `table` is None) and its figure as SVG, or "" if it has none."""
     if table is None:
-        return markdown(page.report(results, list(expected()), [*PAPER, *ladders()]).blocks[:1]), ""
+        return markdown([page.report(results, list(expected()), [*PAPER, *ladders()]).overview]), ""
     check_names(table, scale)
-    if table in own_tables():
-        return markdown(arms.blocks(table, scale, results)), ""
-    blocks = page.report(results, [table], [scale]).blocks[1:]
+    blocks = page.report(results, [table], [scale]).blocks
     if not blocks:
         raise InputError(f"table {table} cannot be had at scale {scale}; remove its section")
-    return markdown(blocks), _picture(table, scale, results)
-
-
-def _picture(table: str, scale: str, results: ByKey) -> str:
-    if scale in PAPER:
-        return ""
+    if scale in PAPER or table in own_tables():
+        return markdown(blocks), ""
     from tlm.paper.document.figure import figure
 
-    return figure(table, page.outcomes_at(table, scale, results), results)
+    return markdown(blocks), figure(table, page.outcomes_at(table, scale, results), results)
 
 
 def _replaced(path: Path, text: str) -> bool:
-    """Write `text`, whole or not at all; False if the file has it already."""
+    """Replace the file atomically; False if it has this text already."""
     data = text.encode()
     if path.exists() and path.read_bytes() == data:
         return False

@@ -1,0 +1,121 @@
+"""What a table's runs start from: subsets, published models and tokenized texts, each made once."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.paper.plan import RANDOM, Start, missing, subsets_for, top_k, trials, wanted
+from tlm.paper.tables import our_name
+from tlm.plan import parse_seeds
+from tlm.presets import resolve
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
+from tlm.training.input.tokenize import tokenize
+from tlm.training.load_model import load_model, published_name
+from tlm.training.model.located import EXPECTED
+
+
+def make_subsets(
+    index: str,
+    task: str,
+    *,
+    table: str,
+    scale: str,
+    corpus: str = "",
+    near_duplicates: bool = True,
+    overlap: bool = True,
+    root: str | None = None,
+) -> dict[str, str]:
+    """Retrieve and export the subsets of a table; their URIs by K, and by ``random``.
+
+    Args:
+        index: URI of the index.
+        task: URI of the task; its name is that of a column, if the paper has it.
+        table: Number of the table.
+        scale: Name of the scale.
+        corpus: The corpus that was indexed, C_BERT or C_RoBERTa, if the table has both.
+        near_duplicates: Whether `export` removes near-duplicates.
+        overlap: Whether `export` removes passages that overlap dev or test.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    cells = wanted(table, scale, _name(task), corpus)
+    made: dict[str, str] = {}
+    for subset in subsets_for(cells):
+        if subset == RANDOM:
+            like = made[str(next(top_k(cell) for cell in cells if cell.arm == RANDOM))]
+            hits = retrieve(index, task, arm="random", like=like, root=root)
+        else:
+            cell = next(cell for cell in cells if str(top_k(cell)) == subset)
+            query = resolve(cell.preset, cell.overrides).retrieve.query
+            hits = retrieve(index, task, query=query, top_k=int(subset), root=root)
+        made[subset] = export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
+    return made
+
+
+def make_models(
+    task: str, *, table: str, scale: str, corpus: str = "", folder: str = "", root: str | None = None
+) -> dict[str, str]:
+    """Load the published models that a table compares with; URIs of their checkpoints by name on the Hub.
+
+    Args:
+        task: URI of the task.
+        table: Number of the table.
+        scale: Name of the scale.
+        corpus: C_BERT or C_RoBERTa, if the table has both.
+        folder: Folder on this machine or on S3 with a folder for each model, named like the last part of the model's
+            name; by default the Hugging Face Hub.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Raises:
+        InputError: A model is missing, or the Hub cannot be reached.
+    """
+    presets = {cell.start: cell.preset for cell in wanted(table, scale, _name(task), corpus) if cell.start}
+    places = {model: f"{folder.rstrip('/')}/{published_name(model)}" if folder else model for model in presets}
+    for model, place in places.items():
+        if folder and not (place.startswith("s3://") or Path(place).is_dir()):
+            raise InputError(
+                f"{place}: there is no such folder, and the table compares with {model}; {EXPECTED}; "
+                f"'hf download {model} --local-dir {place}' downloads it"
+            )
+    return {model: load_model(places[model], task, preset=preset, root=root) for model, preset in presets.items()}
+
+
+def plan_trials(
+    task: str,
+    tokenizer: str,
+    subsets: Mapping[str, str],
+    models: Mapping[str, str] | None = None,
+    *,
+    table: str,
+    scale: str,
+    corpus: str = "",
+    seeds: str = "",
+    root: str | None = None,
+) -> list[str]:
+    """Tokenize the task and the subsets of a table, and list all its runs as strings of `tlm.plan.Run`.
+
+    Args:
+        task: URI of the task.
+        tokenizer: URI of the tokenizer.
+        subsets: URIs as `make_subsets` returns them.
+        models: URIs as `make_models` returns them.
+        table: Number of the table.
+        scale: Name of the scale.
+        corpus: C_BERT or C_RoBERTa, if the table has both.
+        seeds: Seeds, separated by commas; by default those that the table plans.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    for data in (task, *subsets.values()):
+        tokenize(data, tokenizer, root=root)
+    todo = missing(wanted(table, scale, _name(task), corpus), {}, parse_seeds(seeds) if seeds else ())
+    starts = {name: _start(uri) for name, uri in (models or {}).items()}
+    return trials(todo, task=task, tokenizer=tokenizer, subsets=subsets, models=starts)
+
+
+def _start(checkpoint: str) -> Start:
+    return Start(checkpoint, Artifact.open(checkpoint, "checkpoint").input("task_tokens").input("tokenizer").uri)
+
+
+def _name(task: str) -> str:
+    return our_name(Artifact.open(task, "task").details["name"])

@@ -52,14 +52,19 @@ def _write(folder: Path, template: str, contents: Contents, pictures: Any, costs
     columns = {name: column for name, column in COSTS.items() if any(cost[name]["values"] for cost in costs)}
     colours = {"light": plots.css_colours(1), "dark": plots.css_colours(2)}
     for form in ("html", "md"):
-        page = _environment(autoescape=form == "html").get_template(f"{template}.{form}.j2")
+        page = environment(autoescape=form == "html").get_template(f"{template}.{form}.j2")
         text = page.render(**contents, colours=colours, pictures=pictures, costs=columns)
         (folder / f"report.{form}").write_text(text, encoding="utf-8", newline="\n")
-    data = json.dumps(contents, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    (folder / "report.json").write_text(data, encoding="utf-8", newline="\n")
+    (folder / "report.json").write_text(as_json(contents), encoding="utf-8", newline="\n")
 
 
-def _environment(*, autoescape: bool) -> Environment:
+def as_json(contents: Contents) -> str:
+    """The contents as JSON, the same bytes for the same contents."""
+    return json.dumps(contents, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def environment(*, autoescape: bool) -> Environment:
+    """Where templates are read, with the filters that they use; a missing value is an error."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=autoescape,  # off for Markdown only, which would show HTML's escapes as text

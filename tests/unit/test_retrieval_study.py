@@ -129,7 +129,7 @@ def test_a_subset_whose_ancestors_are_gone_still_tells_its_size(tmp_path):
     told = read_json(Artifact.open(retrieval_study([world.subsets["bm25"]], root=str(tmp_path))), "study.json")
     assert told["subsets"][0]["passages"] > 0
     assert told["subsets"][0]["share"] is None
-    assert "Gone" in told["gone"]
+    assert "Deleted or changed" in told["gone"]
 
 
 def test_what_cannot_be_compared_is_refused_in_a_sentence(tiny):

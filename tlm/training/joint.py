@@ -60,7 +60,7 @@ def train_jointly(
         passages = None
         if "subset_tokens" in inputs:
             passages = Texts.open(inputs["subset_tokens"], preset.train.external_length)
-    encoders = _encoders(inputs, tasks, preset, seed, torch_device)
+        encoders = _encoders(inputs, tasks, preset, seed, torch_device)
     work = Joint(encoders, tasks, passages, preset, seed)
     work.label = f"stage 1, {facts['arm']}, seed {seed}"
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
@@ -72,7 +72,8 @@ def train_jointly(
         build.save_mlm_head(encoders[0], draft.folder / build.MLM_HEAD)
         columns = work.columns(state.curve, plan)
         if multi_task:
-            columns["task"] = pa.array([task and task.name for task in map(work.task, range(plan.steps))], pa.string())
+            turns = map(work.task, range(plan.steps))
+            columns["task"] = pa.array([None if task is None else task.name for task in turns], pa.string())
         state.curve.write(draft, columns)
         parameters, cost = work.parameters(), {**work.counts(), **state.curve.totals()}
         cost["paper_flops"] = paper_flops(parameters, cost["padded_tokens"])

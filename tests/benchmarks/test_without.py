@@ -55,7 +55,7 @@ def test_texts_are_padded_to_what_the_model_takes(works):
     plain, changed = works
     without.full_length(changed)
     ours, other = plain.batch(0), changed.batch(0)
-    texts = plain.examples.texts if plain.mixture.is_internal(0) else plain.passages
+    texts = plain.tasks[0].examples.texts if plain.mixture.is_internal(0) else plain.passages
     assert ours.ids.shape[1] < other.ids.shape[1] == texts.max_length
     assert other.corrupted.ravel()[other.positions].tolist() == ours.corrupted.ravel()[ours.positions].tolist()
 
@@ -64,20 +64,23 @@ def test_every_token_is_predicted(works):
     plain, changed = works
     without.every_logit(changed)
     inputs = to_device(changed.batch(0), CPU)
-    logits, _ = changed.model(inputs, inputs.corrupted, tokens=True, classes=False)
+    logits, _ = changed.tasks[0].encoder(inputs, inputs.corrupted, tokens=True, classes=False)
     assert len(logits) == plain.batch(0).ids.size
 
 
 def test_batches_of_any_lengths_have_each_text_once(works):
     plain, changed = works
     without.unsorted(changed)
-    name = "internal" if plain.mixture.is_internal(0) else "external"
+
+    def order_of(work: Any) -> Any:
+        return work.tasks[0].order if work.mixture.is_internal(0) else work.external
+
     rows, lengths = [], []
     for work in works:
-        order = getattr(work, name)
+        order = order_of(work)
         batches = [order.rows(place) for place in range(order.per_epoch)]
         rows.append(np.sort(np.concatenate(batches)))
-        texts = getattr(plain, name).lengths
+        texts = order_of(plain).lengths
         lengths.append(sum(int(texts[batch].max()) * len(batch) for batch in batches))
     assert rows[0].tolist() == rows[1].tolist() == list(range(len(rows[0])))
     assert lengths[1] > lengths[0]

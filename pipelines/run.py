@@ -107,7 +107,7 @@ def lint(file: Annotated[Path, typer.Argument()]) -> None:
 
     findings = lint(read_compiled(file))
     for finding in findings:
-        print(finding.line(file))
+        print(f"{file}: {finding}")
     if findings:
         raise typer.Exit(2)
 

@@ -25,7 +25,7 @@ def submit(api: Api, pipeline: Compiled, values: Mapping[str, Any], order: Order
         "display_name": name,
         "pipeline_spec": pipeline.document(),
         "runtime_config": {"parameters": values, "pipeline_root": order.pipeline_root or None},
-        "service_account": order.service_account or None,
+        "service_account": order.service_account,
     }
     try:
         return str(api.client.runs.run_service_create_run(run).run_id)

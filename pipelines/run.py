@@ -9,8 +9,9 @@ from typing import Annotated, get_args, get_origin
 import typer
 from docstring_parser import parse
 
-from pipelines.grouped import descriptions, ungrouped
+from pipelines.grouped import ungrouped
 from pipelines.options import Connection, Order, Parameters, Source, Waiting
+from tlm.command import descriptions
 from tlm.errors import InputError, TlmError
 
 METAVARS = {str: "TEXT", Path: "FILE", Path | None: "FILE", int: "NUMBER", float: "SECONDS"}

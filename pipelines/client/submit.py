@@ -4,6 +4,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import kfp_server_api
+
 from pipelines.client.api import Api
 from pipelines.client.errors import Unanswered
 from pipelines.compile.compiled import Compiled
@@ -20,13 +22,14 @@ def submit(api: Api, pipeline: Compiled, values: Mapping[str, Any], order: Order
         Interrupted: No answer came, so the run may have begun.
     """
     name = name or f"{pipeline.name} {time.strftime('%Y-%m-%d %H:%M:%S')}"
-    run = {
-        "experiment_id": experiment(api, order.experiment),
-        "display_name": name,
-        "pipeline_spec": pipeline.document(),
-        "runtime_config": {"parameters": values, "pipeline_root": order.pipeline_root or None},
-        "service_account": order.service_account,
-    }
+    runtime = {"parameters": dict(values), "pipeline_root": order.pipeline_root or None}
+    run = kfp_server_api.V2beta1Run(
+        experiment_id=experiment(api, order.experiment),
+        display_name=name,
+        pipeline_spec=pipeline.document(),
+        runtime_config=kfp_server_api.V2beta1RuntimeConfig(**runtime),
+        service_account=order.service_account or None,
+    )
     try:
         return str(api.client.runs.run_service_create_run(run).run_id)
     except Unanswered as error:

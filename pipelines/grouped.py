@@ -8,6 +8,8 @@ from typing import Any, get_type_hints
 
 from docstring_parser import parse
 
+from tlm.command import descriptions
+
 
 def ungrouped(function: Callable[..., Any], *, prefixed: bool = False, **given: Any) -> Callable[..., Any]:
     """Return `function` with each dataclass argument replaced by the fields of that dataclass, as separate arguments.
@@ -50,10 +52,3 @@ def ungrouped(function: Callable[..., Any], *, prefixed: bool = False, **given: 
     call.__doc__ = "\n".join([parse(function.__doc__ or "").description or "", "", "Args:", *described])
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
-
-
-def descriptions(documented: Any) -> dict[str, str]:
-    """Return what a docstring says about each argument, by name."""
-    return {
-        entry.arg_name: (entry.description or "").replace("\n", " ") for entry in parse(documented.__doc__ or "").params
-    }

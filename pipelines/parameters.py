@@ -36,54 +36,42 @@ def declared(spec: Mapping[str, Any]) -> dict[str, Parameter]:
     }
 
 
-def read_parameters(
-    params: Path | None, changes: Sequence[str] = (), known: Mapping[str, Parameter] | None = None
-) -> dict[str, Any]:
+def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[str, Parameter]) -> dict[str, Any]:
     """Return the values of parameters by name: those in `params`, replaced by `changes` (``name=value``).
 
     Args:
         params: YAML file with lines ``name: value``.
         changes: Single parameters; values of parameters that are not text are read as YAML.
-        known: The parameters of the pipeline; without it, those of this code's pipeline `tlm`.
+        known: The parameters of the pipeline.
 
     Raises:
         InputError: There is no such file, it is no YAML mapping, or a parameter is unknown, missing or of another type.
     """
-    known = of_this_code("tlm") if known is None else known
     values = {}
     if params:
-        expected, advice = "lines of the form 'parameter: value'", "samples are in pipelines/params"
-        read = read_mapping(params, language="YAML", expected=expected, advice=advice)
+        read = read_mapping(params, "lines of the form 'parameter: value', as in pipelines/params")
         values = {str(name): value for name, value in read.items()}
     for change in changes:
         name, separator, value = change.partition("=")
         if not separator:
             raise InputError(f"--set {change}: expected name=value")
-        values[name] = value if name in known and known[name].type is str else _from_text(name, value)
+        values[name] = value if name in known and known[name].type is str else _read_yaml(value, f"--set {change}")
     for name, parameter in known.items():
         if parameter.required and name not in values:
             raise InputError(f"parameter '{name}' is missing and has no default; give it with --set {name}=…")
     return {name: _checked(name, value, known) for name, value in values.items()}
 
 
-def read_mapping(file: Path, *, language: str, expected: str, advice: str) -> dict[Any, Any]:
-    """Return the mapping in `file`.
-
-    Args:
-        file: The file.
-        language: What the error calls the format: YAML, or JSON (which is YAML too).
-        expected: What the file should contain, for the error.
-        advice: Where to find one or how to make one, for the error.
+def read_mapping(file: Path, expected: str) -> dict[Any, Any]:
+    """Return the mapping in `file`; `expected` says in errors what it should contain, and how to get one.
 
     Raises:
         InputError: The file cannot be read, is no YAML, or holds something else than a mapping.
     """
     try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        values = _read_yaml(file.read_text(encoding="utf-8"), str(file))
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read ({error}); {advice}") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{file}: not valid {language}: {' '.join(str(error).split())}") from None
+        raise InputError(f"{file}: cannot be read ({error}); expected {expected}") from None
     if not isinstance(values, dict):
         raise InputError(f"{file}: expected {expected}, found {with_article(type(values).__name__)}")
     return values
@@ -106,11 +94,12 @@ def of_this_code(name: str) -> dict[str, Parameter]:
     return declared(json_format.MessageToDict(build(name).pipeline_spec))
 
 
-def _from_text(name: str, value: str) -> Any:
+def _read_yaml(text: str, where: str) -> Any:
+    """Return the value of a text in YAML or JSON (which is YAML too); `where` is for the error."""
     try:
-        return yaml.safe_load(value)
+        return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InputError(f"--set {name}={value}: not valid YAML: {' '.join(str(error).split())}") from None
+        raise InputError(f"{where}: not valid YAML or JSON: {' '.join(str(error).split())}") from None
 
 
 def _checked(name: str, value: Any, known: Mapping[str, Parameter]) -> Any:

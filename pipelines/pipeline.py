@@ -7,8 +7,9 @@ from typing import Any
 from docstring_parser import parse
 from kfp import dsl
 
-from pipelines.grouped import descriptions, ungrouped
+from pipelines.grouped import ungrouped
 from pipelines.resources import lifetime
+from tlm.command import descriptions
 
 
 def pipeline(name: str, display_name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

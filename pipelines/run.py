@@ -9,8 +9,9 @@ from typing import Annotated, get_args, get_origin
 import typer
 from docstring_parser import parse
 
-from pipelines.grouped import descriptions, ungrouped
+from pipelines.grouped import ungrouped
 from pipelines.options import Connection, Order, Parameters, Source, Waiting
+from tlm.command import descriptions
 from tlm.errors import InputError, TlmError
 
 METAVARS = {str: "TEXT", Path: "FILE", Path | None: "FILE", int: "NUMBER", float: "SECONDS"}
@@ -102,12 +103,12 @@ def lint(file: Annotated[Path, typer.Argument()]) -> None:
     Args:
         file: A compiled pipeline.
     """
-    from pipelines.compile.compiled import read_compiled
+    from pipelines.compile.compiled import parse, text_of
     from pipelines.compile.lint import lint
 
-    findings = lint(read_compiled(file))
+    findings = lint(parse(text_of(file), file))
     for finding in findings:
-        print(finding.line(file))
+        print(f"{file}: {finding}")
     if findings:
         raise typer.Exit(2)
 
@@ -137,9 +138,9 @@ def submit(
     from pipelines.client.api import Api
     from pipelines.client.submit import submit
     from pipelines.client.wait import wait as wait_for
-    from pipelines.compile import compiled
+    from pipelines.compile.compiled import parse, text_of
 
-    chosen = compiled.parse(compiled.text_of(**vars(source)), str(source.file or "pipeline"))
+    chosen = parse(text_of(**vars(source)), source.file)
     given = values.read_parameters(**vars(parameters), known=values.declared(chosen.spec))
     values.check_reachable(given)
     if no_cache:
@@ -176,11 +177,10 @@ def upload(source: Source, connection: Connection, name: str = "", version: str 
     """
     from pipelines.client.api import Api
     from pipelines.client.upload import upload
-    from pipelines.compile import compiled
-    from pipelines.compile.version import version_name
+    from pipelines.compile.compiled import parse, text_of, version_name
 
-    text, version = compiled.text_of(**vars(source)), version or version_name()
-    called = compiled.parse(text, str(source.file or "pipeline")).name
+    text, version = text_of(**vars(source)), version or version_name()
+    called = parse(text, source.file).name
     api = Api(connection)
     made = upload(api, text, name=name or called, version=version)
     version_id = made.pipeline_version_id
@@ -211,7 +211,7 @@ def schedule(
     """
     from pipelines.client.api import Api
     from pipelines.client.schedule import schedule, six_fields
-    from pipelines.compile.version import version_name
+    from pipelines.compile.compiled import version_name
 
     what = {"name": name, "pipeline": pipeline, "version": version or version_name(), "cron": six_fields(cron)}
     api = Api(connection)

@@ -16,12 +16,10 @@ def command(target: str) -> Callable[..., None]:
 
     A step, which returns the URI of its result, also gets the option ``--json``.
     """
-    from docstring_parser import parse
-
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
     signature = inspect.signature(function, eval_str=True)
-    helps = {entry.arg_name: entry.description or "" for entry in parse(function.__doc__ or "").params}
+    helps = descriptions(function)
     parameters = [_parameter(parameter, helps.get(parameter.name, "")) for parameter in signature.parameters.values()]
     is_step = signature.return_annotation is str and "root" in signature.parameters
     if is_step:
@@ -37,6 +35,14 @@ def command(target: str) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def descriptions(documented: Any) -> dict[str, str]:
+    """Return what a docstring says about each argument or attribute, by name, each on one line."""
+    from docstring_parser import parse
+
+    entries = parse(documented.__doc__ or "").params
+    return {entry.arg_name: " ".join((entry.description or "").split()) for entry in entries}
 
 
 def _parameter(parameter: inspect.Parameter, text: str) -> inspect.Parameter:

@@ -15,38 +15,6 @@ TOGETHER = "multi-task"
 AUTO = "auto"  # an override that stands for the paper's advice on the task
 
 
-class Settings(NamedTuple):
-    """The settings of the steps before training, as outputs of a pipeline step.
-
-    Attributes:
-        top_k: Passages retrieved for each training example.
-        query: What is searched for: full, rake or auto.
-        tokenizer_kind: wordpiece or bpe.
-        vocab_size: Entries of the vocabulary.
-    """
-
-    top_k: int
-    query: str
-    tokenizer_kind: str
-    vocab_size: int
-
-
-class Advised(NamedTuple):
-    """The settings that depend on the task, as outputs of a pipeline step.
-
-    Attributes:
-        top_k: Passages retrieved for each training example.
-        query: What is searched for: full, rake or auto.
-        overrides: All overrides, separated by spaces.
-        reasons: Reasons for the advice, one sentence on each line.
-    """
-
-    top_k: int
-    query: str
-    overrides: str
-    reasons: str
-
-
 class Run(NamedTuple):
     """One training run. `str` writes it as a URL query, to be passed between the steps of a pipeline.
 
@@ -95,8 +63,14 @@ class Run(NamedTuple):
         return {"preset": self.preset, "overrides": self.overrides.split()}
 
 
-def settings(preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", seeds: str = "0") -> Settings:
+def settings(
+    preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", seeds: str = "0"
+) -> tuple[int, str, str, int]:
     """Resolve a preset with its overrides, and check arms and seeds, before any work.
+
+    Returns:
+        The settings of the steps before training, as the component `preflight` names them: `retrieve.top_k`,
+        `retrieve.query`, `tokenizer.kind` and `tokenizer.vocab_size`.
 
     Raises:
         InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice.
@@ -105,10 +79,10 @@ def settings(preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", 
     runs = len(_arms(arms)) * len(parse_seeds(seeds))
     say(f"settings: preset {preset}, K={resolved.retrieve.top_k}, {runs} runs (arms {arms}, seeds {seeds})")
     retrieve, tokenizer = resolved.retrieve, resolved.tokenizer
-    return Settings(retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size)
+    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size
 
 
-def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str = "") -> Advised:
+def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str = "") -> tuple[int, str, str, str]:
     """Replace ``auto`` among the overrides by the paper's advice on the task; the other overrides take precedence.
 
     Args:
@@ -116,6 +90,10 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
         preset: Named settings.
         overrides: Settings to change, and perhaps ``auto``.
         corpus: URI of the corpus or its index; "": its size is not considered.
+
+    Returns:
+        The settings that depend on the task, as the component `advise` names them: `retrieve.top_k`, `retrieve.query`,
+        all overrides separated by spaces, and the reasons for the advice, one sentence on each line.
     """
     given, reasons = [override for override in overrides if override != AUTO], ""
     if AUTO in overrides:
@@ -125,7 +103,7 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
     retrieve = presets.resolve(preset, given).retrieve
     if reasons:
         say(reasons)
-    return Advised(retrieve.top_k, retrieve.query, " ".join(given), reasons)
+    return retrieve.top_k, retrieve.query, " ".join(given), reasons
 
 
 def plan(

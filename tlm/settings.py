@@ -17,14 +17,6 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
-    @classmethod
-    def meanings(cls) -> dict[str, str]:
-        """Return what each setting means, from the docstring."""
-        from docstring_parser import parse
-
-        params = parse(cls.__doc__ or "").params
-        return {param.arg_name: " ".join(str(param.description).split()) for param in params}
-
 
 class Retrieve(Section):
     """Which part of the corpus is trained on (paper, section 3.1).

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from tlm import presets
+from tlm.command import descriptions
 from tlm.presets.cost import stage1_cost
 from tlm.presets.published import published, table_b1
 from tlm.presets.scales import SCALES
@@ -50,7 +51,7 @@ def _lines(preset: Preset) -> Iterator[str]:
     marks: dict[str, int] = {}
     for section, fields in SECTIONS.items():
         yield section
-        for name, meaning in fields.meanings().items():
+        for name, meaning in descriptions(fields).items():
             setting, value = f"{section}.{name}", getattr(getattr(preset, section), name)
             source = preset.source.get(setting, preset.source[section])
             mark = f"[{marks.setdefault(source, len(marks) + 1)}]"

@@ -32,6 +32,10 @@ class Api:
 
     All calls of `client` go through `http.call_api`, which is wrapped here: `client` itself sets no time limits, does
     not retry, and raises errors that are not meant for users. Methods of `client` that print are not used.
+
+    Attributes:
+        namespace: Whose runs they are; empty where there is only one user.
+        scope: The namespace as an argument of a call; empty where there is only one user.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -52,11 +56,7 @@ class Api:
             self.namespace = connection.namespace or address.own_namespace()
             if not self.namespace:
                 raise InputError(f"{self.url}: has several users: give a namespace with --namespace")
-
-    @property
-    def scope(self) -> dict[str, str]:
-        """The namespace as an argument of a call; empty where there is only one user."""
-        return {"namespace": self.namespace} if self.namespace else {}
+        self.scope = {"namespace": self.namespace} if self.namespace else {}
 
     def link(self, page: str) -> str:
         """Return the URL of a page of the UI; inside Kubeflow's dashboard (…/pipeline) the namespace is part of it."""

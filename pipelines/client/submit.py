@@ -44,7 +44,7 @@ def experiment(api: Api, name: str) -> str:
         return next(iter(api.named(listed, "experiments", name, **api.scope)), None)
 
     def create() -> Any:
-        new = kfp_server_api.V2beta1Experiment(display_name=name, **api.scope)
+        new = {"display_name": name, **api.scope}
         made = api.client.experiments.experiment_service_create_experiment(new)
         say(f"created the experiment '{name}'")
         return made

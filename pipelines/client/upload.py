@@ -5,8 +5,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import kfp_server_api
-
 from pipelines.client.api import Api
 from pipelines.client.errors import NotFound
 from tlm.errors import InputError
@@ -50,7 +48,7 @@ def find_version(api: Api, pipeline_id: str, name: str) -> Any:
 
 def _create(api: Api, name: str) -> str:
     """Create a pipeline without a version: KFP's own upload would give the first version the pipeline's name."""
-    new = kfp_server_api.V2beta1Pipeline(name=name, display_name=name, **api.scope)
+    new = {"name": name, "display_name": name, **api.scope}
     made = api.client.pipelines.pipeline_service_create_pipeline(new)
     say(f"created the pipeline '{name}'")
     return str(made.pipeline_id)

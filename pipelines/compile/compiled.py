@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from pipelines.compile.version import version_name
+from tlm import __version__
 from tlm.errors import InputError
 from tlm.progress import say
+from tlm.revision import revision
 
 
 class Compiled(NamedTuple):
@@ -53,7 +54,19 @@ def warn_of_images(images: Path | None) -> None:
         say(f"without --images the pipeline uses {DATA_IMAGE} and the matching train image, which must exist")
 
 
-def text_of(file: Path | None, images: Path | None, pipeline: str = "") -> str:
+def version_name() -> str:
+    """Return ``<version>-<short revision>`` of this code, followed by ``-dirty`` if files differ from the commit.
+
+    Raises:
+        InputError: This is no git checkout.
+    """
+    found = revision()
+    if not found:
+        raise InputError("the git revision cannot be read here: name the version with --version")
+    return f"{__version__}-{found}"
+
+
+def text_of(file: Path | None, images: Path | None = None, pipeline: str = "") -> str:
     """Return the text of a compiled pipeline: of `file`, or of this code's `pipeline` (tlm if empty) with `images`."""
     if not file:
         warn_of_images(images)
@@ -63,7 +76,10 @@ def text_of(file: Path | None, images: Path | None, pipeline: str = "") -> str:
             raise InputError(
                 f"{option} {value}: goes with the pipelines of this code, not with --file {file}; leave one out"
             )
-    return _read(file)
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read ({error}); `python -m pipelines.run compile` makes one") from None
 
 
 def compile_text(
@@ -113,24 +129,12 @@ def compile_text(
         return path.read_text(encoding="utf-8")
 
 
-def read_compiled(file: Path) -> Compiled:
-    """Read a compiled pipeline or its Kubernetes manifests.
+def parse(text: str, name: object = None) -> Compiled:
+    """Parse the text of a compiled pipeline or of its Kubernetes manifests; `name` is for errors.
 
     Raises:
-        InputError: There is no such file, or it holds something else.
+        InputError: It is something else.
     """
-    return parse(_read(file), str(file))
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read ({error}); `python -m pipelines.run compile` makes one") from None
-
-
-def parse(text: str, name: str) -> Compiled:
-    """Parse the text of a compiled pipeline; `name` is for errors."""
     try:
         documents = [document for document in yaml.load_all(text, _LOADER) if isinstance(document, dict)]
     except yaml.YAMLError as error:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from docstring_parser import parse
+from tlm.command import descriptions
 
 BEGIN, END = "<!-- parameters: begin -->\n", "<!-- parameters: end -->\n"
 
 
 def replaced(text: str, function: Callable[..., Any]) -> str:
     """Return `text` with a new table of the parameters of a pipeline function between its two marks."""
-    meanings = {entry.arg_name: entry.description for entry in parse(function.__doc__ or "").params}
+    meanings = descriptions(function)
     rows = [
         f"| `{name}` | `{json.dumps(parameter.default)}` | {meanings[name]} |\n"
         for name, parameter in inspect.signature(function).parameters.items()

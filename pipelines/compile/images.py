@@ -26,8 +26,7 @@ def load_images(file: Path) -> dict[str, str]:
     Raises:
         InputError: There is no such file, it has another key, one of the two is missing, or a reference is not exact.
     """
-    expected, advice = "a mapping with 'data' and 'train'", "`make images` writes build/images.json"
-    images = read_mapping(file, language="JSON or YAML", expected=expected, advice=advice)
+    images = read_mapping(file, "a mapping with 'data' and 'train', as `make images` writes it to build/images.json")
     for kind in images:
         if kind not in KINDS:
             raise InputError(f"{file}: '{kind}' is not one of the images{nearest(str(kind), KINDS)}")

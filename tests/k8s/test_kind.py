@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from k8s.kind import compare, data, state
-from pipelines.parameters import read_parameters
+from pipelines.parameters import of_this_code, read_parameters
 from tests.k8s import tools
 from tests.tiny import write_tiny
 from tlm.data.corpus import load_corpus
@@ -100,7 +100,7 @@ def test_programs_end_as_their_comparison_does(tmp_path):
 
 
 def test_the_parameters_are_the_pipelines_and_the_preset_takes_them():
-    values = read_parameters(KIND / "params.yaml", [])
+    values = read_parameters(KIND / "params.yaml", [], of_this_code("tlm"))
     resolve(values["run_preset"], values["run_overrides"].split())
     assert values["index_engine"] == "elasticsearch"
 

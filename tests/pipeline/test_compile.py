@@ -104,13 +104,13 @@ def test_every_parameter_has_a_default_and_a_description() -> None:
 )
 def test_a_wrong_parameter_is_one_sentence(change: str, sentence: str) -> None:
     with pytest.raises(InputError) as error:
-        read_parameters(None, [change])
+        read_parameters(None, [change], of_this_code("tlm"))
     assert str(error.value).startswith(sentence)
 
 
 def test_the_sample_parameter_files_are_valid() -> None:
     for path in sorted((ROOT / "pipelines" / "params").glob("*.yaml")):
-        assert read_parameters(path)
+        assert read_parameters(path, [], of_this_code("tlm"))
 
 
 def test_both_pipelines_have_the_same_parameters_where_they_mean_the_same() -> None:

@@ -48,8 +48,11 @@ def test_what_may_become_another_image_is_refused(tmp_path: Path, reference: str
     [
         ('{"data": "a:1", "trian": "b:1"}', "'trian' is not one of the images; did you mean 'train'?"),
         ("data: a:1\n", "the image 'train' is missing; expected both 'data' and 'train'"),
-        ("- a:1\n", "expected a mapping with 'data' and 'train', found a list"),
-        ("{", "not valid JSON or YAML"),
+        (
+            "- a:1\n",
+            "expected a mapping with 'data' and 'train', as `make images` writes it to build/images.json, found a list",
+        ),
+        ("{", "not valid YAML or JSON"),
         (None, "cannot be read"),
     ],
 )

@@ -133,8 +133,8 @@ def test_a_planted_fault_is_found_and_nothing_else(
 
 def test_a_pipeline_without_platform_settings_may_run_as_root(ours: Compiled) -> None:
     findings = lint(Compiled(ours.spec, {}))
-    assert {finding.what for finding in findings} == {"may run as root"}
-    assert {finding.step for finding in findings} == set(ours.steps())
+    assert {finding.split(": ")[1] for finding in findings} == {"may run as root"}
+    assert {finding.split(": ")[0] for finding in findings} == set(ours.steps())
 
 
 def test_names_that_only_look_like_secrets(ours: Compiled) -> None:

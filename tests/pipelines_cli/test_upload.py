@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.compile import version
+from pipelines.compile import compiled
 from tests.pipelines_cli.standin import Answer, StandIn, refusal
 from tlm import __version__, revision
 from tlm.errors import InputError
@@ -78,12 +78,12 @@ def test_an_upload_that_is_refused(ask, api: StandIn) -> None:
 def test_a_version_is_called_by_version_and_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(revision, "__file__", str(tmp_path / "revision.py"))
     with pytest.raises(InputError, match="name the version with --version"):
-        version.version_name()
+        compiled.version_name()
     git = ("git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x")
     (tmp_path / "version.py").write_text("")
     for command in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "x"), ("tag", "-a", "v9", "-m", "x")):
         subprocess.run([*git, *command], check=True)
     short = subprocess.run([*git, "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True).stdout
-    assert version.version_name() == f"{__version__}-{short.strip()}"
+    assert compiled.version_name() == f"{__version__}-{short.strip()}"
     (tmp_path / "version.py").write_text("changed")
-    assert version.version_name() == f"{__version__}-{short.strip()}-dirty"
+    assert compiled.version_name() == f"{__version__}-{short.strip()}-dirty"

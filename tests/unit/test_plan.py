@@ -7,11 +7,10 @@ import pytest
 from tests.toys import Row, make, make_task, words
 from tests.toys_training import passages
 from tlm import presets
-from tlm.advise import advise_command
+from tlm.advise import advise, advise_command
 from tlm.errors import InputError
 from tlm.plan import Run, advised, plan, plan_apart, plan_together, settings
 from tlm.presets import resolve
-from tlm.presets.advice import advise
 from tlm.retrieval.search.index import build_index
 
 SOURCES = {
@@ -35,8 +34,12 @@ def test_arms_times_seeds_each_with_its_subset() -> None:
 
 
 def test_overrides_reach_the_flat_values() -> None:
-    flat = settings("pocket", overrides=["retrieve.top_k=7", "tokenizer.vocab_size=123"])
-    assert (flat.top_k, flat.vocab_size) == (7, 123)
+    assert settings("pocket", overrides=["retrieve.top_k=7", "tokenizer.vocab_size=123"]) == (
+        7,
+        "full",
+        "wordpiece",
+        123,
+    )
 
 
 @pytest.fixture
@@ -47,27 +50,27 @@ def task(tmp_path: Path) -> str:
 
 
 def test_auto_stands_for_the_paper_s_rules_and_what_is_given_beside_it_holds(task: str) -> None:
-    assert settings("pocket", overrides=["auto", "tokenizer.vocab_size=300"]).vocab_size == 300  # auto waits for it
-    told = advised(task, "pocket", ["train.steps=900", "auto", "retrieve.query=rake"])
+    assert settings("pocket", overrides=["auto", "tokenizer.vocab_size=300"])[-1] == 300  # auto waits for it
+    top_k, query, overrides, reasons = advised(task, "pocket", ["train.steps=900", "auto", "retrieve.query=rake"])
     start = presets.resolve("pocket", ["train.steps=900", "retrieve.query=rake"])
     rule = advise(30, 7, start)
-    assert told.overrides.split() == [*rule.overrides, "train.steps=900", "retrieve.query=rake"]
+    assert overrides.split() == [*rule.overrides, "train.steps=900", "retrieve.query=rake"]
     assert "retrieve.query=full" in rule.overrides
-    assert (told.top_k, told.query) == (50, "rake")
-    assert len(told.reasons.splitlines()) == 1 + len(rule.reasons)
-    assert "30 training examples are fewer than 5,000" in told.reasons
+    assert (top_k, query) == (50, "rake")
+    assert len(reasons.splitlines()) == 1 + len(rule.reasons)
+    assert "30 training examples are fewer than 5,000" in reasons
 
 
 def test_auto_takes_a_lower_k_for_a_small_corpus(task: str, tmp_path: Path) -> None:
     corpus = passages(tmp_path, "corpus", count=120)
     index = build_index(corpus, root=str(tmp_path))
     for place in (corpus, index):
-        told = advised(task, "pocket", ["auto"], place)
-        assert told.top_k == 4
-        assert "the corpus has 120 passages" in told.reasons
+        top_k, *_, reasons = advised(task, "pocket", ["auto"], place)
+        assert top_k == 4
+        assert "the corpus has 120 passages" in reasons
         assert "retrieve.top_k=4" in advise_command(task, corpus=place).split()
-    assert advised(task, "pocket", ["auto", "retrieve.top_k=20"], corpus).top_k == 20
-    assert advised(task, "pocket", ["auto"]).top_k == 50
+    assert advised(task, "pocket", ["auto", "retrieve.top_k=20"], corpus)[0] == 20
+    assert advised(task, "pocket", ["auto"])[0] == 50
     assert "retrieve.top_k=50" in advise_command(task).split()
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tlm.command import descriptions
 from tlm.errors import InputError
 from tlm.presets import OVERRIDDEN, names, resolve
 from tlm.settings import SECTIONS, Preset
@@ -37,7 +38,7 @@ def test_small_is_the_paper_s_table_b1_for_scierc():
 
 def test_every_setting_is_explained():
     for section, fields in SECTIONS.items():
-        meanings = fields.meanings()
+        meanings = descriptions(fields)
         assert list(meanings) == list(fields.model_fields), section
         assert all(meanings.values()), section
 

@@ -5,6 +5,7 @@ import pytest
 from tests.toys import make_task
 from tlm import presets
 from tlm.advise import advise_command
+from tlm.command import descriptions
 from tlm.errors import InputError
 from tlm.settings import SECTIONS
 from tlm.show import show
@@ -26,7 +27,7 @@ def test_each_value_stands_with_its_meaning_and_its_source(name):
     preset, text = presets.resolve(name), show(name)
     sources = dict(line.strip().split(" ", 1) for line in text.splitlines() if line.startswith("  ["))
     for section, fields in SECTIONS.items():
-        for field, meaning in fields.meanings().items():
+        for field, meaning in descriptions(fields).items():
             line = next(line for line in text.splitlines() if line.startswith(f"  {section}.{field}="))
             assert line.endswith(meaning)
             mark = next(word for word in line.split() if word.startswith("["))

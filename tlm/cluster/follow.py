@@ -58,7 +58,14 @@ class _Follower:
     def submit(self) -> None:
         """Create the job. Adopt one that runs already; first wait until one that has ended is deleted."""
         deadline = time.monotonic() + DELETION_SECONDS
-        while not self._created():
+        while True:
+            try:
+                self.api.call("POST", self.jobs, self.job)
+                say(f"{self.title}: created")
+                break
+            except Refused as refused:
+                if refused.status != 409:  # there is one of this name
+                    raise
             job = self._get()
             if job is not None and "deletionTimestamp" not in job["metadata"]:
                 if not _end(job):
@@ -70,17 +77,6 @@ class _Follower:
                 raise Interrupted(f"{self.title} is still being deleted; look at its pods, then repeat")
             self._pause()
         self.submitted = True
-
-    def _created(self) -> bool:
-        """Create the job, unless there is one of its name."""
-        try:
-            self.api.call("POST", self.jobs, self.job)
-        except Refused as refused:
-            if refused.status != 409:
-                raise
-            return False
-        say(f"{self.title}: created")
-        return True
 
     def wait(self, start_seconds: float) -> None:
         """Return once the job is complete."""

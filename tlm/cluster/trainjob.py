@@ -9,7 +9,7 @@ from tlm.artifacts.produce import finished
 from tlm.cluster.follow import follow
 from tlm.cluster.job import Pods, train_job
 from tlm.cluster.kube import Api, own_image
-from tlm.errors import InputError, Interrupted
+from tlm.errors import InputError, Interrupted, refuse_negative
 from tlm.progress import say
 from tlm.training.stage1 import checkpoint_recipe
 
@@ -48,10 +48,7 @@ def train_on_nodes(
         Interrupted: a pod died, or somebody deleted the TrainJob; repeating resumes from the last snapshot.
         Terminated: SIGTERM arrived; the TrainJob was deleted, and its pods save their state.
     """
-    if pods.nodes < 1 or pods.gpus < 0:
-        raise InputError(
-            f"nodes is {pods.nodes} and gpus {pods.gpus}; expected at least one node, and no fewer than 0 GPUs"
-        )
+    refuse_negative(gpus=pods.gpus)
     recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
     uri = finished(recipe, root)
     if uri is not None:

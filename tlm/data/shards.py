@@ -11,11 +11,8 @@ GROUP_ROWS = 10_000
 class Shards:
     """Writes ``<name>-00000.parquet``… into `folder`, each with `groups` row groups of `group_rows` rows."""
 
-    def __init__(
-        self, folder: Path, name: str, groups: int = 10, group_rows: int = GROUP_ROWS, compression: str = "zstd"
-    ) -> None:
+    def __init__(self, folder: Path, name: str, groups: int = 10, group_rows: int = GROUP_ROWS) -> None:
         self.folder, self.name, self.groups, self.group_rows = folder, name, groups, group_rows
-        self.compression = compression
         self.rows: dict[str, int] = {}
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
@@ -51,7 +48,7 @@ class Shards:
             self._writer = pq.ParquetWriter(
                 self.folder / self._file,
                 table.schema,
-                compression=self.compression,
+                compression="zstd",
                 use_dictionary=["source"],  # worth it where values repeat
                 write_statistics=["doc"],  # worth it where rows are looked up by value
                 data_page_size=1 << 20,

@@ -45,9 +45,9 @@ class TaskEntry(_Entry):
     unverified: tuple[str, ...] = ()
 
     @property
-    def regression(self) -> bool:
-        """Whether the labels are numbers to predict, not classes."""
-        return not self.labels
+    def problem(self) -> str:
+        """Whether the labels are classes or numbers to predict."""
+        return "classification" if self.labels else "regression"
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -62,15 +62,9 @@ class TaskEntry(_Entry):
 
     def label(self, found: str, where: str) -> str:
         """Return the label that `found` stands for. Raises InputError, naming `where`: the task has no such label."""
-        if self.regression:
-            try:
-                float(found)
-            except ValueError:
-                raise InputError(f"{where}: '{found}' is not a number; {self.title} has numeric labels") from None
-            return found
         if self.ordinals and found.isdecimal() and int(found) < len(self.labels):
             return self.labels[int(found)]
-        if found not in self.order:
+        if self.labels and found not in self.order:
             raise InputError(f"{where}: '{found}' is not a label of {self.title}{nearest(found, self.labels)}")
         return found
 
@@ -83,7 +77,7 @@ class TaskEntry(_Entry):
                     f"warning: {self.title} has {counts.get(split, 0):,} {split} examples here, the published number "
                     f"is {published:,} ({self.evidence}{doubt})"
                 )
-        if not self.regression and labels != len(self.labels):
+        if self.labels and labels != len(self.labels):
             say(f"warning: {self.title} has {labels} classes here, the published number is {len(self.labels)}")
 
 

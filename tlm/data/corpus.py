@@ -132,9 +132,9 @@ def _write(draft: Draft, files: list[RawFile], layout: Layout, rejects: Rejects)
     draft.rows = publish(stage, draft.folder)
     shutil.rmtree(staging)
     total = sum(draft.rows.values())
-    draft.rows["rejected.parquet"] = rejects.write(draft.folder / "rejected.parquet")
     draft.counts |= {"read": rejects.read, "documents": rejects.read - len(rejects), "passages": total}
-    draft.counts |= {"duplicates": stage.count - total, "rejected": rejects.by_reason()}
+    draft.counts["duplicates"] = stage.count - total
+    rejects.write(draft)
     draft.details["passages"] = total
 
 

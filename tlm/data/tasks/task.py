@@ -183,14 +183,13 @@ def _write(
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
         pq.write_table(rows, draft.folder / name, compression="zstd")
         draft.rows[name] = len(rows)
-    draft.rows["rejected.parquet"] = rejects.write(draft.folder / "rejected.parquet")
     draft.counts = {
         "read": rejects.read,
         **{split: sizes[split] for split in SPLITS},
         "labels": {label: uses[label] for label in labels},
         "leaks": len(leaks),
-        "rejected": rejects.by_reason(),
     }
+    rejects.write(draft)
     draft.details = {
         "name": settings["name"],
         "problem": "regression" if regression else "classification",

@@ -108,9 +108,8 @@ def _write(
     draft.details = {"arm": "bm25", "provenance": "imported"}
     reasons = (KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
     write_subset(draft, candidates, verdicts, reasons, {"queries": no_queries})
-    rejected = rejects.by_reason()
-    draft.counts |= {"candidates": len(candidates) + sum(rejected.values()), "rejected": rejected}
-    draft.rows["rejected.parquet"] = rejects.write(draft.folder / "rejected.parquet")
+    draft.counts["candidates"] = rejects.read
+    rejects.write(draft)
     shutil.rmtree(staging)
 
 

@@ -21,12 +21,10 @@ NAME = re.compile(r"([A-Za-z][\w-]*):([A-Za-z][\w-]*)")
 NOTICEABLE = 0.01  # of a corpus' documents
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TaskEntry(_Entry):
+class TaskEntry(BaseModel):
     """A task; tasks.toml documents the fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     suite: str
     name: str
@@ -81,17 +79,6 @@ class TaskEntry(_Entry):
             say(f"warning: {self.title} has {labels} classes here, the published number is {len(self.labels)}")
 
 
-class Part(_Entry):
-    """A part of a corpus; corpora.toml documents the fields."""
-
-    title: str
-    address: str
-    note: str
-    documents: int | None = None
-    evidence: str = ""
-    unverified: str = ""
-
-
 def task_entry(path: str) -> TaskEntry | None:
     """Return the task that `path` names; None if it is a path or an address. Raises InputError: unknown task."""
     if not _is_name(path):
@@ -131,18 +118,18 @@ def corpus_addresses(paths: Iterable[str]) -> list[str]:
             raise _unknown(path, "corpus", corpora)
         say(f"{path}: {corpora[path]['title']}; the original has {corpora[path]['gigabytes']} GB")
         for part in (parts[name] for name in corpora[path]["parts"]):
-            doubt = f"; unverified: {part.unverified}" if part.unverified else ""
-            say(f"  {part.title}: {part.address} ({part.note}{doubt})")
-            found.append(part.address)
+            doubt = f"; unverified: {part['unverified']}" if "unverified" in part else ""
+            say(f"  {part['title']}: {part['address']} ({part['note']}{doubt})")
+            found.append(part["address"])
     return found
 
 
 def compare_corpus(rows: Mapping[str, int]) -> None:
     """Warn if parts of registered corpora have another number of documents (by address) than expected."""
     for part in _corpora()[1].values():
-        found, expected = rows.get(part.address), part.documents
+        found, expected = rows.get(part["address"]), part.get("documents")
         if found is not None and expected and abs(found - expected) > NOTICEABLE * expected:
-            say(f"warning: {part.address} has {found:,} documents, expected {expected:,} ({part.evidence})")
+            say(f"warning: {part['address']} has {found:,} documents, expected {expected:,} ({part['evidence']})")
 
 
 def _is_name(path: str) -> bool:
@@ -166,10 +153,10 @@ def _tasks() -> dict[str, TaskEntry]:
 
 
 @lru_cache
-def _corpora() -> tuple[dict[str, dict[str, Any]], dict[str, Part]]:
-    """The corpora by ``paper:name``, and their parts by name."""
+def _corpora() -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The corpora by ``paper:name``, and their parts by name; corpora.toml documents the fields."""
     corpora = _read("corpora.toml")
-    parts = {name: Part(**part) for name, part in corpora.pop("part").items()}
+    parts = corpora.pop("part")
     return {f"paper:{name}": corpus for name, corpus in corpora.items()}, parts
 
 

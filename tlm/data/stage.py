@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tlm.data.text import fold_clean
+from tlm.data.text import fold
 
 ROWS = 10_000  # to be added at once
 _RECORD = np.dtype([("digest", "S16"), ("ordinal", "<i8")])
@@ -17,7 +17,8 @@ _RECORD = np.dtype([("digest", "S16"), ("ordinal", "<i8")])
 class Stage:
     """Collects tables with a column `text` in `folder`, then finds the first of each text in little memory.
 
-    The digests of the texts are distributed to files by their first byte, and each file is sorted in memory.
+    Texts are the same if they are equal by `fold`. Their digests are distributed to files by the first byte, and each
+    file is sorted in memory.
 
     Attributes:
         count: Rows added so far.
@@ -31,10 +32,11 @@ class Stage:
         self._buckets = [(folder / f"digests-{bucket:03d}").open("w+b") for bucket in range(buckets)]  # a power of two
 
     def add(self, table: pa.Table) -> None:
-        """Append a table. Its texts must be normalised."""
+        """Append a table."""
         self.paths.append(self._folder / f"staged-{len(self.paths):05d}.parquet")
         pq.write_table(table, self.paths[-1], compression="lz4")
-        digests = [_digest(text) for text in table["text"].to_pylist()]
+        texts = table["text"].to_pylist()
+        digests = [hashlib.blake2b(fold(text).encode(), digest_size=16).digest() for text in texts]
         records = np.empty(len(digests), _RECORD)
         records["digest"] = digests
         records["ordinal"] = np.arange(self.count, self.count + len(digests))
@@ -53,8 +55,3 @@ class Stage:
             _, index = np.unique(records["digest"], return_index=True)  # of the first, as ordinals ascend
             first[records["ordinal"][index]] = True
         return first
-
-
-def _digest(text: str) -> bytes:
-    """Return 16 bytes (BLAKE2b) that are equal for normalised texts that are equal by `fold`."""
-    return hashlib.blake2b(fold_clean(text).encode(), digest_size=16).digest()

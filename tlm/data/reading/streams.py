@@ -39,17 +39,17 @@ def lines(file: RawFile) -> Iterator[tuple[int, bytes]]:
         InputError: the first bytes are not UTF-8 text, a line exceeds LONGEST_LINE, or a decompression bomb.
         EOFError: the compressed data end too early.
     """
-    with file.path.open("rb", _BUFFER) as packed:
-        stream: io.BufferedReader[Any] = packed
+    with io.FileIO(file.path) as raw:
+        stream: io.BufferedReader[Any] = io.BufferedReader(raw, _BUFFER)
         if file.compression == "gz":
-            stream = io.BufferedReader(gzip.GzipFile(fileobj=packed), _BUFFER)  # type: ignore[arg-type]
+            stream = io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER)  # type: ignore[arg-type]
         elif file.compression == "zst":
-            stream = io.BufferedReader(_Zstd(packed), _BUFFER)
+            stream = io.BufferedReader(_Zstd(stream), _BUFFER)
         _check_kind(stream.peek(_BUFFER), file.where)
         size = 0
         for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
             size += len(line)
-            file.bytes_read = packed.raw.tell()
+            file.bytes_read = raw.tell()
             if len(line) == LONGEST_LINE:
                 most = f"{LONGEST_LINE >> 20} MiB"
                 raise InputError(f"{file.where}:{number}: the line is longer than {most}; expected one record per line")

@@ -109,7 +109,7 @@ def publish(stage: Stage, target: Path) -> dict[str, int]:
     """
     first, seen = stage.firsts(), 0
     shards = Shards(target, "passages")
-    for path in track(stage.paths, "writing", len(stage.paths), "shards"):
+    for path in track(stage.paths, "writing", len(stage.paths), "tables"):
         table = pq.ParquetFile(path).read()
         mask = first[seen : seen + len(table)]
         seen += len(table)

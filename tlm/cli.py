@@ -7,6 +7,7 @@ Only the module of the command that is called is imported, so that ``tlm --help`
 import errno
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tlm import __version__
@@ -74,8 +75,8 @@ def build(arguments: list[str]) -> "typer.Typer":
     return app
 
 
-def main() -> None:
-    """Run the command line. Errors end it with one sentence on stderr and an exit code.
+def main(run: Callable[[], object] = lambda: build(sys.argv[1:])()) -> None:
+    """Run the command line, or another program. Errors end it with one sentence on stderr and an exit code.
 
     The codes: 2 wrong input, 3 interrupted (repeat to resume), 130 Ctrl-C, 143 SIGTERM.
     """
@@ -83,7 +84,7 @@ def main() -> None:
         if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_signal)
     try:
-        build(sys.argv[1:])()
+        run()
     except _Stopped as stopped:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
         _fail(stopped.error(f"stopped by {stopped.error.by}; repeat the command to go on"))

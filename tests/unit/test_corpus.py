@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Recipe, produce
-from tlm.data.corpus import load_corpus, passages
+from tlm.data.corpus import STAGED, load_corpus, passages, publish
 from tlm.data.shards import Shards
 from tlm.data.stage import Stage
 from tlm.data.text import fold, normalise
@@ -83,15 +83,16 @@ def test_some_columns_are_read_alone(tmp_path):
 TEXTS = st.lists(st.text(st.sampled_from("aAé bB\t"), max_size=5).map(normalise).filter(bool), max_size=60)
 
 
-def published(texts, group_rows, buckets):
+def published(texts, at_once, buckets):
     with tempfile.TemporaryDirectory() as folder:
         staging, target = Path(folder) / "staging", Path(folder) / "target"
         staging.mkdir()
         target.mkdir()
-        stage = Stage(staging, group_rows, buckets)
-        for number, text in enumerate(texts):
-            stage.add(f"id{number}", text, "s")
-        names = stage.publish(target)
+        stage = Stage(staging, buckets)
+        rows = [(f"id{number}", text, "s") for number, text in enumerate(texts)]
+        for start in range(0, len(rows), at_once):
+            stage.add(pa.table(list(zip(*rows[start : start + at_once], strict=True)), schema=STAGED))
+        names = publish(stage, target)
         return [(target / name).read_bytes() for name in names], [
             row for name in names for row in pq.read_table(target / name).to_pylist()
         ]
@@ -99,11 +100,11 @@ def published(texts, group_rows, buckets):
 
 @settings(max_examples=40, deadline=None)
 @given(TEXTS, st.integers(1, 9), st.sampled_from([1, 2, 64]))
-def test_the_first_of_equal_texts_stays_whatever_the_sizes(texts, group_rows, buckets):
+def test_the_first_of_equal_texts_stays_whatever_the_sizes(texts, at_once, buckets):
     first: dict[str, int] = {}
     for number, text in enumerate(texts):
         first.setdefault(fold(text), number)
-    data, rows = published(texts, group_rows, buckets)
+    data, rows = published(texts, at_once, buckets)
     assert [(row["doc"], row["id"], row["text"]) for row in rows] == [
         (doc, f"id{number}", texts[number]) for doc, number in enumerate(first.values())
     ]

@@ -239,10 +239,10 @@ def test_installed_packages_are_found():
 
 def test_command_says_what_is_wrong(tmp_path):
     (tmp_path / "file").write_text("")
-    code = "import sys, tlm.demo.__main__ as demo; demo.model_files = lambda: []; sys.exit(demo.main())"
+    code = "import tlm.demo.__main__ as demo; demo.model_files = lambda: []; demo.cli.main(demo.main)"
     run = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "file")], capture_output=True, text=True, check=False
     )
     assert run.returncode == 2
-    assert "error: cannot write the demo's files" in run.stderr
+    assert f"tlm: {tmp_path}/file/api-errors: Not a directory" in run.stderr
     assert "Traceback" not in run.stderr

@@ -108,7 +108,7 @@ def test_a_file_of_a_data_set_and_rows_that_have_a_value(hub_folder):
 
 def test_a_corpus_of_the_paper_is_put_together_from_the_hub(hub_folder, tmp_path, capsys):
     for number, part in enumerate(registry._corpora()[1].values()):
-        place = hub._parts(part.address)
+        place = hub._parts(part["address"])
         rows = [
             {place.text or "text": f"{words(i)} in part {number}", "language": "en" if i % 2 else "fr"}
             for i in range(10)

@@ -122,17 +122,17 @@ def test_near_duplicates_go_where_that_is_wanted_the_better_ranked_stays(tmp_pat
 def test_portions_change_nothing_and_nothing_is_lost(tmp_path_factory, texts, at_once):
     folder = tmp_path_factory.mktemp("import")
     path = external(folder / "x.csv", texts)
-    usual = importing.AT_ONCE, judging.AT_ONCE
+    usual = importing.ROWS, judging.AT_ONCE
     options = {"min_words": 1, "max_rejected": 100}
     try:
         whole = taken(path, folder / "whole", **options)
-        importing.AT_ONCE = judging.AT_ONCE = at_once
+        importing.ROWS = judging.AT_ONCE = at_once
         portions = taken(path, folder / "portions", **options)
     except InputError as error:
         assert "rows cannot be used" in str(error) or "leave none" in str(error) or "not one of the first" in str(error)  # noqa: PT017
         return
     finally:
-        importing.AT_ONCE, judging.AT_ONCE = usual
+        importing.ROWS, judging.AT_ONCE = usual
     assert whole.content == portions.content
     assert whole.counts["candidates"] == len(texts)
     assert len(kept(whole)) + len(left_out(whole)) + sum(whole.counts["rejected"].values()) == len(texts)

@@ -72,7 +72,7 @@ def test_every_task_of_the_paper_and_of_glue_is_there():
     assert {entry.name for entry in entries()} == {*CLASSES, *GLUE}
     assert {entry.name: len(entry.labels) for entry in entries() if entry.suite == "paper"} == CLASSES
     for entry in entries():
-        assert entry.metrics[0] in (REGRESSION if entry.regression else CLASSIFICATION)
+        assert entry.metrics[0] in (REGRESSION if entry.problem == "regression" else CLASSIFICATION)
         assert entry.evidence
         assert set(entry.unverified) <= set(entry.sizes) == set(entry.splits)
         assert len(set(entry.labels)) == len(entry.labels)
@@ -208,7 +208,7 @@ def test_scores_are_targets_even_if_all_of_them_are_whole(tmp_path):
     assert [row["target"] for row in rows(task, "test")] == [0, 1, 2, 3, 4, 5]
     pairs[3][-1] = "high"
     told = refused("glue:sts-b", tsv(tmp_path / "STS-B", header, train=pairs, dev=pairs[:6]), tmp_path)
-    assert told.endswith("train.tsv:5: 'high' is not a number; STS-B has numeric labels")
+    assert told.endswith("train.tsv:5: label 'high' is not a number, as a regression requires")
 
 
 def test_mnli_has_two_test_splits(tmp_path):

@@ -3,6 +3,7 @@
 import pyarrow.parquet as pq
 import pytest
 
+from tlm.artifacts.produce import Draft
 from tlm.data.reading.records import BadRow, Rejects, name_of, text_of
 from tlm.errors import InputError
 
@@ -53,12 +54,15 @@ def test_rejects_are_kept_with_place_reason_and_what_was_found(tmp_path):
     rejects = Rejects(10)
     rejects.add("a.jsonl", 3, "invalid JSON", "x\n" + "y" * 1000)
     rejects.add("b.csv", 5, "null", "\ud800")
-    assert rejects.write(tmp_path / "rejected.parquet") == 2
+    draft = Draft(tmp_path)
+    rejects.write(draft)
+    assert draft.rows == {"rejected.parquet": 2}
     rows = pq.read_table(tmp_path / "rejected.parquet").to_pylist()
     assert [(row["file"], row["line"], row["reason"]) for row in rows] == [
         ("a.jsonl", 3, "invalid JSON"),
         ("b.csv", 5, "null"),
     ]
     assert rows[1]["detail"] == "\\ud800"
-    assert rejects.by_reason() == {"invalid JSON": 1, "null": 1}
-    assert Rejects(10).write(tmp_path / "none.parquet") == 0
+    assert draft.counts == {"rejected": {"invalid JSON": 1, "null": 1}}
+    Rejects(10).write(draft)
+    assert draft.rows == {"rejected.parquet": 0}

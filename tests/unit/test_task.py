@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.reading.files import RawFile
 from tlm.data.tasks.groups import groups_of
-from tlm.data.tasks.labels import targets_of
+from tlm.data.tasks.labelled import Example, Fields
+from tlm.data.tasks.problem import is_regression
 from tlm.data.tasks.splits import assign
 from tlm.data.tasks.task import examples, load_task
 from tlm.errors import InputError
@@ -171,16 +173,18 @@ def test_equal_texts_of_one_file_stay_in_one_split(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "targets"),
     [
-        (["1", "2", "3"], None),
-        (["1.0", "2.0"], None),
-        (["0.5", "2", "-3", "1e-3", ".5"], [0.5, 2.0, -3.0, 0.001, 0.5]),
-        (["0.5", "high"], None),
-        (["1.5.2", "1.5"], None),
-        (["inf", "1.5"], None),
+        (["1", "2", "3"], False),
+        (["1.0", "2.0"], False),
+        (["0.5", "2", "-3", "1e-3", ".5"], True),
+        (["0.5", "high"], False),
+        (["1.5.2", "1.5"], False),
+        (["inf", "1.5"], False),
     ],
 )
 def test_numbers_are_targets_where_some_have_a_fraction(labels, targets):
-    assert targets_of(labels) == targets
+    file = RawFile("t.csv", "t.csv", "csv")
+    found = [Example(file, line, f"{line}", f"a {line}", None, label, "", "") for line, label in enumerate(labels)]
+    assert is_regression(found, Fields(), "auto") == targets
 
 
 @pytest.mark.parametrize("extension", ["jsonl", "csv", "parquet"])

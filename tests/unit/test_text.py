@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.data.passages import _PERHAPS_UNSPACED, _UNSPACED, split
-from tlm.data.text import MANY_MARKS, fold, fold_clean, normalise, tokens
+from tlm.data.text import MANY_MARKS, fold, normalise, tokens
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 WORDS = st.text(st.sampled_from("ab我のกé́- 1"), min_size=1)
@@ -67,8 +67,8 @@ def test_fold_equals_texts_by_case_form_and_white_space():
 
 
 @given(TEXTS)
-def test_folding_is_the_same_in_one_go_or_two(text):
-    assert fold_clean(normalise(text)) == fold(text)
+def test_folding_is_the_same_for_normalised_text(text):
+    assert fold(normalise(text)) == fold(text)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -14,11 +17,13 @@ from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Rejects, Row, name_of, text_of
 from tlm.data.registry import compare_corpus, corpus_addresses
-from tlm.data.shards import GROUP_ROWS
-from tlm.data.stage import Stage
+from tlm.data.shards import GROUP_ROWS, Shards
+from tlm.data.stage import ROWS, Stage
 from tlm.errors import InputError
+from tlm.progress import track
 
 VERSION = 1
+STAGED = pa.schema([("id", "string"), ("text", "string"), ("source", "string")])
 
 
 @dataclass(frozen=True)
@@ -97,21 +102,39 @@ def passages(corpus: Artifact, columns: list[str] | None = None) -> Iterator[pa.
             yield from shard.iter_batches(GROUP_ROWS, columns=columns)
 
 
+def publish(stage: Stage, target: Path) -> dict[str, int]:
+    """Write ``passages-00000.parquet``… without repeated texts and with `doc` as first column; return rows by file.
+
+    The staged tables are removed.
+    """
+    first, seen = stage.firsts(), 0
+    shards = Shards(target, "passages")
+    for path in track(stage.paths, "writing", len(stage.paths), "tables"):
+        table = pq.ParquetFile(path).read()
+        mask = first[seen : seen + len(table)]
+        seen += len(table)
+        docs = pa.array(np.arange(shards.total, shards.total + mask.sum()))
+        shards.add(table.filter(pa.array(mask)).add_column(0, "doc", docs))
+        path.unlink()
+    return shards.close()
+
+
 def _write(draft: Draft, files: list[RawFile], layout: Layout, rejects: Rejects) -> None:
     check_room(files, draft.folder)
     staging = draft.folder / "staging"
     staging.mkdir()
     stage = Stage(staging)
-    for parts in read_all(files, layout.fields, rejects, lambda file, row: _passages(file, row, layout)):
-        for part in parts:
-            stage.add(*part)
+    found = read_all(files, layout.fields, rejects, lambda file, row: _passages(file, row, layout))
+    rows = chain.from_iterable(found)
+    while portion := list(islice(rows, ROWS)):
+        stage.add(pa.table(list(zip(*portion, strict=True)), schema=STAGED))
     compare_corpus(rejects.read_by_file)
-    draft.rows = stage.publish(draft.folder)
+    draft.rows = publish(stage, draft.folder)
     shutil.rmtree(staging)
     total = sum(draft.rows.values())
-    draft.rows["rejected.parquet"] = rejects.write(draft.folder / "rejected.parquet")
     draft.counts |= {"read": rejects.read, "documents": rejects.read - len(rejects), "passages": total}
-    draft.counts |= {"duplicates": stage.total - total, "rejected": rejects.by_reason()}
+    draft.counts["duplicates"] = stage.count - total
+    rejects.write(draft)
     draft.details["passages"] = total
 
 

@@ -21,12 +21,10 @@ NAME = re.compile(r"([A-Za-z][\w-]*):([A-Za-z][\w-]*)")
 NOTICEABLE = 0.01  # of a corpus' documents
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TaskEntry(_Entry):
+class TaskEntry(BaseModel):
     """A task; tasks.toml documents the fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     suite: str
     name: str
@@ -45,9 +43,9 @@ class TaskEntry(_Entry):
     unverified: tuple[str, ...] = ()
 
     @property
-    def regression(self) -> bool:
-        """Whether the labels are numbers to predict, not classes."""
-        return not self.labels
+    def problem(self) -> str:
+        """Whether the labels are classes or numbers to predict."""
+        return "classification" if self.labels else "regression"
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -62,15 +60,9 @@ class TaskEntry(_Entry):
 
     def label(self, found: str, where: str) -> str:
         """Return the label that `found` stands for. Raises InputError, naming `where`: the task has no such label."""
-        if self.regression:
-            try:
-                float(found)
-            except ValueError:
-                raise InputError(f"{where}: '{found}' is not a number; {self.title} has numeric labels") from None
-            return found
         if self.ordinals and found.isdecimal() and int(found) < len(self.labels):
             return self.labels[int(found)]
-        if found not in self.order:
+        if self.labels and found not in self.order:
             raise InputError(f"{where}: '{found}' is not a label of {self.title}{nearest(found, self.labels)}")
         return found
 
@@ -83,19 +75,8 @@ class TaskEntry(_Entry):
                     f"warning: {self.title} has {counts.get(split, 0):,} {split} examples here, the published number "
                     f"is {published:,} ({self.evidence}{doubt})"
                 )
-        if not self.regression and labels != len(self.labels):
+        if self.labels and labels != len(self.labels):
             say(f"warning: {self.title} has {labels} classes here, the published number is {len(self.labels)}")
-
-
-class Part(_Entry):
-    """A part of a corpus; corpora.toml documents the fields."""
-
-    title: str
-    address: str
-    note: str
-    documents: int | None = None
-    evidence: str = ""
-    unverified: str = ""
 
 
 def task_entry(path: str) -> TaskEntry | None:
@@ -137,18 +118,18 @@ def corpus_addresses(paths: Iterable[str]) -> list[str]:
             raise _unknown(path, "corpus", corpora)
         say(f"{path}: {corpora[path]['title']}; the original has {corpora[path]['gigabytes']} GB")
         for part in (parts[name] for name in corpora[path]["parts"]):
-            doubt = f"; unverified: {part.unverified}" if part.unverified else ""
-            say(f"  {part.title}: {part.address} ({part.note}{doubt})")
-            found.append(part.address)
+            doubt = f"; unverified: {part['unverified']}" if "unverified" in part else ""
+            say(f"  {part['title']}: {part['address']} ({part['note']}{doubt})")
+            found.append(part["address"])
     return found
 
 
 def compare_corpus(rows: Mapping[str, int]) -> None:
     """Warn if parts of registered corpora have another number of documents (by address) than expected."""
     for part in _corpora()[1].values():
-        found, expected = rows.get(part.address), part.documents
+        found, expected = rows.get(part["address"]), part.get("documents")
         if found is not None and expected and abs(found - expected) > NOTICEABLE * expected:
-            say(f"warning: {part.address} has {found:,} documents, expected {expected:,} ({part.evidence})")
+            say(f"warning: {part['address']} has {found:,} documents, expected {expected:,} ({part['evidence']})")
 
 
 def _is_name(path: str) -> bool:
@@ -172,10 +153,10 @@ def _tasks() -> dict[str, TaskEntry]:
 
 
 @lru_cache
-def _corpora() -> tuple[dict[str, dict[str, Any]], dict[str, Part]]:
-    """The corpora by ``paper:name``, and their parts by name."""
+def _corpora() -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The corpora by ``paper:name``, and their parts by name; corpora.toml documents the fields."""
     corpora = _read("corpora.toml")
-    parts = {name: Part(**part) for name, part in corpora.pop("part").items()}
+    parts = corpora.pop("part")
     return {f"paper:{name}": corpus for name, corpus in corpora.items()}, parts
 
 

@@ -11,36 +11,31 @@ GROUP_ROWS = 10_000
 class Shards:
     """Writes ``<name>-00000.parquet``… into `folder`, each with `groups` row groups of `group_rows` rows."""
 
-    def __init__(
-        self, folder: Path, name: str, groups: int = 10, group_rows: int = GROUP_ROWS, compression: str = "zstd"
-    ) -> None:
+    def __init__(self, folder: Path, name: str, groups: int = 10, group_rows: int = GROUP_ROWS) -> None:
         self.folder, self.name, self.groups, self.group_rows = folder, name, groups, group_rows
-        self.compression = compression
         self.rows: dict[str, int] = {}
-        self._pending: list[pa.Table] = []
-        self._pending_rows = 0
+        self._pending: pa.Table | None = None  # fewer rows than a group
         self._writer: pq.ParquetWriter | None = None
 
     @property
     def total(self) -> int:
         """Rows added so far."""
-        return sum(self.rows.values()) + self._pending_rows
+        return sum(self.rows.values()) + (self._pending.num_rows if self._pending else 0)
 
     def add(self, table: pa.Table) -> None:
         """Append rows; complete row groups are written, the remainder is kept for later."""
-        self._pending.append(table)
-        self._pending_rows += table.num_rows
-        while self._pending_rows >= self.group_rows:
-            pending = pa.concat_tables(self._pending)
-            self._write(pending.slice(0, self.group_rows))
-            self._pending = [pending.slice(self.group_rows)]
-            self._pending_rows -= self.group_rows
+        if self._pending is not None:
+            table = pa.concat_tables([self._pending, table])
+        while table.num_rows >= self.group_rows:
+            self._write(table.slice(0, self.group_rows))
+            table = table.slice(self.group_rows)
+        self._pending = table
 
     def close(self) -> dict[str, int]:
         """Write the remaining rows; return the number of rows by file name."""
-        if self._pending_rows:
-            self._write(pa.concat_tables(self._pending))
-        self._pending, self._pending_rows = [], 0
+        if self._pending:
+            self._write(self._pending)
+            self._pending = None
         self._end_shard()
         return self.rows
 
@@ -51,7 +46,7 @@ class Shards:
             self._writer = pq.ParquetWriter(
                 self.folder / self._file,
                 table.schema,
-                compression=self.compression,
+                compression="zstd",
                 use_dictionary=["source"],  # worth it where values repeat
                 write_statistics=["doc"],  # worth it where rows are looked up by value
                 data_page_size=1 << 20,

@@ -1,58 +1,57 @@
-"""Passages kept on disk between two passes: which of them are duplicates is known only after the first."""
+"""Texts kept on disk between two passes: which of them repeat an earlier one is known only after the first."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tlm.data.dedup import BUCKETS, Seen, digest
-from tlm.data.shards import GROUP_ROWS, Shards
-from tlm.progress import track
+from tlm.data.text import fold
 
-SCHEMA = pa.schema([("id", pa.string()), ("text", pa.string()), ("source", pa.string())])
+ROWS = 10_000  # to be added at once
+_RECORD = np.dtype([("digest", "S16"), ("ordinal", "<i8")])
 
 
 class Stage:
-    """Collects passages, then publishes each distinct text once. The output does not depend on the sizes given here."""
+    """Collects tables with a column `text` in `folder`, then finds the first of each text in little memory.
 
-    def __init__(self, folder: Path, group_rows: int = GROUP_ROWS, buckets: int = BUCKETS) -> None:
-        self.folder, self.group_rows = folder, group_rows
-        self._shards = Shards(folder, "staged", group_rows=group_rows, compression="lz4")
-        self._seen = Seen(folder, buckets)
-        self._columns: tuple[list[str], list[str], list[str]] = ([], [], [])  # as in the schema
+    Texts are the same if they are equal by `fold`. Their digests are distributed to files by the first byte, and each
+    file is sorted in memory.
 
-    @property
-    def total(self) -> int:
-        """Passages added so far, including duplicates."""
-        return self._seen.count + len(self._columns[0])
+    Attributes:
+        count: Rows added so far.
+        paths: The tables, in parquet.
+    """
 
-    def add(self, id_: str, text: str, source: str) -> None:
-        """Add a passage with normalised text."""
-        for column, value in zip(self._columns, (id_, text, source), strict=True):
-            column.append(value)
-        if len(self._columns[0]) == self.group_rows:
-            self._flush()
+    def __init__(self, folder: Path, buckets: int = 64) -> None:
+        self.count = 0
+        self.paths: list[Path] = []
+        self._folder = folder
+        self._buckets = [(folder / f"digests-{bucket:03d}").open("w+b") for bucket in range(buckets)]  # a power of two
 
-    def publish(self, target: Path) -> dict[str, int]:
-        """Write ``passages-00000.parquet``… without duplicates and with `doc` as first column; return rows by file."""
-        self._flush()
-        staged = [self.folder / name for name in self._shards.close()]
-        first, seen = self._seen.firsts(), 0
-        kept = Shards(target, "passages")
-        for path in track(staged, "writing", len(staged), "shards"):
-            with pq.ParquetFile(path) as shard:
-                for group in range(shard.num_row_groups):
-                    table = shard.read_row_group(group)
-                    mask = first[seen : seen + table.num_rows]
-                    seen += table.num_rows
-                    docs = pa.array(np.arange(kept.total, kept.total + mask.sum()))
-                    kept.add(table.filter(pa.array(mask)).add_column(0, "doc", docs))
-            path.unlink()
-        return kept.close()
+    def add(self, table: pa.Table) -> None:
+        """Append a table."""
+        self.paths.append(self._folder / f"staged-{len(self.paths):05d}.parquet")
+        pq.write_table(table, self.paths[-1], compression="lz4")
+        texts = table["text"].to_pylist()
+        digests = [hashlib.blake2b(fold(text).encode(), digest_size=16).digest() for text in texts]
+        records = np.empty(len(digests), _RECORD)
+        records["digest"] = digests
+        records["ordinal"] = np.arange(self.count, self.count + len(digests))
+        self.count += len(digests)
+        bucket = np.frombuffer(b"".join(digests), np.uint8)[::16] % len(self._buckets)
+        for number, file in enumerate(self._buckets):
+            file.write(records[bucket == number].tobytes())
 
-    def _flush(self) -> None:
-        self._shards.add(pa.table(self._columns, schema=SCHEMA))
-        self._seen.add([digest(text) for text in self._columns[1]])
-        for column in self._columns:
-            column.clear()
+    def firsts(self) -> npt.NDArray[np.bool_]:
+        """Tell for each row whether no earlier one has the same text. Nothing can be added afterwards."""
+        first = np.zeros(self.count, np.bool_)
+        for file in self._buckets:
+            with file:
+                file.seek(0)
+                records = np.fromfile(file, _RECORD)
+            _, index = np.unique(records["digest"], return_index=True)  # of the first, as ordinals ascend
+            first[records["ordinal"][index]] = True
+        return first

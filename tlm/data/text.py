@@ -29,12 +29,7 @@ def normalise(text: str) -> str:
 
 def fold(text: str) -> str:
     """Return the form in which texts are compared: normalised and case-folded."""
-    return fold_clean(normalise(text))
-
-
-def fold_clean(text: str) -> str:
-    """Return `fold` of a text that is already normalised, in two thirds of the time."""
-    folded = text.casefold()
+    folded = normalise(text).casefold()
     return folded if folded.isascii() else _nfc(folded)  # casefolding may decompose ('ǰ')
 
 

@@ -8,7 +8,6 @@ is downloaded.
 import argparse
 import gzip
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
@@ -17,29 +16,20 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
+from tlm import cli
 from tlm.demo.docstrings import docstrings, packages
 from tlm.demo.services import Service, model_files, read_service
 from tlm.demo.task import LABELS, SPLITS, Example, examples, split_of
-from tlm.errors import TlmError
 from tlm.progress import say, track
 
 MIN_WORDS = 5
 
 
-def main() -> int:
-    """Write the files into the folder given on the command line; return the exit code."""
+def main() -> None:
+    """Write the files into the folder given on the command line."""
     parser = argparse.ArgumentParser(prog="python -m tlm.demo", description="Write the corpus and task of the demo.")
     parser.add_argument("folder", type=Path, help="folder for corpus.jsonl.gz and api-errors/")
-    folder = parser.parse_args().folder
-    try:
-        write(folder)
-    except TlmError as error:
-        say(f"error: {error}")
-        return error.exit_code
-    except OSError as error:
-        say(f"error: cannot write the demo's files to {folder}: {error.strerror or error}; give a folder with space")
-        return 2
-    return 0
+    write(parser.parse_args().folder)
 
 
 def write(folder: Path, models: list[Path] | None = None, code: list[tuple[str, list[Path]]] | None = None) -> None:
@@ -106,4 +96,4 @@ def _packed(file: IO[bytes]) -> gzip.GzipFile:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    cli.main(main)

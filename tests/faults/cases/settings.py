@@ -73,7 +73,7 @@ CASES = {
         "load-corpus c.jsonl --words 5 --overlap 5", expected="overlap is 5; expected 0 to 4, less than words"
     ),
     "fewer than no rejected rows": given(
-        "load-corpus c.jsonl --max-rejected -1", expected="max_rejected is -1; expected 0 or more rows"
+        "load-corpus c.jsonl --max-rejected -1", expected="max_rejected is -1; expected 0 or more"
     ),
     "a share that is NaN": given(
         "load-task task --dev-share nan", expected="dev_share is nan; expected a share between 0 and 1"

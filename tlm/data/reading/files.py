@@ -35,6 +35,7 @@ class RawFile:
     format: str  # a value of FORMATS, or "hub"
     compression: str = ""  # a value of COMPRESSIONS, or "" for none
     locate: Callable[[], Path] | None = None  # gives the path on this machine, after a download if necessary; not "hub"
+    size: int = 0  # bytes on disk; 0 for a Hub data set, which is streamed
     header: tuple[str, ...] = ()  # column names of a CSV or TSV file without a header
     bytes_read: int = 0  # on disk, so far
     _stamp: tuple[int, int] | None = None  # size and time of modification when the digest was taken
@@ -50,11 +51,6 @@ class RawFile:
         """The file on this machine, downloaded first if it is on S3."""
         assert self.locate is not None, "a Hub data set has no path"
         return self.locate()
-
-    @property
-    def size(self) -> int:
-        """Bytes on disk; 0 for a Hub data set, which is streamed."""
-        return self.path.stat().st_size if self.locate else 0
 
     def digest(self) -> str:
         """Return the sha256 of the bytes, or address and commit of a Hub data set. Raises InputError: unreadable."""
@@ -99,15 +95,11 @@ def check_room(files: Sequence[RawFile], folder: Path) -> None:
 
     Call it before the work begins, so that a full disk does not interrupt it later.
     """
-    _check_room(sum(file.size for file in files), f"the {len(files)} raw files", folder)
-
-
-def _check_room(size: int, what: str, folder: Path) -> None:
-    free = shutil.disk_usage(folder).free
+    size, free = sum(file.size for file in files), shutil.disk_usage(folder).free
     if size > free:
         raise InputError(
-            f"{what} take {size / 1e9:,.3f} GB, the disk of {folder.parent} has {free / 1e9:,.3f} GB free; free some "
-            "space, use another disk or give fewer files"
+            f"the {len(files)} raw files take {size / 1e9:,.3f} GB, the disk of {folder.parent} has "
+            f"{free / 1e9:,.3f} GB free; free some space, use another disk or give fewer files"
         )
 
 
@@ -126,7 +118,7 @@ def _from_disk(path: str) -> list[RawFile]:
     if Path(path).is_dir():
         return [file for name in _readable(path, _walk(path)) for file in _from_disk(str(Path(path) / name))]
     if Path(path).is_file():
-        return [_raw_file(path, lambda: Path(path))]
+        return [_raw_file(path, lambda: Path(path), Path(path).stat().st_size)]
     if Path(path).exists():
         raise InputError(f"{path} is not a regular file; expected a file or a folder")
     if Path(path).is_symlink():
@@ -193,8 +185,9 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
         raise InputError(f"{address} matches no object; check the bucket and the key")
     if any({"", ".", ".."} & set(name.split("/")) for name in chosen):
         raise InputError(f"{address}: a key has empty, '.' or '..' parts, which a file path cannot have; rename it")
-    _check_room(sum(sizes[name] for name in chosen), f"the {len(chosen)} files of {address}", store.cache)
-    return [_raw_file(f"s3://{bucket}/{name}", partial(store.local, name)) for name in chosen]
+    files = [_raw_file(f"s3://{bucket}/{name}", partial(store.local, name), sizes[name]) for name in chosen]
+    check_room(files, store.cache)
+    return files
 
 
 def _readable(folder: str, names: list[str]) -> list[str]:
@@ -213,7 +206,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + " …" * (len(names) > 5)
 
 
-def _raw_file(where: str, locate: Callable[[], Path]) -> RawFile:
+def _raw_file(where: str, locate: Callable[[], Path], size: int) -> RawFile:
     try:
         where.encode()
     except UnicodeEncodeError:  # other bytes are lone surrogates
@@ -221,7 +214,7 @@ def _raw_file(where: str, locate: Callable[[], Path]) -> RawFile:
     kind = _kind(where)
     if kind is None:
         raise InputError(f"{where}: unknown extension; expected {EXPECTED}")
-    return RawFile(where, PurePosixPath(where).name, *kind, locate)
+    return RawFile(where, PurePosixPath(where).name, *kind, locate, size)
 
 
 def _kind(name: str) -> tuple[str, str] | None:

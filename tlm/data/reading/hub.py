@@ -96,8 +96,6 @@ def _explained(address: str) -> Iterator[None]:
     """Turn the many kinds of exceptions of the Hub's clients into an InputError."""
     try:
         yield
-    except InputError:
-        raise
     except Exception as error:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if _MISSING & kinds:

@@ -14,7 +14,6 @@ Readers hold no more than a line, a row or a few rows of a row group in memory; 
 """
 
 import csv
-import gzip
 import itertools
 import json
 import re
@@ -39,7 +38,7 @@ PEEK_ROWS = 20
 METER_ROWS = 1000  # between updates of the progress
 LONGEST_PARAGRAPH = 1_000_000  # bytes
 _QUOTED = re.compile(r'"((?:[^"]++|"")*+)"')  # possessive: without backtracking, which takes memory per character
-_DAMAGED = (EOFError, OSError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError, pa.ArrowException, UnicodeDecodeError)
+_DAMAGED = (EOFError, OSError, zlib.error, zstandard.ZstdError, pa.ArrowException, UnicodeDecodeError)
 
 
 def read(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:

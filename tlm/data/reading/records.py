@@ -5,15 +5,15 @@ import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tlm.artifacts.produce import Draft
 from tlm.data.reading.files import RawFile
 from tlm.data.text import normalise
-from tlm.errors import InputError
+from tlm.errors import InputError, refuse_negative
 
 SHARE_REJECTED = 0.001  # of the rows may be rejected even if `max_rejected` is smaller
 SHARE_HELD_OUT = 0.1  # of the rows of dev or test may be rejected
@@ -132,8 +132,7 @@ class Rejects:
     """Counts the rows read and holds those set aside; more than max(`most` rows, 0.1 % of the rows) stop the step."""
 
     def __init__(self, most: int) -> None:
-        if most < 0:
-            raise InputError(f"max_rejected is {most}; expected 0 or more rows")
+        refuse_negative(max_rejected=most)
         self.most = most
         self.read = 0
         self.read_by_file = Counter[str]()  # by `RawFile.where`
@@ -168,18 +167,16 @@ class Rejects:
         if len(lost) > SHARE_HELD_OUT * read:
             raise _too_many(lost, read, f"{split} rows", ", more than a tenth", "fix them or remove them from the file")
 
-    def by_reason(self) -> dict[str, int]:
-        """Return how many rows were set aside for each reason, the most frequent first."""
-        return _by_reason(self._rows)
-
-    def write(self, path: Path) -> int:
-        """Write the rows set aside as parquet (file, line, reason, detail); return their number."""
+    def write(self, draft: Draft) -> None:
+        """Add the rows set aside to an artifact as rejected.parquet (file, line, reason, detail), and their counts."""
         columns = list(zip(*self._rows, strict=True)) or [()] * len(REJECTED)
-        pq.write_table(pa.table(columns, schema=REJECTED), path, compression="zstd")
-        return len(self)
+        pq.write_table(pa.table(columns, schema=REJECTED), draft.folder / "rejected.parquet", compression="zstd")
+        draft.rows["rejected.parquet"] = len(self)
+        draft.counts["rejected"] = _by_reason(self._rows)
 
 
 def _by_reason(rows: Sequence[tuple[str, int, str, str]]) -> dict[str, int]:
+    """Return how many rows were set aside for each reason, the most frequent first."""
     counts = Counter(reason for _, _, reason, _ in rows)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 

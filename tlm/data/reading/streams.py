@@ -39,8 +39,8 @@ def lines(file: RawFile) -> Iterator[tuple[int, bytes]]:
         InputError: the first bytes are not UTF-8 text, a line exceeds LONGEST_LINE, or a decompression bomb.
         EOFError: the compressed data end too early.
     """
-    with _Counted(file) as counted:
-        stream: io.BufferedReader[Any] = io.BufferedReader(counted, _BUFFER)
+    with io.FileIO(file.path) as raw:
+        stream: io.BufferedReader[Any] = io.BufferedReader(raw, _BUFFER)
         if file.compression == "gz":
             stream = io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER)  # type: ignore[arg-type]
         elif file.compression == "zst":
@@ -49,6 +49,7 @@ def lines(file: RawFile) -> Iterator[tuple[int, bytes]]:
         size = 0
         for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
             size += len(line)
+            file.bytes_read = raw.tell()
             if len(line) == LONGEST_LINE:
                 most = f"{LONGEST_LINE >> 20} MiB"
                 raise InputError(f"{file.where}:{number}: the line is longer than {most}; expected one record per line")
@@ -75,19 +76,6 @@ def _check_kind(head: bytes, where: str) -> None:
         raise InputError(
             f"{where}: lines end with \\r only (classic Mac OS); convert the line ends to \\n (tr '\\r' '\\n')"
         )
-
-
-class _Counted(io.FileIO):
-    """The bytes on disk, which it counts in `RawFile.bytes_read`."""
-
-    def __init__(self, file: RawFile) -> None:
-        super().__init__(file.path)
-        self._raw_file = file
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        size = super().readinto(buffer) or 0
-        self._raw_file.bytes_read += size
-        return size
 
 
 class _Zstd(io.RawIOBase):

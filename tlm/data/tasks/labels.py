@@ -38,18 +38,6 @@ def is_number(label: str) -> bool:
     return _NUMBER.fullmatch(label) is not None
 
 
-def targets_of(labels: Sequence[str]) -> list[float] | None:
-    """Return the labels as numbers if they are the targets of a regression, else None.
-
-    They are if all are numbers and at least one has a fractional part: 1, 2, 3 and 1.0, 2.0 are classes, 4.5, 2 and
-    3.25 are targets.
-    """
-    if not all(map(is_number, labels)):
-        return None
-    targets = [float(label) for label in labels]
-    return None if all(target.is_integer() for target in targets) else targets
-
-
 def metric_for(labels: Sequence[str], metric: str) -> str:
     """Return the metric for a task with these classes, or for a regression if there are none.
 

@@ -9,7 +9,7 @@ from tlm.data.reading.files import RawFile
 from tlm.data.reading.readers import read
 from tlm.data.reading.records import Row
 from tlm.data.tasks.labelled import Example, Fields
-from tlm.data.tasks.labels import is_number, targets_of
+from tlm.data.tasks.labels import is_number
 from tlm.data.text import fold
 from tlm.errors import InputError
 
@@ -22,7 +22,10 @@ INSPECTED_ROWS = 1000  # to find the column that was meant
 
 
 def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> bool:
-    """Decide whether the labels are numbers to predict; with problem "auto" as `targets_of` does.
+    """Decide whether the labels are numbers to predict.
+
+    With problem "auto" they are if all are numbers and at least one has a fractional part: 1, 2, 3 and 1.0, 2.0 are
+    classes, 4.5, 2 and 3.25 are numbers to predict.
 
     Raises:
         InputError: a label of a regression is not a number; with "auto", a few rows would decide, two labels differ in
@@ -30,31 +33,32 @@ def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> 
     """
     if problem == "classification":
         return False
-    words = [example for example in examples if not is_number(example.label)]
+    numbers, words = list[Example](), list[Example]()
+    for example in examples:
+        (numbers if is_number(example.label) else words).append(example)
     if problem == "regression":
         if words:
             raise InputError(f"{words[0].where}: label '{words[0].label}' is not a number, as a regression requires")
         return True
     _check_texts(examples, fields)
-    _check_slips(examples, words)
-    if targets_of([example.label for example in examples]) is not None:
+    fractions = [example for example in numbers if not float(example.label).is_integer()]
+    _check_slips(words, numbers, fractions)
+    if fractions and not words:
         return True
     _check_classes(examples, fields)
     _check_spelling(examples)
     return False
 
 
-def _check_slips(examples: Sequence[Example], words: Sequence[Example]) -> None:
+def _check_slips(words: Sequence[Example], numbers: Sequence[Example], fractions: Sequence[Example]) -> None:
     """Raise InputError if a few labels have a fraction, or are not numbers, and all others are of the other kind."""
-    numbers = [example for example in examples if is_number(example.label)]
-    fractions = [example for example in numbers if not float(example.label).is_integer()]
-    if not words and _few(fractions, examples):
+    if not words and _few(fractions, numbers):
         raise InputError(
             f"{fractions[0].where}: label '{fractions[0].label}' has a fraction, the other "
-            f"{len(examples) - len(fractions):,} labels are whole numbers; fix it, or set problem to classification "
+            f"{len(numbers) - len(fractions):,} labels are whole numbers; fix it, or set problem to classification "
             "(each label is a class) or regression (numbers to predict)"
         )
-    if _few(words, examples) and fractions and not _few(fractions, numbers):
+    if _few(words, [*words, *numbers]) and fractions and not _few(fractions, numbers):
         raise InputError(
             f"{words[0].where}: label '{words[0].label}' is not a number, the other {len(numbers):,} labels are; fix "
             "it, or set problem to classification (each label is a class)"

@@ -31,7 +31,8 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
     """
     found: dict[str, list[RawFile]] = {split: [] for split in SPLITS}
     for split, name in names.items():
-        matches = [(file, match) for file in files if (match := _matched(file, name))]
+        pattern = re.compile(rf"(?:{name})(?P<number>[-_.]\d[-_\w]*)?", re.IGNORECASE)
+        matches = [(file, match) for file in files if (match := pattern.fullmatch(file.stem))]
         found[split] = [file for file, _ in matches]
         folders = {(PurePosixPath(file.where).parent, file.format, file.compression) for file in found[split]}
         if len(matches) > 1 and not (len(folders) == 1 and all(match["number"] for _, match in matches)):
@@ -88,10 +89,8 @@ def find_leaks(examples: Sequence[Example]) -> pa.Table:
 
     `example` and `train` are the ordinals of the two (of the first training example, if there are several).
     """
-    first: dict[str, int] = {}
-    for ordinal, example in enumerate(examples):
-        if example.split == "train":
-            first.setdefault(example.twin, ordinal)
+    train = [ordinal for ordinal, example in enumerate(examples) if example.split == "train"]
+    first = {examples[ordinal].twin: ordinal for ordinal in reversed(train)}
     leaks = []
     for ordinal, example in enumerate(examples):
         if example.split != "train" and example.twin in first:
@@ -107,7 +106,3 @@ def _capacity(total: int, shares: Mapping[str, float]) -> dict[str, int]:
         capacity[split] = min(left, int(share * total + 0.5))
         left -= capacity[split]
     return capacity
-
-
-def _matched(file: RawFile, name: str) -> re.Match[str] | None:
-    return re.fullmatch(rf"(?:{name})(?P<number>[-_.]\d[-_\w]*)?", file.stem, re.IGNORECASE)

@@ -20,7 +20,7 @@ from tlm.data.tasks.groups import COLUMN as GROUP
 from tlm.data.tasks.labelled import Example, Fields, read_examples
 from tlm.data.tasks.labels import METRICS, metric_for
 from tlm.data.tasks.problem import PROBLEMS, is_regression
-from tlm.data.tasks.registered import as_published, fitting_fields, named_files
+from tlm.data.tasks.registered import fitting_fields, named_files
 from tlm.data.tasks.splits import SPLITS, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
@@ -84,11 +84,14 @@ def load_task(
     for setting, value, known in (("metric", metric, METRICS), ("problem", problem, PROBLEMS)):
         if value not in known:
             raise InputError(f"unknown {setting} '{value}'{nearest(value, known)}")
-    _check_shares(dev_share, test_share)
+    for name, share in (("dev_share", dev_share), ("test_share", test_share)):
+        if not 0 < share < 1:
+            raise InputError(f"{name} is {share}; expected a share between 0 and 1")
+    if dev_share + test_share >= 1:
+        raise InputError(f"dev_share {dev_share} and test_share {test_share} leave nothing for train; lower them")
     entry = task_entry(path)
     if entry and problem != "auto":
-        kind = "regression" if entry.regression else "classification"
-        raise InputError(f"{path} is a {kind}; leave problem at auto")
+        raise InputError(f"{path} is a {entry.problem}; leave problem at auto")
     if label_field in (text_field, pair_field):
         same = "text_field" if label_field == text_field else "pair_field"
         raise InputError(f"{same} and label_field are both '{label_field}'; expected different fields")
@@ -130,14 +133,6 @@ def examples(task: Artifact) -> pa.Table:
     return pq.ParquetFile(task.path("examples.parquet")).read()
 
 
-def _check_shares(dev_share: float, test_share: float) -> None:
-    for name, share in (("dev_share", dev_share), ("test_share", test_share)):
-        if not 0 < share < 1:
-            raise InputError(f"{name} is {share}; expected a share between 0 and 1")
-    if dev_share + test_share >= 1:
-        raise InputError(f"dev_share {dev_share} and test_share {test_share} leave nothing for train; lower them")
-
-
 def _by_split(path: str, found: Sequence[RawFile]) -> dict[str, list[RawFile]]:
     if len(found) == 1 and PurePosixPath(path).name == PurePosixPath(found[0].where).name:
         return {WHOLE: list(found)}
@@ -171,10 +166,9 @@ def _write(
 ) -> None:
     found = read_examples(files, fields, rejects)
     if entry:
-        found = as_published(entry, found)
-        regression = entry.regression
-    else:
-        regression = is_regression(found, fields, settings.get("problem", "auto"))
+        found = [replace(example, label=entry.label(example.label, example.where)) for example in found]
+        entry.compare(Counter(example.split for example in found), len({example.label for example in found}))
+    regression = is_regression(found, fields, entry.problem if entry else settings.get("problem", "auto"))
     if settings["shares"]:
         found = divided(found, settings["shares"], settings["seed"], by_label=not regression)
     sizes, uses = Counter(example.split for example in found), Counter(example.label for example in found)
@@ -189,14 +183,13 @@ def _write(
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
         pq.write_table(rows, draft.folder / name, compression="zstd")
         draft.rows[name] = len(rows)
-    draft.rows["rejected.parquet"] = rejects.write(draft.folder / "rejected.parquet")
     draft.counts = {
         "read": rejects.read,
         **{split: sizes[split] for split in SPLITS},
         "labels": {label: uses[label] for label in labels},
         "leaks": len(leaks),
-        "rejected": rejects.by_reason(),
     }
+    rejects.write(draft)
     draft.details = {
         "name": settings["name"],
         "problem": "regression" if regression else "classification",

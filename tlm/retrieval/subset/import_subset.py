@@ -17,19 +17,17 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.dedup import Seen, digest
 from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import BadRow, Rejects, Row, text_of
 from tlm.data.registry import subset_address
-from tlm.data.shards import Shards
+from tlm.data.stage import ROWS, Stage
 from tlm.progress import say
 from tlm.retrieval.subset.candidates import NO_RANK, NO_SCORE, Candidates
 from tlm.retrieval.subset.judge import KEPT, NEAR_DUPLICATE, OVERLAPS_DEV, OVERLAPS_TEST, TOO_SHORT, Filters, judge
 from tlm.retrieval.subset.write import write_subset
 
 VERSION = 2
-AT_ONCE = 10_000  # passages staged together
 
 
 def import_subset(
@@ -110,9 +108,8 @@ def _write(
     draft.details = {"arm": "bm25", "provenance": "imported"}
     reasons = (KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
     write_subset(draft, candidates, verdicts, reasons, {"queries": no_queries})
-    rejected = rejects.by_reason()
-    draft.counts |= {"candidates": len(candidates) + sum(rejected.values()), "rejected": rejected}
-    draft.rows["rejected.parquet"] = rejects.write(draft.folder / "rejected.parquet")
+    draft.counts["candidates"] = rejects.read
+    rejects.write(draft)
     shutil.rmtree(staging)
 
 
@@ -120,19 +117,19 @@ def _stage(
     folder: Path, files: list[RawFile], field: str, rejects: Rejects
 ) -> tuple[Candidates, npt.NDArray[np.bool_]]:
     """Write the passages to disk. Returns them as candidates, and for each whether its text repeats an earlier one."""
-    shards, seen = Shards(folder, "staged", compression="lz4"), Seen(folder)
+    stage = Stage(folder)
     docs, ranks = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     rows = iter(read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field))))
-    while portion := list(islice(rows, AT_ONCE)):
+    while portion := list(islice(rows, ROWS)):
         numbers, texts, best = zip(*portion, strict=True)
         docs.append(np.array(numbers))
         ranks.append(np.array(best, np.int32))
-        shards.add(pa.table({"doc": docs[-1], "text": texts}))
-        seen.add([digest(text) for text in texts])
-    paths = [folder / name for name in shards.close()]
-    scores = np.full(seen.count, NO_SCORE, np.float32)
-    candidates = Candidates(files[0].where, lambda: _read(paths), np.concatenate(docs), np.concatenate(ranks), scores)
-    return candidates, ~seen.firsts()
+        stage.add(pa.table({"doc": docs[-1], "text": texts}))
+    scores = np.full(stage.count, NO_SCORE, np.float32)
+    candidates = Candidates(
+        files[0].where, lambda: _read(stage.paths), np.concatenate(docs), np.concatenate(ranks), scores
+    )
+    return candidates, ~stage.firsts()
 
 
 def _passage(row: Row, field: str) -> tuple[str, int]:
@@ -143,7 +140,6 @@ def _passage(row: Row, field: str) -> tuple[str, int]:
     return text_of(row.values, field), int(rank) + 1 if rank.isdecimal() else NO_RANK
 
 
-def _read(shards: list[Path]) -> Iterator[pa.RecordBatch]:
-    for path in shards:
-        with pq.ParquetFile(path) as shard:
-            yield from shard.iter_batches()
+def _read(paths: list[Path]) -> Iterator[pa.RecordBatch]:
+    for path in paths:
+        yield from pq.ParquetFile(path).read().to_batches()

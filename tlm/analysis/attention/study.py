@@ -16,7 +16,7 @@ from tlm.analysis.attention.encode import AttentionReader, Seen
 from tlm.analysis.attention.heads import KINDS, SHARES, kind_of, looks
 from tlm.analysis.attention.subjects import Subject
 from tlm.analysis.naming import roles
-from tlm.analysis.page import write_pages
+from tlm.analysis.page import write_study_pages
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.evaluation.pages.sampling import evenly, rows_at
@@ -65,7 +65,7 @@ def write_study(
         "maps": maps,
     }
     drawn |= {"layers": figures.layers(groups, settings["threshold"]), "places": figures.places(groups)}
-    write_pages(draft.folder, "attention", contents, drawn)
+    write_study_pages(draft.folder, "attention", contents, drawn)
     _write_heads(draft, models)
     draft.counts.update(models=len(models), examples=len(texts), heads=sum(len(model["heads"]) for model in models))
     draft.details["models"] = {model["name"]: model["counts"] for model in models}

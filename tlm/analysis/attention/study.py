@@ -15,12 +15,12 @@ from tlm.analysis.attention import figures
 from tlm.analysis.attention.encode import AttentionReader, Seen
 from tlm.analysis.attention.heads import KINDS, SHARES, kind_of, looks
 from tlm.analysis.attention.subjects import Subject
-from tlm.analysis.naming import roles
 from tlm.analysis.page import write_study_pages
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.runs import roles
 from tlm.progress import track
 from tlm.training.device import resolve_device
 
@@ -38,7 +38,8 @@ def write_study(
     texts, pairs = _sample(task, settings["split"], settings["examples"])
     device = resolve_device(device)
     shown = min(range(len(texts)), key=lambda row: (abs(len(texts[row].split()) - SHOWN_WORDS), row))
-    role = roles({subject.group: subject.arm for subject in subjects})
+    arms = {subject.group: subject.arm for subject in subjects}
+    role = dict(zip(arms, roles(arms.values()), strict=True))
     models: list[Model] = []
     maps: list[dict[str, str]] = []
     drawn: dict[str, str] = {}

@@ -13,6 +13,7 @@ from tlm.data.tasks.labels import CLASSIFICATION, POSITIVE, REGRESSION
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import cell, code
 from tlm.evaluation.report.dropped import dropped
+from tlm.evaluation.report.lineage import flat
 from tlm.evaluation.score.metrics import positive
 
 SAMPLE = 5
@@ -91,10 +92,8 @@ def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
     """
     if model is not None:
         model.metadata["uri"] = uri
-    for name, value in Artifact.open(uri).counts.items():
-        parts = value if isinstance(value, dict) else {"": value}
-        for part, count in parts.items():
-            metrics.log_metric(f"{name} {part}".strip(), count)
+    for name, count in flat(Artifact.open(uri).counts, " "):
+        metrics.log_metric(name, count)
     return uri
 
 

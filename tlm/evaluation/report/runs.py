@@ -228,6 +228,15 @@ def grouped(runs: list[Run]) -> list[Group]:
     return list(groups.values())
 
 
+def roles(arms: Iterable[str]) -> list[str]:
+    """Colour roles: the first of an arm in `ARMS` gets the arm's own colour, all others a spare one."""
+    found: list[str] = []
+    for arm in arms:
+        spare = sum(role.startswith("other-") for role in found) % 4
+        found.append(arm if arm in ARMS and arm not in found else f"other-{spare}")
+    return found
+
+
 def _values(column: pa.ChunkedArray, labels: list[str] | None) -> Any:
     """Class ordinals, or floats if there are no labels; shape [n]."""
     return column.to_numpy() if labels is None else pc.index_in(column, pa.array(labels, pa.string())).to_numpy()

@@ -36,13 +36,6 @@ class Split:
     group: NDArray[np.int64]
     copied: NDArray[np.bool_]
 
-    def take(self, rows: NDArray[np.int64]) -> "Split":
-        """The examples at these positions."""
-        texts = [self.texts[row] for row in rows]
-        pairs = None if self.pairs is None else [self.pairs[row] for row in rows]
-        arrays = (self.gold[rows], self.group[rows], self.copied[rows])
-        return Split(self.name, self.example[rows], texts, pairs, *arrays)
-
 
 def read_splits(task: Artifact, *names: str) -> dict[str, Split]:
     """Read splits (train, dev or test) of a ``task`` artifact, whole and in the order of their rows."""

@@ -10,7 +10,7 @@ interval is Student's t with the degrees of freedom of Welch and Satterthwaite. 
 the confidence 1 - 0.05/m (Bonferroni).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -126,14 +126,6 @@ def compared(first: str, second: str, found: Interval) -> dict[str, Any]:
     return {"first": first, "second": second, "ahead": ahead, **found._asdict()}
 
 
-class Comparison(NamedTuple):
-    """Two arms by their positions in a list, and the difference of their scores, the first minus the second."""
-
-    first: int
-    second: int
-    difference: Interval
-
-
 def interval(arm: Arm) -> Interval:
     """The arm's mean score with its 95 % interval."""
     mean = float(arm.scores.mean())
@@ -157,11 +149,10 @@ def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
     return _interval(mean, seeds, first.mean_draws - second.mean_draws, first.splits, comparisons)
 
 
-def all_differences(arms: Sequence[Arm]) -> Iterator[Comparison]:
-    """The difference of every two arms, corrected for the number of pairs."""
-    pairs = list(combinations(range(len(arms)), 2))
-    for first, second in pairs:
-        yield Comparison(first, second, difference(arms[first], arms[second], len(pairs)))
+def all_differences(arms: Iterable[tuple[str, Arm]]) -> list[dict[str, Any]]:
+    """The difference of every two arms, given with their names, corrected for the number of pairs; see `compared`."""
+    pairs = list(combinations(arms, 2))
+    return [compared(first, second, difference(a, b, len(pairs))) for (first, a), (second, b) in pairs]
 
 
 @lru_cache(4096)

@@ -47,8 +47,8 @@ def roc(metrics: str) -> tuple[list[float], list[float], list[float]] | None:
     from sklearn.metrics import roc_curve
 
     label = positive(_values(metrics)["labels"])
-    predictions = pq.read_table(Artifact.open(metrics, "metrics").path("predictions.parquet")).to_pylist()
-    test = [row for row in predictions if row["split"] == "test"]
+    path = Artifact.open(metrics, "metrics").path("predictions.parquet")
+    test = pq.read_table(path, filters=[("split", "=", "test")], partitioning=None).to_pylist()
     truth = [row["gold"] == label for row in test]
     if len(set(truth)) < 2:
         return None

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
-from tlm.errors import InputError
+from tlm.errors import InputError, reason
 from tlm.progress import Meter
 from tlm.training.model.located import HERE, refuse_code
 from tlm.training.scoring import by_length
@@ -97,9 +97,8 @@ def load_pretrained(
             folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE, **options
         )
     except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
         raise InputError(
-            f"{folder} does not load as {what}: {reason}; expected config.json, a tokenizer and safetensors as "
+            f"{folder} does not load as {what}: {reason(error)}; expected config.json, a tokenizer and safetensors as "
             "`save_pretrained` writes them"
         ) from None
     finally:

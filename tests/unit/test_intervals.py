@@ -144,12 +144,12 @@ def test_differences_are_paired_by_example():
 def test_many_comparisons_widen_each_interval():
     rng = np.random.default_rng(4)
     gold = rng.integers(2, size=2000)
-    arms = [arm(gold, np.where(rng.random((20, 2000)) < 0.7, gold, 1 - gold)) for _ in range(4)]
-    found = list(all_differences(arms))
-    assert [(one.first, one.second) for one in found] == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    arms = {name: arm(gold, np.where(rng.random((20, 2000)) < 0.7, gold, 1 - gold)) for name in "abcd"}
+    found = all_differences(arms.items())
+    assert [one["first"] + one["second"] for one in found] == ["ab", "ac", "ad", "bc", "bd", "cd"]
     for one in found:
-        alone = difference(arms[one.first], arms[one.second])
-        ratio = (one.difference.high - one.difference.low) / (alone.high - alone.low)
+        alone = difference(arms[one["first"]], arms[one["second"]])
+        ratio = (one["high"] - one["low"]) / (alone.high - alone.low)
         assert ratio == pytest.approx(stats.norm.ppf(1 - 0.025 / 6) / stats.norm.ppf(0.975), rel=0.03)
 
 

@@ -1,9 +1,8 @@
-"""Names and colours of the models or subsets that a study compares."""
+"""Names of the models or subsets that a study compares."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tlm.errors import InputError
-from tlm.evaluation.report.runs import ARMS
 
 
 def unique_names(names: Sequence[str], default: Sequence[str], sources: Sequence[str], what: str) -> list[str]:
@@ -26,16 +25,3 @@ def unique_names(names: Sequence[str], default: Sequence[str], sources: Sequence
         if len(same) > 1:
             raise InputError(f"{' and '.join(same[:2])} are both called '{name}'; give --names that differ")
     return chosen
-
-
-def roles(arms: Mapping[str, str]) -> dict[str, str]:
-    """The colour role of each name: the first of an arm gets the arm's own colour, others a spare one.
-
-    Args:
-        arms: The arm of each name; "" if it has none.
-    """
-    found: dict[str, str] = {}
-    for name, arm in arms.items():
-        spare = sum(role.startswith("other-") for role in found.values()) % 4
-        found[name] = arm if arm in ARMS and arm not in found.values() else f"other-{spare}"
-    return found

@@ -98,12 +98,8 @@ def fault(result: Result, root: str | None = None) -> str:
     if result.path.name != file_name(result.key, result.seed):
         return f"{result.path} holds the result {file_name(result.key, result.seed)}; give it its own name"
     if values["arm"] != BASELINE:
-        table, scale, task = (
-            values["cell"]["table"],
-            values["cell"]["scale"],
-            values["cell"]["column"].partition("/")[0],
-        )
-        known = cells(table, scale, [task]) if table in all_tables() and scale in scales() else []
+        table, scale, column = (values["cell"][name] for name in ("table", "scale", "column"))
+        known = cells(table, scale, [column.partition("/")[0]]) if table in all_tables() and scale in scales() else []
         cell = next((cell for cell in known if cell.key == result.key), None)
         if cell is None:
             return f"{result.path} belongs to no cell of table {table} any more; run it again"

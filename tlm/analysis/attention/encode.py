@@ -3,16 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoModel, AutoTokenizer
-from transformers.utils import logging
+from transformers import AutoModel
 
 from tlm.errors import InputError
-from tlm.training.model.located import HERE, refuse_code
+from tlm.evaluation.score.classifier import load_pretrained, longest_input
 
 BATCH = 8
 UNUSED = ("pooler.",)  # no layer reads it, and some models are saved without it
@@ -47,16 +45,13 @@ class AttentionReader:
 
     def __init__(self, folder: Path, device: str, max_length: int) -> None:
         """Load the encoder in float32. Raises InputError if the folder does not hold a complete one."""
-        self.device = torch.device(device)
-        self.tokenizer, model = _load(folder)
-        self.model = model.to(self.device).eval()
-        config = model.config
+        self.tokenizer, self.model = load_pretrained(
+            folder, AutoModel, "an encoder", device, UNUSED, attn_implementation="eager"
+        )
+        config = self.model.config
         self.layers, self.heads = int(config.num_hidden_layers), int(config.num_attention_heads)
         self.architecture = str(config.model_type)
-        positions = int(getattr(config, "max_position_embeddings", 0) or max_length)
-        if self.architecture in ("roberta", "xlm-roberta", "camembert"):
-            positions -= config.pad_token_id + 1  # their positions start after the padding id
-        self.max_length = min(max_length, positions, int(self.tokenizer.model_max_length))
+        self.max_length = min(max_length, longest_input(self.tokenizer, config, max_length))
 
     @torch.inference_mode()
     def read(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Iterator[Seen]:
@@ -66,7 +61,7 @@ class AttentionReader:
         for start in range(0, len(texts), BATCH):
             part = slice(start, start + BATCH)
             second = None if pairs is None else list(pairs[part])
-            batch = self.tokenizer(list(texts[part]), second, **shape).to(self.device)
+            batch = self.tokenizer(list(texts[part]), second, **shape).to(self.model.device)
             found = self.model(**batch, output_attentions=True).attentions
             if not found or found[0] is None or found[0].dim() != 4:
                 raise InputError(f"{self.architecture} gives no attention weights; expected a self-attention encoder")
@@ -79,26 +74,3 @@ class AttentionReader:
                 tokens = [token.lstrip(WORD_MARKS) for token in self.tokenizer.convert_ids_to_tokens(ids.tolist())]
                 period = np.array([token.rstrip(WORD_MARKS) == "." for token in tokens], dtype=bool)
                 yield Seen(tokens, np.isin(ids, ends), period, of_text[..., kept[:, None], kept])
-
-
-def _load(folder: Path) -> tuple[Any, Any]:
-    refuse_code(folder)
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    verbosity = logging.get_verbosity()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # no warning that a classifier's head is left out
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **HERE)
-        model, found = AutoModel.from_pretrained(
-            folder, attn_implementation="eager", use_safetensors=True, dtype=torch.float32, output_loading_info=True,
-            **HERE,
-        )  # fmt: skip
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{folder} does not load as an encoder: {reason}; expected config.json, a tokenizer and "
-                         "safetensors as `save_pretrained` writes them") from None  # fmt: skip
-    finally:
-        logging.set_verbosity(verbosity)  # type: ignore[no-untyped-call]
-    missing = sorted(name for name in found["missing_keys"] if not name.startswith(UNUSED))
-    if missing:
-        raise InputError(f"{folder} lacks weights ({', '.join(missing[:3])}); download the model again")
-    return tokenizer, model

@@ -9,16 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from numpy.typing import NDArray
 
-from tlm.analysis.drawing import WIDTH, name_rows, panels, plain_rows, short
-from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, RULE, STYLE, svg
+from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, STYLE, WIDTH, name_rows, panels, plain_rows, short, svg
 
-TONES = {"positional": COLOURS["other-2"][0], "vertical": COLOURS["other-3"][0], "other": RULE}
+TONES = {"positional": COLOURS["other-2"][0], "vertical": COLOURS["other-3"][0], "other": COLOURS["rule"][0]}
 MAP_TONES = {"positional": "#7f78dc", "vertical": "#cf5a4d", "other": "#8b8b93"}  # readable on light and dark pages
 PLACES = {  # the parts of a stacked bar from left to right: (label, colour, opacity)
     "previous": ("token before", TONES["positional"], 1.0),
     "next": ("token after", TONES["positional"], 0.6),
     "itself": ("itself", MUTED, 0.7),
-    "elsewhere": ("another word", RULE, 1.0),
+    "elsewhere": ("another word", TONES["other"], 1.0),
     "period": ("a period", TONES["vertical"], 0.6),
     "special": ("[CLS], [SEP]", TONES["vertical"], 1.0),
 }

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -15,12 +14,13 @@ from tlm.analysis.attention import figures
 from tlm.analysis.attention.encode import AttentionReader, Seen
 from tlm.analysis.attention.heads import KINDS, SHARES, kind_of, looks
 from tlm.analysis.attention.subjects import Subject
-from tlm.analysis.naming import roles
-from tlm.analysis.page import write_pages
+from tlm.analysis.page import write_study_pages
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.evaluation.pages.sampling import evenly, rows_at
+from tlm.evaluation.pages.sampling import evenly
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.runs import roles
+from tlm.evaluation.score.examples import read_splits
 from tlm.progress import track
 from tlm.training.device import resolve_device
 
@@ -38,7 +38,8 @@ def write_study(
     texts, pairs = _sample(task, settings["split"], settings["examples"])
     device = resolve_device(device)
     shown = min(range(len(texts)), key=lambda row: (abs(len(texts[row].split()) - SHOWN_WORDS), row))
-    role = roles({subject.group: subject.arm for subject in subjects})
+    arms = {subject.group: subject.arm for subject in subjects}
+    role = dict(zip(arms, roles(arms.values()), strict=True))
     models: list[Model] = []
     maps: list[dict[str, str]] = []
     drawn: dict[str, str] = {}
@@ -65,7 +66,7 @@ def write_study(
         "maps": maps,
     }
     drawn |= {"layers": figures.layers(groups, settings["threshold"]), "places": figures.places(groups)}
-    write_pages(draft.folder, "attention", contents, drawn)
+    write_study_pages(draft.folder, "attention", contents, drawn)
     _write_heads(draft, models)
     draft.counts.update(models=len(models), examples=len(texts), heads=sum(len(model["heads"]) for model in models))
     draft.details["models"] = {model["name"]: model["counts"] for model in models}
@@ -74,11 +75,10 @@ def write_study(
 
 def _sample(task: Artifact, split: str, most: int) -> tuple[list[str], list[str] | None]:
     """Texts (and second texts, if the task has pairs) of at most `most` examples of a split, evenly spaced."""
-    splits = pq.read_table(task.path("examples.parquet"), columns=["split"], partitioning=None)["split"]
-    inside = np.flatnonzero(pc.equal(splits, split))
-    rows = rows_at(task, "examples.parquet", inside[evenly(len(inside), most)].tolist()).values()
-    pairs = [row["text_pair"] or "" for row in rows] if task.details["pair"] else None
-    return [row["text"] for row in rows], pairs
+    found = read_splits(task, split)[split]
+    rows = evenly(len(found.texts), most)
+    pairs = None if found.pairs is None else [found.pairs[row] for row in rows]
+    return [found.texts[row] for row in rows], pairs
 
 
 def _read(

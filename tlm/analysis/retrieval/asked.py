@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tlm.analysis.retrieval.subsets import PASSAGES, Subset, examples_by_query, whole_text
+from tlm.analysis.retrieval.subsets import PASSAGES, Subset, examples_by_query
 from tlm.evaluation.pages.sampling import evenly, rows_at
-from tlm.evaluation.pages.text import shared_words, visible
+from tlm.evaluation.pages.text import shared_words, visible, whole_text
 
 SHOWN_EXAMPLES = 3
 MOST_LABELS = 8

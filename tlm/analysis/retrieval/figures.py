@@ -8,8 +8,7 @@ import matplotlib as mpl
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from tlm.analysis.drawing import WIDTH, name_rows, panels, short
-from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, RULE, STYLE, svg
+from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, RULE, STYLE, WIDTH, name_rows, panels, short, svg
 
 HALF = 3.6  # inches: half the width of the page's text
 

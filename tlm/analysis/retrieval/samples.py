@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.analysis.retrieval.subsets import PASSAGES, Ints, examples_by_query, portions, whole_text
+from tlm.analysis.retrieval.subsets import PASSAGES, Ints, examples_by_query, portions
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.sampling import evenly, rows_at
-from tlm.evaluation.pages.text import shared_words, visible
+from tlm.evaluation.pages.text import shared_words, visible, whole_text
 
 RANGES = 5  # of the values of a regression task
 

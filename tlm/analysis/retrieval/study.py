@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tlm.analysis.naming import roles
-from tlm.analysis.page import write_pages
+from tlm.analysis.page import write_study_pages
 from tlm.analysis.retrieval import figures
 from tlm.analysis.retrieval.asked import most_asked, ranks, shared_by
 from tlm.analysis.retrieval.subsets import Subset, overlap, shared_corpus, sources
@@ -14,6 +13,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import Lineage
+from tlm.evaluation.report.runs import roles
 
 MOST_SOURCES = 14
 
@@ -27,9 +27,9 @@ def write_study(draft: Draft, artifacts: list[Artifact], settings: dict[str, Any
         InputError: The subsets are not known to be from one corpus.
     """
     lineage = Lineage()
-    names = dict(zip(settings["names"], artifacts, strict=True))
-    role = roles({name: artifact.details.get("arm", "") for name, artifact in names.items()})
-    subsets = [Subset.read(artifact, name, role[name], lineage) for name, artifact in names.items()]
+    role = roles(artifact.details.get("arm", "") for artifact in artifacts)
+    named = zip(artifacts, settings["names"], role, strict=True)
+    subsets = [Subset.read(artifact, name, role, lineage) for artifact, name, role in named]
     corpus = shared_corpus(subsets)
     size = int(corpus.details["passages"]) if corpus else None
     whole = sources(subsets, corpus) if corpus else []
@@ -46,7 +46,7 @@ def write_study(draft: Draft, artifacts: list[Artifact], settings: dict[str, Any
         "gone": lineage.told(),
     }
     contents["findings"] = _findings(contents, whole)
-    write_pages(draft.folder, "retrieval", contents, _figures(contents))
+    write_study_pages(draft.folder, "retrieval", contents, _figures(contents))
     draft.counts.update({one["name"]: one["passages"] for one in shown})
     draft.details["shares"] = {one["name"]: one["share"] for one in shown}
 

@@ -1,7 +1,7 @@
 """Subsets as sets of passages: overlap, sources, and how many examples retrieved a passage. Files are read in parts."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,11 +75,6 @@ def examples_by_query(hits: Artifact) -> dict[int, list[int]]:
     """The examples behind each query, as rows of the task; examples with the same text share a query."""
     table = pq.read_table(hits.path("queries.parquet"), columns=["query", "examples"], partitioning=None)
     return dict(zip(table["query"].to_pylist(), table["examples"].to_pylist(), strict=True))
-
-
-def whole_text(row: Mapping[str, Any]) -> str:
-    """The text of an example, or both texts of a pair."""
-    return " ⁄ ".join(part for part in (row["text"], row["text_pair"]) if part)
 
 
 def _asked(queries: pa.Array, weights: Ints) -> NDArray[np.int32]:

@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, STYLE, short, svg
@@ -73,8 +73,6 @@ def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label:
             axes.xaxis.set_major_locator(LogLocator(numticks=12))
             axes.xaxis.set_minor_locator(NullLocator())
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value).removeprefix("1·")))
-            axes.xaxis.set_minor_formatter(NullFormatter())
-            axes.tick_params(length=0, which="both")
             axes.tick_params(axis="x", pad=7)
         right.yaxis.tick_right()
         right.yaxis.set_label_position("right")

@@ -1,4 +1,4 @@
-"""Reports as HTML, Markdown and JSON files."""
+"""Reports and studies as HTML, Markdown and JSON files."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def write_report(folder: Path, contents: Contents) -> None:
         "scatter": plots.scatter(**scatter, role=contents["best"]["role"]) if scatter else None,
     }
     costs = [cost for group in groups for cost in (group["cost"], *group["stages"].values())]
-    _write(folder, "report", contents, pictures, costs)
+    write_pages(TEMPLATES, "report", folder, "report", contents, pictures=pictures, costs=_costs(costs))
 
 
 def write_multitask(folder: Path, contents: Contents) -> None:
@@ -40,42 +40,44 @@ def write_multitask(folder: Path, contents: Contents) -> None:
         (task["name"], plots.dots(task["groups"], "test", f"{task['metric_name']} on test"))
         for task in contents["tasks"]
     ]
-    _write(folder, "multitask", contents, pictures, [arm["total"] for arm in contents["arms"]])
+    costs = _costs([arm["total"] for arm in contents["arms"]])
+    write_pages(TEMPLATES, "multitask", folder, "report", contents, pictures=pictures, costs=costs)
 
 
-def _write(folder: Path, template: str, contents: Contents, pictures: Any, costs: list[dict[str, Spread]]) -> None:
-    """Render the contents; a kind of cost that was measured nowhere gets no column.
+def _costs(costs: list[dict[str, Spread]]) -> dict[str, Any]:
+    """The columns of the table of costs; a kind of cost that was measured nowhere gets none."""
+    return {name: column for name, column in COSTS.items() if any(cost[name]["values"] for cost in costs)}
+
+
+def write_pages(templates: Path, template: str, folder: Path, kind: str, contents: Contents, **shown: Any) -> None:
+    """Write ``<kind>.html``, ``<kind>.md`` and ``<kind>.json``.
 
     The HTML page is self-contained: no script, no address outside, every text escaped. In Markdown, texts from
-    outside are in code spans.
+    outside are in code spans. A value that is missing in a template is an error.
+
+    Args:
+        templates: Folder of the templates, which may extend and include those of the report.
+        template: Name of the templates: ``<template>.html.j2`` and ``<template>.md.j2``.
+        folder: Where to write the files.
+        kind: What the pages are: report or study.
+        contents: Everything that the templates show; the same contents give the same bytes.
+        shown: Pictures (as SVG) and columns, which are not in the JSON file.
     """
-    columns = {name: column for name, column in COSTS.items() if any(cost[name]["values"] for cost in costs)}
     colours = {"light": plots.css_colours(1), "dark": plots.css_colours(2)}
     for form in ("html", "md"):
-        page = environment(autoescape=form == "html").get_template(f"{template}.{form}.j2")
-        text = page.render(**contents, colours=colours, pictures=pictures, costs=columns)
-        (folder / f"report.{form}").write_text(text, encoding="utf-8", newline="\n")
-    (folder / "report.json").write_text(as_json(contents), encoding="utf-8", newline="\n")
-
-
-def as_json(contents: Contents) -> str:
-    """The contents as JSON, the same bytes for the same contents."""
-    return json.dumps(contents, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def environment(*, autoescape: bool) -> Environment:
-    """Where templates are read, with the filters that they use; a missing value is an error."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=autoescape,  # off for Markdown only, which would show HTML's escapes as text
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    filters = (hundred, plain_score, interval, signed, device, paid, code, cell, power, prose)
-    environment.filters.update({function.__name__: function for function in filters}, amount=shown(_count))
-    return environment
+        environment = Environment(
+            loader=FileSystemLoader([templates, TEMPLATES]),
+            autoescape=form == "html",  # Markdown would show HTML's escapes as text
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        environment.filters.update({function.__name__: function for function in FILTERS}, amount=_mean(_amount))
+        page = environment.get_template(f"{template}.{form}.j2").render(**contents, **shown, kind=kind, colours=colours)
+        (folder / f"{kind}.{form}").write_text(page, encoding="utf-8", newline="\n")
+    text = json.dumps(contents, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    (folder / f"{kind}.json").write_text(text, encoding="utf-8", newline="\n")
 
 
 def _compute(groups: list[dict[str, Any]], label: str) -> str | None:
@@ -89,8 +91,7 @@ def _compute(groups: list[dict[str, Any]], label: str) -> str | None:
         )
         for group in groups
     ]
-    shown = any(arm.flops for arm in arms)
-    return plots.data_uri(score_against_compute(arms, published(), label)) if shown else None
+    return score_against_compute(arms, published(), label) if any(arm.flops for arm in arms) else None
 
 
 def interval(spread: Spread) -> str:
@@ -117,12 +118,26 @@ def paid(prices: dict[str, float]) -> str:
     return ", ".join(f"{prices[name]:g} for {unit}" for name, unit in units.items() if prices[name])
 
 
-def shown(form: Callable[[float], str]) -> Callable[[Spread], str]:
+def percent(share: float | None) -> str:
+    """A share as a percentage, with one decimal below 10 %."""
+    if share is None:
+        return "–"
+    return f"{share:.0%}" if share >= 0.0995 or share == 0 else f"{share:.1%}"
+
+
+def count(value: float | None) -> str:
+    """A count, or a mean of counts with at most one decimal."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def _mean(form: Callable[[float], str]) -> Callable[[Spread], str]:
     """Apply a format to the mean of a spread."""
     return lambda spread: "–" if spread["mean"] is None else form(spread["mean"])
 
 
-def _count(mean: float) -> str:
+def _amount(mean: float) -> str:
     return f"{mean:,.0f}" if mean < 1e6 else power(mean)
 
 
@@ -143,12 +158,16 @@ def _money(mean: float) -> str:
 
 
 COSTS = {  # heading and format of each kind of cost
-    "steps": ("steps", shown(_count)),
-    "tokens": ("tokens", shown(_count)),
-    "flops": ("FLOPs", shown(_count)),
-    "paper_flops": ("by the paper’s rule", shown(_count)),
-    "seconds": ("time", shown(_seconds)),
-    "gpu_seconds": ("GPU time", shown(_seconds)),
-    "joules": ("energy", shown(_energy)),
-    "money": ("money", shown(_money)),
+    "steps": ("steps", _mean(_amount)),
+    "tokens": ("tokens", _mean(_amount)),
+    "flops": ("FLOPs", _mean(_amount)),
+    "paper_flops": ("by the paper’s rule", _mean(_amount)),
+    "seconds": ("time", _mean(_seconds)),
+    "gpu_seconds": ("GPU time", _mean(_seconds)),
+    "joules": ("energy", _mean(_energy)),
+    "money": ("money", _mean(_money)),
 }
+FILTERS = (
+    *(hundred, plain_score, interval, signed, device, paid, percent, count, power),
+    *(code, cell, prose, plots.data_uri),
+)

@@ -1,4 +1,4 @@
-"""The report's plots: SVG as data URIs, with colours for light and dark mode.
+"""The plots of reports and studies: SVG with colours for light and dark mode.
 
 No text in an image can run. Matplotlib draws with marker colours, which are then replaced by CSS variables. Equal data
 give equal bytes.
@@ -49,14 +49,20 @@ STYLE: dict[Any, Any] = {
     "ytick.labelcolor": MUTED,
     "xtick.labelsize": 9,
     "ytick.labelsize": 9,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
 }
+WIDTH = 7.4  # inches: the width of the page's text
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
+@mpl.rc_context(STYLE)
 def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float = 100.0) -> str:
     """One row per group: a dot for each seed, a band (95 % interval), a stroke (mean); a line for the baseline."""
     shown = [group for group in groups if group[part]["mean"] is not None]
-    figure, axes = _axes(4.1, 0.7 + 0.38 * len(shown))
+    figure, [axes] = panels(4.1, 0.7 + 0.38 * len(shown))
     for row, group in enumerate(reversed(shown)):
         tone, spread = _tone(group), group[part]
         if group["arm"] == "baseline":
@@ -68,35 +74,33 @@ def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float 
         axes.plot(values, [row] * len(values), "o", color=tone, markersize=5, alpha=0.75, markeredgewidth=0)
     axes.set_yticks(range(len(shown)), [short(group["name"]) for group in reversed(shown)], color=INK)
     axes.set_ylim(-0.6, len(shown) - 0.4)
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(length=0)
+    plain_rows(axes)
     axes.margins(x=0.08)
     axes.set_xlabel(label)
-    return _uri(figure)
+    return svg(figure)
 
 
+@mpl.rc_context(STYLE)
 def lines(panel: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str:
     """A panel of loss curves: a line for each group."""
-    figure, axes = _axes(4.0, 2.4)
+    figure, [axes] = panels(4.0, 2.4)
     tones = {group["name"]: _tone(group) for group in groups}
     for line in panel["lines"]:
         steps, losses = zip(*line["points"], strict=True)
         axes.plot(steps, losses, color=tones[line["group"]], linewidth=1.6, solid_joinstyle="round")
     axes.set_xlabel("step")
-    axes.tick_params(length=0)
-    return _uri(figure)
+    return svg(figure)
 
 
+@mpl.rc_context(STYLE)
 def scatter(gold: Sequence[float], predicted: Sequence[float], role: str) -> str:
     """Predicted against gold values of a regression task, with the line of equality."""
-    figure, axes = _axes(4.2, 3.6)
+    figure, [axes] = panels(4.2, 3.6)
     axes.axline((float(gold[0]), float(gold[0])), slope=1, color=RULE, linewidth=1.2)
     axes.plot(gold, predicted, "o", color=COLOURS[role][0], markersize=3.5, alpha=0.5, markeredgewidth=0)
     axes.set_xlabel("gold")
     axes.set_ylabel("predicted")
-    axes.tick_params(length=0)
-    return _uri(figure)
+    return svg(figure)
 
 
 def css_colours(mode: int) -> str:
@@ -104,23 +108,32 @@ def css_colours(mode: int) -> str:
     return "".join(f"--{role}:{tones[mode]};" for role, tones in COLOURS.items())
 
 
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        return figure, figure.add_subplot()
+def panels(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure of this size in inches, and its axes row by row."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+
+
+def plain_rows(axes: Axes) -> None:
+    """Remove the horizontal grid lines and the left spine."""
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+
+
+def name_rows(axes: Axes, names: Sequence[str], rows: int) -> None:
+    """Name the rows of a chart with room for `rows` of them, the first at the top."""
+    axes.set_yticks(range(len(names)), [short(name, 26) for name in names], color=INK)
+    axes.set_ylim(rows - 0.4, -0.6)
+    plain_rows(axes)
 
 
 def _tone(group: dict[str, Any]) -> str:
     return COLOURS[group["role"]][0]
 
 
-def short(name: str) -> str:
-    """A group's name, cut to fit into a plot."""
-    return name if len(name) <= 34 else f"{name[:33]}…"
-
-
-def _uri(figure: Figure) -> str:
-    return data_uri(svg(figure))
+def short(name: str, longest: int = 34) -> str:
+    """Cut a name to at most `longest` characters."""
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def data_uri(drawn: str) -> str:

@@ -1,7 +1,9 @@
 """Make text from outside inert: nothing in it can act as markup, and nothing in it is invisible."""
 
 import re
+from collections.abc import Mapping
 from itertools import groupby
+from typing import Any
 
 BIDI_AND_CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -21,6 +23,11 @@ def visible(text: str, longest: int = LONGEST) -> str:
 def spelled(character: re.Match[str]) -> str:
     """An invisible character as its code point: ``⟨U+202E⟩``."""
     return f"⟨U+{ord(character[0]):04X}⟩"
+
+
+def whole_text(row: Mapping[str, Any]) -> str:
+    """The text of an example, or both texts of a pair."""
+    return " ⁄ ".join(part for part in (row["text"], row["text_pair"]) if part)
 
 
 def code(text: str, longest: int = LONGEST) -> str:

@@ -13,6 +13,7 @@ from tlm.data.tasks.labels import CLASSIFICATION, POSITIVE, REGRESSION
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import cell, code
 from tlm.evaluation.report.dropped import dropped
+from tlm.evaluation.report.lineage import flat
 from tlm.evaluation.score.metrics import positive
 
 SAMPLE = 5
@@ -46,8 +47,8 @@ def roc(metrics: str) -> tuple[list[float], list[float], list[float]] | None:
     from sklearn.metrics import roc_curve
 
     label = positive(_values(metrics)["labels"])
-    predictions = pq.read_table(Artifact.open(metrics, "metrics").path("predictions.parquet")).to_pylist()
-    test = [row for row in predictions if row["split"] == "test"]
+    path = Artifact.open(metrics, "metrics").path("predictions.parquet")
+    test = pq.read_table(path, filters=[("split", "=", "test")], partitioning=None).to_pylist()
     truth = [row["gold"] == label for row in test]
     if len(set(truth)) < 2:
         return None
@@ -91,10 +92,8 @@ def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
     """
     if model is not None:
         model.metadata["uri"] = uri
-    for name, value in Artifact.open(uri).counts.items():
-        parts = value if isinstance(value, dict) else {"": value}
-        for part, count in parts.items():
-            metrics.log_metric(f"{name} {part}".strip(), count)
+    for name, count in flat(Artifact.open(uri).counts, " "):
+        metrics.log_metric(name, count)
     return uri
 
 

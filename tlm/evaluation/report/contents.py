@@ -14,8 +14,8 @@ from tlm.evaluation.report.dropped import dropped, numbers
 from tlm.evaluation.report.evidence import evidence
 from tlm.evaluation.report.findings import best_on_dev, findings, finished
 from tlm.evaluation.report.lineage import Lineage, lineage_rows
-from tlm.evaluation.report.runs import ARMS, Group, Run, grouped, spread
-from tlm.evaluation.score.intervals import all_differences, compared
+from tlm.evaluation.report.runs import Group, Run, grouped, roles, spread
+from tlm.evaluation.score.intervals import all_differences
 from tlm.evaluation.score.metrics import METRIC_NAMES
 
 MOST_CLASSES = 15  # of a confusion matrix; with more classes, the most frequent confusions are listed
@@ -36,17 +36,16 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         prices: Prices of time and energy.
     """
     groups = grouped([Run.read(artifact, lineage) for artifact in metrics])
-    summaries = _with_roles([group.summary(prices) for group in groups])
+    summaries = [group.summary(prices) for group in groups]
     whole = finished(summaries)
+    for one, role in zip(summaries, roles(one["arm"] if one in whole else "" for one in summaries), strict=True):
+        one["role"] = role
     best = best_on_dev([one for one in whole if one["arm"] != "baseline"] or whole)
     chosen = groups[summaries.index(best)]
     whole_groups = [group for group, summary in zip(groups, summaries, strict=True) if summary in whole]
+    differences = all_differences((group.name, group.on("test")) for group in whole_groups)
     first = groups[0].runs[0].values
     regression = first["problem"] == "regression"
-    differences = [
-        compared(whole_groups[one.first].name, whole_groups[one.second].name, one.difference)
-        for one in all_differences([group.on("test") for group in whole_groups])
-    ]
     found: Contents = {
         "task": {
             "name": visible(first["task"], 80),
@@ -73,19 +72,6 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     found["lineage"] = lineage_rows(lineage.everything(metrics))
     found["gone"] = lineage.told()
     return found
-
-
-def _with_roles(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give each group the role of a colour: the first whole group of an arm gets the arm's own, others spare ones."""
-    whole, spare, taken = finished(groups), 0, set()
-    for group in groups:
-        arm = group["arm"]
-        if arm in ARMS and arm not in taken and group in whole:
-            taken.add(arm)
-            group["role"] = arm
-        else:
-            group["role"], spare = f"other-{spare % 4}", spare + 1
-    return groups
 
 
 def _classes(groups: list[Group], best: Group) -> dict[str, Any]:

@@ -9,15 +9,10 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.sampling import rows_at
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.lineage import flat
 
 SAMPLES = 3
 LONGEST_SAMPLE = 240
-FILES = {
-    "corpus": "rejected.parquet",
-    "task": "rejected.parquet",
-    "hits": "dropped.parquet",
-    "subset": "dropped.parquet",
-}
 
 
 def dropped(artifact: Artifact, corpus: Artifact | None = None) -> dict[str, Any]:
@@ -31,8 +26,9 @@ def dropped(artifact: Artifact, corpus: Artifact | None = None) -> dict[str, Any
     """
     kind = artifact.manifest.kind
     found = {"kind": kind, "arm": artifact.details.get("arm", ""), "counts": numbers(artifact.counts), "reasons": []}
+    name = "rejected.parquet" if kind in ("corpus", "task") else "dropped.parquet"
     try:
-        reasons = _reasons(pq.ParquetFile(artifact.path(FILES[kind])).read(), corpus if kind == "subset" else None)
+        reasons = _reasons(pq.ParquetFile(artifact.path(name)).read(), corpus if kind == "subset" else None)
     except InputError as error:
         return {**found, "missing": without_root(error, artifact)}
     return {**found, "reasons": reasons, "missing": ""}
@@ -43,20 +39,9 @@ def without_root(error: InputError, artifact: Artifact) -> str:
     return str(error).replace(f"{artifact.store.root}/", "")
 
 
-def numbers(counts: dict[str, Any], prefix: str = "") -> dict[str, int]:
-    """Flatten the counts of a manifest: ``rejected: {"empty": 3}`` becomes ``rejected, empty``.
-
-    A task's counts by label are left out: labels come from outside, and there may be many.
-    """
-    found: dict[str, int] = {}
-    for name, value in counts.items():
-        if name == "labels":
-            continue
-        if isinstance(value, dict):
-            found.update(numbers(value, f"{prefix}{name}, "))
-        elif isinstance(value, int) and not isinstance(value, bool):
-            found[f"{prefix}{name}"] = value
-    return found
+def numbers(counts: dict[str, Any]) -> dict[str, int]:
+    """The counts of a manifest, flat, without a task's counts by label: labels come from outside, and may be many."""
+    return dict(flat({name: value for name, value in counts.items() if name != "labels"}, ", "))
 
 
 def _reasons(table: Any, corpus: Artifact | None) -> list[dict[str, Any]]:
@@ -73,9 +58,5 @@ def _reasons(table: Any, corpus: Artifact | None) -> list[dict[str, Any]]:
 
 def _sample(row: dict[str, Any], text: str) -> dict[str, Any]:
     places = [f"{name} {row[name]}" for name in row if name not in ("reason", "detail") and row[name] is not None]
-    detail = visible(str(row.get("detail") or ""), LONGEST_SAMPLE)
-    return {
-        "where": visible(", ".join(places), LONGEST_SAMPLE),
-        "detail": detail,
-        "text": visible(text, LONGEST_SAMPLE),
-    }
+    shown = {"where": ", ".join(places), "detail": str(row.get("detail") or ""), "text": text}
+    return {name: visible(value, LONGEST_SAMPLE) for name, value in shown.items()}

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.sampling import evenly, rows_at
-from tlm.evaluation.pages.text import shared_words, visible
+from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.report.dropped import without_root
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group
@@ -89,9 +89,5 @@ def _select(artifact: Artifact, name: str, **choice: Any) -> list[dict[str, Any]
 
 
 def _example(row: dict[str, Any]) -> dict[str, Any]:
-    text = " ⁄ ".join(part for part in (row["text"], row["text_pair"]) if part)
-    return {
-        "id": visible(row["id"], 60),
-        "text": visible(text),
-        "label": visible(str(row["label"] or row["target"]), 60),
-    }
+    label = str(row["label"] or row["target"])
+    return {"id": visible(row["id"], 60), "text": visible(whole_text(row)), "label": visible(label, 60)}

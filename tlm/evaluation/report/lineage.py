@@ -85,11 +85,11 @@ def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
     return rows
 
 
-def flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Flatten nested settings into dotted names with their values."""
-    for name, value in sorted(settings.items()):
+def flat(values: dict[str, Any], separator: str = ".", prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Flatten nested settings or counts: ``rejected: {"empty": 3}`` becomes ``rejected.empty``."""
+    for name, value in sorted(values.items()):
         if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{name}.")
+            yield from flat(value, separator, f"{prefix}{name}{separator}")
         else:
             yield f"{prefix}{name}", value
 

@@ -46,12 +46,9 @@ def report(
 def _check(runs: list[Artifact]) -> None:
     if not runs:
         raise InputError("report needs the URI of at least one metrics artifact")
-    tasks: dict[str, Artifact] = {}
     for run in runs:
-        tasks.setdefault(run.manifest.inputs["task"].content, run)
-    if len(tasks) > 1:
-        first, second, *_ = tasks.values()
-        raise InputError(f"{first.uri} and {second.uri} are of different tasks; make one report for each task")
+        if run.manifest.inputs["task"].content != runs[0].manifest.inputs["task"].content:
+            raise InputError(f"{runs[0].uri} and {run.uri} are of different tasks; make one report for each task")
 
 
 def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.cost import Cost, Prices, total
 from tlm.evaluation.report.lineage import Lineage, flat, plain
+from tlm.evaluation.score.examples import values_of
 from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval, t_quantile
 from tlm.evaluation.score.metrics import METRIC_NAMES
 from tlm.settings import SECTIONS
@@ -126,8 +127,8 @@ class Group:
         for run in self.runs:
             rows = run.predictions.filter(pc.equal(run.predictions["split"], split))
             tables.append(rows.filter(pc.invert(rows["copied"])) if without_copies else rows)
-        gold = _values(tables[0]["gold"], labels)
-        predicted = np.stack([_values(table["predicted"], labels) for table in tables])
+        gold = values_of(tables[0]["gold"], labels)
+        predicted = np.stack([values_of(table["predicted"], labels) for table in tables])
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
         return Arm((Scored(metric, gold, predicted, group),), fixed=self.arm == "baseline")
 
@@ -228,9 +229,13 @@ def grouped(runs: list[Run]) -> list[Group]:
     return list(groups.values())
 
 
-def _values(column: pa.ChunkedArray, labels: list[str] | None) -> Any:
-    """Class ordinals, or floats if there are no labels; shape [n]."""
-    return column.to_numpy() if labels is None else pc.index_in(column, pa.array(labels, pa.string())).to_numpy()
+def roles(arms: Iterable[str]) -> list[str]:
+    """Colour roles: the first of an arm in `ARMS` gets the arm's own colour, all others a spare one."""
+    found: list[str] = []
+    for arm in arms:
+        spare = sum(role.startswith("other-") for role in found) % 4
+        found.append(arm if arm in ARMS and arm not in found else f"other-{spare}")
+    return found
 
 
 def _named(arm: str, stage: str, mine: dict[str, str], others: list[dict[str, str]]) -> str:

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
-from tlm.errors import InputError
+from tlm.errors import InputError, reason
 from tlm.progress import Meter
 from tlm.training.model.located import HERE, refuse_code
 from tlm.training.scoring import by_length
@@ -28,9 +28,8 @@ class Classifier:
 
     def __init__(self, folder: Path, device: str) -> None:
         """Load the model in float32. Raises InputError if the folder does not hold a whole model."""
-        self.tokenizer, model = _load(folder)
-        self.model = model.to(device).eval()
-        self.max_length = _max_length(self.tokenizer, model.config)
+        self.tokenizer, self.model = load_pretrained(folder, AutoModelForSequenceClassification, "a classifier", device)
+        self.max_length = longest_input(self.tokenizer, self.model.config)
         self.labels = model_labels(folder)
 
     @torch.inference_mode()
@@ -75,27 +74,44 @@ def probabilities(logits: NDArray[Any]) -> NDArray[np.float64]:
     return softmax(logits.astype(np.float64), axis=1)  # type: ignore[no-any-return]
 
 
-def _load(folder: Path) -> tuple[Any, Any]:
-    """Load tokenizer and model; missing weights, which the library would make up, are an error."""
+def load_pretrained(
+    folder: Path, kind: Any, what: str, device: str, unused: tuple[str, ...] = (), **options: Any
+) -> tuple[Any, Any]:
+    """Load a tokenizer and a model in float32. Missing weights, which the library would make up, are an error.
+
+    Args:
+        folder: The model folder; only safetensors are read, and no code.
+        kind: Class of the library that loads the model, such as ``AutoModel``.
+        what: What is expected, for the error message: a classifier, an encoder.
+        device: Where to put the model.
+        unused: Weights that may be missing, by the beginning of their names.
+        options: More arguments for ``from_pretrained``.
+    """
     refuse_code(folder)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    verbosity = logging.get_verbosity()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # no warning about a head that is not needed
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **HERE)
-        model, found = AutoModelForSequenceClassification.from_pretrained(
-            folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE
+        model, found = kind.from_pretrained(
+            folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE, **options
         )
     except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{folder} does not load as a classifier: {reason}; expected a model that tlm wrote") from None
-    if found["missing_keys"]:
         raise InputError(
-            f"{folder} lacks weights ({', '.join(sorted(found['missing_keys'])[:3])}); fetch the model anew"
-        )
-    return tokenizer, model
+            f"{folder} does not load as {what}: {reason(error)}; expected config.json, a tokenizer and safetensors as "
+            "`save_pretrained` writes them"
+        ) from None
+    finally:
+        logging.set_verbosity(verbosity)  # type: ignore[no-untyped-call]
+    missing = sorted(name for name in found["missing_keys"] if not name.startswith(unused))
+    if missing:
+        raise InputError(f"{folder} lacks weights ({', '.join(missing[:3])}); download the model again")
+    return tokenizer, model.to(device).eval()
 
 
-def _max_length(tokenizer: Any, config: Any) -> int:
-    positions = getattr(config, "max_position_embeddings", None) or 512
+def longest_input(tokenizer: Any, config: Any, default: int = 512) -> int:
+    """The longest input of a model in tokens; `default` if its positions have no limit."""
+    positions = getattr(config, "max_position_embeddings", None) or default
     if config.model_type in ("roberta", "xlm-roberta", "camembert"):
         positions -= config.pad_token_id + 1  # their positions start after the padding id
     return int(min(tokenizer.model_max_length, positions))

@@ -6,7 +6,6 @@ from tlm.errors import InputError
 from tlm.evaluation.score.record import scored
 
 VERSION = 3
-STAGES = {"checkpoint": "stage 1", "model": "stage 2"}
 
 
 def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = None) -> str:
@@ -21,7 +20,7 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
-    trained, examples = Artifact.open(model, *STAGES), Artifact.open(task, "task")
+    trained, examples = Artifact.open(model, "checkpoint", "model"), Artifact.open(task, "task")
     kind = trained.manifest.kind
     # The artifact of each stage, in order; the last one is `trained`.
     stages = {"stage 1": trained}

@@ -36,12 +36,12 @@ class Split:
     group: NDArray[np.int64]
     copied: NDArray[np.bool_]
 
-    def take(self, rows: NDArray[np.int64]) -> "Split":
-        """The examples at these positions."""
-        texts = [self.texts[row] for row in rows]
-        pairs = None if self.pairs is None else [self.pairs[row] for row in rows]
-        arrays = (self.gold[rows], self.group[rows], self.copied[rows])
-        return Split(self.name, self.example[rows], texts, pairs, *arrays)
+
+def values_of(column: pa.ChunkedArray, labels: list[str] | None) -> NDArray[Any]:
+    """Ordinals of the labels in a column (int64), or its floats if there are no labels; shape [n]."""
+    if labels is None:
+        return column.to_numpy()  # type: ignore[no-any-return]
+    return pc.index_in(column, pa.array(labels, pa.string())).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
 
 def read_splits(task: Artifact, *names: str) -> dict[str, Split]:
@@ -49,14 +49,12 @@ def read_splits(task: Artifact, *names: str) -> dict[str, Split]:
     table = examples(task)
     split = np.array(table["split"].to_pylist(), dtype=object)
     copies = pq.ParquetFile(task.path("leaks.parquet")).read(["example"])["example"].to_numpy()
+    labels = None if task.details["problem"] == "regression" else task.details["labels"]
     found = {}
     for name in names:
         rows = np.flatnonzero(split == name)
         part = table.take(rows)
-        if task.details["problem"] == "regression":
-            gold = part["target"].to_numpy()
-        else:
-            gold = pc.index_in(part["label"], pa.array(task.details["labels"], pa.string())).to_numpy().astype(np.int64)
+        gold = values_of(part["target" if labels is None else "label"], labels)
         pairs = part["text_pair"].to_pylist() if task.details["pair"] else None
         copied = np.isin(rows, copies)
         found[name] = Split(name, rows.astype(np.int64), part["text"].to_pylist(), pairs, gold, groups_of(part), copied)

@@ -10,7 +10,7 @@ interval is Student's t with the degrees of freedom of Welch and Satterthwaite. 
 the confidence 1 - 0.05/m (Bonferroni).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -126,20 +126,9 @@ def compared(first: str, second: str, found: Interval) -> dict[str, Any]:
     return {"first": first, "second": second, "ahead": ahead, **found._asdict()}
 
 
-class Comparison(NamedTuple):
-    """Two arms by their positions in a list, and the difference of their scores, the first minus the second."""
-
-    first: int
-    second: int
-    difference: Interval
-
-
 def interval(arm: Arm) -> Interval:
     """The arm's mean score with its 95 % interval."""
-    mean = float(arm.scores.mean())
-    if not arm.counts:
-        return Interval(mean, None, None)
-    return _interval(mean, [arm.seed_variance()], arm.mean_draws, arm.splits, 1)
+    return _interval([arm], float(arm.scores.mean()), arm.mean_draws, 1)
 
 
 def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
@@ -151,17 +140,13 @@ def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
     if not all(one.same_examples(other) for one, other in zip(first.splits, second.splits, strict=True)):
         raise ValueError("the arms were scored on different examples")
     mean = float(first.scores.mean() - second.scores.mean())
-    if not (first.counts and second.counts):
-        return Interval(mean, None, None)
-    seeds = [first.seed_variance(), second.seed_variance()]
-    return _interval(mean, seeds, first.mean_draws - second.mean_draws, first.splits, comparisons)
+    return _interval([first, second], mean, first.mean_draws - second.mean_draws, comparisons)
 
 
-def all_differences(arms: Sequence[Arm]) -> Iterator[Comparison]:
-    """The difference of every two arms, corrected for the number of pairs."""
-    pairs = list(combinations(range(len(arms)), 2))
-    for first, second in pairs:
-        yield Comparison(first, second, difference(arms[first], arms[second], len(pairs)))
+def all_differences(arms: Iterable[tuple[str, Arm]]) -> list[dict[str, Any]]:
+    """The difference of every two arms, given with their names, corrected for the number of pairs; see `compared`."""
+    pairs = list(combinations(arms, 2))
+    return [compared(first, second, difference(a, b, len(pairs))) for (first, a), (second, b) in pairs]
 
 
 @lru_cache(4096)
@@ -186,10 +171,11 @@ def _within(angle: float, degrees: int) -> float:
     return (angle + sin(angle) * total) * 2 / pi if odd else sin(angle) * total
 
 
-def _interval(
-    mean: float, seeds: Sequence[tuple[float, int]], draws: Floats, splits: Sequence[Scored], comparisons: int
-) -> Interval:
+def _interval(arms: Sequence[Arm], mean: float, draws: Floats, comparisons: int) -> Interval:
     """Student's t interval from the variances over seeds and over examples (`draws`, shape [splits, resamples])."""
+    if not all(arm.counts for arm in arms):
+        return Interval(mean, None, None)
+    seeds, splits = [arm.seed_variance() for arm in arms], arms[0].splits
     examples = [
         (float(np.var(drawn, ddof=1) + split.groups**-2) / len(splits) ** 2, max(1, split.groups - 1))
         for drawn, split in zip(draws, splits, strict=True)

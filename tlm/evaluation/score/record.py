@@ -31,15 +31,11 @@ class Prediction:
     predicted: NDArray[Any]
     probabilities: NDArray[np.float64] | None
 
-    def scores(self, labels: list[str] | None) -> dict[str, Any]:
-        """All scores of the predictions, as `tlm.evaluation.score.metrics.scores` gives them."""
-        return scores(self.split.gold, self.predicted, self.probabilities, labels)
-
-    def without_copies(self) -> "Prediction":
-        """The predictions for the examples whose text is not also in train."""
-        rows = np.flatnonzero(~self.split.copied)
+    def scores(self, labels: list[str] | None, *, without_copies: bool = False) -> dict[str, Any]:
+        """All scores of the predictions, or of those for examples whose text is not also in train."""
+        rows = ~self.split.copied if without_copies else slice(None)
         chances = None if self.probabilities is None else self.probabilities[rows]
-        return Prediction(self.split.take(rows), self.predicted[rows], chances)
+        return scores(self.split.gold[rows], self.predicted[rows], chances, labels)
 
 
 def scored(task: Artifact) -> dict[str, str]:
@@ -75,7 +71,7 @@ def write_metrics(
         "problem": details["problem"],
         "labels": labels,
         "splits": splits,
-        "without_copies": {one.split.name: one.without_copies().scores(labels) for one in some_copied},
+        "without_copies": {one.split.name: one.scores(labels, without_copies=True) for one in some_copied},
     }
     text = json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     (draft.folder / "metrics.json").write_text(text + "\n", encoding="utf-8")

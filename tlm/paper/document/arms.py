@@ -65,14 +65,13 @@ def _orders(rows: dict[str, list[Result]]) -> Iterator[str]:
     if without := [name for name in rows if name not in found]:
         which = "; ".join(without) if found else "all rows"
         yield f"seeds only, so no order is claimed (runs kept without their predictions): {which}"
-    names, open_pairs = list(found), 0
-    for one in all_differences(list(found.values())):
-        first, second, (mean, low, high) = names[one.first], names[one.second], one.difference
-        if low is None or high is None or (not one.difference.sign and LINEAR not in (first, second)):
+    open_pairs = 0
+    for one in all_differences(found.items()):
+        if one["low"] is None or not (one["ahead"] or LINEAR in (one["first"], one["second"])):
             open_pairs += 1
             continue
-        ahead = {1: f"{first} is ahead", -1: f"{second} is ahead", 0: "no order is shown"}[one.difference.sign]
-        interval = f"95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
-        yield f"{first} over {second} {100 * mean:+.1f} ({interval}): {ahead}"
+        ahead = f"{one['ahead']} is ahead" if one["ahead"] else "no order is shown"
+        interval = f"95 % interval {100 * one['low']:+.1f} to {100 * one['high']:+.1f}"
+        yield f"{one['first']} over {one['second']} {100 * one['mean']:+.1f} ({interval}): {ahead}"
     if open_pairs:
         yield f"no order is shown between the other {open_pairs} pairs"

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tlm.evaluation.report.findings import plain_score
+
 
 class Block(NamedTuple):
     """A part of a page.
@@ -20,10 +22,7 @@ class Block(NamedTuple):
 
 def plus_minus(spread: dict[str, Any], digits: int = 1) -> str:
     """Mean ± standard deviation (number of seeds) of a `report.runs.spread`; "" if it has no values."""
-    if spread["mean"] is None:
-        return ""
-    deviation = f" ± {spread['std']:.{digits}f}" if spread["std"] is not None else ""
-    return f"{spread['mean']:.{digits}f}{deviation} ({len(spread['values'])})"
+    return f"{plain_score(spread, digits=digits)} ({len(spread['values'])})" if spread["values"] else ""
 
 
 def markdown(blocks: Sequence[Block]) -> str:

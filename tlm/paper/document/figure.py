@@ -75,7 +75,6 @@ def _value(value: Any) -> str:
 
 def _panel(axes: Axes, points: list[Point], tone: str, heading: str) -> None:
     axes.set_title(heading, fontsize=10, loc="left", color=INK)
-    axes.tick_params(length=0)
     axes.margins(x=0.12, y=0.12)
     if not points:
         axes.set(xticks=[], yticks=[])

@@ -74,15 +74,7 @@ def import_subset(
     Raises:
         InputError: a setting is out of range, a file or field cannot be read, too many bad rows, or nothing is left.
     """
-    filters = Filters(
-        near_duplicates=near_duplicates,
-        overlap=bool(task) and overlap,
-        jaccard=jaccard,
-        overlap_share=overlap_share,
-        passage_share=passage_share,
-        ngram=ngram,
-        min_words=min_words,
-    )
+    filters = Filters(near_duplicates, bool(task) and overlap, jaccard, overlap_share, passage_share, ngram, min_words)
     protects = Artifact.open(task, "task") if task and overlap else None
     inputs = {"task": protects} if protects is not None else {}
     root = home(root, inputs.values()).root

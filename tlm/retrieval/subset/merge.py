@@ -73,14 +73,7 @@ def merge_subsets(
     Raises:
         InputError: a setting is out of range, the subsets are of different corpora or arms, or of tasks with one name.
     """
-    filters = Filters(
-        near_duplicates=near_duplicates,
-        overlap=overlap,
-        jaccard=jaccard,
-        overlap_share=overlap_share,
-        passage_share=passage_share,
-        ngram=ngram,
-    )
+    filters = Filters(near_duplicates, overlap, jaccard, overlap_share, passage_share, ngram)
     parts = _parts([Artifact.open(uri, "subset") for uri in subsets])
     corpus = parts[0].subset.input("corpus")
     inputs = {"corpus": corpus}

@@ -120,10 +120,6 @@ class Artifact:
             raise InputError(f"{found.uri} differs from what {self.uri} was made from; run the later step again")
         return found
 
-    def has_input(self, name: str) -> bool:
-        """Whether this artifact was made from an input called `name`."""
-        return name in self.manifest.inputs
-
     def lineage(self) -> Iterator["Artifact"]:
         """Yield this artifact and all that it was made from, each once, as far as the same store has them."""
         seen: set[str] = set()

@@ -5,14 +5,12 @@ shards. Only the near-duplicates filter needs the words of all passages at once.
 """
 
 import shutil
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
@@ -22,7 +20,6 @@ from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import BadRow, Rejects, Row, text_of
 from tlm.data.registry import subset_address
-from tlm.data.shards import Shards
 from tlm.progress import say
 from tlm.retrieval.subset.candidates import NO_RANK, NO_SCORE, Candidates
 from tlm.retrieval.subset.judge import KEPT, NEAR_DUPLICATE, OVERLAPS_DEV, OVERLAPS_TEST, TOO_SHORT, Filters, judge
@@ -30,6 +27,7 @@ from tlm.retrieval.subset.write import write_subset
 
 VERSION = 2
 AT_ONCE = 10_000  # passages staged together
+STAGED = pa.schema([("doc", pa.int64()), ("text", pa.string())])
 
 
 def import_subset(
@@ -112,18 +110,18 @@ def _stage(
     folder: Path, files: list[RawFile], field: str, rejects: Rejects
 ) -> tuple[Candidates, npt.NDArray[np.bool_]]:
     """Write the passages to disk. Returns them as candidates, and for each whether its text repeats an earlier one."""
-    shards, seen = Shards(folder, "staged", compression="lz4"), Seen(folder)
+    staged, seen = folder / "passages.arrow", Seen(folder)
     docs, ranks = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     rows = iter(read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field))))
-    while portion := list(islice(rows, AT_ONCE)):
-        numbers, texts, best = zip(*portion, strict=True)
-        docs.append(np.array(numbers))
-        ranks.append(np.array(best, np.int32))
-        shards.add(pa.table({"doc": docs[-1], "text": texts}))
-        seen.add([digest(text) for text in texts])
-    paths = [folder / name for name in shards.close()]
-    scores = np.full(seen.count, NO_SCORE, np.float32)
-    candidates = Candidates(files[0].where, lambda: _read(paths), np.concatenate(docs), np.concatenate(ranks), scores)
+    with pa.ipc.new_stream(staged, STAGED, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        while portion := list(islice(rows, AT_ONCE)):
+            numbers, texts, best = zip(*portion, strict=True)
+            docs.append(np.array(numbers))
+            ranks.append(np.array(best, np.int32))
+            writer.write_table(pa.table([docs[-1], texts], schema=STAGED))
+            seen.add([digest(text) for text in texts])
+    columns = np.concatenate(docs), np.concatenate(ranks), np.full(seen.count, NO_SCORE, np.float32)
+    candidates = Candidates(files[0].where, lambda: pa.ipc.open_stream(staged), *columns)
     return candidates, ~seen.firsts()
 
 
@@ -133,9 +131,3 @@ def _passage(row: Row, field: str) -> tuple[str, int]:
     if rank.isdecimal() and len(rank) > 9:
         raise BadRow("rank too large", f"field 'rank' is {rank[:20]}")
     return text_of(row.values, field), int(rank) + 1 if rank.isdecimal() else NO_RANK
-
-
-def _read(shards: list[Path]) -> Iterator[pa.RecordBatch]:
-    for path in shards:
-        with pq.ParquetFile(path) as shard:
-            yield from shard.iter_batches()

@@ -89,7 +89,7 @@ def _parts(subsets: Sequence[Artifact]) -> list[Part]:
     parts: list[Part] = []
     first = 0
     for subset in subsets:
-        if not subset.has_input("hits"):
+        if "hits" not in subset.manifest.inputs:
             raise InputError(f"{subset.uri} was not made by export, so its queries are unknown; give exported subsets")
         hits = subset.input("hits")
         task = hits.input("task")

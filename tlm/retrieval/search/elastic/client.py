@@ -108,15 +108,9 @@ def _meet(client: Elasticsearch) -> None:
 
 def version(client: Elasticsearch) -> str:
     """The server's version; empty if it does not tell us."""
-    for ask in (lambda: client.info()["version"]["number"], lambda: _node_version(client)):
-        with suppress(ApiError, TransportError):
-            return str(ask())
+    with suppress(ApiError, TransportError):
+        return str(client.info()["version"]["number"])
     return ""
-
-
-def _node_version(client: Elasticsearch) -> str:
-    nodes = client.nodes.info(filter_path="nodes.*.version")["nodes"]
-    return min((str(node["version"]) for node in nodes.values()), key=lambda text: [int(n) for n in text.split(".")])
 
 
 def lacking_privileges(client: Elasticsearch, indices: str, privileges: Sequence[str]) -> list[str]:

@@ -125,7 +125,7 @@ class HashSet:
         possible = np.flatnonzero(self._table[hashes >> self._shift])
         places = np.searchsorted(self.values, hashes[possible])
         places[places == len(self.values)] = 0
-        equal = self.values[places] == hashes[possible] if len(possible) else np.zeros(0, bool)
+        equal = self.values[places] == hashes[possible]
         return possible[equal], places[equal]
 
 

@@ -180,8 +180,7 @@ def _block(block: int, sums: Sums, frequent: list[_Frequent], rest: list[float],
     """
     whole = 0
     while whole < len(frequent) and rest[whole] >= least:
-        row = frequent[whole].impacts(block, slice(None))
-        sums += row
+        sums += frequent[whole].impacts(block, slice(None))
         whole += 1
     at = np.flatnonzero(sums > least - rest[whole])
     found = sums[at]

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from tlm import cli
 from tlm.artifacts.artifact import Artifact
+from tlm.data.corpus import passages
 
 Content = bytes | str | Callable[[Path], object]
 
@@ -94,7 +95,7 @@ def texts_of(artifact: Artifact) -> list[str]:
     if artifact.manifest.kind == "task":
         rows = pq.read_table(artifact.path("examples.parquet")).to_pylist()
         return [row["text"] for row in rows if row["split"] == "train"]
-    return [text for path in artifact.paths("passages-*") for text in pq.read_table(path)["text"].to_pylist()]
+    return [text for batch in passages(artifact) for text in batch.column("text").to_pylist()]
 
 
 def hits_of(artifact: Artifact) -> list[list[int]]:

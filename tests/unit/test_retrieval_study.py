@@ -42,7 +42,9 @@ def tiny(tmp_path_factory):
 
 
 def rows_of(uri: str, pattern: str = "passages-*.parquet") -> list[dict]:
-    return [row for path in Artifact.open(uri).paths(pattern) for row in pq.ParquetFile(path).read().to_pylist()]
+    artifact = Artifact.open(uri)
+    tables = [pq.ParquetFile(artifact.verified(entry)).read() for entry in artifact.entries(pattern)]
+    return [row for table in tables for row in table.to_pylist()]
 
 
 def test_numbers_are_those_that_sets_give(tiny):
@@ -50,7 +52,7 @@ def test_numbers_are_those_that_sets_give(tiny):
     study = Artifact.open(retrieval_study([found, drawn], root=root), "study")
     told = read_json(study, "study.json")
     docs = [{row["doc"] for row in rows_of(uri)} for uri in (found, drawn)]
-    corpus = {row["doc"]: row for row in rows_of(Artifact.open(found).ancestor("corpus").uri)}
+    corpus = {row["doc"]: row for row in rows_of(Artifact.open(found).input("corpus").uri)}
     assert [one["passages"] for one in told["subsets"]] == [len(part) for part in docs]
     assert told["subsets"][0]["share"] == pytest.approx(len(docs[0]) / len(corpus))
     assert told["overlap"]["shared"][0][1] == len(docs[0] & docs[1])

@@ -32,7 +32,9 @@ def subset_of(hits, passages, root):
     def write(draft: Draft) -> None:
         draft.details = {"passages": passages}
 
-    return produce(Recipe("subset", "subset-of", 1, {"n": passages}, {"hits": Artifact.open(hits)}), root, write)
+    made = Artifact.open(hits)
+    inputs = {"hits": made, "corpus": made.input("index").input("corpus")}
+    return produce(Recipe("subset", "subset-of", 1, {"n": passages}, inputs), root, write)
 
 
 def test_hits_are_ranked_and_queries_know_their_examples(root, index):

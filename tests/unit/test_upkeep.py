@@ -197,7 +197,7 @@ def test_gc_spares_what_unfinished_training_needs(tmp_path: Path) -> None:
     task, other = make(tmp_path, "task", 1), make(tmp_path, "task", 2)
     recipe = Recipe("checkpoint", "test", 1, {}, {"task": Artifact.open(task)})
     age(tmp_path, 30)
-    progress = Progress.of(recipe, str(tmp_path))
+    progress = Progress(recipe.key, str(tmp_path), recipe.inputs)
     progress.save(1, lambda folder: None)
     gc(delete=True, root=str(tmp_path))
     assert there(task, other) == [True, False]

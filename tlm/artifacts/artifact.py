@@ -120,10 +120,6 @@ class Artifact:
             raise InputError(f"{found.uri} differs from what {self.uri} was made from; run the later step again")
         return found
 
-    def has_input(self, name: str) -> bool:
-        """Whether this artifact was made from an input called `name`."""
-        return name in self.manifest.inputs
-
     def lineage(self) -> Iterator["Artifact"]:
         """Yield this artifact and all that it was made from, each once, as far as the same store has them."""
         seen: set[str] = set()
@@ -139,16 +135,6 @@ class Artifact:
                     found = Artifact.find(self.store, ref.kind, ref.key)
                     waiting += [found] if found is not None else []
 
-    def ancestor(self, kind: str) -> "Artifact | None":
-        """Return the nearest artifact of `kind`: this one, one of its inputs, or of theirs; None if there is none."""
-        if self.manifest.kind == kind:
-            return self
-        for name in self.manifest.inputs:
-            found = self.input(name).ancestor(kind)
-            if found is not None:
-                return found
-        return None
-
     def path(self, logical: str) -> Path:
         """Return a verified local path of a file or sub-folder by its logical name (``hits.parquet``, ``model``)."""
         files = {entry.logical: entry for entry in self.manifest.files}
@@ -158,10 +144,6 @@ class Artifact:
         if not inside:
             raise InputError(f"{self.uri} has no file '{logical}'; it has {', '.join(sorted(files))}")
         return self._folder(inside)
-
-    def paths(self, pattern: str) -> list[Path]:
-        """Return verified local paths of the files that `entries` gives for `pattern`."""
-        return [self.verified(entry) for entry in self.entries(pattern)]
 
     def entries(self, pattern: str = "*") -> list[FileEntry]:
         """Return the entries whose logical names match `pattern`, sorted so that 99999 comes before 100000."""

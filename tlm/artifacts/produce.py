@@ -19,8 +19,6 @@ from tlm.errors import Damaged
 from tlm.progress import say
 from tlm.spending import Spending
 
-KEY_DIGITS = 24
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -44,7 +42,7 @@ class Recipe:
     def key(self) -> str:
         """The key, 24 hex digits: the name of the result's folder."""
         contents = {name: artifact.content for name, artifact in self.inputs.items()}
-        return value_sha256([self.kind, self.step, self.version, self.settings, contents])[:KEY_DIGITS]
+        return value_sha256([self.kind, self.step, self.version, self.settings, contents])[:24]
 
 
 @dataclass

@@ -9,7 +9,6 @@ from tlm.artifacts.artifact import Artifact, remove
 from tlm.artifacts.digest import signed_json
 from tlm.artifacts.home import home
 from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest, seal
-from tlm.artifacts.produce import Recipe
 from tlm.artifacts.stores.scratch import scratch_folder
 from tlm.errors import Damaged
 from tlm.progress import say
@@ -34,11 +33,6 @@ class Progress:
         self.store = home(root, self.inputs.values())
         self.kind = f"progress/{key}"
         self.damaged: set[str] = set()
-
-    @classmethod
-    def of(cls, recipe: Recipe, root: str | None) -> "Progress":
-        """Return the snapshots of the work on the recipe's result."""
-        return cls(recipe.key, root, recipe.inputs)
 
     def save(self, step: int, fill: Callable[[Path], None], run: dict[str, Any] | None = None) -> None:
         """Publish a snapshot and remove all older ones except one.

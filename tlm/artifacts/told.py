@@ -1,6 +1,6 @@
 """Report what a step left out: after its result was made, and again each time the finished result is found."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,12 +54,11 @@ def _reasons(rows: list[dict[str, Any]], uri: str) -> str:
     places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in rows:
         places[row["reason"], row["detail"]].append(f"{row['file']}:{row['line']}")
-    shown = Counter({why: len(where) for why, where in places.items()}).most_common(REASONS_SHOWN)
+    most_first = sorted(places.items(), key=lambda item: -len(item[1]))
     parts = []
-    for (reason, detail), count in shown:
-        more = " …" if count > PLACES_SHOWN else ""
-        parts.append(f"{count:,} {reason}, {detail} ({', '.join(places[reason, detail][:PLACES_SHOWN])}{more})")
-    rest = len(rows) - sum(count for _, count in shown)
-    if rest:
+    for (reason, detail), where in most_first[:REASONS_SHOWN]:
+        more = " …" if len(where) > PLACES_SHOWN else ""
+        parts.append(f"{len(where):,} {reason}, {detail} ({', '.join(where[:PLACES_SHOWN])}{more})")
+    if rest := sum(len(where) for _, where in most_first[REASONS_SHOWN:]):
         parts.append(f"and {rest:,} more, all in {uri}/rejected.parquet")
     return "; ".join(parts)

@@ -122,7 +122,7 @@ class Snapshots:
         every_minutes: float,
         spending: Spending | None = None,
     ) -> None:
-        self.progress, self.spending = Progress.of(recipe, root), spending or Spending(())
+        self.progress, self.spending = Progress(recipe.key, root, recipe.inputs), spending or Spending(())
         self.every_steps, self.every_seconds = every_steps, every_minutes * 60
         self._saved = time.monotonic()
 

@@ -60,7 +60,7 @@ def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, di
 
     In a merged subset, those of the first task that found the doc; its name is put before the label.
     """
-    if subset.has_input("subset-0"):
+    if "subset-0" in subset.manifest.inputs:
         found: dict[int, dict[str, Any]] = {}
         for number, task in enumerate(subset.details["tasks"]):
             part = lineage.follow(subset, f"subset-{number}")

@@ -69,15 +69,10 @@ def terms(texts: Sequence[str]) -> Terms:
     words = [words for words, _, _ in found] + [pa.array([term for one in by_grammar for term in one], pa.string())]
     counts = [*(count for _, count, _ in found), np.array([len(one) for one in by_grammar], np.int64)]
     text_of = np.repeat(np.concatenate([narrow, wide, odd]), np.concatenate(counts))
-    encoded = pa.concat_arrays(words).dictionary_encode()
-    tokens = encoded.indices.to_numpy()[np.argsort(text_of, kind="stable")]
-    first = np.empty(len(encoded.dictionary), np.int64)  # where each term appears first
-    first[tokens[::-1]] = np.arange(len(tokens))[::-1]
-    order = np.argsort(first)
-    number = np.empty(len(order), np.int32)
-    number[order] = np.arange(len(order))
-    distinct = encoded.dictionary.take(pa.array(order)).to_pylist()
-    return Terms(distinct, number[tokens], np.bincount(text_of, minlength=len(texts)))
+    found_terms = pa.concat_arrays(words).dictionary_encode()
+    in_order = found_terms.indices.take(pa.array(np.argsort(text_of, kind="stable"))).dictionary_encode()
+    distinct = found_terms.dictionary.take(in_order.dictionary).to_pylist()
+    return Terms(distinct, in_order.indices.to_numpy(), np.bincount(text_of, minlength=len(texts)))
 
 
 def _select(texts: Sequence[str], rows: Lengths) -> list[str]:

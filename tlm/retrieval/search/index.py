@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.data.corpus import passages
 from tlm.errors import InputError, nearest
 from tlm.progress import Meter, say
@@ -115,31 +115,26 @@ def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
 
 def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str, Any], root: str | None) -> str:
     """Fill the index and publish its handle. If the handle exists already, restore the index if it is gone."""
-    found, there = True, {**details, **_names(recipe.settings["name"], recipe.key)}
+    from tlm.retrieval.search.elastic.build import ensure
+
+    there = {**details, **_names(recipe.settings["name"], recipe.key)}
 
     def write(draft: Draft) -> None:
-        nonlocal found
-        found = False
-        rejected = _ensure(corpus, there)
+        rejected = ensure(there, texts(corpus), details["documents"])
         rows = [{"doc": doc, "reason": "refused", "detail": why} for doc, why in rejected]
         pq.write_table(pa.Table.from_pylist(rows, REJECTED), draft.folder / "rejected.parquet", compression="zstd")
         documents = details["documents"] - len(rejected)
         draft.details = {**details, "documents": documents}
         draft.counts = {"documents": documents, "rejected": len(rejected)}
 
+    found = finished(recipe, root)
     uri = produce(recipe, root, write)
     if found:
         try:
-            _ensure(corpus, there)
+            ensure(there, texts(corpus), details["documents"])
         except InputError as error:
             say(f"warning: the artifact exists, but its index could not be checked: {error}")
     return uri
-
-
-def _ensure(corpus: Artifact, details: dict[str, Any]) -> list[tuple[int, str]]:
-    from tlm.retrieval.search.elastic.build import ensure
-
-    return ensure(details, texts(corpus), details["documents"])
 
 
 def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:

@@ -87,8 +87,7 @@ def _idf(passages: Iterable[str], wanted: set[str]) -> dict[str, float]:
 def _shorten(text: str, idf: Mapping[str, float]) -> str:
     found = terms(text)
     counts = Counter(found)
-    best = sorted(
-        counts, key=lambda term: -counts[term] * idf.get(term, 0.0)
-    )  # stable: of equal ones the first are kept
+    # Sorting is stable: of equally good terms the first are kept.
+    best = sorted(counts, key=lambda term: -counts[term] * idf.get(term, 0.0))
     kept = set(best[:MOST_TERMS])
     return " ".join(term for term in found if term in kept)

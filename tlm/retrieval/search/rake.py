@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from functools import lru_cache
 from importlib.resources import files
+from itertools import groupby
 
 _BREAK = re.compile(r"[^\w\s'-]+|\s[-']+\s|_+")
 _WORD = re.compile(r"\w+(?:['-]\w+)*")
@@ -35,17 +36,9 @@ def keywords(text: str) -> list[tuple[str, float]]:
 
 def _candidates(text: str) -> list[tuple[str, ...]]:
     """The runs of words other than stop words, in order, with repetitions."""
-    stop, runs = _stop_words(), []
-    for phrase in _BREAK.split(text.lower().replace("’", "'")):
-        run: list[str] = []
-        for word in _WORD.findall(phrase):
-            if word in stop:
-                runs.append(tuple(run))
-                run = []
-            else:
-                run.append(word)
-        runs.append(tuple(run))
-    return [run for run in runs if run]
+    phrases = _BREAK.split(text.lower().replace("’", "'"))
+    runs = (run for phrase in phrases for run in groupby(_WORD.findall(phrase), _stop_words().__contains__))
+    return [tuple(words) for are_stop_words, words in runs if not are_stop_words]
 
 
 @lru_cache(maxsize=1)

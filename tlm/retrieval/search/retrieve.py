@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.tasks.task import examples
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError, nearest, refuse_negative
 from tlm.progress import say, track
 from tlm.retrieval.search.engine import Docs, Scores
 from tlm.retrieval.search.index import open_engine, texts
@@ -73,14 +73,13 @@ def retrieve(
         raise InputError(f"top_k is {top_k}; expected 1 to {MOST_HITS} passages per query")
     if (arm == "random") != bool(like):
         raise InputError("arm 'random' needs --like with the URI of the BM25 subset, and no other arm takes it")
-    if seed < 0:
-        raise InputError(f"seed is {seed}; expected 0 or more")
+    refuse_negative(seed=seed)
     inputs = {"index": source, "task": labelled}
     if arm == "bm25":
         recipe = Recipe("hits", "retrieve", VERSION, {"arm": arm, "query": query, "top_k": top_k}, inputs)
         return produce(recipe, root, lambda draft: _search(draft, source, corpus, labelled, query, top_k))
     subset = Artifact.open(like, "subset")
-    taken_from = subset.ancestor("corpus")
+    taken_from = subset.manifest.inputs.get("corpus")
     if taken_from is None or taken_from.content != corpus.content:
         raise InputError(f"{like} was not taken from the corpus of {index}; give a subset of that index")
     recipe = Recipe("hits", "retrieve", VERSION, {"arm": arm, "seed": seed}, {**inputs, "like": subset})

@@ -45,15 +45,7 @@ def export(
     Raises:
         InputError: a setting is out of range, there are no hits, or the filters leave nothing.
     """
-    filters = Filters(
-        near_duplicates=near_duplicates,
-        overlap=overlap,
-        jaccard=jaccard,
-        overlap_share=overlap_share,
-        passage_share=passage_share,
-        ngram=ngram,
-        min_words=min_words,
-    )
+    filters = Filters(near_duplicates, overlap, jaccard, overlap_share, passage_share, ngram, min_words)
     source = Artifact.open(hits, "hits")
     corpus, task = source.input("index").input("corpus"), source.input("task") if overlap else None
     # the hits alone do not decide the subset: a changed test text leaves them as they are, but changes what is removed

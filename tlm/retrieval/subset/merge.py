@@ -73,14 +73,7 @@ def merge_subsets(
     Raises:
         InputError: a setting is out of range, the subsets are of different corpora or arms, or of tasks with one name.
     """
-    filters = Filters(
-        near_duplicates=near_duplicates,
-        overlap=overlap,
-        jaccard=jaccard,
-        overlap_share=overlap_share,
-        passage_share=passage_share,
-        ngram=ngram,
-    )
+    filters = Filters(near_duplicates, overlap, jaccard, overlap_share, passage_share, ngram)
     parts = _parts([Artifact.open(uri, "subset") for uri in subsets])
     corpus = parts[0].subset.input("corpus")
     inputs = {"corpus": corpus}
@@ -96,7 +89,7 @@ def _parts(subsets: Sequence[Artifact]) -> list[Part]:
     parts: list[Part] = []
     first = 0
     for subset in subsets:
-        if not subset.has_input("hits"):
+        if "hits" not in subset.manifest.inputs:
             raise InputError(f"{subset.uri} was not made by export, so its queries are unknown; give exported subsets")
         hits = subset.input("hits")
         task = hits.input("task")

@@ -8,14 +8,16 @@ that they cannot be similar to any other.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from tlm.progress import track
-from tlm.retrieval.subset.ngrams import Hashes, HashSet, Ints, TokenLists, distinct, offsets_of, shingles
+from tlm.retrieval.subset.ngrams import Hashes, HashSet, Ints, TokenLists, distinct, shingles
 
 SHINGLE = 5
 PASSAGES_AT_ONCE = 20_000
@@ -35,23 +37,6 @@ class NearDuplicates:
     similarity: npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class _Sets:
-    """The shingle sets of passages that may be similar to another one.
-
-    Attributes:
-        rows: The passages, ascending.
-        offsets: Where each passage's shared shingles begin, and where the last one's end.
-        shared: The numbers of shingles that other passages have, too, by passage, rarest first.
-        single: How many other shingles each passage has.
-    """
-
-    rows: Ints
-    offsets: Ints
-    shared: Ints
-    single: Ints
-
-
 def find_near_duplicates(passages: TokenLists, jaccard: float) -> NearDuplicates:
     """Find near-duplicates; a passage is kept unless it nearly repeats an earlier one that is kept.
 
@@ -63,16 +48,16 @@ def find_near_duplicates(passages: TokenLists, jaccard: float) -> NearDuplicates
         jaccard: The similarity from which passages are near-duplicates, in (0, 1].
     """
     threshold = Fraction(jaccard).limit_denominator(10**6)
-    sets, kept = _candidates(passages, threshold), _Kept(threshold)
+    kept = _Kept(threshold)
     found = NearDuplicates(np.full(len(passages), -1, np.int64), np.zeros(len(passages)))
-    rows, single, offsets = sets.rows.tolist(), sets.single.tolist(), sets.offsets.tolist()
-    for place in track(range(len(rows)), "looking for near-duplicates", len(rows), "passages with shared wording"):
-        shared = sets.shared[offsets[place] : offsets[place + 1]].tolist()
-        similar = kept.first_similar(shared, single[place])
+    rows, singles, sets = _candidates(passages, threshold)
+    candidates = track(rows.tolist(), "looking for near-duplicates", len(rows), "passages with shared wording")
+    for row, single, shared in zip(candidates, singles.tolist(), sets, strict=True):
+        similar = kept.first_similar(shared, single)
         if similar is None:
-            kept.add(rows[place], shared, single[place])
+            kept.add(row, shared, single)
         else:
-            found.original[rows[place]], found.similarity[rows[place]] = similar
+            found.original[row], found.similarity[row] = similar
     return found
 
 
@@ -124,8 +109,12 @@ class _Kept:
         return list(enumerate(shared[: max(0, size - least + 1 - single)], start=single))
 
 
-def _candidates(passages: TokenLists, threshold: Fraction) -> _Sets:
-    """Make the sets of those passages that share enough shingles with others to be similar to one of them."""
+def _candidates(passages: TokenLists, threshold: Fraction) -> tuple[Ints, Ints, Iterator[list[int]]]:
+    """Find the passages that share enough shingles with others to be similar to one of them.
+
+    Returns the passages, ascending; how many shingles each has that no other passage has; and for each, the numbers of
+    its other shingles, rarest first.
+    """
     chunks = np.split(np.arange(len(passages)), range(PASSAGES_AT_ONCE, len(passages), PASSAGES_AT_ONCE))
     repeated = _repeated(passages, chunks)
     rows, hashes, owners, singles = [], [], [], []
@@ -142,11 +131,11 @@ def _candidates(passages: TokenLists, threshold: Fraction) -> _Sets:
         singles.append(single[possible])
         hashes.append(some)
         owners.append(chunk[of_some])
-    numbers, order = _by_rarity(np.concatenate(hashes)), np.concatenate(owners)
-    lengths = np.bincount(order, minlength=len(passages))[np.concatenate(rows)]
-    return _Sets(
-        np.concatenate(rows), offsets_of(lengths), numbers[np.lexsort((numbers, order))], np.concatenate(singles)
-    )
+    found, numbers, order = np.concatenate(rows), _by_rarity(np.concatenate(hashes)), np.concatenate(owners)
+    shared = numbers[np.lexsort((numbers, order))]
+    ends = np.cumsum(np.bincount(order, minlength=len(passages)))[found].tolist()
+    sets = (shared[start:end].tolist() for start, end in pairwise([0, *ends]))
+    return found, np.concatenate(singles), sets
 
 
 def _repeated(passages: TokenLists, chunks: list[Ints]) -> HashSet:

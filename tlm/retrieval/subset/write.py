@@ -46,10 +46,7 @@ def write_subset(
     draft.counts |= {REASONS[reason]: len(verdicts.rows(reason)) for reason in reasons}
     draft.details["passages"] = len(kept)
     rank, score = candidates.best_rank[kept], candidates.best_score[kept]
-    best = {
-        "best_rank": pa.array(rank, mask=rank == NO_RANK),
-        "best_score": pa.array(score, mask=score == NO_SCORE),
-    }
+    best = {"best_rank": pa.array(rank, mask=rank == NO_RANK), "best_score": pa.array(score, mask=score == NO_SCORE)}
     columns = pa.table({"doc": candidates.docs[kept], **best, **lists})
     shards = Shards(draft.folder, "passages")
     for texts in candidates.texts(kept):

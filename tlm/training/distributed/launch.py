@@ -62,7 +62,7 @@ def train_together(
                 raise InputError(f"root '{place}' is another folder on each node; give one on S3 (s3://…)")
             return uri
     uri = produce(recipe, root, write)
-    Progress.of(recipe, root).clear()
+    Progress(recipe.key, root, recipe.inputs).clear()
     return uri
 
 
@@ -106,7 +106,7 @@ def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], N
         found = group.broadcast_json({"uri": uri})["uri"]  # one answer for all, even if it appeared in between
         if group.first:
             uri = produce(recipe, root, write)
-            Progress.of(recipe, root).clear()
+            Progress(recipe.key, root, recipe.inputs).clear()
         elif not found:
             draft = Draft(Path(os.devnull), spending=Spending(None if group.local_rank == 0 else ()))
             with draft.spending:

@@ -6,6 +6,7 @@ A document's ``_id`` is its number, and documents are only ever created, so that
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from elasticsearch import BadRequestError, Elasticsearch
@@ -93,12 +94,9 @@ def _fill(client: Elasticsearch, index: str, texts: Iterable[str], total: int) -
     alias = _filling(index)
     patiently(client.indices.put_alias, index=index, name=alias)
     filler = _Filler(client, alias)
-    meter = Meter("indexing", total, "passages")
-    try:
+    with closing(Meter("indexing", total, "passages")) as meter:
         for documents in in_threads(filler.send, _batches(texts), WORKERS):
             meter.advance(documents)
-    finally:
-        meter.close()
     return sorted(filler.rejected)
 
 

@@ -11,8 +11,8 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -108,15 +108,9 @@ def _meet(client: Elasticsearch) -> None:
 
 def version(client: Elasticsearch) -> str:
     """The server's version; empty if it does not tell us."""
-    for ask in (lambda: client.info()["version"]["number"], lambda: _node_version(client)):
-        with suppress(ApiError, TransportError):
-            return str(ask())
+    with suppress(ApiError, TransportError):
+        return str(client.info()["version"]["number"])
     return ""
-
-
-def _node_version(client: Elasticsearch) -> str:
-    nodes = client.nodes.info(filter_path="nodes.*.version")["nodes"]
-    return min((str(node["version"]) for node in nodes.values()), key=lambda text: [int(n) for n in text.split(".")])
 
 
 def lacking_privileges(client: Elasticsearch, indices: str, privileges: Sequence[str]) -> list[str]:
@@ -136,17 +130,16 @@ def patiently(call: Callable[..., T], *arguments: Any, **options: Any) -> T:
         Interrupted: it stayed busy or gone.
         InputError: it refused the request.
     """
-    with explained():
-        for attempt in range(TRIES - 1):
-            try:
-                return call(*arguments, **options)
-            except ApiError as error:
-                if error.status_code not in BUSY:
-                    raise
-            except TransportError:
-                pass
-            _pause(attempt)
-        return call(*arguments, **options)
+    attempt = 0
+    while True:
+        try:
+            return call(*arguments, **options)
+        except (ApiError, TransportError) as error:
+            may_pass = isinstance(error, TransportError) or error.status_code in BUSY
+            if not may_pass or attempt == TRIES - 1:
+                raise _explained(error) from None
+        _pause(attempt)
+        attempt += 1
 
 
 def until_done(send: Callable[[list[T]], list[T]], items: list[T]) -> list[T]:
@@ -167,21 +160,13 @@ def _pause(attempt: int) -> None:
     time.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.25 * 2**attempt)))
 
 
-@contextmanager
-def explained() -> Iterator[None]:
-    """Turn the client's exceptions into errors of one sentence."""
-    try:
-        yield
-    except UnsupportedProductError:
-        raise InputError(f"{URL} is {_shown()}, but what answers there is not Elasticsearch") from None
-    except ApiError as error:
-        raise refusal(
-            error.status_code, f"{error.error}: {reason(error.body)}" if error.body else "no reason"
-        ) from None
-    except TransportError as error:
-        raise Interrupted(
-            f"Elasticsearch at {_shown()} went away ({_cause(error)}); repeat the command to go on"
-        ) from None
+def _explained(error: ApiError | TransportError) -> InputError | Interrupted:
+    """What the client raised as one sentence."""
+    if isinstance(error, TransportError):
+        return Interrupted(f"Elasticsearch at {_shown()} went away ({_cause(error)}); repeat the command to go on")
+    if isinstance(error, UnsupportedProductError):
+        return InputError(f"{URL} is {_shown()}, but what answers there is not Elasticsearch")
+    return refusal(error.status_code, f"{error.error}: {reason(error.body)}" if error.body else "no reason")
 
 
 def refusal(status: int, why: str) -> InputError | Interrupted:

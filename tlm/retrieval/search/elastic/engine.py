@@ -44,9 +44,16 @@ class Elastic:
     def _answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Ask for one complete answer to each request. Those that a busy server put off are sent again."""
         answers: dict[int, dict[str, Any]] = {}
+        header = {
+            "index": self.index,
+            "search_type": "dfs_query_then_fetch",  # document frequencies and lengths of all shards together
+            "allow_partial_search_results": False,
+        }
 
         def ask(numbers: list[int]) -> list[int]:
-            answers.update(zip(numbers, self._ask([requests[number] for number in numbers]), strict=True))
+            searches = [part for number in numbers for part in (header, requests[number])]
+            answer = patiently(self.client.msearch, searches=searches, filter_path=WANTED)
+            answers.update(zip(numbers, answer["responses"], strict=True))
             return [number for number in numbers if _status(answers[number])[0] in BUSY]
 
         until_done(ask, list(range(len(requests))))
@@ -54,17 +61,6 @@ class Elastic:
             if status != OK:
                 raise refusal(status, why)
         return [answers[number] for number in range(len(requests))]
-
-    def _ask(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        header = {
-            "index": self.index,
-            "search_type": "dfs_query_then_fetch",  # document frequencies and lengths of all shards together
-            "allow_partial_search_results": False,
-        }
-        searches = [part for request in requests for part in (header, request)]
-        answer = patiently(self.client.msearch, searches=searches, filter_path=WANTED)
-        found: list[dict[str, Any]] = answer["responses"]
-        return found
 
 
 def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:

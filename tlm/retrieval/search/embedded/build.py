@@ -13,8 +13,9 @@ Files:
 """
 
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,19 +33,11 @@ DENSE_SHARE = 1 / 8  # above about this share, a whole row is smaller than posti
 CHUNK, CHUNK_CHARACTERS = 1 << 13, 1 << 22  # most passages, and characters, in a run
 SEGMENT = 1 << 22  # postings merged at a time
 
-PARTS = ("ids", "counts", "docs", "frequencies")
+POSTING = pa.struct([("doc", pa.int32()), ("frequency", pa.int32())])
+RUN = pa.schema([("term", pa.int32()), ("postings", pa.list_(POSTING))])  # a record batch of the file of runs
 
 Ids = npt.NDArray[np.int32]
 Lengths = npt.NDArray[np.int64]
-Sizes = list[tuple[int, int]]  # number of terms, and of postings, of each run
-
-
-class _Vocabulary(dict[str, int]):
-    """Gives terms ids in order of first appearance."""
-
-    def __missing__(self, term: str) -> int:
-        new = self[term] = len(self)
-        return new
 
 
 @dataclass(frozen=True)
@@ -52,19 +45,16 @@ class _Run:
     """A chunk's postings, by term, then document.
 
     Attributes:
-        ids: Each term's id.
-        counts: Each term's number of postings.
+        ids: Each term's id, ascending.
+        offsets: Where each term's postings begin, and where the last one's end.
         docs: Each posting's document.
         frequencies: Each posting's term frequency.
     """
 
     ids: Ids
-    counts: Ids
+    offsets: Ids
     docs: Ids
     frequencies: Ids
-
-
-Runs = Callable[[], Iterator[_Run]]
 
 
 def build(texts: Iterable[str], folder: Path, *, k1: float, b: float) -> dict[str, int]:
@@ -72,37 +62,37 @@ def build(texts: Iterable[str], folder: Path, *, k1: float, b: float) -> dict[st
 
     Returns counts: documents, terms (distinct), tokens, postings.
     """
-    vocabulary = _Vocabulary()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        runs = Path(scratch)
-        lengths, sizes = _write_runs(texts, vocabulary, runs)
-        df = np.zeros(len(vocabulary), np.int32)
-        for run in _read_runs(runs, sizes):
-            df[run.ids] += run.counts
-        weights = bm25.term_weights(df, int(np.count_nonzero(lengths)), k1)
-        bounds = _merge(lambda: _read_runs(runs, sizes), df, weights, bm25.inverse_norms(lengths, k1, b), folder)
-    table = pa.table({"term": pa.array(list(vocabulary), pa.string()), "df": df, "bound": bounds})
+        path = f"{scratch}/runs.arrow"
+        terms, lengths = _write_runs(texts, path)
+        with pa.memory_map(path) as file:
+            runs = _read_runs(file)
+            df = np.zeros(len(terms), np.int32)
+            for run in runs:
+                df[run.ids] += np.diff(run.offsets)
+            weights = bm25.term_weights(df, int(np.count_nonzero(lengths)), k1)
+            bounds = _merge(runs, df, weights, bm25.inverse_norms(lengths, k1, b), folder)
+    table = pa.table({"term": pa.array(terms, pa.string()), "df": df, "bound": bounds})
     pq.write_table(table, folder / "terms.parquet", compression="zstd", row_group_size=1 << 17)
     postings = int(df.sum(dtype=np.int64))
     return {"documents": len(lengths), "terms": len(df), "tokens": int(lengths.sum()), "postings": postings}
 
 
-def _write_runs(texts: Iterable[str], vocabulary: _Vocabulary, folder: Path) -> tuple[Lengths, Sizes]:
-    """Append a run for each chunk of `texts` to the run files. Returns each document's length, each run's size."""
+def _write_runs(texts: Iterable[str], path: str) -> tuple[list[str], Lengths]:
+    """Write a run for each chunk of `texts`. Returns the distinct terms by id, and each document's length."""
+    ids: defaultdict[str, int] = defaultdict()
+    ids.default_factory = ids.__len__
     lengths: list[Lengths] = [np.empty(0, np.int64)]
-    sizes: Sizes = []
     done = 0
-    with ExitStack() as stack:
-        files = [stack.enter_context((folder / name).open("wb")) for name in PARTS]
+    with pa.ipc.new_file(path, RUN) as writer:
         for chunk in batched(texts, CHUNK, CHUNK_CHARACTERS):
             found = bulk_analyzer.terms(chunk)
-            run = _run(found, np.array([vocabulary[term] for term in found.distinct], np.int32), done)
-            for file, part in zip(files, (run.ids, run.counts, run.docs, run.frequencies), strict=True):
-                file.write(part.data)
+            run = _run(found, np.array([ids[term] for term in found.distinct], np.int32), done)
+            postings = pa.StructArray.from_arrays([run.docs, run.frequencies], fields=list(POSTING))
+            writer.write_batch(pa.record_batch([run.ids, pa.ListArray.from_arrays(run.offsets, postings)], RUN))
             lengths.append(found.lengths)
-            sizes.append((len(run.ids), len(run.docs)))
             done += len(chunk)
-    return np.concatenate(lengths), sizes
+    return list(ids), np.concatenate(lengths)
 
 
 def _run(found: bulk_analyzer.Terms, ids: Ids, first_doc: int) -> _Run:
@@ -121,27 +111,19 @@ def _run(found: bulk_analyzer.Terms, ids: Ids, first_doc: int) -> _Run:
     frequencies = np.diff(first, append=len(keys)).astype(np.int32)
     keys = keys[first]
     docs = (keys & ((1 << bits) - 1)).astype(np.int32) + np.int32(first_doc)
-    counts = np.bincount((keys >> bits).astype(np.int64), minlength=len(ids)).astype(np.int32)
-    return _Run(ids[order], counts, docs, frequencies)
+    offsets = np.searchsorted(keys >> bits, np.arange(len(ids) + 1, dtype=keys.dtype)).astype(np.int32)
+    return _Run(ids[order], offsets, docs, frequencies)
 
 
-def _read_runs(folder: Path, sizes: Sizes) -> Iterator[_Run]:
+def _read_runs(file: pa.MemoryMappedFile) -> list[_Run]:
     """The runs, memory-mapped."""
-    ids, counts, docs, frequencies = (_mapped(folder / name) for name in PARTS)
-    term = posting = 0
-    for terms, postings in sizes:
-        of_terms, of_postings = slice(term, term + terms), slice(posting, posting + postings)
-        yield _Run(ids[of_terms], counts[of_terms], docs[of_postings], frequencies[of_postings])
-        term, posting = of_terms.stop, of_postings.stop
+    reader = pa.ipc.open_file(file)
+    batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    columns = [(ids, lists.offsets, *lists.values.flatten()) for ids, lists in batches]
+    return [_Run(*(column.to_numpy() for column in run)) for run in columns]
 
 
-def _mapped(path: Path) -> Ids:
-    if path.stat().st_size == 0:
-        return np.empty(0, np.int32)  # nothing to map
-    return np.memmap(path, np.int32, mode="r")
-
-
-def _merge(runs: Runs, df: Ids, weights: bm25.Floats, norms: bm25.Floats, folder: Path) -> npt.NDArray[np.float32]:
+def _merge(runs: list[_Run], df: Ids, weights: bm25.Floats, norms: bm25.Floats, folder: Path) -> bm25.Floats:
     """Write postings and dense rows. Returns the largest impact of each term."""
     documents = len(norms)
     is_dense = df > documents * DENSE_SHARE
@@ -193,19 +175,17 @@ def _segments(df: Ids) -> Iterator[tuple[int, int]]:
 
 
 def _segment(
-    runs: Runs, first: int, last: int, df: Ids, weights: bm25.Floats, norms: bm25.Floats
+    runs: list[_Run], first: int, last: int, df: Ids, weights: bm25.Floats, norms: bm25.Floats
 ) -> tuple[Ids, bm25.Floats]:
     """Documents and impacts of the terms from `first` to before `last`, by term, then document."""
     ends = np.cumsum(df[first:last], dtype=np.int64)
     free = ends - df[first:last]  # position of each term's next posting
     docs, added = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32)
-    for run in runs():
+    for run in runs:
         low, high = np.searchsorted(run.ids, (first, last))
-        ids, counts = run.ids[low:high], run.counts[low:high]
-        start = int(run.counts[:low].sum(dtype=np.int64))
-        postings = slice(start, start + int(counts.sum(dtype=np.int64)))
-        within = np.cumsum(counts, dtype=np.int64) - counts
-        where = np.arange(postings.stop - start) + np.repeat(free[ids - first] - within, counts)
+        ids, offsets = run.ids[low:high], run.offsets[low : high + 1]
+        counts, postings = np.diff(offsets), slice(offsets[0], offsets[-1])
+        where = np.arange(postings.start, postings.stop) + np.repeat(free[ids - first] - offsets[:-1], counts)
         run_docs = run.docs[postings]
         docs[where] = run_docs
         added[where] = bm25.impacts(np.repeat(weights[ids], counts), run.frequencies[postings], norms[run_docs])

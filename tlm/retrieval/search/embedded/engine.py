@@ -45,10 +45,6 @@ class _Rare(NamedTuple):
     cuts: list[int]
     times: int
 
-    def within(self, block: int) -> slice:
-        """The postings of a block's documents."""
-        return slice(self.cuts[block], self.cuts[block + 1])
-
 
 class _Frequent(NamedTuple):
     """A query term with a dense row.
@@ -92,11 +88,7 @@ class _Best:
 
     def ordered(self) -> tuple[Docs, Scores]:
         """Return them by score descending, then document ascending."""
-        bits = self.scores.view(np.uint32)  # positive floats have the same order as their bits
-        keys = (~bits).astype(np.uint64) << 32
-        keys |= np.arange(len(keys), dtype=np.uint64)  # documents are in ascending order
-        keys.sort()
-        order = (keys & 0xFFFFFFFF).astype(np.intp)
+        order = np.argsort(-self.scores, kind="stable")  # documents are in ascending order
         return self.docs[order], self.scores[order]
 
 
@@ -159,7 +151,7 @@ class Embedded:
 def _add(rare: list[_Rare], block: int, sums: Sums) -> None:
     """Set `sums` to what the rare terms add to a block's documents, term by term."""
     sums.fill(0)
-    parts = [(term, term.within(block)) for term in rare]
+    parts = [(term, slice(*term.cuts[block : block + 2])) for term in rare]
     docs = [term.docs[postings] for term, postings in parts]
     if docs:
         at = np.concatenate(docs, dtype=np.intp)
@@ -188,8 +180,7 @@ def _block(block: int, sums: Sums, frequent: list[_Frequent], rest: list[float],
     """
     whole = 0
     while whole < len(frequent) and rest[whole] >= least:
-        row = frequent[whole].impacts(block, slice(None))
-        sums += row
+        sums += frequent[whole].impacts(block, slice(None))
         whole += 1
     at = np.flatnonzero(sums > least - rest[whole])
     found = sums[at]

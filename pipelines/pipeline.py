@@ -8,7 +8,7 @@ from docstring_parser import parse
 from kfp import dsl
 
 from pipelines.grouped import ungrouped
-from pipelines.resources import lifetime
+from pipelines.resources import LIFETIME
 from tlm.command import descriptions
 
 
@@ -27,7 +27,7 @@ def pipeline(name: str, display_name: str) -> Callable[[Callable[..., Any]], Cal
             description = "\n".join([parse(steps.__doc__ or "").short_description or "", "", "Parameters:", "", *lines])
             suffix, on_nodes = (f"-{nodes}-nodes", f" on {nodes} nodes") if nodes > 1 else ("", "")
             about = {"name": name + suffix, "display_name": display_name + on_nodes, "description": description}
-            return dsl.pipeline(**about, pipeline_config=lifetime())(steps)
+            return dsl.pipeline(**about, pipeline_config=LIFETIME)(steps)
 
         return build
 

@@ -92,6 +92,5 @@ def _secure(step: PipelineTask, name: str) -> None:
     kubernetes.add_pod_label(step, "app.kubernetes.io/component", name)
 
 
-def lifetime() -> dsl.PipelineConfig:
-    """Return how long a run may take (four weeks), and how long its workflow with the logs is kept (a week)."""
-    return dsl.PipelineConfig(ttl_seconds_after_finished=WEEK, active_deadline_seconds=4 * WEEK)
+# How long a run may take, and how long its workflow with the logs is kept.
+LIFETIME = dsl.PipelineConfig(active_deadline_seconds=4 * WEEK, ttl_seconds_after_finished=WEEK)

@@ -74,8 +74,11 @@ def measure(joules: float | None) -> None:
     for work in (joint.Joint, classification.Classification):
         work.batch = counted(work.batch)  # type: ignore[method-assign]
     time.monotonic = lambda: float(batches[0])
-    meter = [] if joules is None else [energy.Counter("cpu", lambda: batches[0] * joules)]
-    energy.rapl = lambda: meter  # type: ignore[assignment]
+
+    def counters() -> list[energy.Counter]:
+        return [] if joules is None else [energy.Counter("cpu", lambda: batches[0] * joules)]
+
+    energy.rapl = counters
 
 
 def run(root: Path, attempt: Attempt, nodes: bool) -> list[dict[str, Any]]:

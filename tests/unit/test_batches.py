@@ -71,7 +71,7 @@ def test_rows_and_labels_go_together():
 @settings(max_examples=40)
 @given(st.integers(1, 700), st.integers(1, 20), st.integers(0, 3))
 def test_every_row_comes_exactly_once_an_epoch(rows, size, epoch):
-    order = Order(np.arange(rows) % 17, size, seed=1, kind=0)
+    order = Order(np.arange(rows) % 17, size, seed=1, stream=0)
     places = range(epoch * order.per_epoch, (epoch + 1) * order.per_epoch)
     batches = [order.rows(place) for place in places]
     assert sorted(np.concatenate(batches).tolist()) == list(range(rows))
@@ -81,19 +81,19 @@ def test_every_row_comes_exactly_once_an_epoch(rows, size, epoch):
 
 def test_any_batch_can_be_had_at_once_and_orders_differ():
     lengths = np.random.default_rng(0).integers(3, 50, 500)
-    walked = Order(lengths, 8, seed=3, kind=0)
+    walked = Order(lengths, 8, seed=3, stream=0)
     for place in range(100):
         walked.rows(place)
-    assert np.array_equal(walked.rows(100), Order(lengths, 8, seed=3, kind=0).rows(100))
-    first = Order(lengths, 8, seed=3, kind=0)
-    for other in (Order(lengths, 8, seed=4, kind=0), Order(lengths, 8, seed=3, kind=1)):
+    assert np.array_equal(walked.rows(100), Order(lengths, 8, seed=3, stream=0).rows(100))
+    first = Order(lengths, 8, seed=3, stream=0)
+    for other in (Order(lengths, 8, seed=4, stream=0), Order(lengths, 8, seed=3, stream=1)):
         assert not all(np.array_equal(first.rows(place), other.rows(place)) for place in range(10))
     assert not all(np.array_equal(first.rows(place), first.rows(place + first.per_epoch)) for place in range(10))
 
 
 def test_texts_of_similar_length_come_together_but_lengths_come_in_random_order():
     lengths = np.clip(np.random.default_rng(0).lognormal(3.4, 0.6, 20_000), 3, 128).astype(int)
-    order = Order(lengths, 16, seed=0, kind=0)
+    order = Order(lengths, 16, seed=0, stream=0)
     batches = [lengths[order.rows(place)] for place in range(order.per_epoch)]
     fill = lengths.sum() / sum(len(batch) * batch.max() for batch in batches)
     assert fill > 0.93  # shuffled alone: 0.5

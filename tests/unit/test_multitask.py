@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests.toys import make_task
 from tests.toys_multitask import other_task, together
@@ -16,7 +17,6 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.training.model import build
-from tlm.training.model.tensors import read_tensors
 from tlm.training.stage1 import train_multitask
 from tlm.training.stage2 import finetune
 
@@ -35,7 +35,7 @@ def test_one_task_alone_has_the_losses_and_the_model_of_train(tmp_path, changes)
     assert ours == curve(single)
     assert multi.details["cost"] == single.details["cost"]
     assert multi.details["parameters"] == single.details["parameters"]
-    weights = [read_tensors(made.path("model") / build.WEIGHTS) for made in (single, multi)]
+    weights = [load_file(made.path("model") / build.WEIGHTS) for made in (single, multi)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
@@ -92,14 +92,14 @@ def test_the_encoder_is_shared_and_each_head_is_its_own(architecture):
 def test_all_heads_learn_and_are_kept(tmp_path):
     tasks = [task(tmp_path), other_task(tmp_path), other_task(tmp_path, "regression", "third")]
     made = together(tmp_path, tasks)
-    heads = read_tensors(made.path(build.HEADS))
+    heads = load_file(made.path(build.HEADS))
     assert {name: heads[name].shape[0] for name in heads if name.endswith("classifier.weight")} == {
         "0.classifier.weight": 3, "1.classifier.weight": 2, "2.classifier.weight": 1,
     }  # fmt: skip
     before = together(tmp_path, tasks, "train.lr=1e-12")
-    fresh = read_tensors(before.path(build.HEADS))
+    fresh = load_file(before.path(build.HEADS))
     assert all(not torch.allclose(heads[name], fresh[name], atol=1e-6) for name in heads if name.endswith("weight"))
-    model = read_tensors(made.path("model") / build.WEIGHTS)
+    model = load_file(made.path("model") / build.WEIGHTS)
     assert torch.equal(model["classifier.weight"], heads["0.classifier.weight"])
     assert made.details["parameters"] == sum(value.numel() for value in model.values()) + sum(
         value.numel() for name, value in heads.items() if not name.startswith("0.")
@@ -122,10 +122,10 @@ def test_a_kept_head_is_that_of_the_task(tmp_path):
     tasks = [task(tmp_path), other_task(tmp_path), other_task(tmp_path, "single", "third")]
     made = together(tmp_path, tasks)
     still = ["finetune.reset_head=false", "finetune.lr=1e-12", "finetune.steps=2", "finetune.dropout=0"]
-    heads = read_tensors(made.path(build.HEADS))
+    heads = load_file(made.path(build.HEADS))
     for place, one in enumerate(tasks):
         model = Artifact.open(finetune(made.uri, one, preset="tiny", overrides=still, device="cpu", root=str(tmp_path)))
-        found = read_tensors(model.path("model") / build.WEIGHTS)["classifier.weight"]
+        found = load_file(model.path("model") / build.WEIGHTS)["classifier.weight"]
         assert torch.allclose(found, heads[f"{place}.classifier.weight"], atol=1e-6)
     unseen = other_task(tmp_path, "single", "unseen")
     with pytest.raises(InputError, match="has no head for 'unseen' with these classes"):

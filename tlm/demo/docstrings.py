@@ -22,7 +22,8 @@ def packages() -> list[tuple[str, list[Path]]]:
         if name not in EXCLUDED
     ]
     library = Path(sysconfig.get_path("stdlib"))
-    own = (path for path in library.rglob("*.py") if not _is_installed(path.relative_to(library)))
+    installed = {"site-packages", "dist-packages"}
+    own = (path for path in library.rglob("*.py") if not installed & {*path.relative_to(library).parts})
     return [*listed, (STANDARD_LIBRARY, sorted(own))]
 
 
@@ -35,7 +36,3 @@ def docstrings(files: Iterable[Path]) -> Iterator[str]:
             continue
         for match in DOCSTRING.finditer(source):
             yield " ".join((match[1] or match[2] or "").split())
-
-
-def _is_installed(path: Path) -> bool:
-    return bool({"site-packages", "dist-packages"} & set(path.parts))

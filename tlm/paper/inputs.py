@@ -109,12 +109,9 @@ def plan_trials(
     for data in (task, *subsets.values()):
         tokenize(data, tokenizer, root=root)
     todo = missing(wanted(table, scale, _name(task), corpus), {}, parse_seeds(seeds) if seeds else ())
-    starts = {name: _start(uri) for name, uri in (models or {}).items()}
+    found = {name: Artifact.open(uri, "checkpoint") for name, uri in (models or {}).items()}
+    starts = {name: Start(one.uri, one.input("task_tokens").input("tokenizer").uri) for name, one in found.items()}
     return trials(todo, task=task, tokenizer=tokenizer, subsets=subsets, models=starts)
-
-
-def _start(checkpoint: str) -> Start:
-    return Start(checkpoint, Artifact.open(checkpoint, "checkpoint").input("task_tokens").input("tokenizer").uri)
 
 
 def _name(task: str) -> str:

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tlm.artifacts.produce import Recipe
@@ -19,7 +20,7 @@ from tlm.settings import Finetune, Train
 from tlm.spending import UNKNOWN, Amount, Spending
 from tlm.training.curve import Curve
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.model.tensors import read_tensors, write_tensors
+from tlm.training.model.tensors import write_tensors
 from tlm.training.optimizer import AdamW
 
 TENSORS, FACTS = "state.safetensors", "state.json"
@@ -79,7 +80,7 @@ class State:
 
     def read(self, folder: Path) -> None:
         """Take the state that `write` wrote."""
-        tensors, facts = read_tensors(folder / TENSORS), json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        tensors, facts = load_file(folder / TENSORS), json.loads((folder / FACTS).read_text(encoding="utf-8"))
         self.model.load_state_dict(_under("model", tensors))
         for key, value in _under("optimizer", tensors).items():
             name, _, moment = key.rpartition(".")
@@ -115,12 +116,7 @@ class Snapshots:
     """
 
     def __init__(
-        self,
-        recipe: Recipe,
-        root: str | None,
-        every_steps: int,
-        every_minutes: float,
-        spending: Spending | None = None,
+        self, recipe: Recipe, root: str | None, every_steps: int, every_minutes: float, spending: Spending | None = None
     ) -> None:
         self.progress, self.spending = Progress(recipe.key, root, recipe.inputs), spending or Spending(())
         self.every_steps, self.every_seconds = every_steps, every_minutes * 60

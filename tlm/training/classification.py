@@ -81,33 +81,27 @@ def fine_tune(
 
 
 def _begin(checkpoint: Artifact, classes: list[str] | None, name: str, settings: Finetune, seed: int) -> Encoder:
-    """The checkpoint's encoder, with a fresh head for this task or with its own head."""
-    folder = checkpoint.path("model")
+    """The checkpoint's encoder, with a fresh head for this task or with its own head for it."""
+    folder, tasks = checkpoint.path("model"), checkpoint.details.get("tasks", [])
     config = build.with_dropout(build.load_config(folder), settings.dropout)
+    own = build.with_task(config, classes, name)
+    model = build.build(own if settings.reset_head or tasks else config, seed)
+    build.load_encoder(model, folder)
     if settings.reset_head:
-        model = build.build(build.with_task(config, classes, name), seed)
-        build.load_encoder(model, folder)
         return model
-    if checkpoint.details.get("tasks"):
-        return _begin_with_head(checkpoint, build.with_task(config, classes, name), name, seed)
-    if build.with_task(config, classes, name)["id2label"] != config["id2label"]:
+    if tasks:
+        indices = [i for i, task in enumerate(tasks) if build.with_task(config, task["labels"], task["name"]) == own]
+        if not indices:
+            raise InputError(
+                f"{checkpoint.uri} has no head for '{name}' with these classes; set finetune.reset_head=true"
+            )
+        build.load_head(model, checkpoint.path(build.HEADS), indices[0])
+        return model
+    if own["id2label"] != config["id2label"]:
         raise InputError(
             f"{checkpoint.uri} was trained for other classes than this task's; set finetune.reset_head=true"
         )
-    model = build.build(config, seed)
     build.load_weights(model, folder)
-    return model
-
-
-def _begin_with_head(checkpoint: Artifact, config: dict[str, Any], name: str, seed: int) -> Encoder:
-    """The encoder of a multi-task checkpoint, with its head for the task `name`."""
-    labels = [task["labels"] for task in checkpoint.details["tasks"] if task["name"] == name]
-    if not labels or build.with_task(config, labels[0], name)["id2label"] != config["id2label"]:
-        raise InputError(f"{checkpoint.uri} has no head for '{name}' with these classes; set finetune.reset_head=true")
-    model = build.build(config, seed)
-    build.load_encoder(model, checkpoint.path("model"))
-    index = [task["name"] for task in checkpoint.details["tasks"]].index(name)
-    build.load_head(model, checkpoint.path(build.HEADS), index)
     return model
 
 

@@ -31,13 +31,14 @@ class Cost:
         model, width = self.model, self.model.hidden
         read, lengths = batch.tokens, batch.lengths
         rows, masked = len(lengths) * classes, batch.masked * tokens
-        mean_pooling = classes and model.architecture == "modernbert"
-        everywhere = mean_pooling or self.estimated
+        modern = model.architecture == "modernbert"
+        matrices = 3 if modern else 2  # of the feed-forward network, which is gated in ModernBERT
+        everywhere = (classes and modern) or self.estimated
         asking = lengths if everywhere else 1 + batch.masked_by_row() * tokens
         finished = read if everywhere else rows + masked
         projections = 2 * width * width * (read * (3 * model.layers - 1) + int(asking.sum()))
         attention = 2 * 2 * width * int(lengths @ (lengths * (model.layers - 1) + asking))
-        after = 2 * width * (width + self._feed_forward) * (read * (model.layers - 1) + finished)
+        after = 2 * width * (width + matrices * model.intermediate) * (read * (model.layers - 1) + finished)
         heads = 2 * width * ((width + self.vocab_size) * masked + (width + self.labels) * rows)
         return BACKWARD * (projections + attention + after + heads)
 
@@ -45,11 +46,6 @@ class Cost:
     def estimated(self) -> bool:
         """Whether the architecture is not written here, so that the count is an estimate."""
         return self.model.architecture not in OWN
-
-    @property
-    def _feed_forward(self) -> int:
-        gated = 3 if self.model.architecture == "modernbert" else 2
-        return gated * self.model.intermediate
 
 
 def paper_flops(parameters: int, padded_tokens: int) -> int:

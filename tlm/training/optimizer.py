@@ -60,11 +60,8 @@ class AdamW:
 
     def add_moments(self, name: str) -> None:
         """Give a parameter moments of zero, if it has none yet."""
-        if name in self.moments:
-            return
-        parameter = self.parameters[name]
-        self.moments[name] = {
-            "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
-        }
+        if name not in self.moments:
+            parameter = self.parameters[name]
+            step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+            averages = {average: torch.zeros_like(parameter) for average in ("exp_avg", "exp_avg_sq")}
+            self.moments[name] = {"step": step, **averages}

@@ -226,10 +226,7 @@ def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
             paragraph.append(line)
 
 
-def _hub(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
-    return itertools.starmap(Row, enumerate(hub.rows(file.where), start=1))
-
-
 _READERS: dict[str, Callable[[RawFile, Sequence[str]], Iterator[Row | Reject]]] = {
-    "jsonl": _jsonl, "csv": _table, "tsv": _table, "txt": _txt, "parquet": parquet.rows, "hub": _hub,
+    "jsonl": _jsonl, "csv": _table, "tsv": _table, "txt": _txt, "parquet": parquet.rows,
+    "hub": lambda file, _: itertools.starmap(Row, enumerate(hub.rows(file.where), start=1)),
 }  # fmt: skip

@@ -126,10 +126,11 @@ def _stage(
         ranks.append(np.array(best, np.int32))
         stage.add(pa.table({"doc": docs[-1], "text": texts}))
     scores = np.full(stage.count, NO_SCORE, np.float32)
-    candidates = Candidates(
-        files[0].where, lambda: _read(stage.paths), np.concatenate(docs), np.concatenate(ranks), scores
-    )
-    return candidates, ~stage.firsts()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        return (batch for path in stage.paths for batch in pq.ParquetFile(path).iter_batches())
+
+    return Candidates(files[0].where, batches, np.concatenate(docs), np.concatenate(ranks), scores), ~stage.firsts()
 
 
 def _passage(row: Row, field: str) -> tuple[str, int]:
@@ -138,8 +139,3 @@ def _passage(row: Row, field: str) -> tuple[str, int]:
     if rank.isdecimal() and len(rank) > 9:
         raise BadRow("rank too large", f"field 'rank' is {rank[:20]}")
     return text_of(row.values, field), int(rank) + 1 if rank.isdecimal() else NO_RANK
-
-
-def _read(paths: list[Path]) -> Iterator[pa.RecordBatch]:
-    for path in paths:
-        yield from pq.ParquetFile(path).read().to_batches()

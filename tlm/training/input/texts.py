@@ -62,18 +62,12 @@ class Ragged:
         )
         return cls(ids, offsets)
 
-    @property
-    def lengths(self) -> Ints:
-        """The length of every row, [n]."""
-        return np.diff(self.offsets)
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
 
     def lengths_of(self, rows: Ints) -> Ints:
         """The lengths of `rows`."""
         return np.asarray(self.offsets[rows + 1] - self.offsets[rows])
-
-    def head(self, rows: int) -> "Ragged":
-        """The first `rows` rows."""
-        return Ragged(self.ids, self.offsets[: rows + 1])
 
     def copy_to(self, target: Ints, rows: Ints, counts: Ints, at: Ints) -> None:
         """Write the first ``counts[i]`` ids of row ``rows[i]`` into ``target[i]`` from column ``at[i]`` on."""
@@ -91,7 +85,7 @@ class Texts:
 
     def __init__(self, first: Ragged, second: Ragged | None, max_length: int, special: Special) -> None:
         self.first, self.second, self.max_length, self.special = first, second, max_length, special
-        a, b = self._kept(first.lengths, None if second is None else second.lengths)
+        a, b = self.kept(np.arange(len(first)))
         self.lengths: NDArray[np.int32] = (a + b + self._added).astype(np.int32)
 
     @classmethod
@@ -105,13 +99,10 @@ class Texts:
 
     def kept(self, rows: Ints) -> tuple[Ints, Ints]:
         """How many tokens of the first and the second text of `rows` are kept."""
-        second = None if self.second is None else self.second.lengths_of(rows)
-        return self._kept(self.first.lengths_of(rows), second)
-
-    def _kept(self, first: Ints, second: Ints | None) -> tuple[Ints, Ints]:
-        room = self.max_length - self._added
-        if second is None:
+        room, first = self.max_length - self._added, self.first.lengths_of(rows)
+        if self.second is None:
             return np.minimum(first, room), np.zeros_like(first)
+        second = self.second.lengths_of(rows)
         first_is_short = first <= second
         short = np.minimum(np.minimum(first, second), room // 2)
         long = np.minimum(np.maximum(first, second), room - short)

@@ -22,7 +22,6 @@ from tlm.training.input.vocabulary import SPECIAL, adopt_vocabulary, save_vocabu
 from tlm.training.model.located import HERE, model_folder
 
 VERSION = 1
-KINDS = ("wordpiece", "bpe")
 SMALLEST = {"wordpiece": 200, "bpe": 300}  # about what single characters and special tokens need
 
 
@@ -61,8 +60,8 @@ def build_tokenizer(
     if existing:
         with model_folder(existing, of_tokenizers=True) as folder:
             return adopt_tokenizer(folder, root)
-    if kind not in KINDS:
-        raise InputError(f"kind '{kind}' is unknown{nearest(kind, KINDS)}")
+    if kind not in SMALLEST:
+        raise InputError(f"kind '{kind}' is unknown{nearest(kind, SMALLEST)}")
     if vocab_size < SMALLEST[kind]:
         raise InputError(f"vocab_size is {vocab_size}; expected at least {SMALLEST[kind]} for {kind}")
     if sample < 0:
@@ -85,7 +84,8 @@ def _train(
 def adopt_tokenizer(path: Path, root: str | None) -> str:
     """Make a `tokenizer` artifact from a ``tokenizer.json`` or a model's folder; returns its URI."""
     with TemporaryDirectory(prefix="tlm-tokenizer-") as scratch:
-        file = path if _has_tokenizer(path) else _converted(path, Path(scratch))
+        old = (path / "config.json").exists() and not (path / "tokenizer.json").exists()
+        file = _converted(path, Path(scratch)) if old else path
         tokenizer, special, between = adopt_vocabulary(file)
         more = {"between": between} if between > 1 else {}
         settings = {"existing": file_sha256(tokenizer_file(file)), **more}
@@ -98,10 +98,6 @@ def adopt_tokenizer(path: Path, root: str | None) -> str:
             draft.details |= more
 
         return produce(recipe, root, write)
-
-
-def _has_tokenizer(path: Path) -> bool:
-    return not path.is_dir() or (path / "tokenizer.json").exists() or not (path / "config.json").exists()
 
 
 def _converted(folder: Path, scratch: Path) -> Path:

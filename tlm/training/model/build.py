@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors.torch import load_file
 
 from tlm.settings import Model
 from tlm.training.input.texts import Special
@@ -14,7 +15,7 @@ from tlm.training.model import bert, modernbert
 from tlm.training.model.bert import BertBody
 from tlm.training.model.encoder import Body, Encoder
 from tlm.training.model.modernbert import ModernBertBody
-from tlm.training.model.tensors import read_tensors, write_tensors
+from tlm.training.model.tensors import write_tensors
 
 MLM_HEAD = "mlm_head.safetensors"
 HEADS = "heads.safetensors"  # of several tasks
@@ -127,19 +128,19 @@ def load(folder: Path, mlm_head: Path | None = None) -> Encoder:
 
 def load_mlm_head(model: Encoder, file: Path) -> None:
     """Load the MLM head from `file`."""
-    model.mlm.load_state_dict(read_tensors(file))
+    model.mlm.load_state_dict(load_file(file))
 
 
 def load_weights(model: Encoder, folder: Path) -> None:
     """Load all weights from `folder`."""
-    model.body.load_state_dict(read_tensors(folder / WEIGHTS))
+    model.body.load_state_dict(load_file(folder / WEIGHTS))
 
 
 def load_encoder(model: Encoder, folder: Path) -> None:
     """Load the weights from `folder`, except the classification head, which may have other classes."""
     head = model.body.head_names
     own = {name: value for name, value in model.body.state_dict().items() if name.startswith(head)}
-    stored = {name: value for name, value in read_tensors(folder / WEIGHTS).items() if not name.startswith(head)}
+    stored = {name: value for name, value in load_file(folder / WEIGHTS).items() if not name.startswith(head)}
     model.body.load_state_dict({**stored, **own})
 
 
@@ -184,6 +185,6 @@ def save_heads(models: Sequence[Encoder], path: Path) -> None:
 
 def load_head(model: Encoder, path: Path, index: int) -> None:
     """Load the classification head that `save_heads` wrote for model number `index`."""
-    stored = read_tensors(path)
+    stored = load_file(path)
     names = [name for name in model.body.state_dict() if name.startswith(model.body.head_names)]
     model.body.load_state_dict({name: stored[f"{index}.{name}"] for name in names}, strict=False)

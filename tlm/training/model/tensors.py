@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from tlm.errors import Interrupted
@@ -20,8 +20,3 @@ def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
         reason = f"{path.name} could not be written ({error})"
         raise Interrupted(f"{reason}; free some space, then repeat the command") from None
     path.chmod(READABLE)  # the library writes files that only the owner can read, but a pod may run as any user
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors in a file, on the CPU."""
-    return load_file(path)

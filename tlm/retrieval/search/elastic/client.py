@@ -108,9 +108,16 @@ def _meet(client: Elasticsearch) -> None:
 
 def version(client: Elasticsearch) -> str:
     """The server's version; empty if it does not tell us."""
-    with suppress(ApiError, TransportError):
-        return str(client.info()["version"]["number"])
+    for ask in (lambda: client.info()["version"]["number"], lambda: _oldest_node(client)):
+        with suppress(ApiError, TransportError):
+            return str(ask())
     return ""
+
+
+def _oldest_node(client: Elasticsearch) -> str:
+    """The lowest version of a node, where the key or the distribution does not allow to ask for the cluster's."""
+    nodes = client.nodes.info(filter_path="nodes.*.version")["nodes"]
+    return min((str(node["version"]) for node in nodes.values()), key=lambda text: [int(n) for n in text.split(".")])
 
 
 def lacking_privileges(client: Elasticsearch, indices: str, privileges: Sequence[str]) -> list[str]:

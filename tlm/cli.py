@@ -80,17 +80,25 @@ def main(run: Callable[[], object] = lambda: build(sys.argv[1:])()) -> None:
 
     The codes: 2 wrong input, 3 interrupted (repeat to resume), 130 Ctrl-C, 143 SIGTERM.
     """
+    arrived: list[type[Terminated]] = []
+
+    def stop(number: int, frame: Any) -> None:
+        arrived.append(Cancelled if number == signal.SIGINT else Terminated)
+        raise _Stopped
+
     for number in (signal.SIGTERM, signal.SIGINT):
         if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _on_signal)
+            signal.signal(number, stop)
     try:
         run()
-    except _Stopped as stopped:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
-        _fail(stopped.error(f"stopped by {stopped.error.by}; repeat the command to go on"))
-    except TlmError as error:
-        _fail(error)
-    except OSError as error:
+    except (Exception, _Stopped) as error:
+        if arrived:  # even if a library has replaced _Stopped by an error of its own, as pydantic's schemas do
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
+            _fail(arrived[0](f"stopped by {arrived[0].by}; repeat the command to go on"))
+        if isinstance(error, TlmError):
+            _fail(error)
+        if not isinstance(error, OSError):
+            raise
         where = error.filename or "while reading or writing"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             _fail(Interrupted(f"no space left on the disk ({where}); free some, then repeat"))
@@ -100,17 +108,10 @@ def main(run: Callable[[], object] = lambda: build(sys.argv[1:])()) -> None:
 class _Stopped(BaseException):
     """A signal arrived. Not an Exception, so that no ``except Exception`` swallows it."""
 
-    def __init__(self, error: type[Terminated]) -> None:
-        self.error = error
-
 
 def _fail(error: TlmError) -> None:
     print(f"tlm: {printable(str(error))}", file=sys.stderr)
     sys.exit(error.exit_code)
-
-
-def _on_signal(number: int, frame: Any) -> None:
-    raise _Stopped(Cancelled if number == signal.SIGINT else Terminated)
 
 
 def _not_called() -> None:

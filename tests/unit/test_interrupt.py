@@ -62,3 +62,22 @@ def test_where_interrupts_are_ignored_they_stay_so():
     command = [sys.executable, "-c", program, "typer", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=HOME)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_signal_that_a_library_takes_for_its_own_error_is_still_one_sentence():
+    """As pydantic does where a signal arrives while it builds a schema."""
+    code = """
+import os, signal
+from tlm.cli import main
+
+def run():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except BaseException as error:
+        raise ValueError("Error building a schema") from error
+
+main(run)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 143
+    assert ended.stderr == "tlm: stopped by SIGTERM; repeat the command to go on\n"

@@ -85,23 +85,23 @@ def _begin(checkpoint: Artifact, classes: list[str] | None, name: str, settings:
     folder, tasks = checkpoint.path("model"), checkpoint.details.get("tasks", [])
     config = build.with_dropout(build.load_config(folder), settings.dropout)
     own = build.with_task(config, classes, name)
-    model = build.build(own if settings.reset_head or tasks else config, seed)
-    build.load_encoder(model, folder)
-    if settings.reset_head:
+    if not settings.reset_head and not tasks:
+        if own["id2label"] != config["id2label"]:
+            raise InputError(
+                f"{checkpoint.uri} was trained for other classes than this task's; set finetune.reset_head=true"
+            )
+        model = build.build(config, seed)
+        build.load_weights(model, folder)
         return model
-    if tasks:
+    model = build.build(own, seed)
+    build.load_encoder(model, folder)
+    if not settings.reset_head:
         indices = [i for i, task in enumerate(tasks) if build.with_task(config, task["labels"], task["name"]) == own]
         if not indices:
             raise InputError(
                 f"{checkpoint.uri} has no head for '{name}' with these classes; set finetune.reset_head=true"
             )
         build.load_head(model, checkpoint.path(build.HEADS), indices[0])
-        return model
-    if own["id2label"] != config["id2label"]:
-        raise InputError(
-            f"{checkpoint.uri} was trained for other classes than this task's; set finetune.reset_head=true"
-        )
-    build.load_weights(model, folder)
     return model
 
 

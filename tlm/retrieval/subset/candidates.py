@@ -49,8 +49,8 @@ class Candidates:
         """Group hits by document.
 
         Args:
-            source: See the attributes.
-            read: See the attributes.
+            source: What the hits were taken from, for messages.
+            read: Starts reading all passages (``doc``, ``text``), ascending.
             hit: The documents of the hits, in portions. Memory grows with the distinct documents, not with the hits.
             ranked: The same hits again: document, rank and score.
         """

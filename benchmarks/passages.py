@@ -7,7 +7,6 @@ they are, no passage stands twice, and the vocabulary goes on growing, as that o
 """
 
 import gzip
-import io
 import json
 import os
 from collections.abc import Iterator
@@ -66,13 +65,13 @@ def queries(kind: str, quick: bool, number: int = 0) -> list[str]:
 
 def lines_file(lines: int, quick: bool) -> Path:
     """The same passages as JSON lines, compressed: input of `load-corpus`. One line in ten stands twice."""
-    import zstandard
+    from backports import zstd
 
     source = corpus(lines - lines // 11, quick)
     path = source.with_name(f"{source.stem}.jsonl.zst")
     if not path.exists():
         part = path.with_suffix(".part")
-        with part.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as packed:
+        with zstd.ZstdFile(part, "w") as packed:
             for number, text in enumerate(texts(source)):
                 line = json.dumps({"text": text, "source": f"part-{number % 7}"}).encode() + b"\n"
                 packed.write(line * (2 if number % 10 == 9 else 1))
@@ -91,10 +90,9 @@ def _base(quick: bool) -> pa.Array:
     if given is None:
         with gzip.open(demo_files(quick) / "corpus.jsonl.gz", "rt", encoding="utf-8") as file:
             return pa.array([json.loads(line)["text"] for line in file], pa.string())
-    import zstandard
+    from backports import zstd
 
-    with (given / "mixed-corpus.jsonl.zst").open("rb") as packed:
-        stream = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(packed), "utf-8")
+    with zstd.open(given / "mixed-corpus.jsonl.zst", "rt", encoding="utf-8") as stream:
         return pa.array([json.loads(line)["text"] for line in stream], pa.string())
 
 

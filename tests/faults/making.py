@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import zstandard
+from backports import zstd
 
 Row = tuple[Any, ...]
 
@@ -62,7 +62,7 @@ def squeezed(parts: Sequence[tuple[bytes, int]], ending: str) -> Callable[[Path]
             packer = (
                 gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6)
                 if ending == "gz"
-                else zstandard.ZstdCompressor(level=1).stream_writer(file, closefd=False)
+                else zstd.ZstdFile(file, "w", level=1)
             )
             with packer:
                 for data, times in parts:

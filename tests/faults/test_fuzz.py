@@ -4,7 +4,7 @@ import contextlib
 import gzip
 import json
 
-import zstandard
+from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ PIECES = st.sampled_from(
      b"[", b"]", b"}", b"\\ud800", b"NaN", b"1e999", b"null", b'"text"', b":", b" ", "é我".encode(), b"\xed\xa0\x80"]
 )  # fmt: skip
 FILES = st.lists(PIECES | st.binary(max_size=8), max_size=40).map(b"".join)
-PACKED = {".gz": gzip.compress, ".zst": zstandard.compress}
+PACKED = {".gz": gzip.compress, ".zst": zstd.compress}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

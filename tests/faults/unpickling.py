@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import zstandard
+from backports import zstd
 
 MODULES = {"pickle", "_pickle", "cloudpickle", "joblib", "dill", "shelve", "marshal", "jsonpickle"}
 HARMLESS_IMPORTS = {("joblib", "cpu_count")}
@@ -85,7 +85,7 @@ def _pickled(data: bytes) -> bool:
 def _unpacked(data: bytes) -> bytes:
     if data.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=io.BytesIO(data)).read(UNPACKED)
-    with zstandard.ZstdDecompressor().stream_reader(data) as stream:
+    with zstd.ZstdFile(io.BytesIO(data)) as stream:
         return bytes(stream.read(UNPACKED))
 
 

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import atheris
-import zstandard
+from backports import zstd
 
 with atheris.instrument_imports(include=["tlm", "csv", "json"]):
     from tests.faults import properties
@@ -52,7 +52,7 @@ def queries(data: bytes) -> None:
 def examples() -> dict[str, list[bytes]]:
     """What to begin with."""
     plain = {".csv": TABLE, ".tsv": TABLE.replace(b",", b"\t"), ".parquet": properties.parquet_of(["a", None])}
-    packed = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
+    packed = {"": bytes, ".gz": gzip.compress, ".zst": zstd.compress}
     files = [
         bytes([number]) + packed[Path(ending).suffix if ending.count(".") > 1 else ""](
             plain.get(f".{ending.split('.')[1]}", LINES)

@@ -23,7 +23,7 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import zstandard
+from backports import zstd
 
 from tlm.data.reading import hub, parquet
 from tlm.data.reading.files import RawFile
@@ -38,7 +38,7 @@ PEEK_ROWS = 20
 METER_ROWS = 1000  # between updates of the progress
 LONGEST_PARAGRAPH = 1_000_000  # bytes
 _QUOTED = re.compile(r'"((?:[^"]++|"")*+)"')  # possessive: without backtracking, which takes memory per character
-_DAMAGED = (EOFError, OSError, zlib.error, zstandard.ZstdError, pa.ArrowException, UnicodeDecodeError)
+_DAMAGED = (EOFError, OSError, zlib.error, zstd.ZstdError, pa.ArrowException, UnicodeDecodeError)
 
 
 def read(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import zstandard
+from backports import zstd
 
 from tlm.data.reading.files import RawFile
 from tlm.errors import InputError
@@ -18,8 +18,7 @@ LONGEST_LINE = 64 << 20  # bytes; a file with longer lines does not hold one rec
 BOMB_BYTES = 256 << 20  # below this size, or ...
 BOMB_RATIO = 250  # ... this compression ratio, a file is no decompression bomb; text is compressed 3 to 10 times
 _BUFFER = 1 << 17
-_ZSTD_CHUNK = 1 << 11  # compressed bytes at a time; 4 bytes can expand to 128 KiB, so a chunk to at most 64 MiB
-_ZSTD_WINDOW = 1 << 31  # large text collections are compressed with `zstd --long=31`
+_ZSTD = {zstd.DecompressionParameter.window_log_max: 31}  # large text collections are compressed with `zstd --long=31`
 _BOM = b"\xef\xbb\xbf"
 _OTHER_KINDS = {
     "UTF-16 or UTF-32 text": rb"\xff\xfe|\xfe\xff|\0\0\xfe\xff",
@@ -44,7 +43,7 @@ def lines(file: RawFile) -> Iterator[tuple[int, bytes]]:
         if file.compression == "gz":
             stream = io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER)  # type: ignore[arg-type]
         elif file.compression == "zst":
-            stream = io.BufferedReader(_Zstd(stream), _BUFFER)
+            stream = io.BufferedReader(zstd.ZstdFile(stream, options=_ZSTD), _BUFFER)  # type: ignore[arg-type]
         _check_kind(stream.peek(_BUFFER), file.where)
         size = 0
         for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
@@ -76,31 +75,3 @@ def _check_kind(head: bytes, where: str) -> None:
         raise InputError(
             f"{where}: lines end with \\r only (classic Mac OS); convert the line ends to \\n (tr '\\r' '\\n')"
         )
-
-
-class _Zstd(io.RawIOBase):
-    """Decompress zstd frames; unlike the stream reader of the zstandard package, this one reports a truncated file."""
-
-    def __init__(self, packed: "io.BufferedReader[Any]") -> None:
-        self._packed = packed
-        self._frame: zstandard.ZstdDecompressionObj | None = None
-        self._unused = b""
-        self._plain = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._plain:
-            data = self._unused or self._packed.read(_ZSTD_CHUNK)
-            if not data and self._frame is not None:
-                raise EOFError("the last zstd frame is truncated")
-            if not data:
-                return 0
-            frame = self._frame or zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
-            self._plain = memoryview(frame.decompress(data))
-            self._unused, self._frame = (frame.unused_data, None) if frame.eof else (b"", frame)
-        size = min(len(buffer), len(self._plain))
-        buffer[:size] = self._plain[:size]
-        self._plain = self._plain[size:]
-        return size

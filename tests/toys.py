@@ -237,7 +237,8 @@ class World:
         facts = {"parameters": 1_200_000, "cost": dict.fromkeys(names, cost)}
         write_metrics(draft, task, predictions, identity, facts)
         draft.run["stages"] = {
-            name: {"seconds": 200.5, "device": "cpu", "threads": 1, "precision": "fp32"} for name in names
+            name: {"seconds": 200.5, "cpu_seconds": 200.5, "device": "cpu", "threads": 1, "precision": "fp32"}
+            for name in names
         }
 
 

@@ -9,6 +9,7 @@ import importlib
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -135,8 +136,7 @@ def _gpu_joules(library: Any, gpu: str) -> float:
 
 
 def _works(action: Callable[[], object]) -> bool:
-    try:
+    with suppress(OSError, ValueError):
         action()
-    except (OSError, ValueError):
-        return False
-    return True
+        return True
+    return False

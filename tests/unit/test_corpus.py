@@ -91,7 +91,7 @@ def published(texts, at_once, buckets):
         stage = Stage(staging, buckets)
         rows = [(f"id{number}", text, "s") for number, text in enumerate(texts)]
         for start in range(0, len(rows), at_once):
-            stage.add(pa.table(list(zip(*rows[start : start + at_once], strict=True)), schema=STAGED))
+            stage.fill(rows[start : start + at_once], STAGED)
         names = publish(stage, target)
         return [(target / name).read_bytes() for name in names], [
             row for name in names for row in pq.read_table(target / name).to_pylist()
@@ -215,7 +215,7 @@ def test_killed_in_the_middle_and_run_again_it_is_the_same(tmp_path):
     undisturbed, root = load([path], tmp_path / "undisturbed"), tmp_path / "root"
     command = f"from tlm.data.corpus import load_corpus; load_corpus([{path!r}], root={str(root)!r})"
     process = subprocess.Popen([sys.executable, "-c", command])
-    wait_for(lambda: any(root.glob(".scratch/*/staging/staged-*.parquet")), process)
+    wait_for(lambda: any(root.glob(".scratch/*/staging-*/staged-*.parquet")), process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not any(root.glob("corpus/*/manifest.json"))

@@ -26,8 +26,9 @@ from transformers import (
 from tests.toys_training import rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.presets import resolve
+from tlm.training.curve import paper_flops
 from tlm.training.device import to_device
-from tlm.training.flops import Cost, paper_flops
+from tlm.training.flops import Cost
 from tlm.training.input.batches import Masking, collate, split
 from tlm.training.input.rng import MASK, generator
 from tlm.training.input.texts import Ragged, Special, Texts

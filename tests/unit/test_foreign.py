@@ -160,7 +160,6 @@ def test_its_flops_are_an_estimate_near_those_of_a_bert_of_that_shape():
     counted = Batch(batch.ids.numpy(), batch.lengths.numpy(), positions=batch.positions.numpy())
     shapes = [resolve("tiny", [f"model.architecture={name}", "model.layers=6"]).model for name in ("bert", "roberta")]
     exact, estimate = (Cost(shape, VOCABULARY, 3) for shape in shapes)
-    assert (exact.estimated, estimate.estimated) == (False, True)
     ours, theirs = (cost.of(counted, tokens=True, classes=False) for cost in (exact, estimate))
     assert ours < theirs < 1.2 * ours  # what is left out of the last layer
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
+from tlm.data import stage as staging
 from tlm.data.corpus import load_corpus, passages
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.pages.ui import dataset_card
 from tlm.evaluation.report.dropped import dropped
-from tlm.retrieval.subset import import_subset as importing
 from tlm.retrieval.subset import judge as judging
 from tlm.retrieval.subset.candidates import Candidates
 from tlm.retrieval.subset.import_subset import import_subset
@@ -122,17 +122,17 @@ def test_near_duplicates_go_where_that_is_wanted_the_better_ranked_stays(tmp_pat
 def test_portions_change_nothing_and_nothing_is_lost(tmp_path_factory, texts, at_once):
     folder = tmp_path_factory.mktemp("import")
     path = external(folder / "x.csv", texts)
-    usual = importing.ROWS, judging.AT_ONCE
+    usual = staging.ROWS, judging.AT_ONCE
     options = {"min_words": 1, "max_rejected": 100}
     try:
         whole = taken(path, folder / "whole", **options)
-        importing.ROWS = judging.AT_ONCE = at_once
+        staging.ROWS = judging.AT_ONCE = at_once
         portions = taken(path, folder / "portions", **options)
     except InputError as error:
         assert "rows cannot be used" in str(error) or "leave none" in str(error) or "not one of the first" in str(error)  # noqa: PT017
         return
     finally:
-        importing.ROWS, judging.AT_ONCE = usual
+        staging.ROWS, judging.AT_ONCE = usual
     assert whole.content == portions.content
     assert whole.counts["candidates"] == len(texts)
     assert len(kept(whole)) + len(left_out(whole)) + sum(whole.counts["rejected"].values()) == len(texts)

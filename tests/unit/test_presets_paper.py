@@ -11,7 +11,7 @@ from tlm.advise import FEW, GRID, LONG_WORDS, MANY, advise, paper_top_k
 from tlm.presets.cost import stage1_cost
 from tlm.presets.published import paper_presets, published, table_b1, task_names
 from tlm.retrieval.search import query
-from tlm.training.flops import paper_flops
+from tlm.training.curve import paper_flops
 from tlm.training.input.texts import Special
 from tlm.training.model import build
 

@@ -47,7 +47,15 @@ def table(markdown: str) -> list[dict[str, str]]:
 
 
 def test_each_stage_and_both_on_gpus_with_energy_and_prices(tmp_path: Path) -> None:
-    uris = runs(tmp_path, seconds=3600.0, device="NVIDIA H200", processes=4, gpu_joules=3.6e6, cpu_joules=1.8e6)
+    uris = runs(
+        tmp_path,
+        seconds=3600.0,
+        device="NVIDIA H200",
+        processes=4,
+        gpu_seconds=14400.0,
+        gpu_joules=3.6e6,
+        cpu_joules=1.8e6,
+    )
     files = made(tmp_path, uris, gpu_hour=2.5, kilowatt_hour=0.4)
     first, second, both = table(files["md"])
     assert [row["stage"] for row in (first, second, both)] == ["stage 1", "stage 2", "both"]

@@ -1,10 +1,10 @@
 """The corpus: documents from any source, normalised, cut into passages, each distinct text once."""
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Rejects, Row, name_of, text_of
 from tlm.data.registry import compare_corpus, corpus_addresses
 from tlm.data.shards import GROUP_ROWS, Shards
-from tlm.data.stage import ROWS, Stage
+from tlm.data.stage import Stage
 from tlm.errors import InputError
 from tlm.progress import track
 
@@ -121,16 +121,12 @@ def publish(stage: Stage, target: Path) -> dict[str, int]:
 
 def _write(draft: Draft, files: list[RawFile], layout: Layout, rejects: Rejects) -> None:
     check_room(files, draft.folder)
-    staging = draft.folder / "staging"
-    staging.mkdir()
-    stage = Stage(staging)
-    found = read_all(files, layout.fields, rejects, lambda file, row: _passages(file, row, layout))
-    rows = chain.from_iterable(found)
-    while portion := list(islice(rows, ROWS)):
-        stage.add(pa.table(list(zip(*portion, strict=True)), schema=STAGED))
-    compare_corpus(rejects.read_by_file)
-    draft.rows = publish(stage, draft.folder)
-    shutil.rmtree(staging)
+    with TemporaryDirectory(prefix="staging-", dir=draft.folder) as staging:
+        stage = Stage(Path(staging))
+        found = read_all(files, layout.fields, rejects, lambda file, row: _passages(file, row, layout))
+        stage.fill(chain.from_iterable(found), STAGED)
+        compare_corpus(rejects.read_by_file)
+        draft.rows = publish(stage, draft.folder)
     total = sum(draft.rows.values())
     draft.counts |= {"read": rejects.read, "documents": rejects.read - len(rejects), "passages": total}
     draft.counts["duplicates"] = stage.count - total

@@ -1,7 +1,10 @@
 """Texts kept on disk between two passes: which of them repeat an earlier one is known only after the first."""
 
 import hashlib
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tlm.data.text import fold
 
-ROWS = 10_000  # to be added at once
+ROWS = 10_000  # in a table
 _RECORD = np.dtype([("digest", "S16"), ("ordinal", "<i8")])
 
 
@@ -31,8 +34,13 @@ class Stage:
         self._folder = folder
         self._buckets = [(folder / f"digests-{bucket:03d}").open("w+b") for bucket in range(buckets)]  # a power of two
 
-    def add(self, table: pa.Table) -> None:
-        """Append a table."""
+    def fill(self, rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> None:
+        """Append rows, in tables of 10,000. `schema` has a column ``text``."""
+        rows = iter(rows)
+        while portion := list(islice(rows, ROWS)):
+            self._add(pa.table(list(zip(*portion, strict=True)), schema=schema))
+
+    def _add(self, table: pa.Table) -> None:
         self.paths.append(self._folder / f"staged-{len(self.paths):05d}.parquet")
         pq.write_table(table, self.paths[-1], compression="lz4")
         texts = table["text"].to_pylist()

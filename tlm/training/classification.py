@@ -1,13 +1,11 @@
 """Fine-tuning: the classifier alone; the weights that are best on dev are kept (paper, section 3.3)."""
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import torch
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft
+from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.tasks.metrics import dev_score
 from tlm.errors import InputError
 from tlm.settings import Finetune, Model
@@ -15,7 +13,7 @@ from tlm.training.checkpoint import Best, Snapshots, State
 from tlm.training.curve import Curve
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.flops import Cost, paper_flops
+from tlm.training.flops import Cost
 from tlm.training.input.batches import Batch, Order, collate
 from tlm.training.input.rng import STAGE2
 from tlm.training.input.texts import Examples
@@ -27,25 +25,18 @@ from tlm.training.model.losses import Losses, classification_loss
 from tlm.training.scoring import class_logits
 
 
-def fine_tune(
-    draft: Draft,
-    inputs: dict[str, Artifact],
-    settings: Finetune,
-    facts: dict[str, Any],
-    device: str,
-    snapshots: Snapshots,
-) -> None:
+def fine_tune(draft: Draft, recipe: Recipe, settings: Finetune, device: str, snapshots: Snapshots) -> None:
     """Fine-tune and write a `model`. Of several processes, the first one writes it.
 
     Args:
         draft: Where to write.
-        inputs: The artifacts ``checkpoint``, ``task`` and ``task_tokens``.
+        recipe: What is trained: arm and seed, and the artifacts ``checkpoint``, ``task`` and ``task_tokens``.
         settings: The settings of stage 2.
-        facts: Arm and seed, for the details.
         device: The device, as the step was given it.
         snapshots: Where unfinished work is kept.
     """
     torch_device, group = torch.device(resolve_device(device)), ProcessGroup.current()
+    inputs, facts = recipe.inputs, {name: recipe.settings[name] for name in ("arm", "seed")}
     checkpoint, task = inputs["checkpoint"], inputs["task"]
     shape = Model.model_validate(checkpoint.manifest.settings["model"])
     with group.in_turn():
@@ -64,8 +55,7 @@ def fine_tune(
     build.save(model, draft.folder / "model", inputs["task_tokens"].input("tokenizer").path("tokenizer"))
     state.curve.write(draft, work.columns(state.curve, plan))
     parameters = build.parameter_count(model)
-    cost = {"steps": plan.steps, **state.curve.totals()}
-    cost["paper_flops"] = paper_flops(parameters, cost["padded_tokens"])
+    cost = {"steps": plan.steps, **state.curve.cost(parameters)}
     best = {"best_step": state.best.step, "best_dev": state.best.score}
     draft.details = {**facts, "parameters": parameters, **best, "cost": cost}
     draft.counts = {**cost, "best_step": state.best.step}

@@ -54,12 +54,18 @@ class Curve:
         self.costs[:] = tensors["costs"].numpy()
         self.dev[:] = tensors["dev"].numpy()
 
-    def totals(self) -> dict[str, int]:
-        """Tokens, padded tokens and FLOPs of all steps."""
-        names = ("tokens", "padded_tokens", "flops")
-        return {name: sum(column) for name, column in zip(names, self.costs.T.tolist(), strict=True)}
+    def cost(self, parameters: int) -> dict[str, int]:
+        """Tokens, padded tokens and FLOPs of all steps, and the paper's estimate for a model of so many parameters."""
+        tokens, padded, flops = map(sum, self.costs.T.tolist())
+        paper = paper_flops(parameters, padded)
+        return {"tokens": tokens, "padded_tokens": padded, "flops": flops, "paper_flops": paper}
 
     def write(self, draft: Draft, columns: dict[str, Any]) -> None:
         """Write `columns` (arrays of one row for each step, by name, in order) as curve.parquet."""
         pq.write_table(pa.table(columns), draft.folder / FILE, compression="zstd", row_group_size=1 << 20)
         draft.rows[FILE] = len(self.dev)
+
+
+def paper_flops(parameters: int, padded_tokens: int) -> int:
+    """The paper's estimate (section 4.1, Table 2): 6 · parameters · tokens, with padding to the full length."""
+    return 6 * parameters * padded_tokens

@@ -1,4 +1,4 @@
-"""What training costs: floating-point operations of our step on real tokens, and the paper's estimate."""
+"""What training costs: floating-point operations of our step on real tokens. The paper's estimate is in curve.py."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class Cost:
         rows, masked = len(lengths) * classes, batch.masked * tokens
         modern = model.architecture == "modernbert"
         matrices = 3 if modern else 2  # of the feed-forward network, which is gated in ModernBERT
-        everywhere = (classes and modern) or self.estimated
+        everywhere = (classes and modern) or model.architecture not in OWN
         asking = lengths if everywhere else 1 + batch.masked_by_row() * tokens
         finished = read if everywhere else rows + masked
         projections = 2 * width * width * (read * (3 * model.layers - 1) + int(asking.sum()))
@@ -41,13 +41,3 @@ class Cost:
         after = 2 * width * (width + matrices * model.intermediate) * (read * (model.layers - 1) + finished)
         heads = 2 * width * ((width + self.vocab_size) * masked + (width + self.labels) * rows)
         return BACKWARD * (projections + attention + after + heads)
-
-    @property
-    def estimated(self) -> bool:
-        """Whether the architecture is not written here, so that the count is an estimate."""
-        return self.model.architecture not in OWN
-
-
-def paper_flops(parameters: int, padded_tokens: int) -> int:
-    """The paper's estimate (section 4.1, Table 2): 6 · parameters · tokens, with padding to the full length."""
-    return 6 * parameters * padded_tokens

@@ -14,13 +14,13 @@ import torch
 from torch import nn
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft
-from tlm.settings import Preset
+from tlm.artifacts.produce import Draft, Recipe
+from tlm.settings import Model, Preset
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.curve import Curve
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.flops import Cost, paper_flops
+from tlm.training.flops import Cost
 from tlm.training.input.batches import Batch, Masking, Order, collate
 from tlm.training.input.mixture import Mixture
 from tlm.training.input.rng import EXTERNAL, HEADS, INTERNAL, MASK, SECOND_TASK, generator, number
@@ -31,30 +31,25 @@ from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import Losses, external_loss, internal_loss
 
 
-def train_jointly(
-    draft: Draft,
-    inputs: dict[str, Artifact],
-    preset: Preset,
-    facts: dict[str, Any],
-    device: str,
-    snapshots: Snapshots,
-    *,
-    multi_task: bool,
-) -> None:
+def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, snapshots: Snapshots) -> None:
     """Train and write a `checkpoint`. Of several processes, the first one writes it.
+
+    `train-multitask` also writes the heads of all tasks (``heads.safetensors``; the model folder has the first task's),
+    and whose batch each internal step had.
 
     Args:
         draft: Where to write.
-        inputs: The artifacts ``task`` and ``task_tokens``; ``task-1``, ``task_tokens-1`` and so on of further tasks;
-            ``subset_tokens`` (left out in the task-only arm); ``start``, a checkpoint to begin with (optional).
-        preset: All settings.
-        facts: Arm and seed, for the details.
+        recipe: What is trained: arm and seed, and the artifacts ``task`` and ``task_tokens``; ``task-1``,
+            ``task_tokens-1`` and so on of further tasks; ``subset_tokens`` (left out in the task-only arm); ``start``,
+            a checkpoint to begin with (optional).
+        preset: All settings. Of the model, the recipe's own settings count.
         device: The device, as the step was given it.
         snapshots: Where unfinished work is kept.
-        multi_task: Write the heads of all tasks too (``heads.safetensors``; the model folder has the first task's),
-            and whose batch each internal step had.
     """
+    inputs, facts = recipe.inputs, {name: recipe.settings[name] for name in ("arm", "seed")}
+    preset = preset.model_copy(update={"model": Model.model_validate(recipe.settings["model"])})
     torch_device, group, seed = torch.device(resolve_device(device)), ProcessGroup.current(), facts["seed"]
+    multi_task = recipe.step == "train-multitask"
     with group.in_turn():
         tasks = _open_tasks(inputs, preset.model.max_length)
         passages = None
@@ -75,10 +70,8 @@ def train_jointly(
             turns = map(work.task, range(plan.steps))
             columns["task"] = pa.array([None if task is None else task.name for task in turns], pa.string())
         state.curve.write(draft, columns)
-        parameters, cost = work.parameters(), {**work.counts(), **state.curve.totals()}
-        cost["paper_flops"] = paper_flops(parameters, cost["padded_tokens"])
-        draft.details = {**facts, "parameters": parameters, "cost": cost}
-        draft.counts = dict(cost)
+        draft.counts = {**work.counts(), **state.curve.cost(work.parameters())}
+        draft.details = {**facts, "parameters": work.parameters(), "cost": dict(draft.counts)}
         if multi_task:
             build.save_heads(encoders, draft.folder / build.HEADS)
             draft.details["tasks"] = work.shares()

@@ -116,12 +116,9 @@ def _write(draft: Draft, recipe: Recipe, arguments: dict[str, Any]) -> None:
     from tlm.training.joint import train_jointly
 
     snapshots = Snapshots(recipe, arguments["root"], arguments["save_steps"], arguments["save_minutes"], draft.spending)
-    settings = presets.resolve(arguments["preset"], arguments["overrides"])
-    settings = settings.model_copy(update={"model": Model.model_validate(recipe.settings["model"])})
-    facts = {name: recipe.settings[name] for name in ("arm", "seed")}
-    multi_task = facts["arm"] == MULTI_TASK
-    train_jointly(draft, recipe.inputs, settings, facts, arguments["device"], snapshots, multi_task=multi_task)
-    draft.run |= presets.named(arguments["preset"], arguments["overrides"])
+    preset, overrides = arguments["preset"], arguments["overrides"]
+    train_jointly(draft, recipe, presets.resolve(preset, overrides), arguments["device"], snapshots)
+    draft.run |= presets.named(preset, overrides)
 
 
 def checkpoint_recipe(

@@ -64,7 +64,7 @@ def finetune(
         from tlm.training.classification import fine_tune
 
         snapshots = Snapshots(recipe, root, save_steps, save_minutes, draft.spending)
-        fine_tune(draft, inputs, settings, facts, device, snapshots)
+        fine_tune(draft, recipe, settings, device, snapshots)
         draft.run |= presets.named(preset, overrides)
 
     return train_together(recipe, root, write, finetune, arguments)

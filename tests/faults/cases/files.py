@@ -54,7 +54,7 @@ def closed(data: str | None) -> Content:
 def append() -> None:
     """Write to the file as soon as it is being read."""
     deadline = time.monotonic() + 30
-    while not list(Path("root/.scratch").glob("*/staging")) and time.monotonic() < deadline:
+    while not list(Path("root/.scratch").glob("*/staging-*")) and time.monotonic() < deadline:
         time.sleep(0.001)
     with Path("c.jsonl").open("a") as file:
         file.write(lines("too late"))

@@ -62,13 +62,9 @@ class Cost:
         """The cost of a stage from the counts in its manifest (tokens, flops, …) and the facts in its run.json."""
         energy = [run[name] for name in JOULES if run.get(name) is not None]
         whole = not any(name + AT_LEAST in run for name in JOULES)
-        names = ("steps", "tokens", "padded_tokens", "flops", "paper_flops")
-        return cls(
-            **{name: counted.get(name) for name in names},
-            seconds=run.get("seconds"),
-            **_device_seconds(run),
-            joules=sum(energy) if energy and whole else None,
-        )
+        amounts = {name: counted.get(name) for name in ("steps", "tokens", "padded_tokens", "flops", "paper_flops")}
+        times = {name: run.get(name) for name in ("seconds", "gpu_seconds", "cpu_seconds")}
+        return cls(**amounts, **times, joules=sum(energy) if energy and whole else None)
 
     def money(self, prices: Prices) -> float | None:
         """The cost at `prices`; None if something with a price was not measured, or nothing used has a price."""
@@ -78,18 +74,6 @@ class Cost:
             return None
         hours = prices.gpu_hour * (self.gpu_seconds or 0) + prices.cpu_hour * (self.cpu_seconds or 0)
         return hours / HOUR + prices.kilowatt_hour * (self.joules or 0) / KILOWATT_HOUR or None
-
-
-def _device_seconds(run: dict[str, Any]) -> dict[str, float | None]:
-    names = ("gpu_seconds", "cpu_seconds")
-    if any(name + end in run for name in names for end in ("", AT_LEAST)):
-        return {name: run.get(name) for name in names}
-    # An older version recorded no device seconds; its `device` is "cpu" or the name of a GPU.
-    seconds, device = run.get("seconds"), run.get("device")
-    if seconds is None or device is None:
-        return {}
-    workers = int(run.get("processes", 1)) * (int(run.get("threads", 1)) if device == "cpu" else 1)
-    return {"cpu_seconds" if device == "cpu" else "gpu_seconds": float(seconds) * workers}
 
 
 def total(costs: Iterable[Cost]) -> Cost:

@@ -4,13 +4,11 @@ To save memory, the texts are first written to disk, then judged in portions, th
 shards. Only the near-duplicates filter needs the words of all passages at once.
 """
 
-import shutil
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,13 +19,14 @@ from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import BadRow, Rejects, Row, text_of
 from tlm.data.registry import subset_address
-from tlm.data.stage import ROWS, Stage
+from tlm.data.stage import Stage
 from tlm.progress import say
 from tlm.retrieval.subset.candidates import NO_RANK, NO_SCORE, Candidates
 from tlm.retrieval.subset.judge import KEPT, NEAR_DUPLICATE, OVERLAPS_DEV, OVERLAPS_TEST, TOO_SHORT, Filters, judge
 from tlm.retrieval.subset.write import write_subset
 
 VERSION = 2
+STAGED = pa.schema([("doc", pa.int64()), ("text", pa.string()), ("rank", pa.int32())])
 
 
 def import_subset(
@@ -100,37 +99,28 @@ def _write(
     draft: Draft, files: list[RawFile], field: str, task: Artifact | None, filters: Filters, rejects: Rejects
 ) -> None:
     check_room(files, draft.folder)
-    staging = draft.folder / "staging"
-    staging.mkdir()
-    candidates, repeats = _stage(staging, files, field, rejects)
-    verdicts = judge(candidates, filters, {"": task} if task else {}, repeats=repeats)
-    no_queries = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
-    draft.details = {"arm": "bm25", "provenance": "imported"}
-    reasons = (KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
-    write_subset(draft, candidates, verdicts, reasons, {"queries": no_queries})
+    with TemporaryDirectory(prefix="staging-", dir=draft.folder) as staging:
+        stage = Stage(Path(staging))
+        stage.fill(read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field))), STAGED)
+        candidates = _candidates(files[0].where, stage)
+        verdicts = judge(candidates, filters, {"": task} if task else {}, repeats=~stage.firsts())
+        no_queries = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
+        draft.details = {"arm": "bm25", "provenance": "imported"}
+        reasons = (KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
+        write_subset(draft, candidates, verdicts, reasons, {"queries": no_queries})
     draft.counts["candidates"] = rejects.read
     rejects.write(draft)
-    shutil.rmtree(staging)
 
 
-def _stage(
-    folder: Path, files: list[RawFile], field: str, rejects: Rejects
-) -> tuple[Candidates, npt.NDArray[np.bool_]]:
-    """Write the passages to disk. Returns them as candidates, and for each whether its text repeats an earlier one."""
-    stage = Stage(folder)
-    docs, ranks = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
-    rows = iter(read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field))))
-    while portion := list(islice(rows, ROWS)):
-        numbers, texts, best = zip(*portion, strict=True)
-        docs.append(np.array(numbers))
-        ranks.append(np.array(best, np.int32))
-        stage.add(pa.table({"doc": docs[-1], "text": texts}))
-    scores = np.full(stage.count, NO_SCORE, np.float32)
+def _candidates(source: str, stage: Stage) -> Candidates:
+    """The passages on disk, in the order of the files."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         return (batch for path in stage.paths for batch in pq.ParquetFile(path).iter_batches())
 
-    return Candidates(files[0].where, batches, np.concatenate(docs), np.concatenate(ranks), scores), ~stage.firsts()
+    numbers = pa.concat_tables(pq.read_table(path, columns=["doc", "rank"]) for path in stage.paths)
+    docs, ranks = numbers["doc"].to_numpy(), numbers["rank"].to_numpy()
+    return Candidates(source, batches, docs, ranks, np.full(stage.count, NO_SCORE, np.float32))
 
 
 def _passage(row: Row, field: str) -> tuple[str, int]:

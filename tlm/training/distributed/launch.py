@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -159,17 +160,13 @@ def _pass_on(child: subprocess.Popen[bytes], endings: Path, count: int, number: 
     if len(pids) < count:  # training has not begun
         child.terminate()
     for pid in pids:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            continue
 
 
 def _wait(child: subprocess.Popen[bytes], seconds: float) -> None:
-    try:
+    with suppress(subprocess.TimeoutExpired):
         child.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

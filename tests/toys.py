@@ -208,7 +208,7 @@ class World:
         (draft.folder / "tokenizer.json").write_text(json.dumps(self.vocabulary))
 
     def _metrics(self, draft: Draft, arm: str, seed: int, skill: Skill, mlm: float, stage: int) -> None:
-        from tlm.evaluation.score.examples import read_splits
+        from tlm.data.tasks.arrays import read_splits
         from tlm.evaluation.score.record import Prediction, write_metrics
 
         task = Artifact.open(self.task)

@@ -22,7 +22,7 @@ CODE = [path for part in OURS for path in sorted((HOME / part).rglob("*.py"))]
 # Each may import those before it and none behind it.
 FLOORS = (
     *("errors", "progress", "revision", "energy", "spending", "settings", "presets", "artifacts"),
-    *("data", "retrieval", "training", "evaluation", "analysis", "cluster"),
+    *("data", "retrieval", "shallow", "training", "evaluation", "analysis", "cluster"),
     *("advise", "plan", "paper", "command", "show", "upkeep", "cli", "demo"),
 )
 HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "kfp")
@@ -93,7 +93,7 @@ def test_the_locks_of_the_images_are_parts_of_the_whole():
     everything, train, data = pins("requirements.txt"), pins("requirements-train.txt"), pins("requirements-data.txt")
     assert data.items() <= train.items() <= everything.items()
     assert not {"kfp", "pytest"} & train.keys()
-    assert not {"torch", "transformers", "scikit-learn", "scipy"} & data.keys()
+    assert not {"torch", "transformers"} & data.keys()
     assert not [name for name in data if name.startswith("nvidia-")]
 
 

@@ -1,37 +1,104 @@
-"""The step `baseline`: tf-idf and a linear model, tuned on dev; every report compares with it."""
+"""The steps `baseline` and `static`: shallow models, trained and scored; every report compares with them."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.evaluation.score.record import scored
+from tlm.evaluation.score.evaluate import evaluate
 
-VERSION = 3
+if TYPE_CHECKING:
+    from tlm.shallow.static import Static
+    from tlm.shallow.tfidf import Tfidf
+
+VERSION = 4
+ARM, STATIC = "baseline", "static"
 
 
-def baseline(task: str, *, seed: int = 0, root: str | None = None) -> str:
-    """Score tf-idf with logistic regression (ridge for float targets) on a task.
+def baseline(task: str, *, spans: Sequence[str] = (), seed: int = 0, root: str | None = None) -> str:
+    """Train and score a linear model on tf-idf of words, characters and marked spans (ridge for numbers).
 
-    Features, regularisation and class weights are tuned on dev. Like the other models, the chosen one is trained on
-    the training examples only. Test is read once.
+    Features, regularisation and class weights are chosen by cross-validation over the training examples, or on dev if
+    there are more than 5,000 of them. Test is read once.
 
     Args:
         task: URI of the task.
+        spans: Marks around the spans that a text is asked about, such as "[[ ]]" "<< >>". By default, marks that
+            nearly all training texts hold once are found.
         seed: Recorded with the scores; it has no effect, because the solvers are deterministic.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     examples = Artifact.open(task, "task")
-    recipe = Recipe(
-        "metrics", "baseline", VERSION, settings={"seed": seed, **scored(examples)}, inputs={"task": examples}
-    )
-    return produce(recipe, root, lambda draft: _write(draft, examples, seed))
+    settings: dict[str, Any] = {"arm": ARM, "seed": seed}
+    return _scored(_recipe("baseline", settings, spans, {"task": examples}), root)
 
 
-def _write(draft: Draft, task: Artifact, seed: int) -> None:
-    from tlm.evaluation.score.examples import read_splits
-    from tlm.evaluation.score.record import write_metrics
-    from tlm.evaluation.score.tfidf import tune
+def static(task: str, *, subset: str = "", spans: Sequence[str] = (), root: str | None = None) -> str:
+    """Learn static word vectors from a subset and the training texts; train and score a linear model of their means.
 
-    splits = read_splits(task, "train", "dev", "test")
-    model, tried = tune(splits["train"], splits["dev"], task.details["metric"], task.details["labels"])
-    predictions = [model.predict(splits[name]) for name in ("dev", "test")]
-    identity = {"arm": "baseline", "seed": seed, "stage": "baseline", "mlm_loss": None}
-    write_metrics(draft, task, predictions, identity, {"chosen": model.setting.describe(), "tried": tried, "cost": {}})
+    The vectors are a truncated SVD of the words' PPMI within five words (128 dimensions). A text is the mean of its
+    vectors, weighted by rarity, as are its marked spans and the words between them.
+
+    Args:
+        task: URI of the task.
+        subset: URI of the subset. Without one, the vectors are learned from the task's training texts alone.
+        spans: Marks around the spans that a text is asked about, such as "[[ ]]" "<< >>". By default, marks that
+            nearly all training texts hold once are found.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    inputs = {"task": Artifact.open(task, "task")}
+    if subset:
+        inputs["subset"] = Artifact.open(subset, "subset")
+    arm = inputs["subset"].details["arm"] if subset else "task-only"
+    return _scored(_recipe(STATIC, {"arm": f"{STATIC}-{arm}", "seed": 0}, spans, inputs), root)
+
+
+def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: dict[str, Artifact]) -> Recipe:
+    from tlm.shallow.spans import named_marks
+
+    if spans:
+        named_marks(spans)  # raises before anything is made
+        settings["spans"] = list(spans)
+    return Recipe("model", step, VERSION, settings, inputs)
+
+
+def _scored(recipe: Recipe, root: str | None) -> str:
+    root = home(root, recipe.inputs.values()).root
+    return evaluate(produce(recipe, root, lambda draft: _write(draft, recipe)), recipe.inputs["task"].uri, root=root)
+
+
+def _write(draft: Draft, recipe: Recipe) -> None:
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    draft.spending.workers = {"cpu_seconds": 1}
+    with threadpool_limits(1):  # floats are added up in the same order on every machine
+        model = _fitted(recipe)
+    model.write(draft.folder / "model")
+    facts = {name: recipe.settings[name] for name in ("arm", "seed")}
+    parameters = sum(array.size for array in (model.linear.weights, model.linear.bias))
+    draft.details = {**facts, "stage": recipe.step, "parameters": parameters, "cost": {}}
+    draft.details |= {"chosen": model.chosen, "tried": model.tried}
+    draft.counts = {"parameters": parameters}
+    draft.run |= {"device": "cpu", "threads": 1}
+
+
+def _fitted(recipe: Recipe) -> "Tfidf | Static":
+    from tlm.data.tasks.arrays import read_splits
+    from tlm.shallow.spans import named_marks
+    from tlm.shallow.static import learn
+    from tlm.shallow.tfidf import tune
+
+    task = recipe.inputs["task"]
+    splits, details = read_splits(task, "train", "dev"), task.details
+    marks = named_marks(recipe.settings["spans"]) if "spans" in recipe.settings else None
+    given = (splits["train"], splits["dev"], details["metric"], details["labels"], marks)
+    return learn(_passages(recipe), *given) if recipe.step == STATIC else tune(*given)
+
+
+def _passages(recipe: Recipe) -> Iterable[str]:
+    from tlm.data.corpus import passages
+
+    subset = recipe.inputs.get("subset")
+    batches = passages(subset, ["text"]) if subset is not None else ()
+    return (text for batch in batches for text in batch.column("text").to_pylist())

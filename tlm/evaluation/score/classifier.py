@@ -1,6 +1,5 @@
 """Predict with a model folder: plain ``transformers`` classes, no download, no code from the folder."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
 from tlm.errors import InputError, reason
+from tlm.evaluation.score.predictor import labels_of
 from tlm.progress import Meter
 from tlm.training.model.located import HERE, refuse_code
 from tlm.training.scoring import by_length
@@ -30,7 +30,14 @@ class Classifier:
         """Load the model in float32. Raises InputError if the folder does not hold a whole model."""
         self.tokenizer, self.model = load_pretrained(folder, AutoModelForSequenceClassification, "a classifier", device)
         self.max_length = longest_input(self.tokenizer, self.model.config)
-        self.labels = model_labels(folder)
+        self.labels = labels_of(folder)
+
+    def predict(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
+    ) -> NDArray[np.float64]:
+        """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
+        logits = self.logits(texts, pairs, label)
+        return logits.astype(np.float64) if self.labels is None else probabilities(logits)
 
     @torch.inference_mode()
     def logits(
@@ -58,15 +65,6 @@ class Classifier:
                 "the model gives values that are not finite: its training diverged; lower the learning rate"
             )
         return result
-
-
-def model_labels(folder: Path) -> list[str] | None:
-    """The classes of a model folder in the order of its logits; None for regression. Reads config.json only."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    names = config.get("id2label") or {}
-    if config.get("problem_type") == "regression" or len(names) == 1:
-        return None
-    return [names[index] for index in sorted(names, key=int)]
 
 
 def probabilities(logits: NDArray[Any]) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
+from tlm.evaluation.score.predictor import labels_of, open_predictor
 from tlm.evaluation.score.record import scored
 
 VERSION = 3
@@ -24,55 +25,56 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
     kind = trained.manifest.kind
     # The artifact of each stage, in order; the last one is `trained`.
     stages = {"stage 1": trained}
-    if kind == "model":
+    if "stage" in trained.details:
+        stages = {trained.details["stage"]: trained}
+    elif kind == "model":
         stages = {"stage 1": trained.input("checkpoint"), "stage 2": trained}
-    stages["stage 1"].input("task_tokens").input("tokenizer")  # needed for the loss: fail now if it is gone
+    if "stage 1" in stages:
+        stages["stage 1"].input("task_tokens").input("tokenizer")  # needed for the loss: fail now if it is gone
     recipe = Recipe("metrics", "evaluate", VERSION, scored(examples), inputs={kind: trained, "task": examples})
     return produce(recipe, root, lambda draft: _write(draft, stages, examples, device, root))
 
 
 def _write(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None) -> None:
-    from tlm.evaluation.score.classifier import Classifier, probabilities
-    from tlm.evaluation.score.examples import read_splits
+    from tlm.data.tasks.arrays import read_splits
     from tlm.evaluation.score.record import Prediction, write_metrics
-    from tlm.training.device import resolve_device
-    from tlm.training.scoring import masked_lm_loss
 
     stage, trained = list(stages.items())[-1]
     _check(trained, task)
-    place = resolve_device(device)
-    classifier = Classifier(trained.path("model"), place)
+    predictor, place = open_predictor(trained.path("model"), device)
     predictions = []
     for name, split in read_splits(task, "dev", "test").items():
-        logits = classifier.logits(split.texts, split.pairs, f"evaluating {name}")
-        if classifier.labels is None:
-            predictions.append(Prediction(split, logits[:, 0].astype("float64"), None))
+        predicted = predictor.predict(split.texts, split.pairs, f"evaluating {name}")
+        if predictor.labels is None:
+            predictions.append(Prediction(split, predicted[:, 0], None))
         else:
-            predictions.append(Prediction(split, logits.argmax(axis=1), probabilities(logits)))
+            predictions.append(Prediction(split, predicted.argmax(axis=1), predicted))
     identity = {
         "arm": trained.details["arm"],
         "seed": trained.details["seed"],
         "stage": stage,
-        "mlm_loss": masked_lm_loss(stages["stage 1"], task, "test", device, root),
+        "mlm_loss": _loss(stages["stage 1"], task, device, root) if "stage 1" in stages else None,
     }
-    facts = {
-        "parameters": trained.details["parameters"],
-        "cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()},
-    }
+    facts = {"cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()}}
+    facts |= {name: trained.details[name] for name in ("parameters", "chosen", "tried") if name in trained.details}
     write_metrics(draft, task, predictions, identity, facts)
     draft.run["device"] = place
     draft.run["stages"] = {stage: artifact.run() for stage, artifact in stages.items()}
 
 
+def _loss(checkpoint: Artifact, task: Artifact, device: str, root: str | None) -> float | None:
+    from tlm.training.scoring import masked_lm_loss
+
+    return masked_lm_loss(checkpoint, task, "test", device, root)
+
+
 def _check(trained: Artifact, task: Artifact) -> None:
     """Raise InputError unless `trained` predicts the classes of `task`."""
-    from tlm.evaluation.score.classifier import model_labels
-
     if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
         raise InputError(
             f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate its model"
         )
-    labels = model_labels(trained.path("model"))
+    labels = labels_of(trained.path("model"))
     expected = task.details["labels"] if task.details["problem"] == "classification" else None
     if labels != expected:
         ours, theirs = (

@@ -5,15 +5,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.score.predictor import Predictor, open_predictor
 from tlm.evaluation.score.rows import ReadFormat, Row, WriteFormat, checked, read_rows, write_rows
 from tlm.progress import say
-
-if TYPE_CHECKING:
-    from tlm.evaluation.score.classifier import Classifier
 
 CHUNK = 1024
 SUFFIXES: dict[str, ReadFormat] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".txt": "txt"}
@@ -43,16 +41,13 @@ def predict_command(
         pair_field: Field or column of the second text, for a task on pairs.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
     """
-    from tlm.evaluation.score.classifier import Classifier
-    from tlm.training.device import resolve_device
-
     if source_format == "auto" and source != "-":
         source_format = SUFFIXES.get(Path(source).suffix.lower(), "auto")
     with ExitStack() as files:
         rows = read_rows(_opened(source, files), source_format, text_field, pair_field)
-        classifier = Classifier(model_folder(model), resolve_device(device))
+        predictor, _ = open_predictor(model_folder(model), device)
         sink = _sink(source, to, files)
-        good, bad = write_rows(answers(classifier, rows), to_format, classifier.labels, sink)
+        good, bad = write_rows(answers(predictor, rows), to_format, predictor.labels, sink)
         sink.flush()
     say(f"predict: {good} rows predicted, {bad} bad rows answered with an error")
 
@@ -68,41 +63,39 @@ def predict(model: str, texts: Iterable[str | tuple[str, str]], *, device: str =
     Yields:
         row (from 1), text, label, probability, probabilities by label; or value for regression; or error.
     """
-    from tlm.evaluation.score.classifier import Classifier
-    from tlm.training.device import resolve_device
-
     values = ([text] if isinstance(text, str) else [*text] for text in texts)
     rows = (checked(number, one) for number, one in enumerate(values, 1))
-    yield from answers(Classifier(model_folder(model), resolve_device(device)), rows)
+    yield from answers(open_predictor(model_folder(model), device)[0], rows)
 
 
-def answers(classifier: "Classifier", rows: Iterator[Row]) -> Iterator[dict[str, Any]]:
+def answers(predictor: Predictor, rows: Iterator[Row]) -> Iterator[dict[str, Any]]:
     """Answer each row, in order, `CHUNK` rows at a time."""
     while chunk := list(islice(rows, CHUNK)):
         good = [row for row in chunk if not row.error]
-        found = iter(_predicted(classifier, good))
+        found = iter(_predicted(predictor, good))
         for row in chunk:
             yield {"row": row.number, "error": row.error} if row.error else next(found)
 
 
 def model_folder(model: str) -> Path:
-    """The folder with config.json: `model` itself, or that of a model or checkpoint artifact, verified."""
+    """The folder with config.json: `model` itself, or that of an artifact, or of the model that metrics are of."""
     if (Path(model) / "config.json").is_file():
         return Path(model)
-    return Artifact.open(model, "model", "checkpoint").path("model")
+    found = Artifact.open(model, "model", "checkpoint", "metrics")
+    if found.manifest.kind == "metrics":
+        found = found.input("model" if "model" in found.manifest.inputs else "checkpoint")
+    return found.path("model")
 
 
-def _predicted(classifier: "Classifier", rows: list[Row]) -> Iterator[dict[str, Any]]:
-    from tlm.evaluation.score.classifier import probabilities
-
+def _predicted(predictor: Predictor, rows: list[Row]) -> Iterator[dict[str, Any]]:
     pairs = [row.pair or "" for row in rows] if any(row.pair is not None for row in rows) else None
-    logits = classifier.logits([row.text for row in rows], pairs)
-    if classifier.labels is None:
-        for row, value in zip(rows, logits[:, 0].tolist(), strict=True):
+    predicted = predictor.predict([row.text for row in rows], pairs)
+    if predictor.labels is None:
+        for row, value in zip(rows, predicted[:, 0].tolist(), strict=True):
             yield {"row": row.number, "text": row.text, "value": value}
         return
-    for row, chances in zip(rows, probabilities(logits).tolist(), strict=True):
-        named = dict(zip(classifier.labels, chances, strict=True))
+    for row, chances in zip(rows, predicted.tolist(), strict=True):
+        named = dict(zip(predictor.labels, chances, strict=True))
         label = max(named, key=named.__getitem__)
         answer = {"row": row.number, "text": row.text, "label": label}
         yield {**answer, "probability": named[label], "probabilities": named}

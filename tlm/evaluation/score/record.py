@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.evaluation.score.examples import Split
+from tlm.data.tasks.arrays import Split
 from tlm.evaluation.score.metrics import positive, scores
 
 ROW_GROUP = 65536

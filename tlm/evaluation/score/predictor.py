@@ -1,0 +1,54 @@
+"""Any model folder as something that predicts: an encoder of transformers, or a shallow model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.shallow.folder import FAMILY, config_of
+
+
+class Predictor(Protocol):
+    """A model that predicts.
+
+    Attributes:
+        labels: The classes in the order of the probabilities; None for numbers.
+    """
+
+    labels: list[str] | None
+
+    def predict(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
+    ) -> NDArray[np.float64]:
+        """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
+
+
+def open_predictor(folder: Path, device: str) -> tuple[Predictor, str]:
+    """Load a model folder. Returns it with the device that it runs on.
+
+    Raises:
+        InputError: the device is not there, or the folder does not hold a whole model.
+    """
+    if FAMILY in config_of(folder):
+        from tlm.shallow.models import ShallowPredictor
+
+        return ShallowPredictor(folder), "cpu"
+    from tlm.evaluation.score.classifier import Classifier
+    from tlm.training.device import resolve_device
+
+    place = resolve_device(device)
+    return Classifier(folder, place), place
+
+
+def labels_of(folder: Path) -> list[str] | None:
+    """The classes of a model folder in the order of its probabilities; None for numbers. Reads config.json only."""
+    config = config_of(folder)
+    if FAMILY in config:
+        labels: list[str] | None = config["labels"]
+        return labels
+    names = config.get("id2label") or {}
+    if config.get("problem_type") == "regression" or len(names) == 1:
+        return None
+    return [names[index] for index in sorted(names, key=int)]

@@ -1,0 +1,35 @@
+"""Folders of shallow models: config.json says what the model is, vocabulary.json and weights.safetensors hold it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "weights.safetensors"
+FAMILY = "tlm_family"  # key of config.json; without it, the model is one of transformers
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def write(folder: Path, config: dict[str, Any], vocabulary: dict[str, list[str]], arrays: Arrays) -> None:
+    """Write a model into a new folder. The same values give the same bytes."""
+    folder.mkdir(parents=True)
+    for name, values in ((CONFIG, config), (VOCABULARY, vocabulary)):
+        text = json.dumps(values, ensure_ascii=False, indent=1 if name == CONFIG else None, allow_nan=False)
+        (folder / name).write_text(text + "\n", encoding="utf-8")
+    save_file({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}, folder / WEIGHTS)
+
+
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, list[str]], Arrays]:
+    """Read the config, the vocabularies and the arrays of a model."""
+    vocabulary = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
+    return config_of(folder), vocabulary, load_file(folder / WEIGHTS)
+
+
+def config_of(folder: Path) -> dict[str, Any]:
+    """Read the config.json of any model folder."""
+    found: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    return found

@@ -1,0 +1,146 @@
+"""A linear model of static vectors that were learned from fetched text: means over the text, its spans and between."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.data.tasks.arrays import Split
+from tlm.data.tasks.labels import REGRESSION
+from tlm.errors import InputError
+from tlm.progress import say
+from tlm.shallow import folder as folders
+from tlm.shallow.linear import Linear
+from tlm.shallow.spans import Marks, find_marks, parts
+from tlm.shallow.tuning import DENSE_STRENGTHS, Search, balances, folds_of
+from tlm.shallow.vectors import Vectors, word_vectors
+from tlm.shallow.words import words_of
+
+FAMILY = "static"
+FAR = 10  # words between two spans; a larger distance counts as this
+
+
+@dataclass(frozen=True)
+class Static:
+    """A fitted model.
+
+    Attributes:
+        labels: The classes in the order of the probabilities; None for numbers.
+        vectors: The word vectors.
+        marks: The marks around spans.
+        centre: Mean of each feature over the training examples.
+        scale: Standard deviation of each feature; 1 where it is constant.
+        linear: The model of the standardised features.
+        chosen: The settings that were chosen, for the report.
+        tried: How many settings were tried.
+    """
+
+    labels: list[str] | None
+    vectors: Vectors
+    marks: Marks
+    centre: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    linear: Linear
+    chosen: dict[str, Any]
+    tried: int = 0
+
+    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
+        """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
+        found = represent(self.vectors, self.marks, texts, pairs)
+        return self.linear.predict((found - self.centre) / self.scale)
+
+    def write(self, folder: Path) -> None:
+        """Write the model into a new folder."""
+        facts = {"labels": self.labels, "softmax": self.linear.softmax, "chosen": self.chosen, "marks": self.marks}
+        arrays: folders.Arrays = {"vectors": self.vectors.vectors, "word_weights": self.vectors.weights}
+        arrays |= {"centre": self.centre, "scale": self.scale}
+        arrays |= {"weights": self.linear.weights, "bias": self.linear.bias}
+        folders.write(folder, {folders.FAMILY: FAMILY, **facts}, {"words": self.vectors.words}, arrays)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Static":
+        """Read what `write` wrote."""
+        config, vocabulary, arrays = folders.read(folder)
+        labels, marks = config["labels"], tuple((opening, closing) for opening, closing in config["marks"])
+        vectors = Vectors(vocabulary["words"], arrays["vectors"], arrays["word_weights"])
+        linear = Linear(arrays["weights"], arrays["bias"], len(labels or []), config["softmax"])
+        return cls(labels, vectors, marks, arrays["centre"], arrays["scale"], linear, config["chosen"])
+
+
+def learn(
+    passages: Iterable[str],
+    train: Split,
+    dev: Split,
+    metric: str,
+    labels: list[str] | None,
+    marks: Marks | None = None,
+) -> Static:
+    """Learn vectors from fetched passages and the training texts, then a linear model of the training examples.
+
+    Args:
+        passages: The fetched text; may be empty.
+        train: The examples to fit on.
+        dev: Examples to choose the regularisation by, if train is large.
+        metric: What to choose by.
+        labels: The classes; None for numbers.
+        marks: The marks around spans; None: look for them.
+
+    Raises:
+        InputError: there are no training examples, or no word is frequent enough to learn from.
+    """
+    if not train.texts:
+        raise InputError("the task has no training examples; a static model needs some")
+    own = list(dict.fromkeys(chain(train.texts, train.pairs or ())))
+    if marks is None:
+        marks = find_marks(train.texts)
+    vectors = word_vectors(chain(passages, (" ".join(parts(text, marks).whole) for text in own)))
+    if not vectors.words:
+        raise InputError("no word occurs often enough in the passages and training texts to learn from")
+    pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
+    both = represent(vectors, marks, [*train.texts, *dev.texts], pairs)
+    count = len(train.texts)
+    centre, scale = both[:count].mean(axis=0), both[:count].std(axis=0)
+    scale[scale < 1e-9] = 1.0
+    both = (both - centre) / scale
+    folds = folds_of(train, dev)
+    search = Search(
+        folds, np.concatenate([train.gold, dev.gold]), metric, 0 if metric in REGRESSION else len(labels or [])
+    )
+    search.consider(
+        "vectors", [(both[seen], both[unseen]) for seen, unseen in folds], DENSE_STRENGTHS, balances(metric)
+    )
+    best = search.best
+    assert best is not None
+    linear = Linear.fit(both[:count], train.gold, search.classes, best.strength, best.balanced)
+    chosen = {
+        "dimensions": vectors.vectors.shape[1],
+        "words": len(vectors.words),
+        "class weights": "balanced" if best.balanced else "none",
+        "C": best.strength,
+    }
+    say(f"static: {metric} {best.score:.4f} on {'dev' if len(folds) == 1 else 'train, in folds'}, with {chosen}")
+    return Static(None if metric in REGRESSION else labels, vectors, marks, centre, scale, linear, chosen, search.tried)
+
+
+def represent(vectors: Vectors, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+    """Features of examples, shape [n, features].
+
+    Of marked texts: the means of the whole, of each span and of the words between the first two, their distance and
+    order. Of pairs: the means of both texts, their product and their difference. Else the mean of the text.
+    """
+    if pairs is not None:
+        first, second = (vectors.means([words_of(text) for text in side]) for side in (texts, pairs))
+        return np.hstack([first, second, first * second, np.abs(first - second)])
+    if not marks:
+        return vectors.means([words_of(text) for text in texts])
+    cut = [parts(text, marks) for text in texts]
+    between = [one.between[0] if one.between else [] for one in cut]
+    means = [vectors.means([one.whole for one in cut]), vectors.means(between)]
+    means += [vectors.means([one.spans[kind] for one in cut]) for kind in range(len(marks))]
+    forward = np.array([[one.order == "AB"] for one in cut], np.float64)
+    distance = np.array([[min(len(words), FAR) / FAR, len(words) <= 1] for words in between], np.float64)
+    return np.hstack([*means, means[1] * forward, forward, distance])

@@ -1,0 +1,129 @@
+"""tf-idf of words, characters and marked spans with a linear model; features and regularisation are chosen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.data.tasks.arrays import Split
+from tlm.data.tasks.labels import REGRESSION
+from tlm.errors import InputError
+from tlm.progress import say
+from tlm.shallow import folder as folders
+from tlm.shallow.linear import Linear
+from tlm.shallow.spans import Marks, find_marks
+from tlm.shallow.texts import Shape, TextFeatures
+from tlm.shallow.tuning import STRENGTHS, Search, balances, folds_of
+
+FAMILY = "tf-idf"
+LARGE = 5_000_000  # characters of training text above which only the cheapest features are tried
+SHAPES = (
+    Shape(2, 0, False, 1),
+    Shape(2, 0, False, 2),
+    Shape(3, 0, False, 2),
+    Shape(2, 5, False, 1),
+    Shape(3, 5, False, 2),
+)
+OF_SPANS = (Shape(0, 0, True, 1), Shape(0, 0, True, 2), Shape(2, 0, True, 2), Shape(2, 0, False, 2))
+
+
+@dataclass(frozen=True)
+class Tfidf:
+    """A fitted model.
+
+    Attributes:
+        labels: The classes in the order of the probabilities; None for numbers.
+        features: The features of a text.
+        linear: The model of these features.
+        chosen: The settings that were chosen, for the report.
+        tried: How many settings were tried.
+    """
+
+    labels: list[str] | None
+    features: TextFeatures
+    linear: Linear
+    chosen: dict[str, Any]
+    tried: int = 0
+
+    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
+        """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
+        return self.linear.predict(self.features.transform(joined(texts, pairs)))
+
+    def write(self, folder: Path) -> None:
+        """Write the model into a new folder."""
+        values, arrays = self.features.state()
+        vocabularies = values.pop("vocabularies")
+        facts = {"labels": self.labels, "softmax": self.linear.softmax, "chosen": self.chosen}
+        config = {folders.FAMILY: FAMILY, **facts, **values}
+        linear = {"weights": self.linear.weights, "bias": self.linear.bias}
+        folders.write(folder, config, vocabularies, {**arrays, **linear})
+
+    @classmethod
+    def read(cls, folder: Path) -> "Tfidf":
+        """Read what `write` wrote."""
+        config, vocabularies, arrays = folders.read(folder)
+        features = TextFeatures.restored({**config, "vocabularies": vocabularies}, arrays)
+        labels = config["labels"]
+        linear = Linear(arrays["weights"], arrays["bias"], len(labels or []), config["softmax"])
+        return cls(labels, features, linear, config["chosen"])
+
+
+def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks: Marks | None = None) -> Tfidf:
+    """Choose the features, then the regularisation, and fit the choice on `train`.
+
+    Args:
+        train: The examples to fit on.
+        dev: Examples to choose by, if train is large.
+        metric: What to choose by.
+        labels: The classes; None for numbers.
+        marks: The marks around spans; None: look for them.
+
+    Raises:
+        InputError: there is no training text, or no text with a word in it.
+    """
+    if not train.texts:
+        raise InputError("the task has no training examples; a baseline needs some")
+    texts = joined(train.texts, train.pairs)
+    if marks is None:
+        marks = find_marks(texts)
+    large = sum(map(len, texts)) > LARGE
+    shapes = OF_SPANS if marks else SHAPES[1:2] if large else SHAPES
+    classes = 0 if metric in REGRESSION else len(labels or [])
+    folds = folds_of(train, dev)
+    both = np.array([*texts, *joined(dev.texts, dev.pairs)], dtype=object)
+    search = Search(folds, np.concatenate([train.gold, dev.gold]), metric, classes)
+    matrices: dict[Shape, list[tuple[Any, Any]]] = {}
+    for shape in shapes:
+        try:
+            matrices[shape] = [
+                _matrices(TextFeatures(shape, marks), both[seen], both[unseen]) for seen, unseen in folds
+            ]
+        except ValueError:  # scikit-learn's "empty vocabulary" and "no terms remain"
+            continue
+        search.consider(shape, matrices[shape], STRENGTHS[:1], balances(metric))
+    if search.best is None:
+        raise InputError("no training text has a word in it; the baseline cannot be fitted")
+    shape = search.best.features
+    search.consider(shape, matrices[shape], STRENGTHS[1:], balances(metric))
+    best = search.best
+    features = TextFeatures(shape, marks).fit(texts)
+    linear = Linear.fit(features.transform(texts), train.gold, classes, best.strength, best.balanced)
+    weights = "balanced" if best.balanced else "none"
+    chosen = {**shape.describe(), "class weights": weights, "C": best.strength}
+    judged = "dev" if len(folds) == 1 else f"train, in {len(folds)} folds"
+    say(f"baseline: {metric} {best.score:.4f} on {judged}, with {chosen}")
+    return Tfidf(None if metric in REGRESSION else labels, features, linear, chosen, search.tried)
+
+
+def joined(texts: Sequence[str], pairs: Sequence[str] | None) -> list[str]:
+    """The texts; the two texts of a pair become one."""
+    if pairs is None:
+        return list(texts)
+    return [f"{first} \n {second}" for first, second in zip(texts, pairs, strict=True)]
+
+
+def _matrices(features: TextFeatures, seen: NDArray[Any], unseen: NDArray[Any]) -> tuple[Any, Any]:
+    return features.fit(seen.tolist()).transform(seen.tolist()), features.transform(unseen.tolist())

@@ -1,0 +1,128 @@
+"""Static word vectors: PPMI of words that stand near each other, reduced by an SVD (Levy et al., TACL 2015)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import svds
+
+from tlm.shallow.words import words_of
+
+DIMENSIONS = 128
+WINDOW = 5  # words to each side; a neighbour at distance d counts (WINDOW + 1 - d) / WINDOW
+LEAST_COUNT = 3
+MOST_WORDS = 50_000
+SMOOTHING = 0.75  # exponent of the counts of the neighbours (Levy et al., section 3.2)
+SIF = 1e-3  # a in the weight a / (a + p) of a word of probability p (Arora et al., ICLR 2017)
+AT_ONCE = 20_000  # texts
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Vectors of words.
+
+    Attributes:
+        words: The words, the most frequent first.
+        vectors: Their vectors, float32, shape [words, dimensions].
+        weights: Their weights in the mean of a text, float32, shape [words]: the rarer, the heavier.
+    """
+
+    words: list[str]
+    vectors: NDArray[np.float32]
+    weights: NDArray[np.float32]
+
+    def means(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
+        """The weighted mean of each text's words, of length 1, shape [n, dimensions]; 0 where no word is known."""
+        numbers = self._numbers(chain.from_iterable(texts))
+        rows = np.repeat(np.arange(len(texts)), [len(words) for words in texts])
+        known = numbers >= 0
+        shape = (len(texts), len(self.words))
+        counts = sparse.csr_matrix((self.weights[numbers[known]], (rows[known], numbers[known])), shape=shape)
+        sums = np.asarray(counts @ self.vectors, np.float64)
+        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+        return sums / np.where(lengths > 0, lengths, 1)  # type: ignore[no-any-return]
+
+    def _numbers(self, words: Iterable[str]) -> NDArray[np.int64]:
+        found = pa.compute.index_in(pa.array(words, pa.string()), pa.array(self.words, pa.string()))
+        return found.fill_null(-1).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+def word_vectors(texts: Iterable[str], dimensions: int = DIMENSIONS) -> Vectors:
+    """Learn vectors from texts.
+
+    Memory grows with the pairs of words that occur together, and with the words of all texts (4 bytes each).
+
+    Args:
+        texts: The texts to learn from.
+        dimensions: Length of a vector; fewer if there are fewer words.
+    """
+    ids, lengths, words = _encoded(texts)
+    counts = np.bincount(ids, minlength=len(words))
+    order = np.argsort(-counts, kind="stable")
+    kept = order[counts[order] >= LEAST_COUNT][:MOST_WORDS]
+    number = np.full(len(words), -1, np.int32)
+    number[kept] = np.arange(len(kept), dtype=np.int32)
+    vectors = _reduced(ppmi(cooccurrences(number[ids], lengths, len(kept))), dimensions)
+    weights = SIF / (SIF + counts[kept] / max(1, len(ids)))
+    return Vectors([words[one] for one in kept], vectors.astype(np.float32), weights.astype(np.float32))
+
+
+def cooccurrences(ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int) -> Any:
+    """How often words stand within `WINDOW` of each other in a text, the nearer the heavier.
+
+    Args:
+        ids: The words of all texts in order, as numbers below `size`; -1 for a word that is not counted.
+        lengths: Number of words of each text.
+        size: How many words there are.
+
+    Returns:
+        A symmetric sparse matrix, float64, shape [size, size].
+    """
+    text = np.repeat(np.arange(len(lengths)), lengths)
+    total = sparse.csr_matrix((size, size))
+    for distance in range(1, WINDOW + 1):
+        first, second = ids[:-distance], ids[distance:]
+        near = (first >= 0) & (second >= 0) & (text[:-distance] == text[distance:])
+        weights = np.full(int(near.sum()), (WINDOW + 1 - distance) / WINDOW)
+        total = total + sparse.coo_matrix((weights, (first[near], second[near])), shape=(size, size)).tocsr()
+    return total + total.T
+
+
+def ppmi(counts: Any) -> Any:
+    """Positive pointwise mutual information, max(0, log p(w, c) / (p(w) p'(c))), with smoothed p' of the neighbours."""
+    counts = counts.tocoo()
+    of_word = np.asarray(counts.sum(axis=1)).ravel()
+    of_neighbour = of_word**SMOOTHING
+    of_neighbour /= max(of_neighbour.sum(), 1e-300)
+    values = np.log(counts.data / (of_word[counts.row] * of_neighbour[counts.col]))
+    positive = values > 0
+    return sparse.csr_matrix((values[positive], (counts.row[positive], counts.col[positive])), shape=counts.shape)
+
+
+def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64], list[str]]:
+    """The words of all texts as numbers, in order; the number of words of each text; and the words by number."""
+    lengths, portions, source = [np.zeros(0, np.int64)], [pa.array([], pa.string()).dictionary_encode()], iter(texts)
+    while lists := [words_of(text) for text in islice(source, AT_ONCE)]:
+        lengths.append(np.array([len(words) for words in lists]))
+        portions.append(pa.array(chain.from_iterable(lists), pa.string()).dictionary_encode())
+    whole = pa.chunked_array(portions).unify_dictionaries().combine_chunks()
+    whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+    return whole.indices.to_numpy(), np.concatenate(lengths), whole.dictionary.to_pylist()
+
+
+def _reduced(matrix: Any, dimensions: int) -> NDArray[np.float64]:
+    """The left singular vectors of a symmetric matrix, scaled by the square roots of their values, shape [n, k]."""
+    size = matrix.shape[0]
+    k = min(dimensions, size - 1)
+    if k < 1 or not matrix.nnz:
+        return np.zeros((size, 1))
+    start = np.random.default_rng(0).standard_normal(size)
+    left, values, _ = svds(matrix, k=k, v0=start, tol=1e-3)
+    order = np.argsort(-values, kind="stable")
+    left: NDArray[np.float64] = left[:, order] * np.sqrt(values[order])
+    return left * np.where(left[np.abs(left).argmax(axis=0), np.arange(k)] < 0, -1.0, 1.0)  # signs are arbitrary

@@ -1,0 +1,15 @@
+"""Words as the shallow models see them: runs of letters and digits of any length, and runs of punctuation.
+
+scikit-learn's default pattern drops one-letter words and punctuation, but span marks and one-letter words carry the
+answer in some tasks.
+"""
+
+import re
+
+WORD = r"\w+|[^\w\s]+"
+_WORD = re.compile(WORD)
+
+
+def words_of(text: str) -> list[str]:
+    """The lower-cased words of a text."""
+    return _WORD.findall(text.lower())

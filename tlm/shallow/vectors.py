@@ -124,5 +124,6 @@ def _reduced(matrix: Any, dimensions: int) -> NDArray[np.float64]:
     start = np.random.default_rng(0).standard_normal(size)
     left, values, _ = svds(matrix, k=k, v0=start, tol=1e-3)
     order = np.argsort(-values, kind="stable")
-    left: NDArray[np.float64] = left[:, order] * np.sqrt(values[order])
-    return left * np.where(left[np.abs(left).argmax(axis=0), np.arange(k)] < 0, -1.0, 1.0)  # signs are arbitrary
+    vectors: NDArray[np.float64] = left[:, order] * np.sqrt(values[order])
+    vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(k)] < 0, -1.0, 1.0)  # signs are arbitrary
+    return vectors

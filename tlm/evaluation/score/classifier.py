@@ -12,8 +12,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
 from tlm.errors import InputError, reason
-from tlm.evaluation.score.predictor import labels_of
 from tlm.progress import Meter
+from tlm.shallow.folder import config_of
 from tlm.training.model.located import HERE, refuse_code
 from tlm.training.scoring import by_length
 
@@ -30,7 +30,7 @@ class Classifier:
         """Load the model in float32. Raises InputError if the folder does not hold a whole model."""
         self.tokenizer, self.model = load_pretrained(folder, AutoModelForSequenceClassification, "a classifier", device)
         self.max_length = longest_input(self.tokenizer, self.model.config)
-        self.labels = labels_of(folder)
+        self.labels = model_labels(config_of(folder))
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
@@ -65,6 +65,14 @@ class Classifier:
                 "the model gives values that are not finite: its training diverged; lower the learning rate"
             )
         return result
+
+
+def model_labels(config: dict[str, Any]) -> list[str] | None:
+    """The classes of a config.json in the order of its logits; None for regression."""
+    names = config.get("id2label") or {}
+    if config.get("problem_type") == "regression" or len(names) == 1:
+        return None
+    return [names[index] for index in sorted(names, key=int)]
 
 
 def probabilities(logits: NDArray[Any]) -> NDArray[np.float64]:

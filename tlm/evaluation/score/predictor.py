@@ -48,7 +48,6 @@ def labels_of(folder: Path) -> list[str] | None:
     if FAMILY in config:
         labels: list[str] | None = config["labels"]
         return labels
-    names = config.get("id2label") or {}
-    if config.get("problem_type") == "regression" or len(names) == 1:
-        return None
-    return [names[index] for index in sorted(names, key=int)]
+    from tlm.evaluation.score.classifier import model_labels
+
+    return model_labels(config)

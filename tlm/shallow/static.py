@@ -16,7 +16,7 @@ from tlm.progress import say
 from tlm.shallow import folder as folders
 from tlm.shallow.linear import Linear
 from tlm.shallow.spans import Marks, find_marks, parts
-from tlm.shallow.tuning import DENSE_STRENGTHS, Search, balances, folds_of
+from tlm.shallow.tuning import DENSE_STRENGTHS, Search
 from tlm.shallow.vectors import Vectors, word_vectors
 from tlm.shallow.words import words_of
 
@@ -84,7 +84,7 @@ def learn(
     Args:
         passages: The fetched text; may be empty.
         train: The examples to fit on.
-        dev: Examples to choose the regularisation by, if train is large.
+        dev: More examples to choose the regularisation by.
         metric: What to choose by.
         labels: The classes; None for numbers.
         marks: The marks around spans; None: look for them.
@@ -106,13 +106,8 @@ def learn(
     centre, scale = both[:count].mean(axis=0), both[:count].std(axis=0)
     scale[scale < 1e-9] = 1.0
     both = (both - centre) / scale
-    folds = folds_of(train, dev)
-    search = Search(
-        folds, np.concatenate([train.gold, dev.gold]), metric, 0 if metric in REGRESSION else len(labels or [])
-    )
-    search.consider(
-        "vectors", [(both[seen], both[unseen]) for seen, unseen in folds], DENSE_STRENGTHS, balances(metric)
-    )
+    search = Search(train, dev, metric, labels)
+    search.consider("vectors", [(both[seen], both[unseen]) for seen, unseen in search.folds], DENSE_STRENGTHS)
     best = search.best
     assert best is not None
     linear = Linear.fit(both[:count], train.gold, search.classes, best.strength, best.balanced)
@@ -122,7 +117,7 @@ def learn(
         "class weights": "balanced" if best.balanced else "none",
         "C": best.strength,
     }
-    say(f"static: {metric} {best.score:.4f} on {'dev' if len(folds) == 1 else 'train, in folds'}, with {chosen}")
+    say(f"static: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
     return Static(None if metric in REGRESSION else labels, vectors, marks, centre, scale, linear, chosen, search.tried)
 
 

@@ -16,7 +16,7 @@ from tlm.shallow import folder as folders
 from tlm.shallow.linear import Linear
 from tlm.shallow.spans import Marks, find_marks
 from tlm.shallow.texts import Shape, TextFeatures
-from tlm.shallow.tuning import STRENGTHS, Search, balances, folds_of
+from tlm.shallow.tuning import STRENGTHS, Search
 
 FAMILY = "tf-idf"
 LARGE = 5_000_000  # characters of training text above which only the cheapest features are tried
@@ -76,7 +76,7 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
 
     Args:
         train: The examples to fit on.
-        dev: Examples to choose by, if train is large.
+        dev: More examples to choose by.
         metric: What to choose by.
         labels: The classes; None for numbers.
         marks: The marks around spans; None: look for them.
@@ -91,30 +91,27 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
         marks = find_marks(texts)
     large = sum(map(len, texts)) > LARGE
     shapes = OF_SPANS if marks else SHAPES[1:2] if large else SHAPES
-    classes = 0 if metric in REGRESSION else len(labels or [])
-    folds = folds_of(train, dev)
     both = np.array([*texts, *joined(dev.texts, dev.pairs)], dtype=object)
-    search = Search(folds, np.concatenate([train.gold, dev.gold]), metric, classes)
+    search = Search(train, dev, metric, labels)
     matrices: dict[Shape, list[tuple[Any, Any]]] = {}
     for shape in shapes:
         try:
             matrices[shape] = [
-                _matrices(TextFeatures(shape, marks), both[seen], both[unseen]) for seen, unseen in folds
+                _matrices(TextFeatures(shape, marks), both[seen], both[unseen]) for seen, unseen in search.folds
             ]
         except ValueError:  # scikit-learn's "empty vocabulary" and "no terms remain"
             continue
-        search.consider(shape, matrices[shape], STRENGTHS[:1], balances(metric))
+        search.consider(shape, matrices[shape], STRENGTHS[:2])
     if search.best is None:
         raise InputError("no training text has a word in it; the baseline cannot be fitted")
     shape = search.best.features
-    search.consider(shape, matrices[shape], STRENGTHS[1:], balances(metric))
+    search.consider(shape, matrices[shape], STRENGTHS[2:])
     best = search.best
     features = TextFeatures(shape, marks).fit(texts)
-    linear = Linear.fit(features.transform(texts), train.gold, classes, best.strength, best.balanced)
+    linear = Linear.fit(features.transform(texts), train.gold, search.classes, best.strength, best.balanced)
     weights = "balanced" if best.balanced else "none"
     chosen = {**shape.describe(), "class weights": weights, "C": best.strength}
-    judged = "dev" if len(folds) == 1 else f"train, in {len(folds)} folds"
-    say(f"baseline: {metric} {best.score:.4f} on {judged}, with {chosen}")
+    say(f"baseline: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
     return Tfidf(None if metric in REGRESSION else labels, features, linear, chosen, search.tried)
 
 

@@ -19,8 +19,8 @@ ARM, STATIC = "baseline", "static"
 def baseline(task: str, *, spans: Sequence[str] = (), seed: int = 0, root: str | None = None) -> str:
     """Train and score a linear model on tf-idf of words, characters and marked spans (ridge for numbers).
 
-    Features, regularisation and class weights are chosen by cross-validation over the training examples, or on dev if
-    there are more than 5,000 of them. Test is read once.
+    Features, regularisation and class weights are chosen by the mean of two scores: on dev, and in cross-validation
+    over the training examples (if there are at most 5,000). Test is read once.
 
     Args:
         task: URI of the task.

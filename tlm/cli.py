@@ -34,6 +34,8 @@ COMMANDS = {  # name: (module:function, summary)
     "evaluate": ("tlm.evaluation.score.evaluate:evaluate", "Score a model on dev and test"),
     "baseline": ("tlm.evaluation.score.baseline:baseline", "Train and score a linear model of words and spans"),
     "static": ("tlm.evaluation.score.baseline:static", "Train and score static vectors of fetched text"),
+    "import-predictions": ("tlm.evaluation.score.imported:import_predictions", "Score what another model predicted"),
+    "mix": ("tlm.evaluation.mixture.step:mix", "Mix models of a task, weighted on dev"),
     "report": ("tlm.evaluation.report.report:report", "Put the runs of a task side by side"),
     "report-multitask": ("tlm.evaluation.report.multitask:report_multitask", "Compare tasks, alone and together"),
     "preview": ("tlm.analysis.retrieval.preview:preview", "Show examples with what was retrieved for them"),

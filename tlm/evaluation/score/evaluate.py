@@ -44,11 +44,8 @@ def _write(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: st
     predictor, place = open_predictor(trained.path("model"), device)
     predictions = []
     for name, split in read_splits(task, "dev", "test").items():
-        predicted = predictor.predict(split.texts, split.pairs, f"evaluating {name}")
-        if predictor.labels is None:
-            predictions.append(Prediction(split, predicted[:, 0], None))
-        else:
-            predictions.append(Prediction(split, predicted.argmax(axis=1), predicted))
+        values = predictor.predict(split.texts, split.pairs, f"evaluating {name}")
+        predictions.append(Prediction.of(split, values))
     identity = {
         "arm": trained.details["arm"],
         "seed": trained.details["seed"],

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tlm.evaluation.mixture.weights import Weights
 from tlm.shallow.folder import FAMILY, config_of
+
+MIXTURE = "mixture"  # the family of a folder of several models
 
 
 class Predictor(Protocol):
@@ -31,7 +34,10 @@ def open_predictor(folder: Path, device: str) -> tuple[Predictor, str]:
     Raises:
         InputError: the device is not there, or the folder does not hold a whole model.
     """
-    if FAMILY in config_of(folder):
+    config = config_of(folder)
+    if config.get(FAMILY) == MIXTURE:
+        return Mixture(folder, config, device), device
+    if FAMILY in config:
         from tlm.shallow.models import ShallowPredictor
 
         return ShallowPredictor(folder), "cpu"
@@ -40,6 +46,27 @@ def open_predictor(folder: Path, device: str) -> tuple[Predictor, str]:
 
     place = resolve_device(device)
     return Classifier(folder, place), place
+
+
+class Mixture:
+    """Several models whose predictions are averaged with weights.
+
+    Attributes:
+        labels: The classes in the order of the probabilities; None for numbers.
+    """
+
+    def __init__(self, folder: Path, config: dict[str, Any], device: str) -> None:
+        """Load all models of a mixture's folder; `config` is its config.json."""
+        self.labels: list[str] | None = config["labels"]
+        self.weights = Weights(tuple(config["temperatures"]), tuple(config["shares"]))
+        self.parts = [[open_predictor(folder / name, device)[0] for name in part] for part in config["parts"]]
+
+    def predict(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
+    ) -> NDArray[np.float64]:
+        """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
+        found = [[model.predict(texts, pairs, label) for model in part] for part in self.parts]
+        return self.weights.apply([np.mean(part, axis=0) for part in found])
 
 
 def labels_of(folder: Path) -> list[str] | None:

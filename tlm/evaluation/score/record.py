@@ -31,6 +31,11 @@ class Prediction:
     predicted: NDArray[Any]
     probabilities: NDArray[np.float64] | None
 
+    @classmethod
+    def of(cls, split: Split, values: NDArray[np.float64]) -> "Prediction":
+        """From probabilities, shape [n, classes], or numbers, shape [n, 1]: the likeliest class, or the number."""
+        return cls(split, values[:, 0], None) if values.shape[1] == 1 else cls(split, values.argmax(axis=1), values)
+
     def scores(self, labels: list[str] | None, *, without_copies: bool = False) -> dict[str, Any]:
         """All scores of the predictions, or of those for examples whose text is not also in train."""
         rows = ~self.split.copied if without_copies else slice(None)

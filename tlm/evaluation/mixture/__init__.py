@@ -1,0 +1,1 @@
+"""Mixtures: several models of a task as one, weighted on dev."""

@@ -1,0 +1,65 @@
+"""The members of a mixture: their models, predictions and costs, and the parts that the seeds of an arm form."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact
+
+
+@dataclass(frozen=True)
+class Part:
+    """The models of one arm, which are averaged equally.
+
+    Attributes:
+        arm: Name of the arm.
+        members: The metrics of its models.
+    """
+
+    arm: str
+    members: list[Artifact]
+
+    def predictions(self, split: str) -> NDArray[np.float64]:
+        """Mean prediction for the examples of a split: probabilities [n, classes], or numbers [n, 1]."""
+        return np.mean([_predictions(member, split) for member in self.members], axis=0)  # type: ignore[no-any-return]
+
+
+def parts_of(metrics: list[Artifact]) -> list[Part]:
+    """The parts of a mixture, in the order in which their arms come first."""
+    arms: dict[str, list[Artifact]] = {}
+    for one in metrics:
+        arms.setdefault(str(one.details["arm"]), []).append(one)
+    return [Part(arm, members) for arm, members in arms.items()]
+
+
+def model_of(metrics: Artifact) -> Artifact | None:
+    """The model that metrics are of; None if they were imported."""
+    return next((metrics.input(name) for name in ("model", "checkpoint") if name in metrics.manifest.inputs), None)
+
+
+def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was counted in each stage of each member, and the facts of its run, by arm, seed and stage."""
+    counted, facts = {}, {}
+    for part in parts:
+        for member in part.members:
+            values = json.loads(member.path("metrics.json").read_text(encoding="utf-8"))
+            seed = f" {values['seed']}" if len(part.members) > 1 else ""
+            runs = member.run().get("stages", {})
+            for stage, cost in values["cost"].items():
+                name = f"{part.arm}{seed}, {stage}"
+                counted[name], facts[name] = cost, runs.get(stage, {})
+    return counted, facts
+
+
+def _predictions(metrics: Artifact, split: str) -> NDArray[np.float64]:
+    table = pq.ParquetFile(metrics.path("predictions.parquet")).read(["split", "predicted", "probabilities"])
+    rows = table.filter(pc.equal(table["split"], split))
+    if pa.types.is_floating(rows["predicted"].type):
+        return rows["predicted"].to_numpy()[:, np.newaxis]  # type: ignore[no-any-return]
+    return np.array(rows["probabilities"].to_pylist(), np.float64)

@@ -1,0 +1,105 @@
+"""The step `mix`: one model of several, weighted on dev."""
+
+import json
+import shutil
+from dataclasses import asdict
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.home import home
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.errors import InputError
+from tlm.evaluation.score.predictor import MIXTURE
+from tlm.evaluation.score.record import scored
+
+VERSION = 1
+
+
+def mix(metrics: list[str], *, root: str | None = None) -> str:
+    """Mix models of one task: their probabilities (or numbers) are averaged with weights that are fitted on dev.
+
+    Models of the same arm (its seeds) are averaged equally and count as one part. Each part gets a temperature and a
+    weight, which may be 0, by log-loss on a small grid; with fewer than 200 examples on dev, all get the same weight.
+    The dev score is cross-fitted: each group of examples is predicted with weights fitted on the others.
+
+    Args:
+        metrics: URIs of the metrics of two or more models, as evaluate, baseline and static print them.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Returns:
+        The URI of the mixture's metrics. `predict` and `fetch` take it, or the URI of the mixture itself.
+    """
+    members = [Artifact.open(uri, "metrics") for uri in dict.fromkeys(metrics)]
+    arms = _checked_arms(members)
+    root = home(root, members).root
+    inputs = {f"metrics-{number:03d}": member for number, member in enumerate(members)}
+    alone = len(arms) == len(members)  # one seed of each arm: a run of that seed
+    settings = {"arm": " + ".join(arms), "seed": max(member.details["seed"] for member in members) if alone else 0}
+    model = Recipe("model", "mix", VERSION, settings, inputs)
+    mixture = Artifact.open(produce(model, root, lambda draft: _write_model(draft, model)))
+    task = members[0].input("task")
+    recipe = Recipe("metrics", "mix", VERSION, scored(task), {"model": mixture, "task": task})
+    return produce(recipe, root, lambda draft: _write_metrics(draft, recipe))
+
+
+def _checked_arms(members: list[Artifact]) -> list[str]:
+    """The arms of the members. Raises InputError if they cannot be mixed."""
+    from tlm.evaluation.mixture.weights import MOST_PARTS
+
+    arms = list(dict.fromkeys(str(member.details["arm"]) for member in members))
+    if len(members) < 2 or len(arms) > MOST_PARTS:
+        raise InputError(f"{len(members)} models of {len(arms)} arms; expected 2 or more, of at most {MOST_PARTS} arms")
+    for member in members:
+        if member.manifest.inputs["task"].content != members[0].manifest.inputs["task"].content:
+            raise InputError(f"{members[0].uri} and {member.uri} are of different tasks; mix models of one task")
+        if not {"model", "checkpoint"} & set(member.manifest.inputs):
+            raise InputError(f"{member.uri} has no model; expected metrics of evaluate, baseline, static or mix")
+    return arms
+
+
+def _write_model(draft: Draft, recipe: Recipe) -> None:
+    from tlm.data.tasks.arrays import read_splits
+    from tlm.evaluation.mixture.members import model_of, parts_of
+    from tlm.evaluation.mixture.weights import fitted
+    from tlm.shallow.folder import CONFIG, FAMILY
+
+    parts = parts_of(list(recipe.inputs.values()))
+    task = parts[0].members[0].input("task")
+    weights = fitted([part.predictions("dev") for part in parts], read_splits(task, "dev")["dev"].gold)
+    folders: list[list[str]] = []
+    parameters = 0
+    for number, part in enumerate(parts):
+        folders.append([f"{number}-{place}" for place in range(len(part.members))])
+        for name, member in zip(folders[-1], part.members, strict=True):
+            model = model_of(member)
+            assert model is not None, "checked before"
+            shutil.copytree(model.path("model"), draft.folder / "model" / name)
+            parameters += int(model.details["parameters"])
+    labels = task.details["labels"] if task.details["problem"] == "classification" else None
+    config = {FAMILY: MIXTURE, "labels": labels, "parts": folders, **asdict(weights)}
+    (draft.folder / "model" / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    chosen = {f"weight of {part.arm}": round(share, 3) for part, share in zip(parts, weights.shares, strict=True)}
+    facts = {"stage": MIXTURE, "parameters": parameters, "chosen": chosen, "cost": {}}
+    draft.details = {**recipe.settings, **facts, **{name: asdict(weights)[name] for name in ("temperatures", "shares")}}
+    draft.counts = {"models": len(recipe.inputs), "parameters": parameters}
+
+
+def _write_metrics(draft: Draft, recipe: Recipe) -> None:
+    from tlm.data.tasks.arrays import read_splits
+    from tlm.evaluation.mixture.members import costs_of, parts_of
+    from tlm.evaluation.mixture.weights import Weights, cross_fitted
+    from tlm.evaluation.score.record import Prediction, write_metrics
+
+    mixture, task = recipe.inputs["model"], recipe.inputs["task"]
+    parts = parts_of([mixture.input(name) for name in mixture.manifest.inputs])
+    found = mixture.details
+    splits = read_splits(task, "dev", "test")
+    dev = cross_fitted([part.predictions("dev") for part in parts], splits["dev"].gold, splits["dev"].group)
+    weights = Weights(tuple(found["temperatures"]), tuple(found["shares"]))
+    test = weights.apply([part.predictions("test") for part in parts])
+    predictions = [Prediction.of(splits[name], values) for name, values in (("dev", dev), ("test", test))]
+    identity = {name: found[name] for name in ("arm", "seed", "stage")} | {"mlm_loss": None}
+    cost, stages = costs_of(parts)
+    write_metrics(
+        draft, task, predictions, identity, {"cost": cost, "chosen": found["chosen"], "parameters": found["parameters"]}
+    )
+    draft.run["stages"] = stages

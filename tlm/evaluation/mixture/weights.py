@@ -1,0 +1,92 @@
+"""Weights of a mixture: temperatures and shares of its parts, by log-loss (or squared error) on a small grid."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST_EXAMPLES = 200  # on dev; with fewer, parts are weighted equally
+TEMPERATURES = (1.0, 0.5, 0.7, 1.4, 2.0, 2.8, 4.0)
+STEPS = 10  # weights are tenths
+MOST_PARTS = 4
+FOLDS = 5
+TINY = 1e-12
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How the parts of a mixture are combined.
+
+    Attributes:
+        temperatures: Each part's probabilities p become p^(1/T), normalised; above 1 it is trusted less.
+        shares: Weight of each part, 0 or more; they add up to 1.
+    """
+
+    temperatures: tuple[float, ...]
+    shares: tuple[float, ...]
+
+    def apply(self, parts: Sequence[Floats]) -> Floats:
+        """Mix predictions of the parts, each of shape [n, classes] (or [n, 1] for numbers)."""
+        pairs = zip(self.temperatures, parts, strict=True)
+        tempered = [part if part.shape[1] == 1 else _tempered(part, temperature) for temperature, part in pairs]
+        return np.sum([share * part for share, part in zip(self.shares, tempered, strict=True)], axis=0)  # type: ignore[no-any-return]
+
+
+def fitted(parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64]) -> Weights:
+    """The best weights on a grid; equal ones if there are fewer than `LEAST_EXAMPLES` examples.
+
+    Each part gets the temperature that is best for it alone. Among equals, the shares that are nearest to equal win.
+
+    Args:
+        parts: Predictions of each part, shape [n, classes], or [n, 1] for numbers.
+        gold: Class ordinals, or numbers; shape [n].
+    """
+    count = len(parts)
+    equal = tuple(1 / count for _ in parts)
+    if len(gold) < LEAST_EXAMPLES:
+        return Weights((1.0,) * count, equal)
+    numbers = parts[0].shape[1] == 1
+    choices = (1.0,) if numbers else TEMPERATURES
+    best = tuple(min(choices, key=lambda t, part=part: loss(_tempered(part, t), gold)) for part in parts)  # type: ignore[misc]
+    grid = (shares for shares in product(range(STEPS + 1), repeat=count) if sum(shares) == STEPS)
+    candidates = [equal, *sorted(grid, key=lambda shares: sum((share / STEPS - 1 / count) ** 2 for share in shares))]
+    weights = [Weights(best, tuple(share / sum(shares) for share in shares)) for shares in candidates]
+    return min(weights, key=lambda one: loss(one.apply(parts), gold))
+
+
+def cross_fitted(parts: Sequence[Floats], gold: NDArray[np.float64], group: NDArray[np.int64]) -> Floats:
+    """Predictions of a mixture for the examples that its weights are fitted on: each from weights of the other groups.
+
+    Args:
+        parts: Predictions of each part, shape [n, classes], or [n, 1] for numbers.
+        gold: Class ordinals, or numbers; shape [n].
+        group: Group of each example; shape [n]. Groups are not divided.
+    """
+    from sklearn.model_selection import GroupKFold
+
+    folds = min(FOLDS, len(np.unique(group)))
+    if folds < 2:
+        return fitted(parts, gold).apply(parts)
+    mixed = np.zeros_like(parts[0])
+    for others, own in GroupKFold(folds).split(gold, groups=group):
+        weights = fitted([part[others] for part in parts], gold[others])
+        mixed[own] = weights.apply([part[own] for part in parts])
+    return mixed
+
+
+def loss(predicted: Floats, gold: NDArray[np.float64] | NDArray[np.int64]) -> float:
+    """Mean log-loss of probabilities, shape [n, classes], or mean squared error of numbers, shape [n, 1]."""
+    if predicted.shape[1] == 1:
+        return float(np.mean((predicted[:, 0] - gold) ** 2))
+    return float(-np.mean(np.log(np.maximum(predicted[np.arange(len(gold)), gold.astype(np.int64)], TINY))))
+
+
+def _tempered(part: Floats, temperature: float) -> Floats:
+    if temperature == 1 or part.shape[1] == 1:
+        return part
+    powers = np.maximum(part, TINY) ** (1 / temperature)
+    return powers / powers.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]

@@ -10,6 +10,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.score.predictor import MIXTURE
 from tlm.evaluation.score.record import scored
+from tlm.progress import say
 
 VERSION = 1
 
@@ -26,7 +27,7 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
-        The URI of the mixture's metrics. `predict` and `fetch` take it, or the URI of the mixture itself.
+        The URI of the mixture's metrics. The model itself, for `predict` and `fetch`, is named on stderr.
     """
     members = [Artifact.open(uri, "metrics") for uri in dict.fromkeys(metrics)]
     arms = _checked_arms(members)
@@ -36,6 +37,7 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
     settings = {"arm": " + ".join(arms), "seed": max(member.details["seed"] for member in members) if alone else 0}
     model = Recipe("model", "mix", VERSION, settings, inputs)
     mixture = Artifact.open(produce(model, root, lambda draft: _write_model(draft, model)))
+    say(f"mix: the model is {mixture.uri}")
     task = members[0].input("task")
     recipe = Recipe("metrics", "mix", VERSION, scored(task), {"model": mixture, "task": task})
     return produce(recipe, root, lambda draft: _write_metrics(draft, recipe))

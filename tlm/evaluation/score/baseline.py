@@ -7,6 +7,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.progress import say
 
 if TYPE_CHECKING:
     from tlm.shallow.static import Static
@@ -65,7 +66,9 @@ def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: d
 
 def _scored(recipe: Recipe, root: str | None) -> str:
     root = home(root, recipe.inputs.values()).root
-    return evaluate(produce(recipe, root, lambda draft: _write(draft, recipe)), recipe.inputs["task"].uri, root=root)
+    model = produce(recipe, root, lambda draft: _write(draft, recipe))
+    say(f"{recipe.step}: the model is {model}")
+    return evaluate(model, recipe.inputs["task"].uri, root=root)
 
 
 def _write(draft: Draft, recipe: Recipe) -> None:

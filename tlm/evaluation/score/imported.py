@@ -76,6 +76,8 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
     predictions = []
     for split in read_splits(task, "dev", "test").values():
         wanted = [ids[number] for number in split.example]
+        if len(set(wanted)) < len(wanted):
+            raise InputError(f"ids of {task.uri} repeat, so they name no example; load the task with another id_field")
         missing = [one for one in wanted if one not in predicted]
         if missing:
             raise InputError(
@@ -121,9 +123,7 @@ def _chances(values: Mapping[str, Any], label_field: str, labels: list[str]) -> 
         raise BadRow("unknown label", f"'{unknown[0]}' is not one of {', '.join(labels)}")
     chances = [_number(given, label) if label in given else 0.0 for label in labels]
     if min(chances) < 0 or sum(chances) <= 0:
-        raise BadRow(
-            "no probabilities", f"{dict(zip(labels, chances, strict=True))} are not 0 or more with a sum above 0"
-        )
+        raise BadRow("no probabilities", f"{chances} are not 0 or more with a sum above 0")
     return [chance / sum(chances) for chance in chances]
 
 

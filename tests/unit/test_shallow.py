@@ -29,7 +29,7 @@ from tlm.shallow import tuning
 from tlm.shallow.linear import Linear
 from tlm.shallow.static import Static, learn
 from tlm.shallow.tfidf import Tfidf, tune
-from tlm.shallow.tuning import FOLDS, Search, folds_of
+from tlm.shallow.tuning import FOLDS, Search, views_of
 from tlm.upkeep import fetch
 
 SPLITS = ["train"] * 60 + ["dev"] * 15 + ["test"] * 15
@@ -109,36 +109,36 @@ def test_folds_never_divide_a_group(groups: list[int]) -> None:
     rows = (rows_of("plain") * 2)[: len(groups)]
     train = split_of(rows, LABELS)
     train = Split(train.name, train.example, train.texts, None, train.gold, group, train.copied)
-    folds = folds_of(train, dev)
+    *folded, on_dev = views_of(train, dev)
     count = len(groups)
-    if len(set(groups)) < FOLDS:
-        assert [(seen.tolist(), unseen.tolist()) for seen, unseen in folds] == [
-            (list(range(count)), list(range(count, count + 4)))
-        ]
-        return
-    assert len(folds) == FOLDS
-    assert sorted(np.concatenate([unseen for _, unseen in folds])) == list(range(count))
-    for seen, unseen in folds:
-        assert sorted([*seen, *unseen]) == list(range(count))
-        assert not set(group[seen]) & set(group[unseen])
+    assert [(seen.tolist(), unseen.tolist()) for seen, unseen in on_dev] == [
+        (list(range(count)), list(range(count, count + 4)))
+    ]
+    assert len(folded) == (len(set(groups)) >= FOLDS)
+    for folds in folded:
+        assert len(folds) == FOLDS
+        assert sorted(np.concatenate([unseen for _, unseen in folds])) == list(range(count))
+        for seen, unseen in folds:
+            assert sorted([*seen, *unseen]) == list(range(count))
+            assert not set(group[seen]) & set(group[unseen])
 
 
 def test_a_large_task_is_judged_on_dev(monkeypatch: pytest.MonkeyPatch) -> None:
     train, dev = (split_of(rows_of("plain")[:size], LABELS) for size in (10, 4))
-    for most, folds in ((10, FOLDS), (9, 1)):
+    for most, folds in ((10, [FOLDS, 1]), (9, [1])):
         monkeypatch.setattr(tuning, "MOST_FOLDED", most)
-        assert len(folds_of(train, dev)) == folds
-    assert folds_of(train, dev)[0][1].tolist() == [10, 11, 12, 13]
+        assert [len(view) for view in views_of(train, dev)] == folds
+    assert views_of(train, split_of([], LABELS)) == []
 
 
 def test_among_equal_settings_the_first_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     features, gold = random_features(2)
-    everything = np.arange(len(gold))
-    search = Search([(everything, everything)], gold, "accuracy", 2)
+    examples = split_of([("x", None, LABELS[one], "dev") for one in gold], LABELS)
+    search = Search(split_of([], LABELS), examples, "accuracy", LABELS[:2])
     scores = iter([0.5, 0.5, 0.4, 0.5, 0.6, 0.6])
     monkeypatch.setattr(tuning, "dev_score", lambda *_: next(scores))
     for name, strengths, best in (("a", (3.0, 1.0), ("a", 3.0, False, 0.5)), ("b", (0.1,), ("b", 0.1, False, 0.6))):
-        search.consider(name, [(features, features)], strengths, (False, True))
+        search.consider(name, [(features, features)], strengths)
         found = search.best
         assert found is not None
         assert (found.features, found.strength, found.balanced, found.score) == best
@@ -149,9 +149,8 @@ def test_each_prediction_is_judged_by_its_own_example() -> None:
     _, gold = random_features(3)
     right = np.eye(3)[gold]
     train = split_of([("x", None, LABELS[one], "train") for one in gold], LABELS)
-    folds = folds_of(train, split_of([], LABELS))
-    search = Search(folds, gold, "accuracy", 3)
-    search.consider("right", [(right[seen], right[unseen]) for seen, unseen in folds], (10.0,), (False,))
+    search = Search(train, split_of([], LABELS), "accuracy", LABELS)
+    search.consider("right", [(right[seen], right[unseen]) for seen, unseen in search.folds], (10.0,))
     assert search.best is not None
     assert search.best.score == 1
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+
+from tlm.errors import InputError
 
 CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "weights.safetensors"
 FAMILY = "tlm_family"  # key of config.json; without it, the model is one of transformers
@@ -25,11 +28,22 @@ def write(folder: Path, config: dict[str, Any], vocabulary: dict[str, list[str]]
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, list[str]], Arrays]:
     """Read the config, the vocabularies and the arrays of a model."""
-    vocabulary = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
-    return config_of(folder), vocabulary, load_file(folder / WEIGHTS)
+    try:
+        return config_of(folder), _json(folder / VOCABULARY), load_file(folder / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{folder / WEIGHTS} cannot be read: {error}; fetch the model again") from None
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """Read the config.json of any model folder."""
-    found: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    """Read the config.json of any model folder. Raises InputError if it is missing or no JSON object."""
+    return _json(folder / CONFIG)
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read: {error}; fetch the model again") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{file} is no JSON object; expected what a model folder has")
     return found

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from tlm.errors import InputError
 from tlm.shallow import static, tfidf
 from tlm.shallow.folder import FAMILY, config_of
 
@@ -22,7 +23,10 @@ class ShallowPredictor:
 
     def __init__(self, folder: Path) -> None:
         """Read the model."""
-        self.model = FAMILIES[config_of(folder)[FAMILY]].read(folder)
+        family = config_of(folder)[FAMILY]
+        if family not in FAMILIES:
+            raise InputError(f"{folder} holds a model of the family '{family}'; expected {', '.join(FAMILIES)}")
+        self.model = FAMILIES[family].read(folder)
         self.labels = self.model.labels
 
     def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "") -> NDArray[np.float64]:

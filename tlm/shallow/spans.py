@@ -49,7 +49,8 @@ def find_marks(texts: Sequence[str]) -> Marks:
     for text in texts:
         found = Counter(match[0] for match in _MARK.finditer(text))
         counts.update(mark for mark, count in found.items() if count == 1 and _is_open(text, mark))
-    return tuple((mark, _closing(mark)) for mark, count in sorted(counts.items()) if count >= NEARLY_ALL * len(texts))
+    frequent = sorted(mark for mark, count in counts.items() if count >= NEARLY_ALL * len(texts))
+    return tuple((mark, _closing(mark)) for mark in frequent[:MOST_SPANS])
 
 
 def named_marks(given: Sequence[str]) -> Marks:

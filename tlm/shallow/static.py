@@ -18,7 +18,7 @@ from tlm.shallow.linear import Linear
 from tlm.shallow.spans import Marks, find_marks, parts
 from tlm.shallow.tuning import DENSE_STRENGTHS, Search
 from tlm.shallow.vectors import Vectors, word_vectors
-from tlm.shallow.words import words_of
+from tlm.shallow.words import joined, words_of
 
 FAMILY = "static"
 FAR = 10  # words between two spans; a larger distance counts as this
@@ -35,6 +35,7 @@ class Static:
         centre: Mean of each feature over the training examples.
         scale: Standard deviation of each feature; 1 where it is constant.
         linear: The model of the standardised features.
+        pair: Whether the examples are pairs of texts.
         chosen: The settings that were chosen, for the report.
         tried: How many settings were tried.
     """
@@ -45,17 +46,23 @@ class Static:
     centre: NDArray[np.float64]
     scale: NDArray[np.float64]
     linear: Linear
+    pair: bool
     chosen: dict[str, Any]
     tried: int = 0
 
     def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
+        if self.pair:
+            pairs = pairs or [""] * len(texts)
+        elif pairs is not None:
+            texts, pairs = joined(texts, pairs), None
         found = represent(self.vectors, self.marks, texts, pairs)
         return self.linear.predict((found - self.centre) / self.scale)
 
     def write(self, folder: Path) -> None:
         """Write the model into a new folder."""
         facts = {"labels": self.labels, "softmax": self.linear.softmax, "chosen": self.chosen, "marks": self.marks}
+        facts["pair"] = self.pair
         arrays: folders.Arrays = {"vectors": self.vectors.vectors, "word_weights": self.vectors.weights}
         arrays |= {"centre": self.centre, "scale": self.scale}
         arrays |= {"weights": self.linear.weights, "bias": self.linear.bias}
@@ -68,7 +75,7 @@ class Static:
         labels, marks = config["labels"], tuple((opening, closing) for opening, closing in config["marks"])
         vectors = Vectors(vocabulary["words"], arrays["vectors"], arrays["word_weights"])
         linear = Linear(arrays["weights"], arrays["bias"], len(labels or []), config["softmax"])
-        return cls(labels, vectors, marks, arrays["centre"], arrays["scale"], linear, config["chosen"])
+        return cls(labels, vectors, marks, arrays["centre"], arrays["scale"], linear, config["pair"], config["chosen"])
 
 
 def learn(
@@ -118,7 +125,17 @@ def learn(
         "C": best.strength,
     }
     say(f"static: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
-    return Static(None if metric in REGRESSION else labels, vectors, marks, centre, scale, linear, chosen, search.tried)
+    return Static(
+        None if metric in REGRESSION else labels,
+        vectors,
+        marks,
+        centre,
+        scale,
+        linear,
+        pairs is not None,
+        chosen,
+        search.tried,
+    )
 
 
 def represent(vectors: Vectors, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:

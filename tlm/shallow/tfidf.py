@@ -17,6 +17,7 @@ from tlm.shallow.linear import Linear
 from tlm.shallow.spans import Marks, find_marks
 from tlm.shallow.texts import Shape, TextFeatures
 from tlm.shallow.tuning import STRENGTHS, Search
+from tlm.shallow.words import joined
 
 FAMILY = "tf-idf"
 LARGE = 5_000_000  # characters of training text above which only the cheapest features are tried
@@ -113,13 +114,6 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
     chosen = {**shape.describe(), "class weights": weights, "C": best.strength}
     say(f"baseline: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
     return Tfidf(None if metric in REGRESSION else labels, features, linear, chosen, search.tried)
-
-
-def joined(texts: Sequence[str], pairs: Sequence[str] | None) -> list[str]:
-    """The texts; the two texts of a pair become one."""
-    if pairs is None:
-        return list(texts)
-    return [f"{first} \n {second}" for first, second in zip(texts, pairs, strict=True)]
 
 
 def _matrices(features: TextFeatures, seen: NDArray[Any], unseen: NDArray[Any]) -> tuple[Any, Any]:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import svds
+from sklearn.utils.extmath import randomized_svd
 
 from tlm.shallow.words import words_of
 
@@ -48,7 +49,7 @@ class Vectors:
         return sums / np.where(lengths > 0, lengths, 1)  # type: ignore[no-any-return]
 
     def _numbers(self, words: Iterable[str]) -> NDArray[np.int64]:
-        found = pa.compute.index_in(pa.array(words, pa.string()), pa.array(self.words, pa.string()))
+        found = pc.index_in(pa.array(words, pa.string()), pa.array(self.words, pa.string()))
         return found.fill_null(-1).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
 
@@ -118,12 +119,8 @@ def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]
 def _reduced(matrix: Any, dimensions: int) -> NDArray[np.float64]:
     """The left singular vectors of a symmetric matrix, scaled by the square roots of their values, shape [n, k]."""
     size = matrix.shape[0]
-    k = min(dimensions, size - 1)
-    if k < 1 or not matrix.nnz:
+    if not matrix.nnz:
         return np.zeros((size, 1))
-    start = np.random.default_rng(0).standard_normal(size)
-    left, values, _ = svds(matrix, k=k, v0=start, tol=1e-3)
-    order = np.argsort(-values, kind="stable")
-    vectors: NDArray[np.float64] = left[:, order] * np.sqrt(values[order])
-    vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(k)] < 0, -1.0, 1.0)  # signs are arbitrary
-    return vectors
+    left, values, _ = randomized_svd(matrix, min(dimensions, size), random_state=0)  # ARPACK restarts at random
+    scaled: NDArray[np.float64] = left * np.sqrt(values)
+    return scaled

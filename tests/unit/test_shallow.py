@@ -450,6 +450,11 @@ def test_static_without_a_frequent_word_says_so(tmp_path: Path) -> None:
         static(task, root=str(tmp_path))
 
 
+def test_features_of_spans_are_tried_first_where_texts_are_marked() -> None:
+    assert fitted("baseline", "marked").chosen["span features"] == "yes"
+    assert fitted("baseline", "plain").chosen["span features"] == "none"
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_it_fits_without_a_warning(step: str) -> None:
     with warnings.catch_warnings():

@@ -44,6 +44,7 @@ def test_one_text_in_twenty_may_lack_the_marks() -> None:
         ["plain words", "and more"],
         ["[[ one ]] and [[ two ]]"],  # twice
         ["[[ one ]] and ]]"],
+        ["[[ and [[ one ]]"],
         ["[[ one"],
         ["one ]]"],
         ["wait ... what -- yes"],  # runs that nothing closes
@@ -151,6 +152,10 @@ def test_long_distances_are_rounded(words: int, distance: int) -> None:
     between = " ".join(f"w{number}" for number in range(words))
     found = features(parts(f"[[ x ]] {between} << y >>", BRACKETS))
     assert [name for name in found if " distance " in name] == [f"AB distance 0: {distance}"]
+    nearest = between.split()[::-1][:3]
+    assert [name for name in found if " before " in name] == [
+        f"AB before 0.{place}: {word}" for place, word in enumerate(nearest)
+    ]
     whole = " ".join(between.split()[:8])
     assert [name for name in found if " whole: " in name] == [f"AB between 0 whole: {whole}"]
 

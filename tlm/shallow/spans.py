@@ -68,6 +68,20 @@ def named_marks(given: Sequence[str]) -> Marks:
     return tuple((opening, closing) for opening, closing in pairs)
 
 
+def marks_of(texts: Sequence[str], named: Marks | None) -> Marks:
+    """The marks of texts: those that were named, or those that are found.
+
+    Raises:
+        InputError: no text has one of the named marks.
+    """
+    if named is None:
+        return find_marks(texts)
+    for opening, closing in named:
+        if not any(opening in text and closing in text for text in texts):
+            raise InputError(f"spans: no training text has the marks '{opening} {closing}'; check how they are written")
+    return named
+
+
 def parts(text: str, marks: Marks) -> Marked:
     """Cut a text at its marks. A kind of span whose marks the text lacks is empty."""
     places = []

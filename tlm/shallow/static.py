@@ -15,7 +15,7 @@ from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders
 from tlm.shallow.linear import Linear
-from tlm.shallow.spans import Marks, find_marks, parts
+from tlm.shallow.spans import Marks, marks_of, parts
 from tlm.shallow.tuning import DENSE_STRENGTHS, Search
 from tlm.shallow.vectors import Vectors, word_vectors
 from tlm.shallow.words import joined, words_of
@@ -94,17 +94,16 @@ def learn(
         dev: More examples to choose the regularisation by.
         metric: What to choose by.
         labels: The classes; None for numbers.
-        marks: The marks around spans; None: look for them.
+        marks: The marks around spans; None: look for them. Pairs of texts have none.
 
     Raises:
         InputError: there are no training examples, or no word is frequent enough to learn from.
     """
     if not train.texts:
         raise InputError("the task has no training examples; a static model needs some")
-    own = list(dict.fromkeys(chain(train.texts, train.pairs or ())))
-    if marks is None:
-        marks = find_marks(train.texts)
-    vectors = word_vectors(chain(passages, (" ".join(parts(text, marks).whole) for text in own)))
+    marks = () if train.pairs is not None else marks_of(train.texts, marks)
+    own = (" ".join(parts(text, marks).whole) for text in chain(train.texts, train.pairs or ()))
+    vectors = word_vectors(chain(passages, own))
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
     pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
@@ -153,6 +152,6 @@ def represent(vectors: Vectors, marks: Marks, texts: Sequence[str], pairs: Seque
     between = [one.between[0] if one.between else [] for one in cut]
     means = [vectors.means([one.whole for one in cut]), vectors.means(between)]
     means += [vectors.means([one.spans[kind] for one in cut]) for kind in range(len(marks))]
-    forward = np.array([[one.order == "AB"] for one in cut], np.float64)
+    forward = np.array([[one.order.find("A") < one.order.find("B")] for one in cut], np.float64)
     distance = np.array([[min(len(words), FAR) / FAR, len(words) <= 1] for words in between], np.float64)
     return np.hstack([*means, means[1] * forward, forward, distance])

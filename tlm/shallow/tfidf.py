@@ -14,7 +14,7 @@ from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders
 from tlm.shallow.linear import Linear
-from tlm.shallow.spans import Marks, find_marks
+from tlm.shallow.spans import Marks, marks_of
 from tlm.shallow.texts import Shape, TextFeatures
 from tlm.shallow.tuning import STRENGTHS, Search
 from tlm.shallow.words import joined
@@ -88,8 +88,7 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
     if not train.texts:
         raise InputError("the task has no training examples; a baseline needs some")
     texts = joined(train.texts, train.pairs)
-    if marks is None:
-        marks = find_marks(texts)
+    marks = marks_of(texts, marks)
     large = sum(map(len, texts)) > LARGE
     shapes = OF_SPANS if marks else SHAPES[1:2] if large else SHAPES
     both = np.array([*texts, *joined(dev.texts, dev.pairs)], dtype=object)

@@ -117,7 +117,7 @@ def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]
 
 
 def _reduced(matrix: Any, dimensions: int) -> NDArray[np.float64]:
-    """The left singular vectors of a symmetric matrix, scaled by the square roots of their values, shape [n, k]."""
+    """The left singular vectors of a square matrix, scaled by the square roots of their values, shape [n, k]."""
     size = matrix.shape[0]
     if not matrix.nnz:
         return np.zeros((size, 1))

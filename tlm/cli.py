@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import typer  # imported by the functions below: what is imported here runs before Ctrl-C is handled
 
 COMMANDS = {  # name: (module:function, summary)
-    "preflight": ("tlm.cluster.preflight:preflight", "Check the store, the disk and Elasticsearch before a run"),
+    "preflight": ("tlm.cluster.preflight:preflight", "Check store, disk and Elasticsearch before a run"),
     "load-corpus": ("tlm.data.corpus:load_corpus", "Read a corpus and cut it into passages"),
     "load-task": ("tlm.data.tasks.task:load_task", "Read a labelled task"),
     "index": ("tlm.retrieval.search.index:build_index", "Index a corpus for BM25"),
@@ -44,9 +44,9 @@ COMMANDS = {  # name: (module:function, summary)
     "predict": ("tlm.evaluation.score.predict:predict_command", "Label new texts"),
     "fetch": ("tlm.upkeep:fetch", "Copy a model or any artifact out of the store"),
     "show": ("tlm.show:show", "Print a preset's settings and their sources"),
-    "advise": ("tlm.advise:advise_command", "Choose K, rho1 and rho2 for a task by the paper's rules"),
+    "advise": ("tlm.advise:advise_command", "Choose K, rho1 and rho2 by the paper's rules"),
     "paper": ("tlm.paper.command:paper", "Lay what was run beside the paper's tables"),
-    "keep": ("tlm.paper.keep:keep", "Keep finished runs as result files of the paper's tables"),
+    "keep": ("tlm.paper.keep:keep", "Keep finished runs as results of the paper's tables"),
     "ls": ("tlm.upkeep:ls", "List finished artifacts"),
     "gc": ("tlm.upkeep:gc", "Remove what no kept report or study needs"),
 }

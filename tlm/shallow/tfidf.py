@@ -102,12 +102,16 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
         except ValueError:  # scikit-learn's "empty vocabulary" and "no terms remain"
             continue
         search.consider(shape, matrices[shape], STRENGTHS[:2])
+    wordless = InputError("no training text has a word in it; the baseline cannot be fitted")
     if search.best is None:
-        raise InputError("no training text has a word in it; the baseline cannot be fitted")
+        raise wordless
     shape = search.best.features
     search.consider(shape, matrices[shape], STRENGTHS[2:])
     best = search.best
-    features = TextFeatures(shape, marks).fit(texts)
+    try:
+        features = TextFeatures(shape, marks).fit(texts)
+    except ValueError:
+        raise wordless from None
     linear = Linear.fit(features.transform(texts), train.gold, search.classes, best.strength, best.balanced)
     weights = "balanced" if best.balanced else "none"
     chosen = {**shape.describe(), "class weights": weights, "C": best.strength}

@@ -1,6 +1,7 @@
 """Shallow models: how they are chosen, fitted, kept and served, from arrays to the steps `baseline` and `static`."""
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -480,3 +481,24 @@ for step in (baseline, static):
     assert found.returncode == 0, found.stderr
     expected = str([row[2] for row in rows_of("marked")[:3]])
     assert found.stdout.splitlines() == [expected, expected]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_model_is_learned_in_one_thread(step: str, tmp_path: Path) -> None:
+    """In a fresh process: libraries that are loaded after a limit was set do not keep to it."""
+    task = task_of(tmp_path, "plain")
+    program = f"""
+import threadpoolctl
+from tlm.evaluation.score import baseline as steps
+fitted = steps._fitted
+def watched(recipe):
+    found = fitted(recipe)
+    print(sorted({{library["num_threads"] for library in threadpoolctl.threadpool_info()}}))
+    return found
+steps._fitted = watched
+steps.{step}({task!r}, root={str(tmp_path)!r})
+"""
+    threads = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", program]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **threads})
+    assert found.stdout.splitlines()[:1] == ["[1]"], found.stderr

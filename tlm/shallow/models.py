@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,14 @@ from tlm.shallow import static, tfidf
 from tlm.shallow.folder import FAMILY, config_of
 
 FAMILIES: dict[str, type[tfidf.Tfidf | static.Static]] = {tfidf.FAMILY: tfidf.Tfidf, static.FAMILY: static.Static}
+
+
+def one_thread() -> Any:
+    """Run a ``with`` block with one thread, in which floats are added up in the same order on all machines.
+
+    It limits the libraries that are loaded by now, so this module imports all that shallow models compute with.
+    """
+    return threadpool_limits(1)
 
 
 class ShallowPredictor:
@@ -33,5 +42,5 @@ class ShallowPredictor:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
         if not texts:
             return np.zeros((0, len(self.labels or [""])))
-        with threadpool_limits(1):  # floats are added up in the same order
+        with one_thread():
             return self.model.predict(texts, pairs)

@@ -72,10 +72,10 @@ def _scored(recipe: Recipe, root: str | None) -> str:
 
 
 def _write(draft: Draft, recipe: Recipe) -> None:
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from tlm.shallow.models import one_thread
 
     draft.spending.workers = {"cpu_seconds": 1}
-    with threadpool_limits(1):  # floats are added up in the same order on every machine
+    with one_thread():
         model = _fitted(recipe)
     model.write(draft.folder / "model")
     facts = {name: recipe.settings[name] for name in ("arm", "seed")}

@@ -44,16 +44,23 @@ def model_of(metrics: Artifact) -> Artifact | None:
 
 
 def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was counted in each stage of each member, and the facts of its run, by arm, seed and stage."""
-    counted, facts = {}, {}
+    """What was counted in each stage of each member, and the facts of its run, by arm, seed and stage.
+
+    Members of one arm and seed are numbered where they differ; a stage that they share counts once.
+    """
+    counted: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for part in parts:
         for member in part.members:
             values = json.loads(member.path("metrics.json").read_text(encoding="utf-8"))
             seed = f" {values['seed']}" if len(part.members) > 1 else ""
             runs = member.run().get("stages", {})
             for stage, cost in values["cost"].items():
-                name = f"{part.arm}{seed}, {stage}"
-                counted[name], facts[name] = cost, runs.get(stage, {})
+                name, number, fact = f"{part.arm}{seed}, {stage}", 1, runs.get(stage, {})
+                while name in counted and (counted[name], facts[name]) != (cost, fact):
+                    number += 1
+                    name = f"{part.arm}{seed}, {stage} ({number})"
+                counted[name], facts[name] = cost, fact
     return counted, facts
 
 
@@ -62,4 +69,5 @@ def _predictions(metrics: Artifact, split: str) -> NDArray[np.float64]:
     rows = table.filter(pc.equal(table["split"], split))
     if pa.types.is_floating(rows["predicted"].type):
         return rows["predicted"].to_numpy()[:, np.newaxis]  # type: ignore[no-any-return]
-    return np.array(rows["probabilities"].to_pylist(), np.float64)
+    classes = len(metrics.input("task").details["labels"])
+    return np.array(rows["probabilities"].to_pylist(), np.float64).reshape(-1, classes)  # no rows: [0, classes]

@@ -29,7 +29,8 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
     Returns:
         The URI of the mixture's metrics. The model itself, for `predict` and `fetch`, is named on stderr.
     """
-    members = [Artifact.open(uri, "metrics") for uri in dict.fromkeys(metrics)]
+    opened = [Artifact.open(uri, "metrics") for uri in metrics]
+    members = list({member.manifest.key: member for member in opened}.values())
     arms = _checked_arms(members)
     root = home(root, members).root
     inputs = {f"metrics-{number:03d}": member for number, member in enumerate(members)}

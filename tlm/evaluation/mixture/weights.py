@@ -13,6 +13,7 @@ STEPS = 10  # weights are tenths
 MOST_PARTS = 4
 FOLDS = 5
 TINY = 1e-12
+DIGITS = 12  # losses that agree in them are equal: the rest is rounding
 
 Floats = NDArray[np.float64]
 
@@ -55,7 +56,7 @@ def fitted(parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64
     grid = (shares for shares in product(range(STEPS + 1), repeat=count) if sum(shares) == STEPS)
     candidates = [equal, *sorted(grid, key=lambda shares: sum((share / STEPS - 1 / count) ** 2 for share in shares))]
     weights = [Weights(best, tuple(share / sum(shares) for share in shares)) for shares in candidates]
-    return min(weights, key=lambda one: loss(one.apply(parts), gold))
+    return min(weights, key=lambda one: float(f"{loss(one.apply(parts), gold):.{DIGITS}g}"))
 
 
 def cross_fitted(parts: Sequence[Floats], gold: NDArray[np.float64], group: NDArray[np.int64]) -> Floats:

@@ -1,11 +1,13 @@
 """The step `import-predictions`: scores of predictions that another program made, as a row of the report."""
 
 import math
+import reprlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
@@ -58,7 +60,7 @@ def import_predictions(
         if len(found) != 1:
             raise InputError(f"{file} is {len(found)} files; expected one file of predictions")
         check(found[0], [id_field])
-        fields = {"id_field": id_field, "label_field": label_field, "file": found[0].digest()}
+        fields = {"id_field": id_field, "label_field": label_field, "files": {"predictions": found[0].digest()}}
         settings = {"arm": name.strip(), "seed": seed, **fields, **scored(examples)}
         recipe = Recipe("metrics", "import-predictions", VERSION, settings, {"task": examples})
         return produce(recipe, root, lambda draft: _write(draft, recipe, found[0]))
@@ -71,35 +73,39 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
 
     task, settings = recipe.inputs["task"], recipe.settings
     labels = task.details["labels"] if task.details["problem"] == "classification" else None
-    ids = examples(task)["id"].to_pylist()
-    predicted = _by_id(file, settings["id_field"], settings["label_field"], set(ids), labels)
+    ids, splits = examples(task)["id"].to_pylist(), read_splits(task, "dev", "test")
+    wanted = {name: [ids[number] for number in split.example] for name, split in splits.items()}
+    known = {one for names in wanted.values() for one in names}
+    if any(count > 1 for one, count in Counter(ids).items() if one in known):
+        raise InputError(f"ids of {task.uri} repeat, so they name no example; load the task with another id_field")
+    predicted = _by_id(file, settings["id_field"], settings["label_field"], known, set(ids) - known, labels)
     predictions = []
-    for split in read_splits(task, "dev", "test").values():
-        wanted = [ids[number] for number in split.example]
-        if len(set(wanted)) < len(wanted):
-            raise InputError(f"ids of {task.uri} repeat, so they name no example; load the task with another id_field")
-        missing = [one for one in wanted if one not in predicted]
+    for name, split in splits.items():
+        missing = [one for one in wanted[name] if one not in predicted]
         if missing:
             raise InputError(
-                f"{file.where} has no prediction for {len(missing)} of the {len(wanted)} {split.name} examples, the "
+                f"{file.where} has no prediction for {len(missing)} of the {len(wanted[name])} {name} examples, the "
                 f"first is '{missing[0]}'; give a row for each"
             )
-        predictions.append(Prediction.of(split, np.stack([predicted[one] for one in wanted])))
+        values = [predicted[one] for one in wanted[name]]
+        predictions.append(Prediction.of(split, np.array(values, np.float64).reshape(len(values), len(labels or [0]))))
     identity = {"arm": settings["arm"], "seed": settings["seed"], "stage": IMPORTED, "mlm_loss": None}
     write_metrics(draft, task, predictions, identity, {"cost": {}})
 
 
 def _by_id(
-    file: RawFile, id_field: str, label_field: str, known: set[str], labels: list[str] | None
-) -> dict[str, NDArray[np.float64]]:
-    """The prediction for each id: probabilities, shape [classes], or a number, shape [1]."""
-    found: dict[str, NDArray[np.float64]] = {}
-    for row in read(file, [id_field]):
+    file: RawFile, id_field: str, label_field: str, known: set[str], ignored: set[str], labels: list[str] | None
+) -> dict[str, list[float]]:
+    """The prediction for each known id: a probability for each label, or one number."""
+    found: dict[str, list[float]] = {}
+    for row in read(file, _columns(file, id_field, label_field)):
         where = f"{file.where}:{row.line}"
         if isinstance(row, Reject):
             raise InputError(f"{where}: {row.reason}, {row.detail}; fix the row")
         try:
             name = name_of(row.values, id_field)
+            if name in ignored:
+                continue
             values = [_number(row.values, label_field)] if labels is None else _chances(row.values, label_field, labels)
         except BadRow as bad:
             raise InputError(f"{where}: {bad.reason}, {bad.detail}; fix the row") from None
@@ -107,32 +113,46 @@ def _by_id(
             raise InputError(f"{where}: id '{name}' is not in the task{nearest(name, sorted(known))}")
         if name in found:
             raise InputError(f"{where}: id '{name}' has a prediction in an earlier row; give one for each example")
-        found[name] = np.array(values, np.float64)
+        found[name] = values
+    file.check_unchanged()
     return found
+
+
+def _columns(file: RawFile, id_field: str, label_field: str) -> list[str]:
+    """The columns to read: of a parquet file, only those that are named are there."""
+    if file.format != "parquet":
+        return [id_field]
+    names = dict.fromkeys(pq.read_schema(file.path).names)
+    return [name for name in names if name in (id_field, label_field, PROBABILITIES) or _label_of(name) is not None]
+
+
+def _label_of(column: str) -> str | None:
+    """The label of a column with its probabilities, p(LABEL)."""
+    return column[2:-1] if column.startswith("p(") and column.endswith(")") else None
 
 
 def _chances(values: Mapping[str, Any], label_field: str, labels: list[str]) -> list[float]:
     """A probability for each label; 1 for the predicted one if only that is given."""
     given = values.get(PROBABILITIES)
     if not isinstance(given, Mapping):
-        given = {key[2:-1]: value for key, value in values.items() if key.startswith("p(") and key.endswith(")")}
+        given = {label: value for key, value in values.items() if (label := _label_of(key)) is not None}
     if not given:
         given = {name_of(values, label_field): 1.0}
     unknown = [label for label in given if label not in labels]
     if unknown:
         raise BadRow("unknown label", f"'{unknown[0]}' is not one of {', '.join(labels)}")
     chances = [_number(given, label) if label in given else 0.0 for label in labels]
-    if min(chances) < 0 or sum(chances) <= 0:
-        raise BadRow("no probabilities", f"{chances} are not 0 or more with a sum above 0")
+    if min(chances) < 0 or not 0 < sum(chances) < math.inf:
+        raise BadRow("no probabilities", f"{chances} are not 0 or more with a finite sum above 0")
     return [chance / sum(chances) for chance in chances]
 
 
 def _number(values: Mapping[str, Any], field: str) -> float:
     value = value_of(values, field)
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise BadRow("not a number", f"field '{field}' is {value!r}")
+        raise BadRow("not a number", f"field '{field}' is {reprlib.repr(value)}")
     return number

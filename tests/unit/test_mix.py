@@ -1,0 +1,460 @@
+"""Mixtures: the weights against a search in plain loops, and the step `mix` from metrics to a model that predicts."""
+
+import json
+import shutil
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.toys import Row, make, make_task, random_model, read_json, words
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation.mixture.step import mix
+from tlm.evaluation.mixture.weights import LEAST_EXAMPLES, TEMPERATURES, Weights, cross_fitted, fitted, loss
+from tlm.evaluation.report.report import report
+from tlm.evaluation.score.baseline import baseline, static
+from tlm.evaluation.score.evaluate import evaluate
+from tlm.evaluation.score.imported import import_predictions
+from tlm.evaluation.score.predict import predict
+from tlm.upkeep import fetch
+
+LABELS = ["blue", "green", "red"]
+SPLITS = ["train"] * 60 + ["dev"] * 260 + ["test"] * 20
+
+
+# Weights
+
+
+def chances_of(random: np.random.Generator, count: int, sharp: float = 1.0) -> np.ndarray:
+    return random.dirichlet(np.full(3, 1 / sharp), count)
+
+
+def drawn(random: np.random.Generator, chances: np.ndarray) -> np.ndarray:
+    """Gold labels that have exactly these chances."""
+    return (random.random((len(chances), 1)) > chances.cumsum(axis=1)).sum(axis=1).clip(max=chances.shape[1] - 1)
+
+
+def noisy_parts(seed: int, parts: int, numbers: bool, count: int = 300) -> tuple[list[np.ndarray], np.ndarray]:
+    """Parts that each know something else of the truth."""
+    random = np.random.default_rng(seed)
+    if numbers:
+        gold = random.normal(size=count)
+        return [gold[:, None] + random.normal(0, 0.4 + part / 5, (count, 1)) for part in range(parts)], gold
+    truth = chances_of(random, count, 3)
+    gold = drawn(random, truth)
+    found = []
+    for part in range(parts):
+        blurred = (truth + 0.01) ** random.choice([0.5, 1, 2, 3]) * random.uniform(0.2, 1 + part / 3, truth.shape)
+        found.append(blurred / blurred.sum(axis=1, keepdims=True))
+    return found, gold
+
+
+def plain_loss(rows: list[list[float]], gold: list[Any], numbers: bool) -> float:
+    total = 0.0
+    for row, right in zip(rows, gold, strict=True):
+        total += (row[0] - right) ** 2 if numbers else -np.log(row[right])
+    return total / len(rows)
+
+
+def plainly_tempered(row: list[float], temperature: float) -> list[float]:
+    powers = [chance ** (1 / temperature) for chance in row]
+    return [power / sum(powers) for power in powers]
+
+
+def plain_search(
+    parts: list[np.ndarray], gold: np.ndarray, numbers: bool
+) -> tuple[list[float], tuple[float, ...], float]:
+    """Each part's best temperature, the best shares of them (tenths, or all equal), and their loss."""
+    rows, right = [part.tolist() for part in parts], gold.tolist()
+    temperatures = [1.0] * len(parts)
+    if not numbers:
+        for place, part in enumerate(rows):
+            losses = {}
+            for temperature in (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0):
+                losses[plain_loss([plainly_tempered(row, temperature) for row in part], right, False)] = temperature
+            temperatures[place] = losses[min(losses)]
+            rows[place] = [plainly_tempered(row, temperatures[place]) for row in part]
+    best: tuple[float, tuple[float, ...]] = (float("inf"), ())
+    grids = [tuple(tenth / 10 for tenth in one) for one in product(range(11), repeat=len(parts)) if sum(one) == 10]
+    for shares in [*grids, tuple(1 / len(parts) for _ in parts)]:
+        mixed = []
+        for index in range(len(right)):
+            columns = range(len(rows[0][0]))
+            mixed.append([sum(share * part[index][k] for share, part in zip(shares, rows)) for k in columns])  # noqa: B905
+        best = min(best, (plain_loss(mixed, right, numbers), shares))
+    return temperatures, best[1], best[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("numbers", [False, True])
+@pytest.mark.parametrize("count", [2, 3])
+def test_weights_are_those_of_a_search_in_plain_loops(count: int, numbers: bool, seed: int) -> None:
+    parts, gold = noisy_parts(seed, count, numbers)
+    temperatures, shares, lowest = plain_search(parts, gold, numbers)
+    found = fitted(parts, gold)
+    assert list(found.temperatures) == temperatures
+    assert np.allclose(found.shares, shares)
+    assert loss(found.apply(parts), gold) == pytest.approx(lowest, rel=1e-9)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_a_part_that_is_too_sure_or_too_unsure_gets_its_temperature_back(temperature: float) -> None:
+    random = np.random.default_rng(1)
+    honest = chances_of(random, 4000) + 0.05
+    honest /= honest.sum(axis=1, keepdims=True)
+    gold = drawn(random, honest)
+    powers = honest**temperature
+    wrong = powers / powers.sum(axis=1, keepdims=True)
+    found = fitted([wrong, honest], gold)
+    assert found.temperatures == (temperature, 1.0)
+    assert Weights((temperature,), (1.0,)).apply([wrong]) == pytest.approx(honest, abs=1e-6)
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_a_part_that_knows_nothing_gets_no_weight(numbers: bool) -> None:
+    random = np.random.default_rng(2)
+    gold = random.normal(size=500) if numbers else random.integers(0, 3, 500)
+    good = gold[:, None] + random.normal(0, 0.01, (500, 1)) if numbers else np.eye(3)[gold] * 0.97 + 0.01
+    bad = random.normal(0, 9, (500, 1)) if numbers else chances_of(random, 500)
+    assert fitted([bad, good, bad[::-1]], gold).shares == (0, 1, 0)
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_too_few_examples_are_weighted_equally(numbers: bool) -> None:
+    parts, gold = noisy_parts(0, 3, numbers, LEAST_EXAMPLES)
+    parts[0] = parts[0][::-1]  # knows nothing
+    few = fitted([part[1:] for part in parts], gold[1:])
+    assert few == Weights((1.0, 1.0, 1.0), (1 / 3, 1 / 3, 1 / 3))
+    assert fitted(parts, gold).shares[0] < 0.2
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("numbers", [False, True])
+def test_parts_that_are_the_same_are_weighted_equally(count: int, numbers: bool) -> None:
+    for seed in range(5):
+        parts, gold = noisy_parts(seed, 1, numbers)
+        assert fitted(parts * count, gold).shares == pytest.approx((1 / count,) * count)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 4), st.booleans(), st.sampled_from([1, 5, 50, LEAST_EXAMPLES, 260]))
+@settings(max_examples=30, deadline=None)
+def test_a_mixture_is_no_worse_than_equal_weights_or_any_part(seed: int, count: int, numbers: bool, size: int) -> None:
+    random = np.random.default_rng(seed)
+    gold = random.normal(size=size) if numbers else random.integers(0, 3, size)
+    parts = [random.normal(size=(size, 1)) if numbers else chances_of(random, size, 20) for _ in range(count)]
+    if not numbers:
+        parts[0] = np.eye(3)[parts[0].argmax(axis=1)]  # hard labels: log-loss of those that are wrong has no end
+    found = fitted(parts, gold)
+    mixed = found.apply(parts)
+    assert sum(found.shares) == pytest.approx(1)
+    assert min(found.shares) >= 0
+    assert numbers or np.allclose(mixed.sum(axis=1), 1)
+    assert mixed.min() >= 0 or numbers
+    others = [(1 / count,) * count]
+    if size >= LEAST_EXAMPLES:
+        others += [tuple(np.eye(count)[place].tolist()) for place in range(count)]
+        alone = [loss(part, gold) for part in parts]  # without a temperature
+        assert loss(mixed, gold) <= min(alone) * (1 + 1e-11)
+    for shares in others:
+        assert loss(mixed, gold) <= loss(Weights(found.temperatures, shares).apply(parts), gold) * (1 + 1e-11)
+
+
+def grouped_parts(numbers: bool = False) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """Five groups of 80 in which three parts differ; groups are not in a row."""
+    parts, gold = noisy_parts(5, 3, numbers, 400)
+    return parts, gold, np.arange(400) % 5 * 7
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_each_group_is_predicted_with_weights_of_the_others(numbers: bool) -> None:
+    parts, gold, group = grouped_parts(numbers)
+    found = cross_fitted(parts, gold, group)
+    assert found.shape == parts[0].shape
+    chosen = set()
+    for one in np.unique(group):
+        others, own = group != one, group == one
+        weights = fitted([part[others] for part in parts], gold[others])
+        chosen.add(weights)
+        assert np.array_equal(found[own], weights.apply([part[own] for part in parts]))
+    assert len(chosen) > 1  # so that predictions of the wrong group's weights would be seen
+    assert numbers or np.allclose(found.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(("one", "large"), [(0, False), (7, False), (28, False), (0, True)])
+def test_the_gold_of_a_group_has_no_effect_on_its_own_predictions(one: int, large: bool) -> None:
+    parts, gold, group = grouped_parts()
+    if large:  # more than a fold
+        group = np.where(np.arange(400) < 180, 0, np.arange(400))
+    moved = np.where(group == one, parts[2].argmin(axis=1), gold)
+    before, after = cross_fitted(parts, gold, group), cross_fitted(parts, moved, group)
+    assert np.array_equal(before[group == one], after[group == one])
+    assert (before[group != one] != after[group != one]).any(axis=1).mean() > 0.9
+
+
+# The step
+
+
+def rows_of(numbers: bool) -> list[Row]:
+    """Texts of which a word tells the answer, in three of four."""
+    random = np.random.default_rng(3)
+    signs = dict(zip(LABELS, ("sea", "grass", "fire"), strict=True))
+    rows: list[Row] = []
+    for text, split in zip(words(len(SPLITS), 8), SPLITS, strict=True):
+        label = LABELS[random.integers(3)]
+        sign = signs[label] if random.random() < 0.75 else signs[LABELS[random.integers(3)]]
+        amount = float(text.count("alpha") - text.count("beta") + random.normal())
+        rows.append((f"{text} {sign}", None, amount if numbers else label, split))
+    return rows
+
+
+def task_of(root: Path, numbers: bool = False) -> str:
+    return make_task(root, rows_of(numbers), "pearson" if numbers else "macro_f1", None if numbers else LABELS)
+
+
+def encoder(root: Path, task: str, seed: int) -> str:
+    """Metrics of a random encoder that says that it is of this seed."""
+    checkpoint, _ = random_model(root, task, words(50, 9))
+    folder = Artifact.open(random_model(root, task, words(50, 9), scale=seed + 1.0)[1]).path("model")
+
+    def write(draft: Any) -> None:
+        shutil.copytree(folder, draft.folder / "model")
+        cost = {"steps": 7, "tokens": 70, "flops": 7000 + seed, "paper_flops": 9000, "padded_tokens": 90}
+        draft.details.update(arm="task-only", seed=seed, parameters=1000, cost=cost)
+        draft.run.update(device="cpu", threads=1)
+
+    seeded = make("model", root, write, {"seed": seed}, {"checkpoint": checkpoint})
+    return evaluate(seeded, task, device="cpu", root=str(root))
+
+
+class Store:
+    """A store with a task and metrics of each kind of model."""
+
+    def __init__(self, root: Path, numbers: bool = False) -> None:
+        self.root = root
+        self.task = task_of(root, numbers)
+        self.baseline = baseline(self.task, root=str(root))
+        self.static = static(self.task, root=str(root))
+        self.encoders: list[str] = []
+
+    def mixed(self, *metrics: str) -> Artifact:
+        return Artifact.open(mix(list(metrics), root=str(self.root)))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    found = Store(tmp_path_factory.mktemp("store"))
+    found.encoders = [encoder(found.root, found.task, seed) for seed in (1, 2)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("numbers"), numbers=True)
+
+
+def values_of(metrics: str | Artifact, split: str) -> np.ndarray:
+    found = Artifact.open(metrics) if isinstance(metrics, str) else metrics
+    rows = [row for row in pq.read_table(found.path("predictions.parquet")).to_pylist() if row["split"] == split]
+    return np.array([row["probabilities"] or [row["predicted"]] for row in rows])
+
+
+def gold_of(numbers: bool, split: str) -> np.ndarray:
+    return np.array([row[2] if numbers else LABELS.index(str(row[2])) for row in rows_of(numbers) if row[3] == split])
+
+
+def answered(model: str, numbers: bool = False) -> np.ndarray:
+    """What a model (or the model of metrics) answers to the test texts."""
+    rows = list(predict(model, [row[0] for row in rows_of(numbers) if row[3] == "test"], device="cpu"))
+    return np.array([[row["value"]] if numbers else [row["probabilities"][label] for label in LABELS] for row in rows])
+
+
+def members_of(store: Store, kind: str) -> list[str]:
+    return {
+        "shallow": [store.baseline, store.static],
+        "encoder": [store.encoders[0], store.baseline],
+        "seeds": [*store.encoders, store.baseline],
+        "all": [store.baseline, *store.encoders, store.static],
+    }[kind]
+
+
+def parts_in(store: Store, kind: str, split: str) -> list[np.ndarray]:
+    """By hand: what the parts of a mixture say, with the seeds of an arm averaged."""
+    shallow = [values_of(store.baseline, split), values_of(store.static, split)]
+    first, second = (values_of(uri, split) for uri in store.encoders)
+    return {
+        "shallow": shallow,
+        "encoder": [first, shallow[0]],
+        "seeds": [(first + second) / 2, shallow[0]],
+        "all": [shallow[0], (first + second) / 2, shallow[1]],
+    }[kind]
+
+
+KINDS = {
+    "shallow": "baseline + static-task-only",
+    "encoder": "task-only + baseline",
+    "seeds": "task-only + baseline",
+    "all": "baseline + task-only + static-task-only",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mixture_is_what_its_weights_make_of_its_parts(kind: str, store: Store) -> None:
+    found = store.mixed(*members_of(store, kind))
+    weights = fitted(parts_in(store, kind, "dev"), gold_of(False, "dev"))
+    model = found.input("model")
+    assert tuple(model.details["shares"]) == weights.shares
+    assert tuple(model.details["temperatures"]) == weights.temperatures
+    assert np.allclose(values_of(found, "test"), weights.apply(parts_in(store, kind, "test")), rtol=0, atol=1e-12)
+    dev = cross_fitted(parts_in(store, kind, "dev"), gold_of(False, "dev"), np.arange(260))
+    assert np.allclose(values_of(found, "dev").sum(axis=1), 1)
+    assert np.allclose(values_of(found, "dev"), dev, rtol=0, atol=1e-9)
+    assert found.details["arm"] == KINDS[kind]
+    assert len(found.details["arm"].split(" + ")) == len(weights.shares)
+    assert found.details["stage"] == "mixture"
+    if kind == "seeds":
+        first, second = (values_of(uri, "test") for uri in store.encoders)
+        assert np.abs(first - second).max() > 0.01  # so that the mean is neither
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_saved_mixture_predicts_what_was_scored(kind: str, store: Store, tmp_path: Path) -> None:
+    found = store.mixed(*members_of(store, kind))
+    expected = values_of(found, "test")
+    assert np.abs(answered(found.uri) - expected).max() < 1e-6
+    folder = fetch(found.input("model").uri, str(tmp_path / "fetched"))
+    assert np.abs(answered(folder) - expected).max() < 1e-6
+    assert np.abs(answered(store.baseline) - expected).max() > 1e-3
+
+
+def test_a_mixture_of_numbers(numbers: Store, tmp_path: Path) -> None:
+    found = numbers.mixed(numbers.baseline, numbers.static)
+    parts = {
+        name: [values_of(uri, name) for uri in (numbers.baseline, numbers.static)] for name in ("dev", "test")
+    }  # fmt: skip
+    weights = fitted(parts["dev"], gold_of(True, "dev"))
+    assert np.allclose(values_of(found, "test"), weights.apply(parts["test"]))
+    assert tuple(found.input("model").details["temperatures"]) == (1, 1)
+    assert np.abs(answered(found.uri, True) - values_of(found, "test")).max() < 1e-6
+    folder = fetch(found.input("model").uri, str(tmp_path / "fetched"))
+    assert np.abs(answered(folder, True) - values_of(found, "test")).max() < 1e-6
+    assert found.details["test"] == pytest.approx(
+        np.corrcoef(values_of(found, "test")[:, 0], gold_of(True, "test"))[0, 1]
+    )
+
+
+def test_mixtures_in_two_stores_are_the_same(store: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path)
+    first, second = store.mixed(store.baseline, store.static), other.mixed(other.baseline, other.static)
+    assert first.content == second.content
+    assert first.input("model").content == second.input("model").content
+    assert other.mixed(other.baseline, other.static, other.baseline, f"{other.baseline}/").uri == second.uri
+
+
+@pytest.mark.parametrize("kind", ["seeds", "all"])
+def test_the_costs_of_all_members_are_kept(kind: str, store: Store) -> None:
+    found = store.mixed(*members_of(store, kind))
+    values = read_json(found, "metrics.json")
+    flops = sorted(cost["flops"] for cost in values["cost"].values() if cost)
+    assert flops == [7000, 7000, 7001, 7002]  # stage 1 and stage 2 of both seeds
+    assert len(values["cost"]) == (5 if kind == "seeds" else 6)
+    assert set(found.run()["stages"]) == set(values["cost"])
+    assert all(facts["device"] == "cpu" for facts in found.run()["stages"].values())
+    shallow = [Artifact.open(uri).input("model").details["parameters"] for uri in (store.baseline, store.static)]
+    assert values["parameters"] == 2000 + sum(shallow[: 1 if kind == "seeds" else 2])
+
+
+def test_models_of_one_arm_and_one_seed_all_count(store: Store) -> None:
+    """Such as runs with other settings: no member's cost hides another's."""
+    models = [random_model(store.root, store.task, words(50, 9), scale=scale)[1] for scale in (7.0, 9.0)]
+    same = [evaluate(model, store.task, device="cpu", root=str(store.root)) for model in models]
+    found = store.mixed(*same, store.baseline)
+    assert len(read_json(found, "metrics.json")["cost"]) == 5
+    assert np.abs(answered(found.uri) - values_of(found, "test")).max() < 1e-6
+
+
+def test_a_mixture_of_a_mixture(store: Store) -> None:
+    inner = store.mixed(store.baseline, store.static)
+    outer = store.mixed(inner.uri, store.encoders[0])
+    assert np.abs(answered(outer.uri) - values_of(outer, "test")).max() < 1e-6
+    weights = fitted([values_of(inner, "dev"), values_of(store.encoders[0], "dev")],
+                     gold_of(False, "dev"))  # fmt: skip
+    assert tuple(outer.input("model").details["shares"]) == weights.shares
+    assert len(read_json(outer, "metrics.json")["cost"]) == 4
+
+
+def test_evaluate_scores_a_mixture(store: Store) -> None:
+    mixed = store.mixed(*members_of(store, "shallow"))
+    again = Artifact.open(evaluate(mixed.input("model").uri, store.task, root=str(store.root)))
+    assert again.details["test"] == mixed.details["test"]
+    assert np.abs(values_of(again, "test") - values_of(mixed, "test")).max() < 1e-6
+
+
+@pytest.mark.parametrize("dev", [0, 4])
+def test_a_task_with_few_examples_on_dev_or_none(dev: int, tmp_path: Path) -> None:
+    rows = rows_of(False)
+    task = make_task(tmp_path, rows[: 60 + dev] + rows[320:], "macro_f1", LABELS)
+    found = Artifact.open(mix([step(task, root=str(tmp_path)) for step in (baseline, static)], root=str(tmp_path)))
+    assert found.input("model").details["shares"] == [0.5, 0.5]
+    assert len(values_of(found, "dev")) == dev
+    assert np.abs(answered(found.uri) - values_of(found, "test")).max() < 1e-6
+
+
+def test_a_report_lists_mixtures_beside_their_parts(store: Store) -> None:
+    uris = [store.baseline, store.static, *store.encoders, store.mixed(*members_of(store, "all")).uri]
+    found = Artifact.open(report(uris, root=str(store.root)))
+    groups = {group["arm"]: group for group in read_json(found, "report.json")["groups"]}
+    assert set(groups) == {"baseline", "static-task-only", "task-only", KINDS["all"]}
+    assert groups["task-only"]["seeds"] == [1, 2]
+    mixed = groups[KINDS["all"]]
+    flops = [stage["flops"]["mean"] for stage in mixed["stages"].values()]
+    assert sorted(count for count in flops if count is not None) == [7000, 7000, 7001, 7002]
+    page = found.path("report.md").read_text(encoding="utf-8")
+    assert all(group["name"] in page for group in groups.values())
+
+
+def imported(store: Store) -> str:
+    file = store.root / "answers.jsonl"
+    rows = [json.dumps({"id": f"e{index}", "label": row[2]}) for index, row in enumerate(rows_of(False)) if index >= 60]
+    file.write_text("\n".join(rows))
+    return import_predictions(str(file), store.task, name="oracle", root=str(store.root))
+
+
+@pytest.mark.parametrize(
+    "case", ["one model", "nothing", "one model twice", "two tasks", "imported", "five arms", "a model"]
+)
+def test_what_cannot_be_mixed_is_said_in_a_sentence(case: str, store: Store, numbers: Store, tmp_path: Path) -> None:
+    if case == "five arms":
+        other = make_arms(store)
+    metrics, said = {
+        "nothing": ([], "0 models of 0 arms; expected 2 or more, of at most 4 arms"),
+        "one model": ([store.baseline], "1 models of 1 arms; expected 2 or more"),
+        "one model twice": ([store.baseline, store.baseline, f"{store.baseline}/"], "1 models of 1 arms; expected 2"),
+        "two tasks": ([store.baseline, numbers.static], "are of different tasks; mix models of one task"),
+        "imported": ([store.baseline, imported(store)], "has no model; expected metrics of evaluate"),
+        "five arms": ([store.baseline, *(other if case == "five arms" else [])], "5 models of 5 arms; expected"),
+        "a model": ([store.baseline, Artifact.open(store.static).input("model").uri], "is a model; expected metrics"),
+    }[case]
+    models = len(list((store.root / "model").iterdir()))
+    with pytest.raises(InputError, match=said):
+        mix(metrics, root=str(store.root))
+    assert len(list((store.root / "model").iterdir())) == models  # refused before work
+
+
+def make_arms(store: Store) -> list[str]:
+    """Metrics of four arms, by name only."""
+
+    def named(arm: str) -> str:
+        def write(draft: Any) -> None:
+            (draft.folder / "metrics.json").write_text("{}")
+            draft.details.update(arm=arm, seed=0)
+
+        return make("metrics", store.root, write, {"arm": arm},
+                    {"model": Artifact.open(store.baseline).input("model").uri, "task": store.task})  # fmt: skip
+
+    return [named(f"arm {number}") for number in range(4)]

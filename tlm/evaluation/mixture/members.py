@@ -34,8 +34,14 @@ def parts_of(metrics: list[Artifact]) -> list[Part]:
     """The parts of a mixture, in the order in which their arms come first."""
     arms: dict[str, list[Artifact]] = {}
     for one in metrics:
-        arms.setdefault(str(one.details["arm"]), []).append(one)
+        arms.setdefault(part_name(one), []).append(one)
     return [Part(arm, members) for arm, members in arms.items()]
+
+
+def part_name(metrics: Artifact) -> str:
+    """The arm that metrics are of; a model without stage 2 is a part of its own."""
+    arm, stage = str(metrics.details["arm"]), metrics.details.get("stage")
+    return f"{arm} (stage 1)" if stage == "stage 1" else arm
 
 
 def model_of(metrics: Artifact) -> Artifact | None:

@@ -46,9 +46,10 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
 
 def _checked_arms(members: list[Artifact]) -> list[str]:
     """The arms of the members. Raises InputError if they cannot be mixed."""
+    from tlm.evaluation.mixture.members import part_name
     from tlm.evaluation.mixture.weights import MOST_PARTS
 
-    arms = list(dict.fromkeys(str(member.details["arm"]) for member in members))
+    arms = list(dict.fromkeys(map(part_name, members)))
     if len(members) < 2 or len(arms) > MOST_PARTS:
         raise InputError(f"{len(members)} models of {len(arms)} arms; expected 2 or more, of at most {MOST_PARTS} arms")
     for member in members:

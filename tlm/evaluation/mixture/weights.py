@@ -37,26 +37,31 @@ class Weights:
         return np.sum([share * part for share, part in zip(self.shares, tempered, strict=True)], axis=0)  # type: ignore[no-any-return]
 
 
-def fitted(parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64]) -> Weights:
-    """The best weights on a grid; equal ones if there are fewer than `LEAST_EXAMPLES` examples.
+def fitted(
+    parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64], least: int = LEAST_EXAMPLES
+) -> Weights:
+    """The best weights on a grid; equal ones if there are fewer than `least` examples.
 
     Each part gets the temperature that is best for it alone. Among equals, the shares that are nearest to equal win.
 
     Args:
         parts: Predictions of each part, shape [n, classes], or [n, 1] for numbers.
         gold: Class ordinals, or numbers; shape [n].
+        least: How many examples are enough to fit weights.
     """
     count = len(parts)
     equal = tuple(1 / count for _ in parts)
-    if len(gold) < LEAST_EXAMPLES:
+    if len(gold) < least:
         return Weights((1.0,) * count, equal)
     numbers = parts[0].shape[1] == 1
     choices = (1.0,) if numbers else TEMPERATURES
     best = tuple(min(choices, key=lambda t, part=part: loss(_tempered(part, t), gold)) for part in parts)  # type: ignore[misc]
     grid = (shares for shares in product(range(STEPS + 1), repeat=count) if sum(shares) == STEPS)
     candidates = [equal, *sorted(grid, key=lambda shares: sum((share / STEPS - 1 / count) ** 2 for share in shares))]
-    weights = [Weights(best, tuple(share / sum(shares) for share in shares)) for shares in candidates]
-    return min(weights, key=lambda one: float(f"{loss(one.apply(parts), gold):.{DIGITS}g}"))
+    weights = [tuple(share / sum(shares) for share in shares) for shares in candidates]
+    tempered = [_tempered(part, temperature) for part, temperature in zip(parts, best, strict=True)]
+    losses = [loss(Weights((1.0,) * count, shares).apply(tempered), gold) for shares in weights]
+    return Weights(best, weights[min(range(len(losses)), key=lambda place: float(f"{losses[place]:.{DIGITS}g}"))])
 
 
 def cross_fitted(parts: Sequence[Floats], gold: NDArray[np.float64], group: NDArray[np.int64]) -> Floats:
@@ -73,8 +78,9 @@ def cross_fitted(parts: Sequence[Floats], gold: NDArray[np.float64], group: NDAr
     if folds < 2:
         return fitted(parts, gold).apply(parts)
     mixed = np.zeros_like(parts[0])
+    least = 0 if len(gold) >= LEAST_EXAMPLES else LEAST_EXAMPLES  # as for the weights that are fitted on all of them
     for others, own in GroupKFold(folds).split(gold, groups=group):
-        weights = fitted([part[others] for part in parts], gold[others])
+        weights = fitted([part[others] for part in parts], gold[others], least)
         mixed[own] = weights.apply([part[own] for part in parts])
     return mixed
 

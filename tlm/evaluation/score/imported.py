@@ -55,6 +55,8 @@ def import_predictions(
     root = home(root, [examples]).root
     if not name.strip():
         raise InputError("name is empty; give the model a name for the reports")
+    if name.strip() == "baseline":
+        raise InputError("name 'baseline' is that of the linear model in reports; give another one")
     refuse_negative(seed=seed)
     with raw_files([file]) as found:
         if len(found) != 1:

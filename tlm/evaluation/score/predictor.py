@@ -36,7 +36,8 @@ def open_predictor(folder: Path, device: str) -> tuple[Predictor, str]:
     """
     config = config_of(folder)
     if config.get(FAMILY) == MIXTURE:
-        return Mixture(folder, config, device), device
+        mixture = Mixture(folder, config, device)
+        return mixture, mixture.place
     if FAMILY in config:
         from tlm.shallow.models import ShallowPredictor
 
@@ -53,13 +54,16 @@ class Mixture:
 
     Attributes:
         labels: The classes in the order of the probabilities; None for numbers.
+        place: The device that most of the work is done on.
     """
 
     def __init__(self, folder: Path, config: dict[str, Any], device: str) -> None:
         """Load all models of a mixture's folder; `config` is its config.json."""
         self.labels: list[str] | None = config["labels"]
         self.weights = Weights(tuple(config["temperatures"]), tuple(config["shares"]))
-        self.parts = [[open_predictor(folder / name, device)[0] for name in part] for part in config["parts"]]
+        opened = [[open_predictor(folder / name, device) for name in part] for part in config["parts"]]
+        self.parts = [[predictor for predictor, _ in part] for part in opened]
+        self.place = next((place for part in opened for _, place in part if place != "cpu"), "cpu")
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"

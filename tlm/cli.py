@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COMMANDS = {  # name: (module:function, summary)
     "preflight": ("tlm.cluster.preflight:preflight", "Check store, disk and Elasticsearch before a run"),
     "load-corpus": ("tlm.data.corpus:load_corpus", "Read a corpus and cut it into passages"),
+    "dilute": ("tlm.data.dilute:dilute", "Make a corpus with less text on a topic"),
     "load-task": ("tlm.data.tasks.task:load_task", "Read a labelled task"),
     "index": ("tlm.retrieval.search.index:build_index", "Index a corpus for BM25"),
     "retrieve": ("tlm.retrieval.search.retrieve:retrieve", "Fetch passages for every training example"),

@@ -37,11 +37,11 @@ def test_data_is_small(images: dict[str, str], daemon: docker.DockerClient) -> N
             break
     else:
         pytest.fail("where the base ends is not to be seen in the image's history")
-    assert 100 * MEGABYTE < added <= 350 * MEGABYTE
+    assert 100 * MEGABYTE < added <= 450 * MEGABYTE  # 130 of it are scipy and scikit-learn
 
 
 def test_data_has_nothing_that_only_training_needs(in_container: InContainer) -> None:
-    heavy = ("torch", "triton", "nvidia", "transformers", "sklearn", "scipy", "setuptools", "pip", "pytest", "docker")
+    heavy = ("torch", "triton", "nvidia", "transformers", "setuptools", "pip", "pytest", "docker")
     assert in_container("data", "python3", "-c", FIND, *heavy).stdout.strip() == "[]"
 
 

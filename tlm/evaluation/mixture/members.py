@@ -56,18 +56,27 @@ def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     counted: dict[str, Any] = {}
     facts: dict[str, Any] = {}
+    made: dict[str, str] = {}
     for part in parts:
         for member in part.members:
             values = json.loads(member.path("metrics.json").read_text(encoding="utf-8"))
             seed = f" {values['seed']}" if len(part.members) > 1 else ""
             runs = member.run().get("stages", {})
             for stage, cost in values["cost"].items():
-                name, number, fact = f"{part.arm}{seed}, {stage}", 1, runs.get(stage, {})
-                while name in counted and (counted[name], facts[name]) != (cost, fact):
+                name, number, key = f"{part.arm}{seed}, {stage}", 1, _key(member, stage)
+                while made.setdefault(name, key) != key:
                     number += 1
                     name = f"{part.arm}{seed}, {stage} ({number})"
-                counted[name], facts[name] = cost, fact
+                counted[name], facts[name] = cost, runs.get(stage, {})
     return counted, facts
+
+
+def _key(metrics: Artifact, stage: str) -> str:
+    """What was made in a stage: the key of the checkpoint, or of the model."""
+    model = model_of(metrics)
+    assert model is not None, "imported predictions have no stages"
+    start = model.manifest.inputs.get("checkpoint")
+    return start.key if start is not None and stage == "stage 1" else model.manifest.key
 
 
 def _predictions(metrics: Artifact, split: str) -> NDArray[np.float64]:

@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.data.shards import Shards
@@ -27,7 +26,7 @@ def dilute(corpus: str, *, topic: list[str], share: float, seed: int = 0, root: 
     Args:
         corpus: URI of the corpus, loaded with a source field.
         topic: The sources to thin out.
-        share: Which share of the passages they shall have: 0 or more, and less than now.
+        share: The share of all passages that they will have: 0 or more, and less than now.
         seed: Which of their passages stay.
         root: Store to write to, which holds the corpus; by default TLM_ROOT, else the store of the corpus.
 
@@ -38,7 +37,6 @@ def dilute(corpus: str, *, topic: list[str], share: float, seed: int = 0, root: 
         InputError: a source is unknown, or the corpus has too few passages on the topic or no others.
     """
     given = Artifact.open(corpus, "corpus")
-    root = home(root, [given]).root
     refuse_negative(seed=seed)
     if not topic:
         raise InputError("topic is empty; give the sources to thin out")

@@ -45,5 +45,5 @@ def _json(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read: {error}; fetch the model again") from None
     if not isinstance(found, dict):
-        raise InputError(f"{file} is no JSON object; expected what a model folder has")
+        raise InputError(f"{file} is not a JSON object; fetch the model again")
     return found

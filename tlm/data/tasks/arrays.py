@@ -37,6 +37,11 @@ class Split:
     copied: NDArray[np.bool_]
 
 
+def classes_of(task: Artifact) -> list[str] | None:
+    """The classes of a task in order; None for regression."""
+    return None if task.details["problem"] == "regression" else list(task.details["labels"])
+
+
 def values_of(column: pa.ChunkedArray, labels: list[str] | None) -> NDArray[Any]:
     """Ordinals of the labels in a column (int64), or its floats if there are no labels; shape [n]."""
     if labels is None:
@@ -49,7 +54,7 @@ def read_splits(task: Artifact, *names: str) -> dict[str, Split]:
     table = examples(task)
     split = np.array(table["split"].to_pylist(), dtype=object)
     copies = pq.ParquetFile(task.path("leaks.parquet")).read(["example"])["example"].to_numpy()
-    labels = None if task.details["problem"] == "regression" else task.details["labels"]
+    labels = classes_of(task)
     found = {}
     for name in names:
         rows = np.flatnonzero(split == name)

@@ -61,7 +61,7 @@ def _checked_arms(members: list[Artifact]) -> list[str]:
 
 
 def _write_model(draft: Draft, recipe: Recipe) -> None:
-    from tlm.data.tasks.arrays import read_splits
+    from tlm.data.tasks.arrays import classes_of, read_splits
     from tlm.evaluation.mixture.members import model_of, parts_of
     from tlm.evaluation.mixture.weights import fitted
     from tlm.shallow.folder import CONFIG, FAMILY
@@ -78,12 +78,12 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
             assert model is not None, "checked before"
             shutil.copytree(model.path("model"), draft.folder / "model" / name)
             parameters += int(model.details["parameters"])
-    labels = task.details["labels"] if task.details["problem"] == "classification" else None
-    config = {FAMILY: MIXTURE, "labels": labels, "parts": folders, **asdict(weights)}
+    combined = asdict(weights)
+    config = {FAMILY: MIXTURE, "labels": classes_of(task), "parts": folders, **combined}
     (draft.folder / "model" / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     chosen = {f"weight of {part.arm}": round(share, 3) for part, share in zip(parts, weights.shares, strict=True)}
     facts = {"stage": MIXTURE, "parameters": parameters, "chosen": chosen, "cost": {}}
-    draft.details = {**recipe.settings, **facts, **{name: asdict(weights)[name] for name in ("temperatures", "shares")}}
+    draft.details = {**recipe.settings, **facts, **combined}
     draft.counts = {"models": len(recipe.inputs), "parameters": parameters}
 
 
@@ -103,7 +103,6 @@ def _write_metrics(draft: Draft, recipe: Recipe) -> None:
     predictions = [Prediction.of(splits[name], values) for name, values in (("dev", dev), ("test", test))]
     identity = {name: found[name] for name in ("arm", "seed", "stage")} | {"mlm_loss": None}
     cost, stages = costs_of(parts)
-    write_metrics(
-        draft, task, predictions, identity, {"cost": cost, "chosen": found["chosen"], "parameters": found["parameters"]}
-    )
+    facts = {"cost": cost, **{name: found[name] for name in ("chosen", "parameters")}}
+    write_metrics(draft, task, predictions, identity, facts)
     draft.run["stages"] = stages

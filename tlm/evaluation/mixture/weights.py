@@ -32,8 +32,7 @@ class Weights:
 
     def apply(self, parts: Sequence[Floats]) -> Floats:
         """Mix predictions of the parts, each of shape [n, classes] (or [n, 1] for numbers)."""
-        pairs = zip(self.temperatures, parts, strict=True)
-        tempered = [part if part.shape[1] == 1 else _tempered(part, temperature) for temperature, part in pairs]
+        tempered = [_tempered(part, temperature) for part, temperature in zip(parts, self.temperatures, strict=True)]
         return np.sum([share * part for share, part in zip(self.shares, tempered, strict=True)], axis=0)  # type: ignore[no-any-return]
 
 
@@ -53,9 +52,7 @@ def fitted(
     equal = tuple(1 / count for _ in parts)
     if len(gold) < least:
         return Weights((1.0,) * count, equal)
-    numbers = parts[0].shape[1] == 1
-    choices = (1.0,) if numbers else TEMPERATURES
-    best = tuple(min(choices, key=lambda t, part=part: loss(_tempered(part, t), gold)) for part in parts)  # type: ignore[misc]
+    best = tuple(min(TEMPERATURES, key=lambda t, part=part: loss(_tempered(part, t), gold)) for part in parts)  # type: ignore[misc]
     grid = (shares for shares in product(range(STEPS + 1), repeat=count) if sum(shares) == STEPS)
     candidates = [equal, *sorted(grid, key=lambda shares: sum((share / STEPS - 1 / count) ** 2 for share in shares))]
     weights = [tuple(share / sum(shares) for share in shares) for shares in candidates]
@@ -93,6 +90,7 @@ def loss(predicted: Floats, gold: NDArray[np.float64] | NDArray[np.int64]) -> fl
 
 
 def _tempered(part: Floats, temperature: float) -> Floats:
+    """Probabilities at a temperature; numbers stay as they are."""
     if temperature == 1 or part.shape[1] == 1:
         return part
     powers = np.maximum(part, TINY) ** (1 / temperature)

@@ -1,6 +1,6 @@
 """The steps `baseline` and `static`: shallow models, trained and scored; every report compares with them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tlm.artifacts.artifact import Artifact
@@ -88,6 +88,7 @@ def _write(draft: Draft, recipe: Recipe) -> None:
 
 def _fitted(recipe: Recipe) -> "Tfidf | Static":
     from tlm.data.tasks.arrays import read_splits
+    from tlm.retrieval.search.index import texts
     from tlm.shallow.spans import named_marks
     from tlm.shallow.static import learn
     from tlm.shallow.tfidf import tune
@@ -96,12 +97,7 @@ def _fitted(recipe: Recipe) -> "Tfidf | Static":
     splits, details = read_splits(task, "train", "dev"), task.details
     marks = named_marks(recipe.settings["spans"]) if "spans" in recipe.settings else None
     given = (splits["train"], splits["dev"], details["metric"], details["labels"], marks)
-    return learn(_passages(recipe), *given) if recipe.step == STATIC else tune(*given)
-
-
-def _passages(recipe: Recipe) -> Iterable[str]:
-    from tlm.data.corpus import passages
-
+    if recipe.step != STATIC:
+        return tune(*given)
     subset = recipe.inputs.get("subset")
-    batches = passages(subset, ["text"]) if subset is not None else ()
-    return (text for batch in batches for text in batch.column("text").to_pylist())
+    return learn(() if subset is None else texts(subset), *given)

@@ -67,12 +67,14 @@ def _loss(checkpoint: Artifact, task: Artifact, device: str, root: str | None) -
 
 def _check(trained: Artifact, task: Artifact) -> None:
     """Raise InputError unless `trained` predicts the classes of `task`."""
+    from tlm.data.tasks.arrays import classes_of
+
     if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
         raise InputError(
             f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate its model"
         )
     labels = labels_of(trained.path("model"))
-    expected = task.details["labels"] if task.details["problem"] == "classification" else None
+    expected = classes_of(task)
     if labels != expected:
         ours, theirs = (
             "a number" if names is None else f"the {len(names)} classes {', '.join(names)}"

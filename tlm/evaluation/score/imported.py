@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read
@@ -52,7 +51,6 @@ def import_predictions(
         InputError: a row has an unknown or repeated id, an unknown label or no usable value, or an example is missing.
     """
     examples = Artifact.open(task, "task")
-    root = home(root, [examples]).root
     if not name.strip():
         raise InputError("name is empty; give the model a name for the reports")
     if name.strip() == "baseline":
@@ -69,12 +67,12 @@ def import_predictions(
 
 
 def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
-    from tlm.data.tasks.arrays import read_splits
+    from tlm.data.tasks.arrays import classes_of, read_splits
     from tlm.data.tasks.task import examples
     from tlm.evaluation.score.record import Prediction, write_metrics
 
     task, settings = recipe.inputs["task"], recipe.settings
-    labels = task.details["labels"] if task.details["problem"] == "classification" else None
+    labels = classes_of(task)
     ids, splits = examples(task)["id"].to_pylist(), read_splits(task, "dev", "test")
     wanted = {name: [ids[number] for number in split.example] for name, split in splits.items()}
     known = {one for names in wanted.values() for one in names}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.data.tasks.arrays import Split
+from tlm.data.tasks.arrays import Split, classes_of
 from tlm.evaluation.score.metrics import positive, scores
 
 ROW_GROUP = 65536
@@ -64,7 +64,7 @@ def write_metrics(
         facts: More for metrics.json, such as the cost or the chosen settings.
     """
     details = task.details
-    labels = details["labels"] if details["problem"] == "classification" else None
+    labels = classes_of(task)
     splits = {one.split.name: one.scores(labels) for one in predictions}
     some_copied = [one for one in predictions if one.split.copied.any() and not one.split.copied.all()]
     summary = {"task": details["name"], "metric": details["metric"], **identity}

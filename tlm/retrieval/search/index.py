@@ -138,7 +138,7 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
 
 
 def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:
-    """Yield the passages' texts in order of `doc`."""
+    """Yield the texts of the passages of a corpus or subset in order of `doc`."""
     for batch in passages(corpus, ["text"]):
         yield from batch.column("text").to_pylist()
         if meter is not None:

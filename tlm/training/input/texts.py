@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.arrays import classes_of
 from tlm.data.tasks.task import examples
 from tlm.errors import InputError
 
@@ -141,7 +142,7 @@ class Examples:
     def open(cls, task: Artifact, tokens: Artifact, max_length: int) -> "Examples":
         """The examples of a `task` artifact, with the `tokens` artifact made from it."""
         table = examples(task)
-        classes = None if task.details["problem"] == "regression" else list(task.details["labels"])
+        classes = classes_of(task)
         if classes is None:
             labels = np.array(table["target"].to_pylist(), dtype=np.float32)
         else:

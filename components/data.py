@@ -1,4 +1,4 @@
-"""Components of the data image (without torch): from files to a subset and its tokens, and the report."""
+"""Components of the data image (without torch): from files to a subset and its tokens, shallow models, the report."""
 
 from typing import NamedTuple
 
@@ -148,6 +148,35 @@ def plan(
 
 
 @component(DATA_IMAGE)
+def baseline(task: str, root: str, metrics: Output[Metrics]) -> str:
+    """Train and score the baseline: a linear model of words, characters and marked spans."""
+    from tlm.evaluation.pages.ui import log_scores
+    from tlm.evaluation.score.baseline import baseline
+
+    uri = baseline(task, root=root)
+    log_scores(uri, metrics)
+    return uri
+
+
+@component(DATA_IMAGE)
+def static(task: str, arms: str, subset: str, random_subset: str, root: str) -> list[str]:
+    """Learn static word vectors from the text of each arm, and train and score a linear model of them."""
+    from tlm.evaluation.score.baseline import static
+    from tlm.plan import subsets_of
+
+    subsets = subsets_of(arms, bm25=subset, random=random_subset)
+    return [static(task, subset=own, root=root) for own in subsets.values()]
+
+
+@component(DATA_IMAGE)
+def mix(baseline: str, static: list[str], trained: list[str], root: str) -> list[str]:
+    """Mix each model with the linear model, and an encoder also with the static model of its text; list them all."""
+    from tlm.evaluation.mixture.rows import mixtures
+
+    return [*static, *trained, *mixtures(baseline, [*static, *trained], root=root)]
+
+
+@component(DATA_IMAGE)
 def report(
     baseline: str,
     metrics: list[str],
@@ -159,7 +188,7 @@ def report(
     kilowatt_hour: float,
     notes: str = "",
 ) -> str:
-    """Compare the arms with the baseline, with costs, curves and retrieved text."""
+    """Compare models with the baseline, with costs, curves and retrieved text."""
     from tlm.evaluation.pages.ui import write_report
     from tlm.evaluation.report.report import report as make_report
 

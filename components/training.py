@@ -1,4 +1,4 @@
-"""Components of the train image (with torch): stage 1, stage 2, evaluation, and the baseline."""
+"""Components of the train image (with torch): stage 1, stage 2 and evaluation."""
 
 from kfp.dsl import ClassificationMetrics, Metrics, Model, Output
 
@@ -40,15 +40,4 @@ def evaluate(
 
     uri = evaluate(model, Run.parse(run).task, root=root)
     log_scores(uri, metrics, confusion_matrix)
-    return uri
-
-
-@component(TRAIN_IMAGE)
-def baseline(task: str, root: str, metrics: Output[Metrics]) -> str:
-    """Train and score the baseline: tf-idf and logistic regression, tuned on dev."""
-    from tlm.evaluation.pages.ui import log_scores
-    from tlm.evaluation.score.baseline import baseline
-
-    uri = baseline(task, root=root)
-    log_scores(uri, metrics)
     return uri

@@ -48,14 +48,16 @@ def build(
     settings = {"preset": paper.scale, "overrides": "", "arms": "bm25", "seeds": run_seeds}
     preflight = data.preflight(**settings, engine=index.engine, root=root, **vars(report))
     corpus_uri, task_uri = stages.load(preflight, corpus, task, root)
-    index_uri = data.index(corpus=corpus_uri, **vars(index), root=root).outputs["Output"]
+    index_uri = stages.index(corpus_uri, index, root)
     made = {
         "subsets": subsets(index=index_uri, task=task_uri, **cells, **vars(export), root=root).output,
         "tokenizer": stages.tokenizer(preflight, corpus_uri, task_uri, root),
         "models": models(task=task_uri, **cells, folder=paper.models, root=root).output,
     }
     plan = trials(task=task_uri, **made, **cells, seeds=run_seeds, root=root)
-    return stages.runs(plan.output, task_uri, train, nodes, root, **vars(report))
+    baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
+    scores = {"baseline": baseline, "metrics": stages.scored(plan.output, train, nodes, root)}
+    return stages.report(scores, train, report, root)
 
 
 ablation = build()

@@ -2,7 +2,7 @@
 
 from kfp import dsl
 
-from components import data, multitask, training
+from components import data, multitask
 from pipelines import stages
 from pipelines.groups import Corpus, Examples, Export, Index, Prices, Run, Store, TrainingPods
 from pipelines.pipeline import pipeline
@@ -38,7 +38,7 @@ def build(
     loaded = multitask.load_tasks(paths=task_paths, **vars(task), overrides=run.overrides, root=root).after(preflight)
     corpus_uri = data.load_corpus(**vars(corpus), root=root).after(loaded).outputs["Output"]  # as in stages.load
     tasks = loaded.output
-    index_uri = data.index(corpus=corpus_uri, **vars(index), root=root).outputs["Output"]
+    index_uri = stages.index(corpus_uri, index, root)
     query = {name: settings[name] for name in ("query", "top_k")}
     subsets = multitask.task_subsets(index=index_uri, tasks=tasks, **query, **vars(export), root=root).output
     vocabulary = {"kind": settings["tokenizer_kind"], "vocab_size": settings["vocab_size"]}
@@ -50,7 +50,7 @@ def build(
     made = {"together": together, "checkpoints": dsl.Collected(checkpoint)}
     apart = multitask.plan_apart(**made, subsets=subsets, overrides=run.overrides).output
     with dsl.ParallelFor(tasks, name="baselines") as item:
-        baseline = training.baseline(task=item, root=root).outputs["Output"]
+        baseline = data.baseline(task=item, root=root).outputs["Output"]
     scores = {"baselines": dsl.Collected(baseline), "metrics": stages.scored(apart, train, nodes, root)}
     made_report = multitask.report_tasks(**scores, **vars(report), root=root).outputs["Output"]
     stages.equip_all(train)

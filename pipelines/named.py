@@ -5,7 +5,7 @@ from typing import Any
 
 from tlm.errors import InputError, nearest
 
-MODULES = {"tlm": "pipelines.tlm", "ablation": "pipelines.ablation", "multitask": "pipelines.multitask"}
+MODULES = {name: f"pipelines.{name}" for name in ("tlm", "shallow", "ablation", "multitask")}
 
 
 def build(name: str, nodes: int = 1) -> Any:

@@ -34,9 +34,10 @@ MEDIUM = Needs("500m", "2", "1Gi", "4Gi", "20Gi")
 LARGE = Needs("1", "4", "2Gi", "8Gi", "200Gi")
 NEEDS = (
     dict.fromkeys(("preflight", "plan", "plan-apart", "train-on-nodes"), SMALL)  # the last one only starts other pods
-    | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "report", "report-tasks"), MEDIUM)
+    | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "mix", "report", "report-tasks"), MEDIUM)
     | dict.fromkeys(("load-corpus", "index", "retrieve", "random-subset", "export", "tokenizer", "tokenize"), LARGE)
-    | dict.fromkeys(("subsets", "models", "trials", "task-subsets", "shared-tokenizer", "plan-together"), LARGE)
+    | dict.fromkeys(("static", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
+    | {"plan-together": LARGE}
 )
 TRAINING = ("train", "train-multitask", "finetune", "evaluate")
 LONG = (*TRAINING, "train-on-nodes")

@@ -52,7 +52,7 @@ def local(
         docker: Run each step in a container; all data are on S3.
         images: File with the images to run in, as `make images` writes it.
         network: Docker network of the containers.
-        pipeline: tlm; ablation: a table of the paper; multitask: one encoder for several tasks.
+        pipeline: tlm; shallow: no network, in minutes; ablation: a table of the paper; multitask: several tasks.
     """
     from pipelines.local.runner import run
     from pipelines.parameters import of_this_code, read_parameters
@@ -80,7 +80,7 @@ def compile(
         namespace: Namespace of these resources.
         version: Name of the pipeline's version.  [default: version and git revision]
         nodes: Machines for each stage 1; more than one needs Kubeflow Trainer.
-        pipeline: tlm; ablation: a table of the paper; multitask: one encoder for several tasks.
+        pipeline: tlm; shallow: no network, in minutes; ablation: a table of the paper; multitask: several tasks.
     """
     from pipelines.compile import compiled
 

@@ -6,7 +6,7 @@ from kfp import dsl
 from kfp.dsl.pipeline_context import Pipeline
 
 from components import data, training, trainjob
-from pipelines.groups import Corpus, Task, TrainingPods
+from pipelines.groups import Corpus, Export, Index, Prices, Task, TrainingPods
 from pipelines.resources import equip
 
 
@@ -26,13 +26,30 @@ def tokenizer(preflight: Any, corpus: Any, task: Any, root: Any) -> Any:
     return data.tokenizer(corpus=corpus, task=task, kind=kind, vocab_size=size, root=root).output
 
 
-def runs(plan: Any, task: Any, train: TrainingPods, nodes: int, root: Any, **shown: Any) -> Any:
-    """Return the URI of the report on the baseline and all runs of `plan`; `shown` are prices and notes for it."""
-    baseline = training.baseline(task=task, root=root).outputs["Output"]
-    metrics = scored(plan, train, nodes, root)
-    report = data.report(baseline=baseline, metrics=metrics, root=root, **shown).outputs["Output"]
+def index(corpus: Any, settings: Index, root: Any) -> Any:
+    """Return the URI of the index."""
+    return data.index(corpus=corpus, **vars(settings), root=root).outputs["Output"]
+
+
+def subsets(index: Any, task: Any, arms: Any, query: dict[str, Any], filters: Export, root: Any) -> dict[str, Any]:
+    """Return the URIs of the subsets of the arms bm25 and random, as components name them."""
+    hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
+    bm25 = data.export(hits=hits, **vars(filters), root=root).outputs["Output"]
+    sample = data.random_subset(index=index, task=task, like=bm25, arms=arms, **vars(filters), root=root)
+    return {"subset": bm25, "random_subset": sample.output}
+
+
+def shallow(task: Any, arms: Any, subsets: dict[str, Any], root: Any) -> dict[str, Any]:
+    """Return the URIs of the metrics of the baseline and of static models of the arms' text, under their names."""
+    baseline = data.baseline(task=task, root=root).outputs["Output"]
+    return {"baseline": baseline, "static": data.static(task=task, arms=arms, **subsets, root=root).output}
+
+
+def report(scores: dict[str, Any], train: TrainingPods, prices: Prices, root: Any, **more: Any) -> Any:
+    """Return the URI of the report on some metrics, the last step of a pipeline."""
+    made = data.report(**scores, **vars(prices), root=root, **more).outputs["Output"]
     equip_all(train)
-    return report
+    return made
 
 
 def scored(plan: Any, train: TrainingPods, nodes: int, root: Any) -> dsl.Collected:

@@ -27,18 +27,18 @@ def build(
     root = store.root
     preflight = data.preflight(**vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report))
     corpus_uri, task_uri = stages.load(preflight, corpus, task, root)
-    index_uri = data.index(corpus=corpus_uri, **vars(index), root=root).outputs["Output"]
+    index_uri = stages.index(corpus_uri, index, root)
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
     query = {name: advised[name] for name in ("query", "top_k")}
-    hits = data.retrieve(index=index_uri, task=task_uri, **query, root=root).outputs["Output"]
-    bm25 = data.export(hits=hits, **vars(export), root=root).outputs["Output"]
-    sample = data.random_subset(index=index_uri, task=task_uri, like=bm25, arms=run_arms, **vars(export), root=root)
-    subsets = {"subset": bm25, "random_subset": sample.output}
+    subsets = stages.subsets(index_uri, task_uri, run_arms, query, export, root)
+    shallow = stages.shallow(task_uri, run_arms, subsets, root)
     trained = stages.tokenizer(preflight, corpus_uri, task_uri, root)
     tokenizer = data.tokenize(task=task_uri, **subsets, tokenizer=trained, root=root).output
     settings = vars(run) | {"arms": run_arms, "overrides": advised["overrides"]}
     plan = data.plan(**settings, task=task_uri, tokenizer=tokenizer, **subsets)
-    return stages.runs(plan.output, task_uri, train, nodes, root, notes=advised["reasons"], **vars(report))
+    metrics = stages.scored(plan.output, train, nodes, root)
+    scores = {"baseline": shallow["baseline"], "metrics": data.mix(**shallow, trained=metrics, root=root).output}
+    return stages.report(scores, train, report, root, notes=advised["reasons"])
 
 
 tlm = build()

@@ -113,12 +113,18 @@ def plan(
 
     `bm25` and `random` are the URIs of the subsets of these arms.
     """
-    subsets = {"bm25": bm25, "random": random, "task-only": ""}
+    subsets = subsets_of(arms, bm25=bm25, random=random)
     return [
-        str(Run(arm, seed, task, tokenizer, subsets[arm], preset, overrides))
+        str(Run(arm, seed, task, tokenizer, subset, preset, overrides))
         for seed in parse_seeds(seeds)
-        for arm in _arms(arms)
+        for arm, subset in subsets.items()
     ]
+
+
+def subsets_of(arms: str, *, bm25: str, random: str) -> dict[str, str]:
+    """Return the URI of the subset of each arm (comma-separated); "" for task-only."""
+    subsets = {"bm25": bm25, "random": random, "task-only": ""}
+    return {arm: subsets[arm] for arm in _arms(arms)}
 
 
 def check_together(overrides: Sequence[str]) -> None:

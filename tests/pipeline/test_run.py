@@ -75,7 +75,13 @@ def test_from_files_to_a_report_and_again(tiny: Path, run_module: Callable, tmp_
     assert {one["steps"] for one in trained} == {20}
     metrics = artifacts(root, "metrics")
     arms = sorted((artifact.details["arm"], artifact.details["seed"]) for artifact in metrics)
-    assert arms == [("baseline", 0), ("bm25", 3), ("random", 3), ("task-only", 3)]
+    encoders, texts = [("bm25", 3), ("random", 3), ("task-only", 3)], ("bm25", "random", "task-only")
+    mixed = [(f"static-{text} + baseline", 0) for text in texts]
+    mixed += [(f"{text}{static} + baseline", 3) for text in texts for static in ("", f" + static-{text}")]
+    assert arms == sorted([("baseline", 0), *encoders, *((f"static-{text}", 0) for text in texts), *mixed])
+    kinds = [(group["kind"], group["text"]) for group in facts["groups"]]
+    assert kinds[:4] == [("linear", ""), ("static", "task-only"), ("static", "random"), ("static", "bm25")]
+    assert len(kinds) == 1 + 5 * 3
     subsets = {artifact.details["arm"]: artifact.details["passages"] for artifact in artifacts(root, "subset")}
     assert subsets["random"] == subsets["bm25"] > 0
     before = runs(root)

@@ -1,5 +1,6 @@
 """Intervals over seeds and test examples: against plain loops, against simulation, and in cases with known answers."""
 
+from itertools import combinations
 from statistics import NormalDist
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tlm.data.tasks.metrics import score, scores_of, sums_of
-from tlm.evaluation.score.intervals import Arm, Scored, all_differences, difference, interval
+from tlm.evaluation.score.intervals import Arm, Scored, difference, differences, interval
 
 CLASSES = ("macro_f1", "micro_f1", "accuracy", "matthews")
 NUMBERS = ("pearson", "spearman")
@@ -145,7 +146,7 @@ def test_many_comparisons_widen_each_interval():
     rng = np.random.default_rng(4)
     gold = rng.integers(2, size=2000)
     arms = {name: arm(gold, np.where(rng.random((20, 2000)) < 0.7, gold, 1 - gold)) for name in "abcd"}
-    found = all_differences(arms.items())
+    found = differences(arms, [*combinations(arms, 2)])
     assert [one["first"] + one["second"] for one in found] == ["ab", "ac", "ad", "bc", "bd", "cd"]
     for one in found:
         alone = difference(arms[one["first"]], arms[one["second"]])

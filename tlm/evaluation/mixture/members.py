@@ -38,6 +38,11 @@ def parts_of(metrics: list[Artifact]) -> list[Part]:
     return [Part(arm, members) for arm, members in arms.items()]
 
 
+def arm_of(parts: list[Part]) -> str:
+    """The name of a mixture, such as ``bm25 × 5 + baseline``."""
+    return " + ".join(f"{part.arm} × {len(part.members)}" if len(part.members) > 1 else part.arm for part in parts)
+
+
 def part_name(metrics: Artifact) -> str:
     """The arm that metrics are of; a model without stage 2 is a part of its own."""
     arm, stage = str(metrics.details["arm"]), metrics.details.get("stage")

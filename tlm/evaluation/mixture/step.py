@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
@@ -12,7 +13,10 @@ from tlm.evaluation.score.predictor import MIXTURE
 from tlm.evaluation.score.record import scored
 from tlm.progress import say
 
-VERSION = 1
+if TYPE_CHECKING:
+    from tlm.evaluation.mixture.members import Part
+
+VERSION = 2
 
 
 def mix(metrics: list[str], *, root: str | None = None) -> str:
@@ -29,13 +33,15 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
     Returns:
         The URI of the mixture's metrics. The model itself, for `predict` and `fetch`, is named on stderr.
     """
+    from tlm.evaluation.mixture.members import arm_of
+
     opened = [Artifact.open(uri, "metrics") for uri in metrics]
     members = list({member.manifest.key: member for member in opened}.values())
-    arms = _checked_arms(members)
+    parts = _checked_parts(members)
     root = home(root, members).root
     inputs = {f"metrics-{number:03d}": member for number, member in enumerate(members)}
-    alone = len(arms) == len(members)  # one seed of each arm: a run of that seed
-    settings = {"arm": " + ".join(arms), "seed": max(member.details["seed"] for member in members) if alone else 0}
+    alone = len(parts) == len(members)  # one seed of each arm: a run of that seed
+    settings = {"arm": arm_of(parts), "seed": max(member.details["seed"] for member in members) if alone else 0}
     model = Recipe("model", "mix", VERSION, settings, inputs)
     mixture = Artifact.open(produce(model, root, lambda draft: _write_model(draft, model)))
     say(f"mix: the model is {mixture.uri}")
@@ -44,20 +50,22 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
     return produce(recipe, root, lambda draft: _write_metrics(draft, recipe))
 
 
-def _checked_arms(members: list[Artifact]) -> list[str]:
-    """The arms of the members. Raises InputError if they cannot be mixed."""
-    from tlm.evaluation.mixture.members import part_name
+def _checked_parts(members: list[Artifact]) -> "list[Part]":
+    """The parts that the members form. Raises InputError if they cannot be mixed."""
+    from tlm.evaluation.mixture.members import parts_of
     from tlm.evaluation.mixture.weights import MOST_PARTS
 
-    arms = list(dict.fromkeys(map(part_name, members)))
-    if len(members) < 2 or len(arms) > MOST_PARTS:
-        raise InputError(f"{len(members)} models of {len(arms)} arms; expected 2 or more, of at most {MOST_PARTS} arms")
+    parts = parts_of(members)
+    if len(members) < 2 or len(parts) > MOST_PARTS:
+        raise InputError(
+            f"{len(members)} models of {len(parts)} arms; expected 2 or more, of at most {MOST_PARTS} arms"
+        )
     for member in members:
         if member.manifest.inputs["task"].content != members[0].manifest.inputs["task"].content:
             raise InputError(f"{members[0].uri} and {member.uri} are of different tasks; mix models of one task")
         if not {"model", "checkpoint"} & set(member.manifest.inputs):
             raise InputError(f"{member.uri} has no model; expected metrics of evaluate, baseline, static or mix")
-    return arms
+    return parts
 
 
 def _write_model(draft: Draft, recipe: Recipe) -> None:
@@ -70,7 +78,7 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
     task = parts[0].members[0].input("task")
     weights = fitted([part.predictions("dev") for part in parts], read_splits(task, "dev")["dev"].gold)
     folders: list[list[str]] = []
-    parameters = 0
+    parameters, fixed = 0, True
     for number, part in enumerate(parts):
         folders.append([f"{number}-{place}" for place in range(len(part.members))])
         for name, member in zip(folders[-1], part.members, strict=True):
@@ -78,11 +86,12 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
             assert model is not None, "checked before"
             shutil.copytree(model.path("model"), draft.folder / "model" / name)
             parameters += int(model.details["parameters"])
+            fixed &= bool(model.details.get("fixed"))
     combined = asdict(weights)
     config = {FAMILY: MIXTURE, "labels": classes_of(task), "parts": folders, **combined}
     (draft.folder / "model" / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     chosen = {f"weight of {part.arm}": round(share, 3) for part, share in zip(parts, weights.shares, strict=True)}
-    facts = {"stage": MIXTURE, "parameters": parameters, "chosen": chosen, "cost": {}}
+    facts = {"stage": MIXTURE, "fixed": fixed, "parameters": parameters, "chosen": chosen, "cost": {}}
     draft.details = {**recipe.settings, **facts, **combined}
     draft.counts = {"models": len(recipe.inputs), "parameters": parameters}
 
@@ -103,6 +112,6 @@ def _write_metrics(draft: Draft, recipe: Recipe) -> None:
     predictions = [Prediction.of(splits[name], values) for name, values in (("dev", dev), ("test", test))]
     identity = {name: found[name] for name in ("arm", "seed", "stage")} | {"mlm_loss": None}
     cost, stages = costs_of(parts)
-    facts = {"cost": cost, **{name: found[name] for name in ("chosen", "parameters")}}
+    facts = {"cost": cost, **{name: found[name] for name in ("fixed", "chosen", "parameters")}}
     write_metrics(draft, task, predictions, identity, facts)
     draft.run["stages"] = stages

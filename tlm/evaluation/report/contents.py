@@ -12,10 +12,12 @@ from tlm.evaluation.report.cost import Prices
 from tlm.evaluation.report.curves import curves
 from tlm.evaluation.report.dropped import dropped, numbers
 from tlm.evaluation.report.evidence import evidence
-from tlm.evaluation.report.findings import best_on_dev, findings, finished
+from tlm.evaluation.report.findings import findings, finished
 from tlm.evaluation.report.lineage import Lineage, lineage_rows
+from tlm.evaluation.report.planned import planned, recommended
+from tlm.evaluation.report.rows import LINEAR
 from tlm.evaluation.report.runs import Group, Run, grouped, roles, spread
-from tlm.evaluation.score.intervals import all_differences
+from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.metrics import METRIC_NAMES
 
 MOST_CLASSES = 15  # of a confusion matrix; with more classes, the most frequent confusions are listed
@@ -38,12 +40,11 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     groups = grouped([Run.read(artifact, lineage) for artifact in metrics])
     summaries = [group.summary(prices) for group in groups]
     whole = finished(summaries)
-    for one, role in zip(summaries, roles(one["arm"] if one in whole else "" for one in summaries), strict=True):
-        one["role"] = role
-    best = best_on_dev([one for one in whole if one["arm"] != "baseline"] or whole)
+    _colour(summaries, whole)
+    best = recommended(whole)
     chosen = groups[summaries.index(best)]
-    whole_groups = [group for group, summary in zip(groups, summaries, strict=True) if summary in whole]
-    differences = all_differences((group.name, group.on("test")) for group in whole_groups)
+    whole_groups = {group.name: group for group, summary in zip(groups, summaries, strict=True) if summary in whole}
+    compared = _compared(whole_groups, whole)
     first = groups[0].runs[0].values
     regression = first["problem"] == "regression"
     found: Contents = {
@@ -58,12 +59,12 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         },
         "groups": summaries,
         "prices": asdict(prices),
-        "differences": differences,
-        "findings": findings(summaries, first["metric"], differences),
+        "differences": compared,
+        "findings": findings(summaries, first["metric"], compared),
         "metric_names": METRIC_NAMES,
-        "curves": curves(whole_groups, regression),
+        "curves": curves([*whole_groups.values()], regression),
         "best": {"name": best["name"], "role": best["role"]},
-        "classes": None if regression else _classes(groups, chosen),
+        "classes": None if regression else _classes(_looked_at(groups, best["name"], compared), chosen),
         "confusion": None if regression else _confusion(chosen),
         "scatter": _scatter(chosen) if regression else None,
         "evidence": evidence(groups, lineage),
@@ -72,6 +73,29 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     found["lineage"] = lineage_rows(lineage.everything(metrics))
     found["gone"] = lineage.told()
     return found
+
+
+def _colour(groups: list[dict[str, Any]], whole: list[dict[str, Any]]) -> None:
+    """Give each group a role: within a kind of model, each text has its own colour."""
+    for kind in dict.fromkeys(group["kind"] for group in groups):
+        own = [group for group in groups if group["kind"] == kind]
+        texts = ["baseline" if kind == LINEAR else group["text"] if group in whole else "" for group in own]
+        for group, role in zip(own, roles(texts), strict=True):
+            group["role"] = role
+
+
+def _compared(groups: dict[str, Group], summaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The planned differences on test, each with its question."""
+    pairs = planned(summaries)
+    found = differences({name: group.on("test") for name, group in groups.items()}, [pair[:2] for pair in pairs])
+    return [{**one, "question": pair.question} for one, pair in zip(found, pairs, strict=True)]
+
+
+def _looked_at(groups: list[Group], best: str, compared: list[dict[str, Any]]) -> list[Group]:
+    """The best group, and those that it is compared with; all groups if there are none."""
+    both = [(one["first"], one["second"]) for one in compared]
+    names = {name for pair in both if best in pair for name in pair}
+    return [group for group in groups if group.name in names] or groups
 
 
 def _classes(groups: list[Group], best: Group) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
     for group in groups:
         for run in group.runs:
             if run.subset is not None:
-                subsets.setdefault(group.arm, run.subset)
+                subsets.setdefault(run.subset.details["arm"], run.subset)
     return [_arm(arm, subsets[arm], lineage) for arm in sorted(subsets, key=lambda arm: arm == "random")]
 
 

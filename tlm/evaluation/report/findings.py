@@ -4,6 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tlm.evaluation.pages.text import power
+from tlm.evaluation.report.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, best_on_dev, recommended
+from tlm.evaluation.report.rows import LINEAR
+from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
 from tlm.evaluation.score.metrics import METRIC_NAMES
 
@@ -18,25 +21,18 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     Args:
         groups: Summaries of the groups.
         metric: The metric of the task.
-        differences: The difference on test of every two whole groups.
+        differences: The differences on test of the `planned` pairs of whole groups.
     """
-    trained = [group for group in finished(groups) if group["arm"] != "baseline"]
-    baseline = next((group for group in groups if group["arm"] == "baseline"), None)
-    if not trained:
-        return [f"Only the baseline was scored: {hundred(groups[0]['test'])} {METRIC_NAMES[metric]} on test."]
-    best = best_on_dev(trained)
-    seeds = f"mean and standard deviation of {len(best['seeds'])} seeds" if len(best["seeds"]) > 1 else "one seed"
-    name = best["name"] if len(trained) == 1 else f"{best['name']}, the best arm on dev,"
-    headline = f"{name} reaches {hundred(best['test'])} {METRIC_NAMES[metric]} on test ({seeds})"
-    if baseline is None:
-        sentences = [f"{headline}."]
-    else:
-        sentences = [
-            f"{headline}; the baseline ({baseline['name']}) reaches {hundred(baseline['test'])}.",
-            _against_baseline(best["name"], baseline["name"], differences),
-        ]
-    sentences += _order([group["name"] for group in trained], differences)
-    sentences += _copies(best, baseline)
+    whole = finished(groups)
+    trained = [group for group in whole if group["kind"] not in (LINEAR, IMPORTED)]
+    linear = next((group for group in whole if group["kind"] == LINEAR), None)
+    best = recommended(whole)
+    if best is linear:
+        return [f"Only the baseline was scored: {hundred(best['test'])} {METRIC_NAMES[metric]} on test."]
+    sentences = [_use(best, linear, metric, differences), *_worth(best, differences)]
+    sentences += _order(differences)
+    sentences += _open(best, trained)
+    sentences += _copies(best, linear)
     sentences += _shared_training(trained)
     sentences += _unseen_text(trained)
     sentences += _scale(trained)
@@ -62,11 +58,6 @@ def _with_loss(groups: list[Summary]) -> list[Summary]:
     return [group for group in groups if group["mlm_loss"]["mean"] is not None]
 
 
-def best_on_dev(groups: list[Summary]) -> Summary:
-    """The group with the highest mean score on dev; test scores choose nothing."""
-    return max(groups, key=lambda group: group["dev"]["mean"])
-
-
 def hundred(spread: dict[str, Any]) -> str:
     """A mean score in hundredths, with its standard deviation if there is one: ``58.2 ± 1.1``."""
     return plain_score(spread, 100.0, 1)
@@ -87,25 +78,67 @@ def points(difference: Difference, first: str) -> str:
     return f"{sign * difference['mean'] + 0.0:+.1f} points (95 % interval {low:+.1f} to {high:+.1f})"
 
 
-def _against_baseline(best: str, baseline: str, differences: Sequence[Difference]) -> str:
-    found = next(one for one in differences if {best, baseline} == {one["first"], one["second"]})
+def _use(best: Summary, linear: Summary | None, metric: str, differences: Sequence[Difference]) -> str:
+    """What to use: the best on dev where it is shown to be ahead of the linear model, else the linear model."""
+    name, seeds = best["name"], len(best["seeds"])
+    how = f"mean and standard deviation of {seeds} seeds" if seeds > 1 else "one run"
+    score = f"{hundred(best['test'])} {METRIC_NAMES[metric]} on test ({how})"
+    if linear is None:
+        return f"{name}, the best on dev, reaches {score}."
+    (found,) = (one for one in differences if (one["first"], one["second"]) == (name, linear["name"]))
+    theirs = f"the linear model {hundred(linear['test'])}"
     if found["low"] is None:
-        return f"Fewer than {LEAST_SEEDS} seeds give no interval, so it is open whether it differs from the baseline."
-    places = {"": "not shown to differ from", best: "ahead of", baseline: "behind"}
-    return f"It is {places[found['ahead']]} the baseline: {points(found, best)}, over seeds and test examples."
+        few = f"Fewer than {LEAST_SEEDS} seeds give no interval, so it is open which one is better."
+        return f"{name}, the best on dev, reaches {score}, {theirs}. {few}"
+    gain = f"{points(found, name)}, over seeds and test examples"
+    if found["ahead"] == name:
+        return f"Use {name}: it reaches {score}, {theirs}; {gain}."
+    place = "behind it" if found["ahead"] else "not shown to differ from it"
+    return (
+        f"Use the linear model: {name}, the best other one on dev, reaches {score}, {theirs}, and is {place}: {gain}."
+    )
 
 
-def _order(names: list[str], differences: Sequence[Difference]) -> Iterator[str]:
-    found = [one for one in differences if one["first"] in names and one["second"] in names]
-    if any(one["low"] is None for one in found):
-        yield "With one or two seeds per arm, a few points between arms can be chance, so no order is claimed."
-        return
+def _worth(best: Summary, differences: Sequence[Difference]) -> Iterator[str]:
+    """What the fetched text and the network were worth."""
+    for one in differences:
+        if one["low"] is None:
+            continue
+        if one["question"] == AHEAD and one["first"] != best["name"]:
+            yield f"The network alone was {_value(one)}: {one['first']} beside {one['second']}."
+        if one["question"] == TEXT:
+            yield f"Fetched text was {_value(one)}: {one['first']} beside {one['second']}."
+        if one["question"] == NETWORK:
+            yield f"The network was {_value(one)}: {one['first']} beside {one['second']}."
+
+
+def _value(found: Difference) -> str:
+    gain = points(found, found["first"])
+    if found["ahead"]:
+        return f"worth {gain}"
+    return f"not shown to be worth anything, {gain}"
+
+
+def _order(differences: Sequence[Difference]) -> Iterator[str]:
+    if any(one["low"] is None for one in differences):
+        yield "Of arms with one or two seeds no order is claimed, because a few points between them can be chance."
+    found = [one for one in differences if one["low"] is not None and one["question"] in (ARMS, OTHERS)]
     for one in found:
         if one["ahead"]:
             other = one["second"] if one["ahead"] == one["first"] else one["first"]
             yield f"{one['ahead']} is ahead of {other}: {points(one, one['ahead'])}."
     if still_open := [f"{one['first']} and {one['second']}" for one in found if not one["ahead"]]:
         yield f"No order is claimed between {', between '.join(still_open)}, because each interval includes 0."
+
+
+def _open(best: Summary, trained: list[Summary]) -> Iterator[str]:
+    """Which model may be better, but has too few seeds."""
+    found = best_on_dev(trained)
+    if found["dev"]["mean"] > best["dev"]["mean"]:
+        yield (
+            f"{found['name']} is higher on dev ({hundred(found['dev'])}, {best['name']} {hundred(best['dev'])}), "
+            f"but has no interval: train {LEAST_SEEDS} seeds or more to know."
+        )
 
 
 def _copies(best: Summary, baseline: Summary | None) -> Iterator[str]:

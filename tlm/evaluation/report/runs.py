@@ -17,13 +17,13 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.cost import Cost, Prices, total
 from tlm.evaluation.report.lineage import Lineage, flat, plain
+from tlm.evaluation.report.rows import Row
 from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval, t_quantile
 from tlm.evaluation.score.metrics import METRIC_NAMES
 from tlm.settings import SECTIONS
 
-ARMS = ("baseline", "task-only", "random", "bm25")
+ARMS = ("baseline", "task-only", "random", "bm25")  # in the order of rows of one kind, with a colour of their own
 COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # the part of predictions.parquet that intervals need
-BASELINE = "tf-idf + linear"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Run:
         values: Contents of metrics.json.
         model: Model of stage 2.
         checkpoint: Checkpoint of stage 1.
-        subset: Passages that stage 1 was trained on.
+        subset: Passages that stage 1, or a static model, was trained on.
     """
 
     artifact: Artifact
@@ -50,7 +50,8 @@ class Run:
         values = json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))
         model = lineage.follow(artifact, "model")
         checkpoint = lineage.follow(model, "checkpoint") or lineage.follow(artifact, "checkpoint")
-        return cls(artifact, values, model, checkpoint, lineage.follow(checkpoint, "subset_tokens", "data"))
+        subset = lineage.follow(checkpoint, "subset_tokens", "data") or lineage.follow(model, "subset")
+        return cls(artifact, values, model, checkpoint, subset)
 
     @cached_property
     def predictions(self) -> pa.Table:
@@ -59,6 +60,11 @@ class Run:
         if not set(COLUMNS) <= set(file.schema_arrow.names):
             raise InputError(f"{self.artifact.uri} is of an older version; run its step (evaluate or baseline) again")
         return file.read(COLUMNS)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the model is the same with every seed; the baselines of older versions do not tell."""
+        return bool(self.values.get("fixed", self.values["arm"] == "baseline"))
 
     def costs(self) -> dict[str, Cost]:
         """The cost of each stage of training."""
@@ -97,12 +103,14 @@ class Group:
         name: Arm, with the settings that distinguish it from other groups of the same arm.
         arm: Name of the arm.
         stage: The last stage of training.
+        row: The kind of model, and what it learned from.
         runs: The runs, in the order of their seeds.
     """
 
     name: str
     arm: str
     stage: str
+    row: Row
     runs: list[Run] = field(default_factory=list)
     _predictions: dict[tuple[str, bool], Arm] = field(default_factory=dict, repr=False, compare=False)
 
@@ -130,7 +138,8 @@ class Group:
         gold = values_of(tables[0]["gold"], labels)
         predicted = np.stack([values_of(table["predicted"], labels) for table in tables])
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
-        return Arm((Scored(metric, gold, predicted, group),), fixed=self.arm == "baseline")
+        fixed = all(run.fixed for run in self.runs) and bool((predicted == predicted[0]).all())
+        return Arm((Scored(metric, gold, predicted, group),), fixed=fixed)
 
     def summary(self, prices: Prices) -> dict[str, Any]:
         """All that the report says about the group, as plain values."""
@@ -141,7 +150,10 @@ class Group:
             "name": self.name,
             "arm": self.arm,
             "stage": self.stage,
+            "kind": self.row.kind,
+            "text": self.row.text,
             "seeds": self.seeds,
+            "fixed": self.on("test").fixed,
             "parameters": first.get("parameters"),
             "vocabulary": self.runs[0].vocabulary(),
             "chosen": first.get("chosen"),
@@ -211,7 +223,7 @@ def with_interval(arm: Arm) -> dict[str, Any]:
 
 
 def grouped(runs: list[Run]) -> list[Group]:
-    """Group runs by arm, stage and settings, in the order of `ARMS`.
+    """Group runs by arm, stage and settings, in the order of `KINDS`, then of `ARMS`.
 
     Groups of one arm are named by the settings in which they differ.
     """
@@ -221,11 +233,11 @@ def grouped(runs: list[Run]) -> list[Group]:
         arm, stage, variant = run.values["arm"], run.values["stage"], run.variant()
         key = (arm, stage, tuple(sorted(variant.items())))
         if key not in groups:
-            groups[key] = Group("", arm, stage)
+            groups[key] = Group("", arm, stage, Row.of(arm, stage))
             variants.setdefault((arm, stage), []).append(variant)
         groups[key].runs.append(run)
     for (arm, stage, variant), group in groups.items():
-        group.name = _named(arm, stage, dict(variant), variants[arm, stage])
+        group.name = _named(group.row.name, stage, dict(variant), variants[arm, stage])
     return list(groups.values())
 
 
@@ -238,8 +250,7 @@ def roles(arms: Iterable[str]) -> list[str]:
     return found
 
 
-def _named(arm: str, stage: str, mine: dict[str, str], others: list[dict[str, str]]) -> str:
-    name = {"baseline": BASELINE}.get(arm, arm)
+def _named(name: str, stage: str, mine: dict[str, str], others: list[dict[str, str]]) -> str:
     if stage == "stage 1":
         name += ", stage 1 only"
     names = sorted({key for variant in others for key in variant if _differs(key, others)})
@@ -255,10 +266,11 @@ def _differs(setting: str, variants: list[dict[str, str]]) -> bool:
 
 
 def _order(run: Run) -> tuple[Any, ...]:
-    arm = run.values["arm"]
-    place = ARMS.index(arm) if arm in ARMS else len(ARMS)
+    arm, stage = run.values["arm"], run.values["stage"]
+    row = Row.of(arm, stage)
+    place = ARMS.index(row.text) if row.text in ARMS else len(ARMS)
     variant = [(name, _natural(value)) for name, value in sorted(run.variant().items())]
-    return place, arm, run.values["stage"], variant, run.values["seed"], run.artifact.manifest.key
+    return row.place, place, arm, stage, variant, run.values["seed"], run.artifact.manifest.key
 
 
 def _natural(value: str) -> tuple[float, str]:

@@ -53,7 +53,9 @@ def _write(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: st
         "mlm_loss": _loss(stages["stage 1"], task, device, root) if "stage 1" in stages else None,
     }
     facts = {"cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()}}
-    facts |= {name: trained.details[name] for name in ("parameters", "chosen", "tried") if name in trained.details}
+    facts |= {
+        name: trained.details[name] for name in ("fixed", "parameters", "chosen", "tried") if name in trained.details
+    }
     write_metrics(draft, task, predictions, identity, facts)
     draft.run["device"] = place
     draft.run["stages"] = {stage: artifact.run() for stage, artifact in stages.items()}

@@ -17,7 +17,7 @@ from tlm.data.reading.records import BadRow, Reject, name_of, value_of
 from tlm.errors import InputError, nearest, refuse_negative
 from tlm.evaluation.score.record import scored
 
-VERSION = 1
+VERSION = 2
 IMPORTED = "imported"
 PROBABILITIES = "probabilities"
 
@@ -90,7 +90,7 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
         values = [predicted[one] for one in wanted[name]]
         predictions.append(Prediction.of(split, np.array(values, np.float64).reshape(len(values), len(labels or [0]))))
     identity = {"arm": settings["arm"], "seed": settings["seed"], "stage": IMPORTED, "mlm_loss": None}
-    write_metrics(draft, task, predictions, identity, {"cost": {}})
+    write_metrics(draft, task, predictions, identity, {"cost": {}, "fixed": True})
 
 
 def _by_id(

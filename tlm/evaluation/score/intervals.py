@@ -10,11 +10,9 @@ interval is Student's t with the degrees of freedom of Welch and Satterthwaite. 
 the confidence 1 - 0.05/m (Bonferroni).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import combinations
-from math import cos, pi, sin, sqrt, tan
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +23,6 @@ from tlm.data.tasks.metrics import Floats, scores_of, sums_of
 LEAST_SEEDS = 3  # for an interval
 CONFIDENCE = 0.95
 RESAMPLES = 1000
-MOST_DEGREES = 1000  # of freedom: beyond it Student's t is the normal distribution to three digits
 COUNTS_AT_ONCE = 1 << 22
 
 
@@ -143,32 +140,16 @@ def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
     return _interval([first, second], mean, first.mean_draws - second.mean_draws, comparisons)
 
 
-def all_differences(arms: Iterable[tuple[str, Arm]]) -> list[dict[str, Any]]:
-    """The difference of every two arms, given with their names, corrected for the number of pairs; see `compared`."""
-    pairs = list(combinations(arms, 2))
-    return [compared(first, second, difference(a, b, len(pairs))) for (first, a), (second, b) in pairs]
+def differences(arms: Mapping[str, Arm], pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    """The difference of each pair of arms, named as in `arms`, corrected for the number of pairs; see `compared`."""
+    return [compared(one, other, difference(arms[one], arms[other], len(pairs))) for one, other in pairs]
 
 
-@lru_cache(4096)
 def t_quantile(confidence: float, degrees: int) -> float:
-    """The t with P(-t < T < t) = `confidence` for Student's T, to the last digits of a float.
+    """The t with P(-t < T < t) = `confidence` for Student's T."""
+    from scipy.special import stdtrit
 
-    Written out because the report's image does not have scipy (130 MB). The probability is a finite series in
-    angle = atan(t / sqrt(degrees)) (Abramowitz and Stegun, 26.7.3 and 26.7.4); the angle is found by bisection.
-    """
-    low, high = 0.0, pi / 2
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if _within(middle, degrees) < confidence else (low, middle)
-    return sqrt(degrees) * tan(low)
-
-
-def _within(angle: float, degrees: int) -> float:
-    odd = degrees % 2
-    term, total = cos(angle) if odd else 1.0, 0.0
-    for k in range(odd, degrees - 1, 2):
-        total += term
-        term *= cos(angle) ** 2 * (k + 1) / (k + 2)
-    return (angle + sin(angle) * total) * 2 / pi if odd else sin(angle) * total
+    return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
 def _interval(arms: Sequence[Arm], mean: float, draws: Floats, comparisons: int) -> Interval:
@@ -183,7 +164,7 @@ def _interval(arms: Sequence[Arm], mean: float, draws: Floats, comparisons: int)
     parts = [(variance, degrees) for variance, degrees in [*seeds, *examples] if variance > 0]
     total = sum(variance for variance, _ in parts)
     freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
-    half = t_quantile(1 - (1 - CONFIDENCE) / comparisons, min(int(freedom + 1e-9), MOST_DEGREES)) * total**0.5
+    half = t_quantile(1 - (1 - CONFIDENCE) / comparisons, int(freedom + 1e-9)) * total**0.5
     return Interval(mean, mean - half, mean + half)
 
 

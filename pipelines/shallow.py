@@ -1,0 +1,45 @@
+"""The quick pipeline: corpus and task in, a report on models without a network out, in minutes and without torch."""
+
+from components import data
+from pipelines import stages
+from pipelines.groups import Corpus, Export, Index, Prices, Store, Task, TrainingPods
+from pipelines.pipeline import pipeline
+from tlm.errors import InputError
+
+
+@pipeline("tlm-shallow", "TLM without training a network")
+def build(
+    nodes: int,
+    corpus: Corpus,
+    export: Export,
+    index: Index,
+    report: Prices,
+    store: Store,
+    task: Task,
+    run_arms: str = "bm25,random,task-only",
+    run_overrides: str = "",
+    run_preset: str = "pocket",
+) -> str:
+    """Compare a linear model of the task with static word vectors of fetched text, and with both mixed.
+
+    Args:
+        run_arms: Texts to learn vectors from, separated by commas: bm25, random, task-only.
+        run_overrides: Settings to change, such as retrieve.top_k=20; auto chooses K and query by the paper's rules.
+        run_preset: Named settings, of which only those of the retrieval count; see `tlm show`.
+    """
+    if nodes > 1:
+        raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
+    root = store.root
+    settings = {"preset": run_preset, "overrides": run_overrides}
+    preflight = data.preflight(**settings, arms=run_arms, seeds="0", engine=index.engine, root=root, **vars(report))
+    corpus_uri, task_uri = stages.load(preflight, corpus, task, root)
+    index_uri = stages.index(corpus_uri, index, root)
+    advised = data.advise(task=task_uri, corpus=corpus_uri, **settings).outputs
+    query = {name: advised[name] for name in ("query", "top_k")}
+    subsets = stages.subsets(index_uri, task_uri, run_arms, query, export, root)
+    shallow = stages.shallow(task_uri, run_arms, subsets, root)
+    scores = {"baseline": shallow["baseline"], "metrics": data.mix(**shallow, trained=[], root=root).output}
+    return stages.report(scores, TrainingPods(), report, root, notes=advised["reasons"])
+
+
+shallow = build()

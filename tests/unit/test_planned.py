@@ -1,0 +1,94 @@
+"""Which rows a report compares: by dev alone, few, and each for a reason."""
+
+from typing import Any
+
+import pytest
+
+from tlm.evaluation.report.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, planned, recommended
+from tlm.evaluation.report.rows import Row
+
+
+@pytest.mark.parametrize(
+    ("arm", "stage", "expected"),
+    [
+        ("baseline", "baseline", ("linear", "linear", "")),
+        ("bm25", "stage 2", ("bm25", "encoder", "bm25")),
+        ("static-random", "static", ("static-random", "static", "random")),
+        ("static-task-only + baseline", "mixture", ("static-task-only + linear", "static + linear", "task-only")),
+        ("bm25 + baseline", "mixture", ("bm25 + linear", "encoder + linear", "bm25")),
+        ("bm25 + static-bm25 + baseline", "mixture", ("bm25 + static + linear", "encoder + static + linear", "bm25")),
+        ("bm25 × 5", "mixture", ("bm25 × 5", "encoder × 5", "bm25")),
+        ("bm25 + random", "mixture", ("bm25 + random", "encoder + encoder", "bm25 + random")),
+        ("bm25 + static-random", "mixture", ("bm25 + static-random", "encoder + static", "bm25 + random")),
+        ("gpt + baseline", "imported", ("gpt + baseline", "imported", "")),
+    ],
+)
+def test_what_the_name_of_an_arm_says(arm: str, stage: str, expected: tuple[str, str, str]) -> None:
+    assert Row.of(arm, stage) == expected
+
+
+def row(name: str, kind: str, text: str, dev: float, test: float = 0.5, *, seeds: int = 3) -> dict[str, Any]:
+    low = None if seeds < 3 else test - 0.05
+    return {"name": name, "kind": kind, "text": text, "dev": {"mean": dev}, "test": {"mean": test, "low": low}}
+
+
+LINEAR = row("linear", "linear", "", 0.60)
+STATIC = [row(f"static-{text}", "static", text, dev) for text, dev in (("random", 0.55), ("bm25", 0.58))]
+MIXED = [
+    row(f"static-{text} + linear", "static + linear", text, dev) for text, dev in (("random", 0.66), ("bm25", 0.68))
+]
+NETWORKS = [row(text, "encoder", text, dev) for text, dev in (("task-only", 0.5), ("random", 0.54), ("bm25", 0.56))]
+OTHER = row("gpt", "imported", "", 0.9)
+
+
+def test_models_without_a_network_answer_two_questions() -> None:
+    assert planned([LINEAR, *STATIC, *MIXED]) == [
+        ("static-bm25 + linear", "linear", AHEAD),
+        ("static-bm25 + linear", "static-random + linear", TEXT),
+    ]
+
+
+def test_networks_are_held_against_the_best_without_one() -> None:
+    found = planned([LINEAR, *STATIC, *NETWORKS, *MIXED])
+    assert ("bm25", "linear", AHEAD) in found
+    assert ("bm25", "static-bm25 + linear", NETWORK) in found
+    assert {one[:2] for one in found if one.question == ARMS} == {
+        ("task-only", "random"),
+        ("task-only", "bm25"),
+        ("random", "bm25"),
+    }
+    assert len(found) == 7
+
+
+def test_encoders_alone_are_compared_as_fetched_text_and_with_each_other() -> None:
+    found = planned(NETWORKS)
+    assert {one[:2]: one.question for one in found} == {
+        ("bm25", "random"): TEXT,
+        ("bm25", "task-only"): TEXT,
+        ("task-only", "random"): ARMS,
+    }
+
+
+def test_imported_predictions_are_compared_with_our_best_and_never_recommended() -> None:
+    assert recommended([LINEAR, *MIXED, OTHER])["name"] == "static-bm25 + linear"
+    assert ("static-bm25 + linear", "gpt", OTHERS) in planned([LINEAR, *MIXED, OTHER])
+    assert recommended([LINEAR, OTHER]) is OTHER
+    assert planned([LINEAR, OTHER]) == [("gpt", "linear", AHEAD)]
+
+
+def test_nothing_is_planned_for_one_row() -> None:
+    assert planned([LINEAR]) == []
+    assert recommended([LINEAR]) is LINEAR
+
+
+def test_one_seed_with_a_high_score_is_not_recommended_where_others_have_an_interval() -> None:
+    lucky = row("bm25", "encoder", "bm25", 0.99, seeds=1)
+    assert recommended([LINEAR, *MIXED, lucky])["name"] == "static-bm25 + linear"
+    assert recommended([LINEAR, lucky]) is lucky
+
+
+def test_test_scores_choose_nothing() -> None:
+    worse_on_test = [
+        one | {"test": {"mean": 1 - one["dev"]["mean"], "low": 0.1}} for one in [LINEAR, *STATIC, *NETWORKS]
+    ]
+    assert planned(worse_on_test) == planned([LINEAR, *STATIC, *NETWORKS])

@@ -1,0 +1,75 @@
+"""The comparisons of a report: few, and chosen without a look at test, because each widens the others' intervals."""
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from tlm.evaluation.report.rows import ENCODER, LINEAR
+from tlm.evaluation.score.imported import IMPORTED
+
+Summary = dict[str, Any]  # of `Group.summary`
+AHEAD = "ahead of the linear model?"
+TEXT = "what was its text worth?"
+NETWORK = "what was the network worth?"
+ARMS = "which arm is ahead?"
+OTHERS = "ahead of another model?"
+
+
+class Planned(NamedTuple):
+    """Two groups to compare on test, by name, and the question that this answers about the first."""
+
+    first: str
+    second: str
+    question: str
+
+
+def planned(groups: list[Summary]) -> list[Planned]:
+    """The pairs to compare, each once.
+
+    Args:
+        groups: Summaries of the groups that can be compared.
+    """
+    pairs: dict[frozenset[str], Planned] = {}
+    for first, second, question in _questions(groups):
+        if first is not second:
+            names = first["name"], second["name"]
+            pairs.setdefault(frozenset(names), Planned(*names, question))
+    return list(pairs.values())
+
+
+def best_on_dev(groups: list[Summary]) -> Summary:
+    """The group with the highest mean score on dev; test scores choose nothing."""
+    return max(groups, key=lambda group: group["dev"]["mean"])
+
+
+def recommended(groups: list[Summary]) -> Summary:
+    """The best on dev of the models that have an interval (three seeds, or nothing random), else of all.
+
+    The linear model and imported predictions only count where there is nothing else.
+    """
+    others = [group for group in groups if group["kind"] != LINEAR] or groups
+    trained = [group for group in others if group["kind"] != IMPORTED] or others
+    return best_on_dev([group for group in trained if group["test"]["low"] is not None] or trained)
+
+
+def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
+    best = recommended(groups)
+    encoders = [group for group in groups if group["kind"] == ENCODER]
+    linear = next((group for group in groups if group["kind"] == LINEAR), None)
+    if linear is not None:
+        yield best, linear, AHEAD
+        if encoders:
+            yield best_on_dev(encoders), linear, AHEAD
+    for fetched in (group for group in groups if group["kind"] == best["kind"] and group["text"] == "bm25"):
+        for other in groups:
+            if other["kind"] == best["kind"] and other["text"] in ("random", "task-only"):
+                yield fetched, other, TEXT
+    with_network = [group for group in groups if ENCODER in group["kind"]]
+    without = [group for group in groups if ENCODER not in group["kind"] and group["kind"] != IMPORTED]
+    if with_network and without:
+        yield best_on_dev(with_network), best_on_dev(without), NETWORK
+    for first, second in combinations(encoders, 2):
+        yield first, second, ARMS
+    for one in groups:
+        if one["kind"] == IMPORTED:
+            yield best, one, OTHERS

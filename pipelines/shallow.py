@@ -2,7 +2,7 @@
 
 from components import data
 from pipelines import stages
-from pipelines.groups import Corpus, Export, Index, Prices, Store, Task, TrainingPods
+from pipelines.groups import Corpus, Export, Index, Prices, Run, Store, Task, TrainingPods
 from pipelines.pipeline import pipeline
 from tlm.errors import InputError
 
@@ -14,11 +14,10 @@ def build(
     export: Export,
     index: Index,
     report: Prices,
+    run: Run,
     store: Store,
     task: Task,
     run_arms: str = "bm25,random,task-only",
-    run_overrides: str = "",
-    run_preset: str = "pocket",
 ) -> str:
     """Compare a linear model of the task with static word vectors of fetched text, and with both mixed.
 
@@ -26,15 +25,15 @@ def build(
         run_arms: Texts to learn vectors from, separated by commas: bm25, random, task-only.
         run_overrides: Settings to change, such as retrieve.top_k=20; auto chooses K and query by the paper's rules.
         run_preset: Named settings, of which only those of the retrieval count; see `tlm show`.
+        run_seeds: Has no effect, because nothing here is random.
     """
     if nodes > 1:
         raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
     root = store.root
-    settings = {"preset": run_preset, "overrides": run_overrides}
-    preflight = data.preflight(**settings, arms=run_arms, seeds="0", engine=index.engine, root=root, **vars(report))
+    preflight = data.preflight(**vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report))
     corpus_uri, task_uri = stages.load(preflight, corpus, task, root)
     index_uri = stages.index(corpus_uri, index, root)
-    advised = data.advise(task=task_uri, corpus=corpus_uri, **settings).outputs
+    advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
     query = {name: advised[name] for name in ("query", "top_k")}
     subsets = stages.subsets(index_uri, task_uri, run_arms, query, export, root)
     shallow = stages.shallow(task_uri, run_arms, subsets, root)

@@ -9,10 +9,15 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from tlm.errors import InputError
-from tlm.shallow import static, tfidf
+from tlm.shallow import published, static, tfidf
 from tlm.shallow.folder import FAMILY, config_of
 
-FAMILIES: dict[str, type[tfidf.Tfidf | static.Static]] = {tfidf.FAMILY: tfidf.Tfidf, static.FAMILY: static.Static}
+Model = tfidf.Tfidf | static.Static | published.Published
+FAMILIES: dict[str, type[Model]] = {
+    tfidf.FAMILY: tfidf.Tfidf,
+    static.FAMILY: static.Static,
+    published.FAMILY: published.Published,
+}
 
 
 def one_thread() -> Any:

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from tlm.data.tasks.arrays import Split
 from tlm.data.tasks.labels import REGRESSION
 from tlm.errors import InputError
-from tlm.progress import say
 from tlm.shallow import folder as folders
+from tlm.shallow.dense import Dense, of_pairs
 from tlm.shallow.linear import Linear
 from tlm.shallow.spans import Marks, marks_of, parts
-from tlm.shallow.tuning import DENSE_STRENGTHS, Search
 from tlm.shallow.vectors import Vectors, word_vectors
 from tlm.shallow.words import joined, words_of
 
@@ -32,23 +31,30 @@ class Static:
         labels: The classes in the order of the probabilities; None for numbers.
         vectors: The word vectors.
         marks: The marks around spans.
-        centre: Mean of each feature over the training examples.
-        scale: Standard deviation of each feature; 1 where it is constant.
-        linear: The model of the standardised features.
+        dense: The model of the features.
         pair: Whether the examples are pairs of texts.
-        chosen: The settings that were chosen, for the report.
-        tried: How many settings were tried.
     """
 
     labels: list[str] | None
     vectors: Vectors
     marks: Marks
-    centre: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    linear: Linear
+    dense: Dense
     pair: bool
-    chosen: dict[str, Any]
-    tried: int = 0
+
+    @property
+    def linear(self) -> Linear:
+        """The linear model."""
+        return self.dense.linear
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The settings that were chosen, for the report."""
+        return {"dimensions": self.vectors.vectors.shape[1], "words": len(self.vectors.words), **self.dense.chosen}
+
+    @property
+    def tried(self) -> int:
+        """How many settings were tried."""
+        return self.dense.tried
 
     def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
@@ -56,26 +62,22 @@ class Static:
             pairs = pairs or [""] * len(texts)
         elif pairs is not None:
             texts, pairs = joined(texts, pairs), None
-        found = represent(self.vectors, self.marks, texts, pairs)
-        return self.linear.predict((found - self.centre) / self.scale)
+        return self.dense.predict(represent(self.vectors, self.marks, texts, pairs))
 
     def write(self, folder: Path) -> None:
         """Write the model into a new folder."""
-        facts = {"labels": self.labels, "softmax": self.linear.softmax, "chosen": self.chosen, "marks": self.marks}
-        facts["pair"] = self.pair
-        arrays: folders.Arrays = {"vectors": self.vectors.vectors, "word_weights": self.vectors.weights}
-        arrays |= {"centre": self.centre, "scale": self.scale}
-        arrays |= {"weights": self.linear.weights, "bias": self.linear.bias}
-        folders.write(folder, {folders.FAMILY: FAMILY, **facts}, {"words": self.vectors.words}, arrays)
+        values, arrays = self.dense.state()
+        config = {folders.FAMILY: FAMILY, "labels": self.labels, **values, "marks": self.marks, "pair": self.pair}
+        arrays |= {"vectors": self.vectors.vectors, "word_weights": self.vectors.weights}
+        folders.write(folder, config, {"words": self.vectors.words}, arrays)
 
     @classmethod
     def read(cls, folder: Path) -> "Static":
         """Read what `write` wrote."""
         config, vocabulary, arrays = folders.read(folder)
-        labels, marks = config["labels"], tuple((opening, closing) for opening, closing in config["marks"])
+        marks = tuple((opening, closing) for opening, closing in config["marks"])
         vectors = Vectors(vocabulary["words"], arrays["vectors"], arrays["word_weights"])
-        linear = Linear(arrays["weights"], arrays["bias"], len(labels or []), config["softmax"])
-        return cls(labels, vectors, marks, arrays["centre"], arrays["scale"], linear, config["pair"], config["chosen"])
+        return cls(config["labels"], vectors, marks, Dense.restored(config, arrays), config["pair"])
 
 
 def learn(
@@ -108,33 +110,8 @@ def learn(
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
     pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
     both = represent(vectors, marks, [*train.texts, *dev.texts], pairs)
-    count = len(train.texts)
-    centre, scale = both[:count].mean(axis=0), both[:count].std(axis=0)
-    scale[scale < 1e-9] = 1.0
-    both = (both - centre) / scale
-    search = Search(train, dev, metric, labels)
-    search.consider("vectors", [(both[seen], both[unseen]) for seen, unseen in search.folds], DENSE_STRENGTHS)
-    best = search.best
-    assert best is not None
-    linear = Linear.fit(both[:count], train.gold, search.classes, best.strength, best.balanced)
-    chosen = {
-        "dimensions": vectors.vectors.shape[1],
-        "words": len(vectors.words),
-        "class weights": "balanced" if best.balanced else "none",
-        "C": best.strength,
-    }
-    say(f"static: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
-    return Static(
-        None if metric in REGRESSION else labels,
-        vectors,
-        marks,
-        centre,
-        scale,
-        linear,
-        pairs is not None,
-        chosen,
-        search.tried,
-    )
+    dense = Dense.fit(both, train, dev, metric, labels, FAMILY)
+    return Static(None if metric in REGRESSION else labels, vectors, marks, dense, pairs is not None)
 
 
 def represent(vectors: Vectors, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
@@ -144,8 +121,7 @@ def represent(vectors: Vectors, marks: Marks, texts: Sequence[str], pairs: Seque
     order. Of pairs: the means of both texts, their product and their difference. Else the mean of the text.
     """
     if pairs is not None:
-        first, second = (vectors.means([words_of(text) for text in side]) for side in (texts, pairs))
-        return np.hstack([first, second, first * second, np.abs(first - second)])
+        return of_pairs(*(vectors.means([words_of(text) for text in side]) for side in (texts, pairs)))
     if not marks:
         return vectors.means([words_of(text) for text in texts])
     cut = [parts(text, marks) for text in texts]

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from tlm.evaluation.score.baseline import ARM, STATIC
+from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
 
 LINEAR, ENCODER = "linear", "encoder"
 KINDS = (  # in the order of a report's rows; kinds of mixtures that a user made stand before what was imported
-    *(LINEAR, STATIC, ENCODER),
+    *(LINEAR, EMBEDDINGS, STATIC, ENCODER),
     *(f"{STATIC} + {LINEAR}", f"{ENCODER} + {LINEAR}", f"{ENCODER} + {STATIC} + {LINEAR}"),
 )
 PARTS = " + "  # between the arms of a mixture
@@ -51,4 +51,6 @@ def _part(arm: str) -> Row:
         return Row(LINEAR + several, LINEAR + several, "")
     if model.startswith(f"{STATIC}-"):
         return Row(arm, STATIC + several, model.removeprefix(f"{STATIC}-"))
+    if model.startswith(f"{EMBEDDINGS}-"):
+        return Row(arm, EMBEDDINGS + several, "")
     return Row(arm, ENCODER + several, model)

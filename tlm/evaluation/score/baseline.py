@@ -1,24 +1,28 @@
 """The steps `baseline` and `static`: shallow models, trained and scored; every report compares with them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
 
 if TYPE_CHECKING:
-    from tlm.shallow.static import Static
-    from tlm.shallow.tfidf import Tfidf
+    from tlm.shallow.models import Model
 
 VERSION = 5
 MOST_PASSAGES = 200_000  # that static vectors are learned from: five minutes of one core
-ARM, STATIC = "baseline", "static"
+ARM, STATIC, EMBEDDINGS = "baseline", "static", "embeddings"
 
 
-def baseline(task: str, *, spans: Sequence[str] = (), seed: int = 0, root: str | None = None) -> str:
+def baseline(
+    task: str, *, features: str = "", spans: Sequence[str] = (), seed: int = 0, root: str | None = None
+) -> str:
     """Train and score a linear model on tf-idf of words, characters and marked spans (ridge for numbers).
 
     Features, regularisation and class weights are chosen by the mean of two scores: on dev, and in cross-validation
@@ -26,14 +30,18 @@ def baseline(task: str, *, spans: Sequence[str] = (), seed: int = 0, root: str |
 
     Args:
         task: URI of the task.
+        features: Folder with a published embedding model (sentence-transformers, model2vec or transformers), whose
+            embeddings of the texts are the features instead. It needs `pip install tlm-kubeflow[embeddings]`.
         spans: Marks around the spans that a text is asked about, such as "[[ ]]" "<< >>". By default, marks that
             nearly all training texts hold once are found.
         seed: Recorded with the scores; it has no effect, because the solvers are deterministic.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     examples = Artifact.open(task, "task")
-    settings: dict[str, Any] = {"arm": ARM, "seed": seed}
-    return _scored(_recipe("baseline", settings, spans, {"task": examples}), root)
+    if features:
+        return _embedded(examples, Path(features), spans, seed, root)
+    recipe = _recipe("baseline", {"arm": ARM, "seed": seed}, spans, {"task": examples})
+    return _scored(recipe, root, lambda: _fitted(recipe))
 
 
 def static(task: str, *, subset: str = "", spans: Sequence[str] = (), root: str | None = None) -> str:
@@ -54,7 +62,25 @@ def static(task: str, *, subset: str = "", spans: Sequence[str] = (), root: str 
     if subset:
         inputs["subset"] = Artifact.open(subset, "subset")
     arm = inputs["subset"].details["arm"] if subset else "task-only"
-    return _scored(_recipe(STATIC, {"arm": f"{STATIC}-{arm}", "seed": 0}, spans, inputs), root)
+    recipe = _recipe(STATIC, {"arm": f"{STATIC}-{arm}", "seed": 0}, spans, inputs)
+    return _scored(recipe, root, lambda: _fitted(recipe))
+
+
+def _embedded(task: Artifact, folder: Path, spans: Sequence[str], seed: int, root: str | None) -> str:
+    from tlm.data.tasks.arrays import read_splits
+    from tlm.shallow.published import files_of, fit
+
+    if spans:
+        raise InputError("--spans has no effect on published embeddings, which read the whole text; leave it out")
+    if not folder.is_dir():
+        raise InputError(
+            f"--features {folder} is not a folder; download the model, as with 'hf download NAME --local-dir {folder}'"
+        )
+    digests = {name: file_sha256(file) for name, file in files_of(folder).items()}
+    settings = {"arm": f"{EMBEDDINGS}-{folder.resolve().name}", "seed": seed, "files": digests}
+    splits, details = read_splits(task, "train", "dev"), task.details
+    given = (splits["train"], splits["dev"], details["metric"], details["labels"])
+    return _scored(_recipe(EMBEDDINGS, settings, (), {"task": task}), root, lambda: fit(folder, *given))
 
 
 def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: dict[str, Artifact]) -> Recipe:
@@ -66,19 +92,19 @@ def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: d
     return Recipe("model", step, VERSION, settings, inputs)
 
 
-def _scored(recipe: Recipe, root: str | None) -> str:
+def _scored(recipe: Recipe, root: str | None, fit: "Callable[[], Model]") -> str:
     root = home(root, recipe.inputs.values()).root
-    model = produce(recipe, root, lambda draft: _write(draft, recipe))
+    model = produce(recipe, root, lambda draft: _write(draft, recipe, fit))
     say(f"{recipe.step}: the model is {model}")
     return evaluate(model, recipe.inputs["task"].uri, root=root)
 
 
-def _write(draft: Draft, recipe: Recipe) -> None:
+def _write(draft: Draft, recipe: Recipe, fit: "Callable[[], Model]") -> None:
     from tlm.shallow.models import one_thread
 
     draft.spending.workers = {"cpu_seconds": 1}
     with one_thread():
-        model = _fitted(recipe)
+        model = fit()
     model.write(draft.folder / "model")
     facts = {name: recipe.settings[name] for name in ("arm", "seed")}
     parameters = sum(array.size for array in (model.linear.weights, model.linear.bias))
@@ -88,7 +114,7 @@ def _write(draft: Draft, recipe: Recipe) -> None:
     draft.run |= {"device": "cpu", "threads": 1}
 
 
-def _fitted(recipe: Recipe) -> "Tfidf | Static":
+def _fitted(recipe: Recipe) -> "Model":
     from tlm.data.tasks.arrays import read_splits
     from tlm.shallow.spans import named_marks
     from tlm.shallow.static import learn

@@ -1,0 +1,155 @@
+"""A linear model of published embeddings: a model that others trained reads each text once."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.data.tasks.arrays import Split
+from tlm.data.tasks.labels import REGRESSION
+from tlm.errors import InputError, reason
+from tlm.shallow import folder as folders
+from tlm.shallow.dense import Dense, of_pairs
+from tlm.shallow.linear import Linear
+
+FAMILY = "published"
+EMBEDDER = "embedder"  # folder of the published model, within the model's
+SAFE = (".json", ".txt", ".model", ".safetensors")  # never a pickle (.bin, .pt) or a program (.py)
+EXPECTED = "expected a model of sentence-transformers, model2vec or transformers with safetensors weights"
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class Published:
+    """A fitted model.
+
+    Attributes:
+        labels: The classes in the order of the probabilities; None for numbers.
+        folder: The published model.
+        dense: The model of the embeddings.
+        pair: Whether the examples are pairs of texts.
+    """
+
+    labels: list[str] | None
+    folder: Path
+    dense: Dense
+    pair: bool
+    _loaded: list[Any] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def linear(self) -> Linear:
+        """The linear model."""
+        return self.dense.linear
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The settings that were chosen, for the report."""
+        return {"dimensions": len(self.dense.centre), **self.dense.chosen}
+
+    @property
+    def tried(self) -> int:
+        """How many settings were tried."""
+        return self.dense.tried
+
+    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
+        """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
+        if not self._loaded:
+            self._loaded.append(load(self.folder))
+        if self.pair:
+            pairs = pairs or [""] * len(texts)
+        elif pairs is not None:
+            texts, pairs = [f"{text} {pair}" for text, pair in zip(texts, pairs, strict=True)], None
+        return self.dense.predict(represent(self._loaded[0], texts, pairs))
+
+    def write(self, folder: Path) -> None:
+        """Write the model, with the published one, into a new folder."""
+        values, arrays = self.dense.state()
+        folders.write(folder, {folders.FAMILY: FAMILY, "labels": self.labels, **values, "pair": self.pair}, {}, arrays)
+        for name, file in files_of(self.folder).items():
+            (folder / EMBEDDER / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, folder / EMBEDDER / name)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Published":
+        """Read what `write` wrote."""
+        config, _, arrays = folders.read(folder)
+        return cls(config["labels"], folder / EMBEDDER, Dense.restored(config, arrays), config["pair"])
+
+
+def fit(folder: Path, train: Split, dev: Split, metric: str, labels: list[str] | None) -> Published:
+    """Embed the texts with the model in `folder`, and fit a linear model of the training examples' embeddings.
+
+    Raises:
+        InputError: there are no training examples, or the folder does not load.
+    """
+    if not train.texts:
+        raise InputError("the task has no training examples; a linear model needs some")
+    pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
+    features = represent(load(folder), [*train.texts, *dev.texts], pairs)
+    dense = Dense.fit(features, train, dev, metric, labels, FAMILY)
+    return Published(None if metric in REGRESSION else labels, folder, dense, pairs is not None)
+
+
+def represent(model: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+    """Embeddings of texts, or features of pairs; shape [n, features]."""
+    first, *more = (
+        np.asarray(model.encode(list(side), batch_size=BATCH, show_progress_bar=False), np.float64)
+        for side in (texts, pairs)
+        if side is not None
+    )
+    return of_pairs(first, more[0]) if more else first
+
+
+def load(folder: Path) -> Any:
+    """Load a published model from its files, without a network, without pickles, and without code of its own.
+
+    Raises:
+        InputError: sentence-transformers is not installed, or the model does not load.
+    """
+    files_of(folder)
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise InputError(
+            "published embeddings need sentence-transformers; pip install 'tlm-kubeflow[embeddings]'"
+        ) from None
+    try:
+        return SentenceTransformer(
+            str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
+        )
+    except Exception as error:  # many libraries read the files, each with its own errors
+        raise InputError(f"{folder} does not load: {reason(error)}; {EXPECTED}") from None
+
+
+def files_of(folder: Path) -> dict[str, Path]:
+    """The files of a published model by their names in the folder, sorted.
+
+    Raises:
+        InputError: there are no weights, or a config names code of its own.
+    """
+    found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.suffix in SAFE}
+    if not any(name.endswith(".safetensors") for name in found):
+        raise InputError(f"{folder} has no .safetensors file; {EXPECTED}")
+    for name, path in found.items():
+        if path.suffix == ".json" and _names_code(path):
+            raise InputError(f"{folder}/{name} names code of its own, which is never run; take another model")
+    return found
+
+
+def _names_code(path: Path) -> bool:
+    """Whether a JSON file names a class of the folder: `auto_map`, or a module from elsewhere than the library."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # reported where the file is read for its content
+        return False
+    if isinstance(values, dict):
+        return bool(values.get("auto_map"))
+    modules = values if path.name == "modules.json" and isinstance(values, list) else []
+    return any(
+        not str(one.get("type", "")).startswith("sentence_transformers.") for one in modules if isinstance(one, dict)
+    )

@@ -1,0 +1,141 @@
+"""`baseline --features`: published models as features, served from the artifact, and none of their code ever run."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import AutoModel, AutoTokenizer
+
+from tests.published import write_bert
+from tests.unit.test_shallow import task_of
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation.mixture.step import mix
+from tlm.evaluation.report.rows import Row
+from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.predict import predict
+from tlm.shallow.published import files_of, load
+
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "because", "of", "inside", "hitze", "ist"]
+
+
+def of_transformers(folder: Path) -> None:
+    write_bert(folder, WORDS)
+
+
+def of_model2vec(folder: Path) -> None:
+    """Vectors of tokens in one matrix, as model2vec writes them."""
+    folder.mkdir(parents=True)
+    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    vectors = torch.randn((len(WORDS) + 1, 16), generator=torch.Generator().manual_seed(0))
+    save_file({"embeddings": vectors}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"model_type": "model2vec", "architectures": ["StaticModel"]}))
+    module = {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"}
+    (folder / "modules.json").write_text(json.dumps([module]))
+
+
+def of_sentence_transformers(folder: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    of_transformers(folder.with_name("plain"))
+    SentenceTransformer(str(folder.with_name("plain"))).save(str(folder))
+
+
+WRITERS = [of_transformers, of_model2vec, of_sentence_transformers]
+
+
+@pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
+@pytest.mark.parametrize("kind", ["plain", "pairs", "numbers"])
+def test_it_is_scored_served_and_mixed(write: Callable[[Path], None], kind: str, tmp_path: Path) -> None:
+    write(tmp_path / "tiny")
+    root, task = str(tmp_path / "store"), task_of(tmp_path / "store", kind)
+    metrics = Artifact.open(baseline(task, features=str(tmp_path / "tiny"), root=root))
+    assert Row.of(metrics.details["arm"], metrics.details["stage"]) == ("embeddings-tiny", "embeddings", "")
+    model = metrics.input("model")
+    table = pq.read_table(metrics.path("predictions.parquet")).to_pylist()
+    rows = pq.read_table(Artifact.open(task).path("examples.parquet")).to_pylist()
+    texts = [(rows[one["example"]]["text"], rows[one["example"]]["text_pair"]) for one in table]
+    answers = list(predict(model.uri, [pair if pair[1] is not None else pair[0] for pair in texts]))
+    if kind == "numbers":
+        assert [one["value"] for one in answers] == pytest.approx([one["predicted"] for one in table], abs=1e-4)
+    else:
+        assert [one["label"] for one in answers] == [one["predicted"] for one in table]
+    mixed = Artifact.open(mix([metrics.uri, baseline(task, root=root)], root=root))
+    assert mixed.details["arm"] == "embeddings-tiny + baseline"
+
+
+def test_the_embedding_of_a_transformers_folder_is_the_mean_of_its_last_states(tmp_path: Path) -> None:
+    of_transformers(tmp_path / "tiny")
+    texts = ["alpha beta", "inside gamma delta epsilon"]
+    model, tokenizer = AutoModel.from_pretrained(tmp_path / "tiny"), AutoTokenizer.from_pretrained(tmp_path / "tiny")
+    for text in texts:
+        with torch.no_grad():
+            states = model.eval()(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        np.testing.assert_allclose(load(tmp_path / "tiny").encode([text])[0], states.mean(0).numpy(), atol=1e-5)
+
+
+def test_the_same_files_are_found_again_and_others_are_not(tmp_path: Path) -> None:
+    of_model2vec(tmp_path / "tiny")
+    root, task = str(tmp_path / "store"), task_of(tmp_path / "store", "plain")
+    first = baseline(task, features=str(tmp_path / "tiny"), root=root)
+    assert baseline(task, features=str(tmp_path / "tiny"), root=root) == first
+    vectors = torch.randn((len(WORDS) + 1, 16), generator=torch.Generator().manual_seed(1))
+    save_file({"embeddings": vectors}, tmp_path / "tiny" / "model.safetensors")
+    assert baseline(task, features=str(tmp_path / "tiny"), root=root) != first
+
+
+def test_pickles_and_programs_do_not_get_into_the_artifact(tmp_path: Path) -> None:
+    of_transformers(tmp_path / "tiny")
+    for name in ("pytorch_model.bin", "modeling.py", "deep/weights.pt"):
+        (tmp_path / "tiny" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "tiny" / name).write_bytes(b"x")
+    assert not {"pytorch_model.bin", "modeling.py", "deep/weights.pt"} & set(files_of(tmp_path / "tiny"))
+
+
+def refused(folder: Path, name: str, values: object) -> str:
+    path = folder / name
+    before = json.loads(path.read_text()) if path.exists() and isinstance(values, dict) else {}
+    path.write_text(json.dumps({**before, **values} if isinstance(values, dict) else values))
+    with pytest.raises(InputError) as caught:
+        files_of(folder)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("config.json", {"auto_map": {"AutoModel": "modeling.Evil"}}),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": "modeling.Evil"}}),
+        ("modules.json", [{"idx": 0, "name": "0", "path": "", "type": "modeling.Evil"}]),
+        ("modules.json", [{"idx": 0, "name": "0", "path": "", "type": "os.system"}]),
+        ("modules.json", [{"idx": 0, "name": "0", "path": ""}]),
+    ],
+)
+def test_code_of_the_folder_is_refused(name: str, values: object, tmp_path: Path) -> None:
+    of_transformers(tmp_path / "tiny")
+    assert f"/{name} names code of its own, which is never run" in refused(tmp_path / "tiny", name, values)
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
+    root, task = str(tmp_path / "store"), task_of(tmp_path / "store", "plain")
+    with pytest.raises(InputError, match="is not a folder; download the model"):
+        baseline(task, features=str(tmp_path / "nowhere"), root=root)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"has no \.safetensors file"):
+        baseline(task, features=str(tmp_path / "empty"), root=root)
+    of_model2vec(tmp_path / "tiny")
+    with pytest.raises(InputError, match="--spans has no effect on published embeddings"):
+        baseline(task, features=str(tmp_path / "tiny"), spans=["[[ ]]"], root=root)
+    (tmp_path / "tiny" / "model.safetensors").write_bytes(b"broken")
+    with pytest.raises(InputError, match=r"tiny does not load: .*; expected a model of sentence-transformers"):
+        baseline(task, features=str(tmp_path / "tiny"), root=root)

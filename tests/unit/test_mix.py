@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.toys import Row, make, make_task, random_model, read_json, words
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.mixture.rows import mixtures
 from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.mixture.weights import LEAST_EXAMPLES, TEMPERATURES, Weights, cross_fitted, fitted, loss
 from tlm.evaluation.report.report import report
@@ -298,8 +299,8 @@ def parts_in(store: Store, kind: str, split: str) -> list[np.ndarray]:
 KINDS = {
     "shallow": "baseline + static-task-only",
     "encoder": "task-only + baseline",
-    "seeds": "task-only + baseline",
-    "all": "baseline + task-only + static-task-only",
+    "seeds": "task-only × 2 + baseline",
+    "all": "baseline + task-only × 2 + static-task-only",
 }
 
 
@@ -458,3 +459,13 @@ def make_arms(store: Store) -> list[str]:
                     {"model": Artifact.open(store.baseline).input("model").uri, "task": store.task})  # fmt: skip
 
     return [named(f"arm {number}") for number in range(4)]
+
+
+def test_the_mixtures_of_a_pipeline(store: Store) -> None:
+    made = [
+        Artifact.open(uri) for uri in mixtures(store.baseline, [store.static, *store.encoders], root=str(store.root))
+    ]
+    encoder = [(f"task-only{static} + baseline", seed) for seed in (1, 2) for static in ("", " + static-task-only")]
+    assert [(one.details["arm"], one.details["seed"]) for one in made] == [("static-task-only + baseline", 0), *encoder]
+    fixed = [read_json(one, "metrics.json")["fixed"] for one in made]
+    assert fixed == [True, False, False, False, False], "a mixture is the same with every seed if all parts are"

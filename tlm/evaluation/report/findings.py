@@ -133,7 +133,7 @@ def _order(differences: Sequence[Difference]) -> Iterator[str]:
 
 def _open(best: Summary, trained: list[Summary]) -> Iterator[str]:
     """Which model may be better, but has too few seeds."""
-    found = best_on_dev(trained)
+    found = best_on_dev([best, *trained])
     if found["dev"]["mean"] > best["dev"]["mean"]:
         yield (
             f"{found['name']} is higher on dev ({hundred(found['dev'])}, {best['name']} {hundred(best['dev'])}), "

@@ -10,6 +10,7 @@ from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
 from tlm.evaluation.score.metrics import METRIC_NAMES
 
+OTHER_TEXT = {"random": "random text", "task-only": "the task’s own text"}
 PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks
 Summary = dict[str, Any]  # of `Group.summary`
 Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
@@ -29,7 +30,7 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     best = recommended(whole)
     if best is linear:
         return [f"Only the baseline was scored: {hundred(best['test'])} {METRIC_NAMES[metric]} on test."]
-    sentences = [_use(best, linear, metric, differences), *_worth(best, differences)]
+    sentences = [_use(best, linear, metric, differences), *_worth(best, whole, differences)]
     sentences += _order(differences)
     sentences += _open(best, trained)
     sentences += _copies(best, linear)
@@ -81,8 +82,8 @@ def points(difference: Difference, first: str) -> str:
 def _use(best: Summary, linear: Summary | None, metric: str, differences: Sequence[Difference]) -> str:
     """What to use: the best on dev where it is shown to be ahead of the linear model, else the linear model."""
     name, seeds = best["name"], len(best["seeds"])
-    how = f"mean and standard deviation of {seeds} seeds" if seeds > 1 else "one run"
-    score = f"{hundred(best['test'])} {METRIC_NAMES[metric]} on test ({how})"
+    how = f" (mean and standard deviation of {seeds} seeds)" if seeds > 1 else "" if best["fixed"] else " (one seed)"
+    score = f"{hundred(best['test'])} {METRIC_NAMES[metric]} on test{how}"
     if linear is None:
         return f"{name}, the best on dev, reaches {score}."
     (found,) = (one for one in differences if (one["first"], one["second"]) == (name, linear["name"]))
@@ -99,17 +100,22 @@ def _use(best: Summary, linear: Summary | None, metric: str, differences: Sequen
     )
 
 
-def _worth(best: Summary, differences: Sequence[Difference]) -> Iterator[str]:
+def _worth(best: Summary, groups: list[Summary], differences: Sequence[Difference]) -> Iterator[str]:
     """What the fetched text and the network were worth."""
+    texts = {group["name"]: OTHER_TEXT.get(group["text"], "") for group in groups}
     for one in differences:
         if one["low"] is None:
             continue
         if one["question"] == AHEAD and one["first"] != best["name"]:
-            yield f"The network alone was {_value(one)}: {one['first']} beside {one['second']}."
+            yield f"The network alone was {_value(one)}: {_pair(one)}."
         if one["question"] == TEXT:
-            yield f"Fetched text was {_value(one)}: {one['first']} beside {one['second']}."
+            yield f"Beside {texts[one['second']]}, fetched text was {_value(one)}: {_pair(one)}."
         if one["question"] == NETWORK:
-            yield f"The network was {_value(one)}: {one['first']} beside {one['second']}."
+            yield f"The network was {_value(one)}: {_pair(one)}."
+
+
+def _pair(found: Difference) -> str:
+    return f"{found['first']} beside {found['second']}"
 
 
 def _value(found: Difference) -> str:

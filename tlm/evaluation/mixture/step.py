@@ -23,7 +23,7 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
     """Mix models of one task: their probabilities (or numbers) are averaged with weights that are fitted on dev.
 
     Models of the same arm (its seeds) are averaged equally and count as one part. Each part gets a temperature and a
-    weight, which may be 0, by log-loss on a small grid; with fewer than 200 examples on dev, all get the same weight.
+    weight by log-loss on a small grid. The fewer examples dev has, the nearer the weights are to equal ones.
     The dev score is cross-fitted: each group of examples is predicted with weights fitted on the others.
 
     Args:

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-LEAST_EXAMPLES = 200  # on dev; with fewer, parts are weighted equally
+EQUAL = 100  # equal weights count as much as this many examples of dev
 TEMPERATURES = (1.0, 0.5, 0.7, 1.4, 2.0, 2.8, 4.0)
 STEPS = 10  # weights are tenths
 MOST_PARTS = 4
@@ -36,21 +36,18 @@ class Weights:
         return np.sum([share * part for share, part in zip(self.shares, tempered, strict=True)], axis=0)  # type: ignore[no-any-return]
 
 
-def fitted(
-    parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64], least: int = LEAST_EXAMPLES
-) -> Weights:
-    """The best weights on a grid; equal ones if there are fewer than `least` examples.
+def fitted(parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64]) -> Weights:
+    """The best weights on a grid, drawn towards equal ones: they have the share n / (n + `EQUAL`).
 
     Each part gets the temperature that is best for it alone. Among equals, the shares that are nearest to equal win.
 
     Args:
         parts: Predictions of each part, shape [n, classes], or [n, 1] for numbers.
         gold: Class ordinals, or numbers; shape [n].
-        least: How many examples are enough to fit weights.
     """
     count = len(parts)
     equal = tuple(1 / count for _ in parts)
-    if len(gold) < least:
+    if not len(gold):
         return Weights((1.0,) * count, equal)
     best = tuple(min(TEMPERATURES, key=lambda t, part=part: loss(_tempered(part, t), gold)) for part in parts)  # type: ignore[misc]
     grid = (shares for shares in product(range(STEPS + 1), repeat=count) if sum(shares) == STEPS)
@@ -58,7 +55,9 @@ def fitted(
     weights = [tuple(share / sum(shares) for share in shares) for shares in candidates]
     tempered = [_tempered(part, temperature) for part, temperature in zip(parts, best, strict=True)]
     losses = [loss(Weights((1.0,) * count, shares).apply(tempered), gold) for shares in weights]
-    return Weights(best, weights[min(range(len(losses)), key=lambda place: float(f"{losses[place]:.{DIGITS}g}"))])
+    found = weights[min(range(len(losses)), key=lambda place: float(f"{losses[place]:.{DIGITS}g}"))]
+    trust = len(gold) / (len(gold) + EQUAL)
+    return Weights(best, tuple(trust * share + (1 - trust) / count for share in found))
 
 
 def cross_fitted(parts: Sequence[Floats], gold: NDArray[np.float64], group: NDArray[np.int64]) -> Floats:
@@ -75,9 +74,8 @@ def cross_fitted(parts: Sequence[Floats], gold: NDArray[np.float64], group: NDAr
     if folds < 2:
         return fitted(parts, gold).apply(parts)
     mixed = np.zeros_like(parts[0])
-    least = 0 if len(gold) >= LEAST_EXAMPLES else LEAST_EXAMPLES  # as for the weights that are fitted on all of them
     for others, own in GroupKFold(folds).split(gold, groups=group):
-        weights = fitted([part[others] for part in parts], gold[others], least)
+        weights = fitted([part[others] for part in parts], gold[others])
         mixed[own] = weights.apply([part[own] for part in parts])
     return mixed
 

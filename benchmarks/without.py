@@ -12,7 +12,7 @@ Change = Callable[[Any], None]
 
 def unsorted(work: Any) -> None:
     """Texts go into batches as they are shuffled."""
-    for order in (work.external, work.tasks[0].order):
+    for order in (*(order for _, _, order in work.external.sources), work.tasks[0].order):
         order.lengths = np.zeros_like(order.lengths)
 
 
@@ -22,7 +22,7 @@ def full_length(work: Any) -> None:
 
     def batch(step: int) -> Any:
         found = made(step)
-        texts = work.tasks[0].examples.texts if work.mixture.is_internal(step) else work.passages
+        texts = work.tasks[0].examples.texts if work.mixture.is_internal(step) else work.external.sources[0][0]
         width = found.ids.shape[1]
 
         def padded(values: Any, filler: int) -> Any:

@@ -53,6 +53,7 @@ def load_task(
     metric: str,
     problem: str,
     files: str,
+    unlabelled_path: str,
     root: str,
     counts: Output[Metrics],
 ) -> str:
@@ -62,7 +63,7 @@ def load_task(
 
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     more = {"group_field": group_field, "metric": metric, "problem": problem, "files": files}
-    return log_counts(load_task(path, **fields, **more, root=root), counts)
+    return log_counts(load_task(path, **fields, **more, unlabelled=unlabelled_path, root=root), counts)
 
 
 @component(DATA_IMAGE)

@@ -118,10 +118,12 @@ class Task(Examples):
     Args:
         files: Folder with the files of a task given by its name, if they should not come from the Hub.
         path: Folder with train, dev and test files, one file to be split, or a name such as paper:scierc.
+        unlabelled_path: Files with more texts of the task, without labels: more queries, and more text to train on.
     """
 
     files: str = ""
     path: str = "s3://tlm/task/"
+    unlabelled_path: str = ""
 
 
 @dataclass

@@ -75,7 +75,7 @@ def fitted(step: str, kind: str) -> Tfidf | Static:
     rows, labels = rows_of(kind), None if kind == "numbers" else LABELS
     given_splits = (split_of(rows[:60], labels), split_of(rows[60:75], labels, "dev"))
     metric = "pearson" if labels is None else "macro_f1"
-    return tune(*given_splits, metric, labels) if step == "baseline" else learn((), *given_splits, metric, labels)
+    return tune(*given_splits, metric, labels) if step == "baseline" else learn((), (), *given_splits, metric, labels)
 
 
 def subset_of(root: Path, texts: list[str], arm: str = "bm25") -> str:

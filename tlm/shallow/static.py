@@ -82,16 +82,18 @@ class Static:
 
 def learn(
     passages: Iterable[str],
+    unlabelled: Sequence[str],
     train: Split,
     dev: Split,
     metric: str,
     labels: list[str] | None,
     marks: Marks | None = None,
 ) -> Static:
-    """Learn vectors from fetched passages and the training texts, then a linear model of the training examples.
+    """Learn vectors from fetched passages and the task's texts, then a linear model of the training examples.
 
     Args:
         passages: The fetched text; may be empty.
+        unlabelled: Texts of the task without labels.
         train: The examples to fit on.
         dev: More examples to choose the regularisation by.
         metric: What to choose by.
@@ -104,7 +106,7 @@ def learn(
     if not train.texts:
         raise InputError("the task has no training examples; a static model needs some")
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
-    own = (" ".join(parts(text, marks).whole) for text in chain(train.texts, train.pairs or ()))
+    own = (" ".join(parts(text, marks).whole) for text in chain(train.texts, train.pairs or (), unlabelled))
     vectors = word_vectors(chain(passages, own))
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")

@@ -22,8 +22,9 @@ from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
 from tlm.training.flops import Cost
 from tlm.training.input.batches import Batch, Masking, Order, collate
+from tlm.training.input.external import External
 from tlm.training.input.mixture import Mixture
-from tlm.training.input.rng import EXTERNAL, HEADS, INTERNAL, MASK, SECOND_TASK, generator, number
+from tlm.training.input.rng import HEADS, INTERNAL, MASK, SECOND_TASK, generator, number
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
@@ -160,7 +161,7 @@ class Internal:
 
 
 class Joint:
-    """The work of stage 1: which batch each step takes, and its loss. Without passages every step is internal."""
+    """The work of stage 1: which batch each step takes, and its loss. Without external texts every step is internal."""
 
     advice = (
         "lower train.external_batch and train.internal_batch, or compute them in parts (train.accumulation=2, 4, …)"
@@ -169,8 +170,10 @@ class Joint:
     def __init__(
         self, encoders: list[Encoder], tasks: dict[str, Examples], passages: Texts | None, preset: Preset, seed: int
     ) -> None:
-        self.label, self.settings, self.seed, self.passages = "stage 1", preset.train, seed, passages
-        self.mixture = Mixture(preset.train.rho1 if passages is not None else 0)
+        self.label, self.settings, self.seed = "stage 1", preset.train, seed
+        first = next(iter(tasks.values()))
+        self.external = External(passages, (first.texts, first.without_label()), preset.train.external_batch, seed)
+        self.mixture = Mixture(preset.train.rho1 if self.external else 0)
         self.tasks = []
         for index, (encoder, (name, examples)) in enumerate(zip(encoders, tasks.items(), strict=True)):
             config, rows = encoder.body.config, examples.rows("train")
@@ -180,8 +183,6 @@ class Joint:
             self.tasks.append(Internal(name, encoder, examples, rows, order, cost))
         special, vocab_size = self.tasks[0].examples.texts.special, encoders[0].body.config["vocab_size"]
         self.masking = Masking(preset.train.mask_share, vocab_size, special.mask, special.ids)
-        lengths = passages.lengths if passages is not None else np.zeros(0, dtype=np.int32)
-        self.external = Order(lengths, preset.train.external_batch, seed, EXTERNAL)
 
     @property
     def mlm_only(self) -> bool:
@@ -201,8 +202,7 @@ class Joint:
             rows = task.rows[task.order.rows(index // len(self.tasks))]
             plain = collate(task.examples.texts, rows, task.examples.labels)
         else:
-            assert self.passages is not None
-            plain = collate(self.passages, self.external.rows(index))
+            plain = self.external.batch(index)
         return self.masking(plain, generator(self.seed, MASK, step))
 
     def losses(self, step: int, inputs: Inputs) -> Losses:
@@ -218,7 +218,7 @@ class Joint:
         task, rows = self.task(step), len(batch.lengths)
         if task is None:
             flops = self.tasks[0].cost.of(batch, tokens=True, classes=False)
-            return batch.tokens, rows * self.settings.external_length, flops
+            return batch.tokens, rows * self.external.length(self.mixture.index(step)), flops
         full = rows * task.examples.texts.max_length
         if self.settings.mask_internal or self.mlm_only:
             return batch.tokens, full, task.cost.of(batch, tokens=True, classes=not self.mlm_only)

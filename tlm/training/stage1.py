@@ -10,6 +10,7 @@ from tlm import presets
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, refuse_negative
 from tlm.settings import Model, Train
 from tlm.training.distributed.launch import train_together
@@ -150,7 +151,7 @@ def checkpoint_recipe(
     if begin is not None:
         inputs["start"] = begin
     facts = {"arm": _arm(begin, passages), "seed": seed}
-    training = train_settings(settings.train, external=passages is not None)
+    training = train_settings(settings.train, external=passages is not None or bool(examples.counts.get(UNLABELLED)))
     resolved = {**facts, "model": model_settings(model), "train": training}
     return Recipe("checkpoint", "train", VERSION, settings=resolved, inputs=inputs)
 
@@ -160,7 +161,7 @@ def train_settings(train: Train, *, external: bool) -> dict[str, Any]:
 
     Args:
         train: All settings of stage 1.
-        external: Whether there is a subset. Without one every step is internal.
+        external: Whether there are a subset or texts without labels. Without them every step is internal.
     """
     internal_steps = Mixture(train.rho1 if external else 0).internal_before(train.steps)
     without = set() if external else {"rho1"}
@@ -219,6 +220,8 @@ def _check_tasks(uris: list[str]) -> None:
     known: dict[str, str] = {}
     for uri in uris:
         task = Artifact.open(uri, "task")
+        if task.counts.get(UNLABELLED):
+            raise InputError(f"{uri} has texts without labels, which train for one task alone; load it without them")
         name = str(task.details["name"])
         if name in known:
             raise InputError(f"{known[name]} and {uri} are both called '{name}'; give each task once, by its own name")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.groups import groups_of
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import examples
 
 
@@ -47,6 +48,13 @@ def values_of(column: pa.ChunkedArray, labels: list[str] | None) -> NDArray[Any]
     if labels is None:
         return column.to_numpy()  # type: ignore[no-any-return]
     return pc.index_in(column, pa.array(labels, pa.string())).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+def unlabelled(task: Artifact) -> list[str]:
+    """The texts of a task that have no label, both of a pair."""
+    table = examples(task)
+    chosen = table.filter(pc.equal(table["split"], UNLABELLED))
+    return [text for name in ("text", "text_pair") for text in chosen[name].to_pylist() if text is not None]
 
 
 def read_splits(task: Artifact, *names: str) -> dict[str, Split]:

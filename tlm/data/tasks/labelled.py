@@ -1,7 +1,8 @@
 """Labelled examples as they are read, before they become a task."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tlm.data.reading.files import RawFile
 from tlm.data.reading.readers import read_all
@@ -9,6 +10,8 @@ from tlm.data.reading.records import Rejects, Row, name_of, text_of
 from tlm.data.tasks.labels import label_of
 from tlm.data.text import fold, tokens
 from tlm.errors import InputError
+
+UNLABELLED = "unlabelled"  # the split of texts without labels
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,11 @@ class Fields:
     def wanted(self) -> list[str]:
         """The fields needed of each row, the text's first."""
         return [name for name in vars(self).values() if name]
+
+    @property
+    def of_texts(self) -> list[str]:
+        """The fields needed of a row without a label."""
+        return [name for name in (self.text_field, self.pair_field) if name]
 
 
 @dataclass(frozen=True)
@@ -62,22 +70,46 @@ def read_examples(files: Mapping[str, list[RawFile]], fields: Fields, rejects: R
     return found
 
 
+def read_unlabelled(
+    files: Sequence[RawFile], fields: Fields, rejects: Rejects, labelled: Sequence[Example]
+) -> tuple[list[Example], dict[str, int]]:
+    """Read texts without labels in file order; unusable rows go to `rejects`.
+
+    Returns:
+        The texts, each once and without those of labelled examples; and how many were left out, by reason.
+    """
+    known = {example.twin: "in train" if example.split == "train" else "in dev or test" for example in labelled}
+    found, left_out = [], Counter[str]()
+    for example in read_all(files, fields.of_texts, rejects, lambda file, row: _text(file, row, fields)):
+        if example.twin in known:
+            left_out[f"{UNLABELLED}, {known[example.twin]}"] += 1
+        else:
+            known[example.twin] = "repeated"
+            found.append(example)
+    return found, dict(sorted(left_out.items()))
+
+
 def twin_key(text: str, pair: str | None = None) -> str:
     """Return a key that is equal for examples that differ only in case, spaces, punctuation and markers."""
     parts = [text] if pair is None else [text, pair]
     return "\0".join(" ".join(tokens(part)) or fold(part) for part in parts)
 
 
-def _example(file: RawFile, row: Row, fields: Fields, split: str) -> Example:
+def _text(file: RawFile, row: Row, fields: Fields) -> Example:
     line, values = row
     text = text_of(values, fields.text_field)
     pair = text_of(values, fields.pair_field) if fields.pair_field else None
+    return Example(file, line, f"{file.name}:{line}", text, pair, "", UNLABELLED, twin_key(text, pair))
+
+
+def _example(file: RawFile, row: Row, fields: Fields, split: str) -> Example:
+    line, values = row
+    found = _text(file, row, fields)
     if isinstance(values.get(fields.label_field), list | tuple):
         raise InputError(
             f"{file.where}:{line}: field '{fields.label_field}' is a list, but several labels per text are not "
             "supported; give each text one label, or make one task per label"
         )
     label = label_of(values, fields.label_field)
-    name = name_of(values, fields.id_field, f"{file.name}:{line}")
-    group = name_of(values, fields.group_field)
-    return Example(file, line, name, text, pair, label, split, twin_key(text, pair), group)
+    name, group = name_of(values, fields.id_field, found.id), name_of(values, fields.group_field)
+    return replace(found, id=name, label=label, split=split, group=group)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -17,7 +18,7 @@ from tlm.data.reading.readers import check
 from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
 from tlm.data.tasks.groups import COLUMN as GROUP
-from tlm.data.tasks.labelled import Example, Fields, read_examples
+from tlm.data.tasks.labelled import UNLABELLED, Example, Fields, read_examples, read_unlabelled
 from tlm.data.tasks.labels import METRICS, metric_for
 from tlm.data.tasks.problem import PROBLEMS, is_regression
 from tlm.data.tasks.registered import fitting_fields, named_files
@@ -40,6 +41,7 @@ def load_task(
     label_field: str = "label",
     id_field: str = "",
     group_field: str = "",
+    unlabelled: str = "",
     metric: str = "auto",
     problem: str = "auto",
     files: str = "",
@@ -65,6 +67,8 @@ def load_task(
         id_field: Field with the example id; default <file name>:<line>.
         group_field: Field that dependent examples share (an author, a document), for the confidence intervals of
             scores; by default, texts that are equal except for case, punctuation and span marks depend on each other.
+        unlabelled: Files or folder with more texts of the task, without labels. They are searched with and trained on
+            as text (a subset's passages are, too). Those that are also in train, dev or test are left out.
         metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman.
         problem: classification, regression, or auto: decided by the labels.
         files: Folder with the files of a registered task, to be used instead of the Hub.
@@ -99,12 +103,15 @@ def load_task(
         raise InputError(f"{path} is not the name of a task, so files {files} cannot be used; give one of the two")
     fields = Fields(text_field, pair_field, label_field, id_field, group_field)
     rejects = Rejects(max_rejected)
-    with raw_files(list(entry.addresses.values()) if entry and not files else [files or path]) as found:
+    more: AbstractContextManager[Sequence[RawFile]] = raw_files([unlabelled]) if unlabelled else nullcontext([])
+    with raw_files(list(entry.addresses.values()) if entry and not files else [files or path]) as found, more as texts:
         by_split = named_files(entry, files, found) if entry else _by_split(path, found)
         if entry and fields == Fields(id_field=id_field, group_field=group_field):
             fields = replace(fitting_fields(entry, by_split, id_field), group_field=group_field)
         for file in chain.from_iterable(by_split.values()):
             check(file, fields.wanted)
+        for file in texts:
+            check(file, fields.of_texts)
         shares = _shares(files or path, by_split, dev_share, test_share)
         settings = {
             **vars(fields),
@@ -118,17 +125,19 @@ def load_task(
             settings["problem"] = problem
         if entry:
             settings |= {"labels": entry.labels, "ordinals": entry.ordinals, "published": entry.metrics}
+        if unlabelled:
+            settings["unlabelled"] = [[file.name, file.digest()] for file in texts]
         recipe = Recipe("task", "load-task", VERSION, settings)
-        uri = produce(recipe, root, lambda draft: _write(draft, settings, by_split, fields, rejects, entry))
+        uri = produce(recipe, root, lambda draft: _write(draft, settings, by_split, texts, fields, rejects, entry))
     _say_problem(Artifact.open(uri, "task"))
     return uri
 
 
 def examples(task: Artifact) -> pa.Table:
-    """Read the labelled examples: columns id, text, text_pair, label, target, split; row ordinals identify examples.
+    """Read the examples: columns id, text, text_pair, label, target, split; row ordinals identify examples.
 
-    Ordered train, dev, test. `text_pair` is null without pairs, `label` for regression, `target` for classes. A task
-    with a group field has the column `group` as well (see `groups_of`).
+    Ordered train, dev, test, unlabelled. `text_pair` is null without pairs, `label` for regression, `target` for
+    classes, both without a label. A task with a group field has the column `group` as well (see `groups_of`).
     """
     return pq.ParquetFile(task.path("examples.parquet")).read()
 
@@ -160,6 +169,7 @@ def _write(
     draft: Draft,
     settings: dict[str, Any],
     files: dict[str, list[RawFile]],
+    texts: Sequence[RawFile],
     fields: Fields,
     rejects: Rejects,
     entry: TaskEntry | None,
@@ -179,7 +189,8 @@ def _write(
     for split, count in sorted(Counter(leaks["split"].to_pylist()).items()):
         listed = "they are listed in leaks.parquet, not removed"
         say(f"warning: {count} of {sizes[split]} {split} texts are also in train; {listed}")
-    table = _table(found, regression, grouped=bool(fields.group_field))
+    more, left_out = read_unlabelled(texts, fields, rejects, found)
+    table = _table([*found, *more], regression, grouped=bool(fields.group_field))
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
         pq.write_table(rows, draft.folder / name, compression="zstd")
         draft.rows[name] = len(rows)
@@ -189,6 +200,8 @@ def _write(
         "labels": {label: uses[label] for label in labels},
         "leaks": len(leaks),
     }
+    if texts:
+        draft.counts |= {UNLABELLED: len(more), **left_out}
     rejects.write(draft)
     draft.details = {
         "name": settings["name"],
@@ -224,7 +237,7 @@ def _class_labels(found: Sequence[Example], order: Sequence[str]) -> list[str]:
 def _say_problem(task: Artifact) -> None:
     """Tell the user whether the labels are classes or targets, and which."""
     if task.details["problem"] == "regression":
-        targets = examples(task)["target"].to_pylist()
+        targets = examples(task)["target"].drop_null().to_pylist()
         say(f"load-task: regression, {len(targets):,} targets from {min(targets):g} to {max(targets):g}")
         return
     classes = [f"{label} {task.counts['labels'][label]:,}" for label in task.details["labels"]]
@@ -233,9 +246,9 @@ def _say_problem(task: Artifact) -> None:
 
 
 def _table(found: Sequence[Example], regression: bool, *, grouped: bool) -> pa.Table:
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for example in found:
-        label, target = (None, float(example.label)) if regression else (example.label, None)
+        label, target = (None, float(example.label)) if regression and example.label else (example.label or None, None)
         rows.append((example.id, example.text, example.pair, label, target, example.split, example.group))
     table = pa.table(list(zip(*rows, strict=True)), schema=pa.schema(SCHEMA))
     return table if grouped else table.drop_columns(GROUP)

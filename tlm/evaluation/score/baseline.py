@@ -45,7 +45,7 @@ def baseline(
 
 
 def static(task: str, *, subset: str = "", spans: Sequence[str] = (), root: str | None = None) -> str:
-    """Learn static word vectors from a subset and the training texts; train and score a linear model of their means.
+    """Learn static word vectors from a subset and the task's texts; train and score a linear model of their means.
 
     The vectors are a truncated SVD of the words' PPMI within five words (128 dimensions). A text is the mean of its
     vectors, weighted by rarity, as are its marked spans and the words between them. Of a subset with more than
@@ -53,7 +53,8 @@ def static(task: str, *, subset: str = "", spans: Sequence[str] = (), root: str 
 
     Args:
         task: URI of the task.
-        subset: URI of the subset. Without one, the vectors are learned from the task's training texts alone.
+        subset: URI of the subset. Without one, the vectors are learned from the task's texts alone: those of train,
+            and those without labels.
         spans: Marks around the spans that a text is asked about, such as "[[ ]]" "<< >>". By default, marks that
             nearly all training texts hold once are found.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
@@ -115,7 +116,7 @@ def _write(draft: Draft, recipe: Recipe, fit: "Callable[[], Model]") -> None:
 
 
 def _fitted(recipe: Recipe) -> "Model":
-    from tlm.data.tasks.arrays import read_splits
+    from tlm.data.tasks.arrays import read_splits, unlabelled
     from tlm.shallow.spans import named_marks
     from tlm.shallow.static import learn
     from tlm.shallow.tfidf import tune
@@ -127,7 +128,7 @@ def _fitted(recipe: Recipe) -> "Model":
     if recipe.step != STATIC:
         return tune(*given)
     subset = recipe.inputs.get("subset")
-    return learn(() if subset is None else _read(subset), *given)
+    return learn(() if subset is None else _read(subset), unlabelled(task), *given)
 
 
 def _read(subset: Artifact) -> Iterator[str]:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import examples
 from tlm.errors import InputError, nearest, refuse_negative
 from tlm.progress import say, track
@@ -42,8 +43,8 @@ def retrieve(
 ) -> str:
     """Search an index with the training examples of a task, or draw random passages for the control arm.
 
-    Only training examples become queries; a pair of texts is one query. Hits are ordered by query, then by score
-    descending, then by document ascending.
+    Training examples, and texts of the task without labels, become queries; a pair of texts is one query. Hits are
+    ordered by query, then by score descending, then by document ascending.
 
     Args:
         index: URI of the index.
@@ -117,12 +118,12 @@ def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kin
 
 
 def _training_texts(task: Artifact) -> list[tuple[int, str]]:
-    """Row ordinal and text of each training example; the two texts of a pair are joined."""
+    """Row ordinal and text of each training example, and of each text without a label; those of a pair are joined."""
     table = examples(task).select(["split", "text", "text_pair"])
     return [
         (ordinal, row["text"] if row["text_pair"] is None else f"{row['text']} {row['text_pair']}")
         for ordinal, row in enumerate(table.to_pylist())
-        if row["split"] == "train"
+        if row["split"] in ("train", UNLABELLED)
     ]
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 ORDER, MASK, DROPOUT, HELD_OUT, HEADS = range(5)  # purposes
 EXTERNAL, INTERNAL, STAGE2, SECOND_TASK = range(4)  # streams of batches; SECOND_TASK + 1 is the third task, and so on
+UNLABELLED = 1 << 20  # the stream of texts without labels
 
 
 def generator(seed: int, purpose: int, *index: int) -> np.random.Generator:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.arrays import classes_of
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import examples
 from tlm.errors import InputError
 
@@ -121,7 +122,7 @@ class Examples:
 
     Attributes:
         texts: Their texts.
-        labels: The index of each one's class (int64), or its target (float32), [n].
+        labels: The index of each one's class (int64), or its target (float32); -1 or nan without a label, [n].
         split: The name of each one's split, [n].
         classes: The names of the classes, in order; None for regression.
     """
@@ -138,6 +139,10 @@ class Examples:
             raise InputError(f"the task has no {name} examples; give load-task such a file or share")
         return found
 
+    def without_label(self) -> NDArray[np.int64]:
+        """The rows of texts without a label; there may be none."""
+        return np.flatnonzero(self.split == UNLABELLED)
+
     @classmethod
     def open(cls, task: Artifact, tokens: Artifact, max_length: int) -> "Examples":
         """The examples of a `task` artifact, with the `tokens` artifact made from it."""
@@ -146,7 +151,7 @@ class Examples:
         if classes is None:
             labels = np.array(table["target"].to_pylist(), dtype=np.float32)
         else:
-            indices = {label: index for index, label in enumerate(classes)}
+            indices: dict[str | None, int] = {label: index for index, label in enumerate(classes)} | {None: -1}
             labels = np.array([indices[label] for label in table["label"].to_pylist()], dtype=np.int64)
         split = np.array(table["split"].to_pylist(), dtype=object)
         return cls(Texts.open(tokens, max_length), labels, split, classes)

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
@@ -16,6 +17,7 @@ from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import examples
 from tlm.errors import InputError, nearest, reason
 from tlm.training.input.vocabulary import SPECIAL, adopt_vocabulary, save_vocabulary, tokenizer_file, train_vocabulary
@@ -37,7 +39,7 @@ def build_tokenizer(
     more_tasks: list[str] = (),  # type: ignore[assignment]
     root: str | None = None,
 ) -> str:
-    """Make a vocabulary from a sample of the corpus and the training split of the task, or adopt an existing one.
+    """Make a vocabulary from a sample of the corpus and the training texts of the task, or adopt an existing one.
 
     Dev and test texts are not used.
 
@@ -136,6 +138,6 @@ def _corpus_sample(corpus: Artifact, sample: int) -> Iterator[str]:
 
 def _train_split(task: Artifact) -> Iterator[str]:
     table = examples(task)
-    train = table.filter(pc.equal(table["split"], "train"))
+    train = table.filter(pc.is_in(table["split"], pa.array(["train", UNLABELLED])))
     for column in ("text", "text_pair"):
         yield from (text for text in train[column].to_pylist() if text is not None)

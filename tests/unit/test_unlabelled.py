@@ -1,0 +1,159 @@
+"""Texts of a task that have no label: more queries, more text to learn from, and nothing else."""
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tests.tiny import write_tiny
+from tlm.artifacts.artifact import Artifact
+from tlm.data.corpus import load_corpus
+from tlm.data.tasks.arrays import read_splits, unlabelled
+from tlm.data.tasks.labelled import UNLABELLED
+from tlm.data.tasks.task import examples, load_task
+from tlm.errors import InputError
+from tlm.evaluation.score.baseline import baseline, static
+from tlm.evaluation.score.evaluate import evaluate
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
+from tlm.training.input.batches import Order
+from tlm.training.input.external import External
+from tlm.training.input.rng import EXTERNAL
+from tlm.training.input.rng import UNLABELLED as STREAM
+from tlm.training.input.texts import Ragged, Special, Texts
+from tlm.training.input.tokenizer import build_tokenizer
+from tlm.training.stage1 import train, train_multitask
+from tlm.training.stage2 import finetune
+
+MORE = [
+    "a text that nobody labelled speaks of rye",
+    "another one of yeast and dough",
+    "A text that nobody labelled speaks of rye!",
+]
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    write_tiny(tmp_path / "tiny")
+    return tmp_path / "tiny"
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def more(tiny: Path, *texts: str) -> str:
+    file = tiny / "more.jsonl"
+    file.write_text("".join(json.dumps({"text": text, "url": "x"}) + "\n" for text in (*texts, *MORE)))
+    return str(file)
+
+
+def test_they_come_once_and_without_those_of_labelled_examples(tiny: Path, tmp_path: Path) -> None:
+    known = [rows_of(tiny / "task" / f"{split}.jsonl")[0]["text"] for split in ("train", "dev", "test")]
+    root = str(tmp_path / "store")
+    plain = Artifact.open(load_task(str(tiny / "task"), root=root))
+    task = Artifact.open(load_task(str(tiny / "task"), unlabelled=more(tiny, *known), root=root))
+    table, before = examples(task), examples(plain)
+    assert table.slice(0, len(before)).equals(before), "labelled examples are what they were"
+    added = table.slice(len(before)).to_pylist()
+    assert [one["text"] for one in added] == MORE[:2]
+    assert {(one["split"], one["label"], one["target"]) for one in added} == {(UNLABELLED, None, None)}
+    counts = {name: count for name, count in task.counts.items() if UNLABELLED in name}
+    assert counts == {
+        UNLABELLED: 2,
+        "unlabelled, in dev or test": 2,
+        "unlabelled, in train": 1,
+        "unlabelled, repeated": 1,
+    }
+    assert unlabelled(task) == MORE[:2]
+    assert unlabelled(plain) == []
+    assert {name: len(split.texts) for name, split in read_splits(task, "train", "dev", "test").items()} == {
+        name: len(split.texts) for name, split in read_splits(plain, "train", "dev", "test").items()
+    }
+
+
+def test_without_them_nothing_changes(tiny: Path, tmp_path: Path) -> None:
+    task = Artifact.open(load_task(str(tiny / "task"), root=str(tmp_path / "store")))
+    assert UNLABELLED not in json.dumps(task.manifest.settings)
+    assert UNLABELLED not in json.dumps(task.counts)
+
+
+def test_bad_rows_are_set_aside_and_a_missing_field_is_named(tiny: Path, tmp_path: Path) -> None:
+    file = Path(more(tiny))
+    file.write_text(file.read_text() + '{"text": ""}\n{"text": 3}\n')
+    task = Artifact.open(load_task(str(tiny / "task"), unlabelled=str(file), root=str(tmp_path / "store")))
+    assert task.counts[UNLABELLED] == 2
+    assert len(pq.read_table(task.path("rejected.parquet"))) == 2
+    file.write_text('{"words": "rye"}\n')
+    with pytest.raises(InputError, match=r"more.jsonl has no field 'text'"):
+        load_task(str(tiny / "task"), unlabelled=str(file), root=str(tmp_path / "store"))
+
+
+def test_they_are_queries_and_what_they_find_is_trained_on(tiny: Path, tmp_path: Path) -> None:
+    root = str(tmp_path / "store")
+    task = load_task(str(tiny / "task"), unlabelled=more(tiny), root=root)
+    corpus = load_corpus([str(tiny / "corpus.jsonl")], root=root)
+    hits = Artifact.open(retrieve(build_index(corpus, root=root), task, top_k=3, root=root))
+    asked = {row for query in pq.read_table(hits.path("queries.parquet"))["examples"].to_pylist() for row in query}
+    split = examples(Artifact.open(task))["split"].to_pylist()
+    assert Counter(split[row] for row in asked).keys() == {"train", UNLABELLED}
+    assert hits.counts["examples"] == split.count("train") + 2
+    subset = export(hits.uri, root=root)
+    assert static(task, subset=subset, root=root) != static(task, root=root)
+    tokenizer = build_tokenizer(corpus, task, vocab_size=300, root=root)
+    steps = ["train.steps=8", "train.warmup_steps=1", "finetune.epochs=1"]
+    for given in ({"subset": subset}, {}):
+        checkpoint = train(
+            task, tokenizer=tokenizer, preset="tiny", overrides=[*steps, "train.rho1=1"], root=root, **given
+        )
+        assert Artifact.open(checkpoint).counts["external_steps"] == 4, "without a subset, they are external alone"
+        metrics = evaluate(finetune(checkpoint, task, preset="tiny", overrides=steps, root=root), task, root=root)
+        assert Artifact.open(metrics).counts == {"dev": split.count("dev"), "test": split.count("test")}
+    baseline(task, root=root)
+
+
+def test_several_tasks_together_refuse_them(tiny: Path, tmp_path: Path) -> None:
+    root = str(tmp_path / "store")
+    task = load_task(str(tiny / "task"), unlabelled=more(tiny), root=root)
+    tokenizer = build_tokenizer(load_corpus([str(tiny / "corpus.jsonl")], root=root), task, vocab_size=300, root=root)
+    with pytest.raises(InputError, match="has texts without labels, which train for one task alone"):
+        train_multitask([task], tokenizer=tokenizer, preset="tiny", root=root)
+
+
+def texts(count: int, start: int, longest: int) -> Texts:
+    rows = [[start + number] * (1 + number % 3) for number in range(count)]
+    return Texts(Ragged.of(rows), None, longest, Special(0, 1, 2, 3, 4))
+
+
+def read_by(external: External, batches: int) -> list[list[int]]:
+    return [sorted(external.batch(index).ids[:, 1].tolist()) for index in range(batches)]
+
+
+def test_each_source_has_its_share_of_the_batches_and_is_read_whole() -> None:
+    passages, own = texts(60, 100, 9), texts(40, 500, 7)
+    rows = np.arange(20, 40)
+    external = External(passages, (own, rows), 4, 0)
+    found = read_by(external, 40)  # 80 texts: two epochs of 20 batches
+    of_task = [index for index, batch in enumerate(found) if batch[0] >= 500]
+    assert len(of_task) == 10, "a quarter of the texts"
+    assert {later - earlier for earlier, later in pairwise(of_task)} == {4}
+    assert all((batch[0] >= 500) == (batch[-1] >= 500) for batch in found), "a batch is of one source"
+    assert Counter(word for batch in found for word in batch) == dict.fromkeys([*range(100, 160), *range(520, 540)], 2)
+    assert [external.length(index) for index in (0, of_task[0])] == [9, 7]
+
+
+def test_one_source_alone_is_read_in_the_order_it_always_had() -> None:
+    passages, nothing = texts(30, 100, 9), (texts(5, 500, 7), np.zeros(0, np.int64))
+    order = Order(passages.lengths, 4, 3, EXTERNAL)
+    expected = [sorted((100 + order.rows(index)).tolist()) for index in range(20)]
+    assert read_by(External(passages, nothing, 4, 3), 20) == expected
+    own = texts(10, 500, 7)
+    alone = Order(own.lengths[2:], 4, 3, STREAM)
+    expected = [sorted((502 + alone.rows(index)).tolist()) for index in range(8)]
+    assert read_by(External(None, (own, np.arange(2, 10)), 4, 3), 8) == expected
+    assert not External(None, nothing, 4, 3)

@@ -89,7 +89,7 @@ def of_this_code(name: str) -> dict[str, Parameter]:
     """Return the parameters of this code's pipeline `name`. Raises InputError if there is none of that name."""
     from google.protobuf import json_format
 
-    from pipelines.named import build
+    from pipelines.pipeline import build
 
     return declared(json_format.MessageToDict(build(name).pipeline_spec))
 

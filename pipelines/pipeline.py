@@ -1,5 +1,6 @@
-"""The decorator that makes a Kubeflow pipeline of a function whose arguments are groups of parameters."""
+"""Kubeflow pipelines: the decorator that makes one of a function with groups of parameters; and all of them by name."""
 
+import importlib
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -10,6 +11,9 @@ from kfp import dsl
 from pipelines.grouped import ungrouped
 from pipelines.resources import LIFETIME
 from tlm.command import descriptions
+from tlm.errors import InputError, nearest
+
+MODULES = {name: f"pipelines.{name}" for name in ("tlm", "shallow", "ablation", "multitask")}
 
 
 def pipeline(name: str, display_name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -32,3 +36,14 @@ def pipeline(name: str, display_name: str) -> Callable[[Callable[..., Any]], Cal
         return build
 
     return decorate
+
+
+def build(name: str, nodes: int = 1) -> Any:
+    """Return the pipeline called `name`; `nodes` is the number of machines that stage 1 of each run trains on.
+
+    Raises:
+        InputError: There is no pipeline of that name.
+    """
+    if name not in MODULES:
+        raise InputError(f"pipeline '{name}' is unknown{nearest(name, MODULES)}")
+    return importlib.import_module(MODULES[name]).build(nodes)

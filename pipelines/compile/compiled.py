@@ -108,7 +108,7 @@ def compile_text(
     from kfp.compiler.compiler_utils import KubernetesManifestOptions
 
     from pipelines.compile.images import load_images, with_images
-    from pipelines.named import build
+    from pipelines.pipeline import build
 
     pipeline, options = build(name, nodes), None
     if kubernetes_manifests:

@@ -14,8 +14,8 @@ from kfp.dsl.base_component import BaseComponent
 
 from pipelines.compile.images import load_images, with_images
 from pipelines.local.transcript import Transcript
-from pipelines.named import build
 from pipelines.parameters import check_reachable
+from pipelines.pipeline import build
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import TlmError
 

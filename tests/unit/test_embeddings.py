@@ -18,8 +18,8 @@ from tests.published import write_bert
 from tests.unit.test_shallow import task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.mixture.kinds import Row
 from tlm.evaluation.mixture.step import mix
-from tlm.evaluation.report.rows import Row
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.predict import predict
 from tlm.shallow.published import files_of, load

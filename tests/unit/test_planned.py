@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tlm.evaluation.mixture.kinds import Row
 from tlm.evaluation.report.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, planned, recommended
-from tlm.evaluation.report.rows import Row
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.evaluation.mixture.kinds import LINEAR
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.cost import Prices
 from tlm.evaluation.report.curves import curves
@@ -15,7 +16,6 @@ from tlm.evaluation.report.evidence import evidence
 from tlm.evaluation.report.findings import findings, finished
 from tlm.evaluation.report.lineage import Lineage, lineage_rows
 from tlm.evaluation.report.planned import planned, recommended
-from tlm.evaluation.report.rows import LINEAR
 from tlm.evaluation.report.runs import Group, Run, grouped, roles, spread
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.metrics import METRIC_NAMES

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from tlm.evaluation.report.rows import ENCODER, LINEAR
+from tlm.evaluation.mixture.kinds import ENCODER, LINEAR
 from tlm.evaluation.score.imported import IMPORTED
 
 Summary = dict[str, Any]  # of `Group.summary`

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.arrays import values_of
 from tlm.errors import InputError
+from tlm.evaluation.mixture.kinds import Row
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.cost import Cost, Prices, total
 from tlm.evaluation.report.lineage import Lineage, flat, plain
-from tlm.evaluation.report.rows import Row
 from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval, t_quantile
 from tlm.evaluation.score.metrics import METRIC_NAMES
 from tlm.settings import SECTIONS

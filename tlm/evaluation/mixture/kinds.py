@@ -1,4 +1,4 @@
-"""What the rows of a report are: the kind of model, and the text that it learned from."""
+"""What the name of an arm or a mixture says: the kind of model, and the text that it learned from."""
 
 from typing import NamedTuple
 

@@ -54,7 +54,7 @@ def demo_files(quick: bool) -> Path:
     data = folder() / ("demo-small" if quick else "demo")
     if not (data / "api-errors" / "test.jsonl").exists():
         every = EVERY if quick else 1
-        write(data, model_files()[::every], locked()[::every])
+        write(data, model_files()[::every], locked()[::every], task="api-errors")
     return data
 
 

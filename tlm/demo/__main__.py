@@ -1,15 +1,15 @@
-"""Write the corpus and task of the demo: ``python -m tlm.demo FOLDER``.
+"""Write the corpus and a task of the demo: ``python -m tlm.demo FOLDER [--task api-errors]``.
 
-``FOLDER/corpus.jsonl.gz`` (id, text, source) and ``FOLDER/api-errors/{train,dev,test}.jsonl`` (id, text, label,
-service) are ordinary input of `load-corpus` and `load-task`. The same installed packages give the same bytes; nothing
-is downloaded.
+``FOLDER/corpus.jsonl.gz`` (id, text, source) and ``FOLDER/<task>/{train,dev,test}.jsonl`` (id, text, label, service)
+are ordinary input of `load-corpus` and `load-task`. The same installed packages give the same bytes; nothing is
+downloaded.
 """
 
 import argparse
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import chain
@@ -17,49 +17,63 @@ from pathlib import Path
 from typing import IO, Any
 
 from tlm import cli
+from tlm.demo import errors, kinds
 from tlm.demo.docstrings import docstrings, packages
+from tlm.demo.example import SPLITS, Example
 from tlm.demo.services import Service, model_files, read_service
-from tlm.demo.task import LABELS, SPLITS, Example, examples, split_of
 from tlm.progress import say, track
 
 MIN_WORDS = 5
+TASKS = {task.NAME: task for task in (kinds, errors)}
 
 
 def main() -> None:
     """Write the files into the folder given on the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tlm.demo", description="Write the corpus and task of the demo.")
-    parser.add_argument("folder", type=Path, help="folder for corpus.jsonl.gz and api-errors/")
-    write(parser.parse_args().folder)
+    parser = argparse.ArgumentParser(prog="python -m tlm.demo", description="Write the corpus and a task of the demo.")
+    parser.add_argument("folder", type=Path, help="folder for corpus.jsonl.gz and the task's")
+    parser.add_argument("--task", choices=TASKS, default=kinds.NAME, help="which task")
+    given = parser.parse_args()
+    write(given.folder, task=given.task)
 
 
-def write(folder: Path, models: list[Path] | None = None, code: list[tuple[str, list[Path]]] | None = None) -> None:
+def write(
+    folder: Path,
+    models: list[Path] | None = None,
+    code: list[tuple[str, list[Path]]] | None = None,
+    task: str = kinds.NAME,
+) -> None:
     """Write corpus and task into `folder`. The test file of the task is written last: if it is there, all files are.
 
     Args:
         folder: Created if it does not exist.
         models: Service models; by default all that botocore has.
         code: (package, Python files); by default all installed packages.
+        task: Name of the task.
     """
+    chosen = TASKS[task]
     services = [read_service(path) for path in track(models or model_files(), "services", unit="read")]
-    rows, left_out = examples(services)
-    (folder / "api-errors").mkdir(parents=True, exist_ok=True)
-    documents = corpus(services, rows, packages() if code is None else code)
+    rows, left_out = chosen.examples(services)
+    (folder / task).mkdir(parents=True, exist_ok=True)
+    documents = corpus(services, rows, packages() if code is None else code, chosen.split_of)
     kinds = _write_jsonl(folder / "corpus.jsonl.gz", documents)
     for split in SPLITS:
-        _write_jsonl(folder / "api-errors" / f"{split}.jsonl", map(asdict, rows[split]))
+        _write_jsonl(folder / task / f"{split}.jsonl", map(asdict, rows[split]))
     say(f"{folder}/corpus.jsonl.gz: {kinds['service']:,} documentation strings, {kinds['package']:,} docstrings")
     say("  from web services and Python packages; nothing from the services of dev and test")
-    say(f"{folder}/api-errors: how should an API error be handled? {len(LABELS)} labels, split by service")
+    say(f"{folder}/{task}: {chosen.QUESTION} {len(chosen.labels())} labels, split by service")
     for split in SPLITS:
-        count = sum(split_of(service.name) == split for service in services)
-        labels = Counter(row.label for row in rows[split])
-        counts = ", ".join(f"{label} {labels[label]}" for label in LABELS)
+        count = len({row.service for row in rows[split]})
+        found = Counter(row.label for row in rows[split])
+        counts = ", ".join(f"{label} {found[label]}" for label in chosen.labels())
         say(f"  {split}: {len(rows[split]):,} texts of {count} services ({counts})")
     say(f"  left out: {', '.join(f'{reason} {count:,}' for reason, count in left_out.items())}")
 
 
 def corpus(
-    services: list[Service], rows: dict[str, list[Example]], code: list[tuple[str, list[Path]]]
+    services: list[Service],
+    rows: dict[str, list[Example]],
+    code: list[tuple[str, list[Path]]],
+    split_of: Callable[[str], str],
 ) -> Iterator[dict[str, Any]]:
     """Yield the documents of the corpus: texts of the services in train, then docstrings; each text once.
 

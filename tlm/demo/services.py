@@ -37,6 +37,7 @@ class Service:
     name: str
     texts: list[str] = field(default_factory=list)  # all documentation strings, including those of errors
     errors: list[ApiError] = field(default_factory=list)
+    operations: dict[str, str] = field(default_factory=dict)  # documentation by name
 
 
 def model_files(folder: Path | None = None) -> list[Path]:
@@ -66,7 +67,8 @@ def read_service(path: Path) -> Service:
         for name, shape in model.get("shapes", {}).items()
         if shape.get("exception") or "error" in shape
     ]
-    return Service(path.parents[1].name, [text for text in texts if text], errors)
+    operations = {name: plain(one.get("documentation", "")) for name, one in model.get("operations", {}).items()}
+    return Service(path.parents[1].name, [text for text in texts if text], errors, operations)
 
 
 def plain(text: str) -> str:

@@ -1,26 +1,25 @@
-"""The task of the demo: predict how to handle an API error from its documentation.
+"""Another task from the same packages: predict how to handle an API error from its documentation.
 
 The text is the documentation of an exception shape. The label is derived from information that is not in the text: the
 name of the shape or, if that is not conclusive, its HTTP status. Services of one family (the name up to the first
 hyphen: ``bedrock``, ``bedrock-agent``) are in the same split, so that the test split has the wording of other services.
 """
 
-import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tlm.data.text import tokens
+from tlm.demo.example import SPLITS, Example, hashed
 from tlm.demo.services import ApiError, Service
 
-SPLITS = ("train", "dev", "test")
+NAME = "api-errors"
+QUESTION = "how should an API error be handled?"
 DEV_SHARE, TEST_SHARE = 0.15, 0.2
 MAX_WORDS, MIN_WORDS = 60, 3
 
 FIX, NOT_FOUND, CONFLICT = "fix the request", "not found", "conflict"
 ACCESS, QUOTA, SERVER = "no access", "over quota", "server fault"
-LABELS = (FIX, NOT_FOUND, CONFLICT, ACCESS, QUOTA, SERVER)
 
 # Tried in this order on the words of the name in lower case, without "exception", "error" or "fault" at the end
 NAME_RULES = (
@@ -54,14 +53,9 @@ _STATUS_IN_TEXT = re.compile(
 _NAME_IN_TEXT = re.compile(r"\b(?:[A-Z][A-Za-z0-9]*[a-z0-9])(?:Exception|Error|Fault)\b:?")
 
 
-@dataclass(frozen=True)
-class Example:
-    """A row of the task."""
-
-    id: str  # ``<service>/<shape>`` of the first shape with this text
-    text: str
-    label: str
-    service: str  # the group: a service documents all its errors in the same style
+def labels() -> tuple[str, ...]:
+    """The ways to handle an error."""
+    return FIX, NOT_FOUND, CONFLICT, ACCESS, QUOTA, SERVER
 
 
 def label_of(error: ApiError) -> str | None:
@@ -84,8 +78,7 @@ def text_of(error: ApiError) -> str:
 
 def split_of(service: str) -> str:
     """Return the split of a service; it depends on the name of its family only (by sha256)."""
-    family = service.partition("-")[0]
-    position = int.from_bytes(hashlib.sha256(family.encode()).digest()[:8]) / 2**64
+    position = hashed(service.partition("-")[0])
     if position < TEST_SHARE:
         return "test"
     return "dev" if position < TEST_SHARE + DEV_SHARE else "train"
@@ -98,7 +91,7 @@ def examples(services: Iterable[Service]) -> tuple[dict[str, list[Example]], dic
     train. A text for which the names give different labels ("Returns information about an error.") is left out.
     """
     found: list[tuple[str, str, Example]] = []  # split and words of the text
-    labels: dict[str, set[str]] = defaultdict(set)  # by the words
+    of_text: dict[str, set[str]] = defaultdict(set)  # labels, by the words
     left_out = {"no label": 0, "no text": 0, "labels differ": 0, "same text": 0}
     for service in services:
         for error in service.errors:
@@ -109,13 +102,13 @@ def examples(services: Iterable[Service]) -> tuple[dict[str, list[Example]], dic
                 left_out["no text"] += 1
             else:
                 words = " ".join(tokens(text))
-                labels[words].add(label)
+                of_text[words].add(label)
                 example = Example(f"{service.name}/{error.name}", text, label, service.name)
                 found.append((split_of(service.name), words, example))
     rows: dict[str, list[Example]] = {split: [] for split in SPLITS}
     seen: set[str] = set()
     for split, words, example in sorted(found, key=lambda row: -SPLITS.index(row[0])):
-        if len(labels[words]) > 1:
+        if len(of_text[words]) > 1:
             left_out["labels differ"] += 1
         elif words in seen:
             left_out["same text"] += 1

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from tlm.data.text import tokens
-from tlm.demo.__main__ import corpus, write
+from tlm.demo import kinds
+from tlm.demo.__main__ import TASKS, corpus, write
 from tlm.demo.docstrings import docstrings, packages
+from tlm.demo.errors import MAX_WORDS, examples, label_of, labels, split_of, text_of
+from tlm.demo.example import SPLITS
 from tlm.demo.services import ApiError, Service, model_files, plain, read_service
-from tlm.demo.task import LABELS, MAX_WORDS, SPLITS, examples, label_of, split_of, text_of
 from tlm.errors import InputError
 
 TRAIN, DEV, TEST = "acm", "s3", "sqs"  # services of each split
@@ -101,7 +103,7 @@ def test_files_and_where_each_text_goes(models, tmp_path, capsys):
         '"""Adds two numbers and\n   returns their sum."""\n\n'
         "def f():\n    r'''Puts one test object.'''\n    '''No.'''\n"
     )
-    write(tmp_path / "out", models, [("adder", [code, tmp_path / "gone.py"])])
+    write(tmp_path / "out", models, [("adder", [code, tmp_path / "gone.py"])], task="api-errors")
     rows = read(tmp_path / "out" / "corpus.jsonl.gz")
     assert [(row["source"], row["text"]) for row in rows] == [
         ("service:acm", "Stores train objects, in Buckets. One & two three"),
@@ -124,7 +126,7 @@ def test_files_and_where_each_text_goes(models, tmp_path, capsys):
 
 def test_the_same_bytes_each_time(models, tmp_path):
     for name in ("one", "two"):
-        write(tmp_path / name, models, [])
+        write(tmp_path / name, models, [], task="api-errors")
     files = ["corpus.jsonl.gz", *(f"api-errors/{split}.jsonl" for split in SPLITS)]
     assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in files)
     assert not list(tmp_path.rglob("*.part"))
@@ -207,23 +209,72 @@ def test_the_real_task(services):
         == len({row.id for row in everything})
     )
     for split in SPLITS:
-        labels = Counter(row.label for row in rows[split])
-        assert set(labels) == set(LABELS)
-        assert min(labels.values()) >= 30
+        found = Counter(row.label for row in rows[split])
+        assert set(found) == set(labels())
+        assert min(found.values()) >= 30
         assert {split_of(row.id.split("/")[0]) for row in rows[split]} == {split}
     assert all(3 <= len(row.text.split()) <= MAX_WORDS and "<" not in row.text[:1] for row in everything)
     assert not [row for row in everything if row.id.split("/")[1] in row.text.split()]
 
 
-def test_the_real_corpus_holds_nothing_of_dev_and_test_services(services):
-    rows, _ = examples(services)
-    documents = list(corpus(services, rows, []))
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_the_real_corpus_holds_nothing_of_dev_and_test_services(task, services):
+    rows, _ = task.examples(services)
+    documents = list(corpus(services, rows, [], task.split_of))
     assert len(documents) > 80_000
-    held_out = [service for service in services if split_of(service.name) != "train"]
+    held_out = [service for service in services if task.split_of(service.name) != "train"]
     texts = {document["text"] for document in documents}
     assert not texts & {text for service in held_out for text in service.texts}
     assert not {document["source"] for document in documents} & {f"service:{service.name}" for service in held_out}
     assert len(texts) == len(documents)
+
+
+def test_the_real_kinds_of_services(services):
+    rows, left_out = kinds.examples(services)
+    assert {split: len(own) for split, own in rows.items() if split != "test"} == {"train": 120, "dev": 120}
+    assert len(rows["test"]) > 800
+    for split, own in rows.items():
+        found = Counter(row.label for row in own)
+        assert set(found) == set(kinds.labels())
+        assert min(found.values()) >= (50 if split == "test" else kinds.LABELLED)
+        assert {kinds.split_of(row.service) for row in own} == {split}
+        assert len({row.service for row in own if row.label == "media"}) >= 2
+    everything = [row for own in rows.values() for row in own]
+    words = {" ".join(tokens(row.text)) for row in everything}
+    assert len(words) == len(everything) == len({row.id for row in everything})
+    assert all(kinds.MIN_WORDS <= len(row.text.split()) <= kinds.MAX_WORDS for row in everything)
+    assert left_out["more than needed"] > 0
+    installed = {service.name for service in services}
+    assert {row.service for row in everything} <= {name for names in kinds.kinds().values() for name in names}
+    assert sum(name in installed for names in kinds.kinds().values() for name in names) > 90
+
+
+def test_a_kind_has_services_in_each_split_and_families_stay_together():
+    for names in kinds.kinds().values():
+        assert {kinds.split_of(name) for name in names} == set(SPLITS)
+    assert kinds.family("mediapackagev2") == kinds.family("mediapackage-vod") == "mediapackage"
+    assert kinds.split_of("iot-jobs-data") == kinds.split_of("iot"), "its text would tell about a held-out family"
+    assert kinds.split_of("nobody-knows-it") == "train"
+
+
+def test_each_service_has_one_kind():
+    names = [name for names in kinds.kinds().values() for name in names]
+    assert len(names) == len(set(names))
+    of_family = {}
+    for kind, own in kinds.kinds().items():
+        for name in own:
+            assert of_family.setdefault(kinds.family(name), kind) == kind
+
+
+def test_operations_become_rows(tmp_path):
+    said = " ".join(f"word{number}" for number in range(70))
+    operations = {"Put": {"documentation": f"<p>{said}</p>"}, "Get": {"documentation": "Too short."}, "Copy": {}}
+    put(tmp_path, "kms", "2020-01-01", model("key") | {"operations": operations | {"Again": operations["Put"]}})
+    rows, left_out = kinds.examples([read_service(path) for path in model_files(tmp_path)])
+    (row,) = rows["dev"]
+    assert (row.id, row.label, row.service) == ("kms/Put", "security", "kms")
+    assert row.text == " ".join(said.split()[:60])
+    assert left_out == {"no text": 2, "same text": 1, "more than needed": 0}
 
 
 def test_installed_packages_are_found():
@@ -244,5 +295,5 @@ def test_command_says_what_is_wrong(tmp_path):
         [sys.executable, "-c", code, str(tmp_path / "file")], capture_output=True, text=True, check=False
     )
     assert run.returncode == 2
-    assert f"tlm: {tmp_path}/file/api-errors: Not a directory" in run.stderr
+    assert f"tlm: {tmp_path}/file/service-kinds: Not a directory" in run.stderr
     assert "Traceback" not in run.stderr

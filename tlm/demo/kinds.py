@@ -1,4 +1,4 @@
-"""The task of the demo: which kind of service does an operation belong to? Ten labelled texts of each kind.
+"""The task of the demo: which kind of service does an operation belong to? Twenty labelled texts of each kind.
 
 The text is the documentation of an operation. Services of one family (the name up to the first hyphen, without its
 version: ``timestream``, ``inspector``) are in the same split, so dev and test are about services that train does not
@@ -19,9 +19,9 @@ from tlm.demo.services import Service
 NAME = "service-kinds"
 QUESTION = "which kind of service does an operation belong to?"
 TEST_SHARE, DEV_SHARE = 0.4, 0.2  # of the families of each kind
-LABELLED = 10  # texts of each kind in train, and in dev
+LABELLED = 20  # texts of each kind in train, and in dev
 MOST_OF_SERVICE = 30  # operations of a service in test
-MAX_WORDS, MIN_WORDS = 40, 5
+MAX_WORDS, MIN_WORDS = 60, 12
 
 
 @cache

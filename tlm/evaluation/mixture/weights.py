@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 EQUAL = 100  # equal weights count as much as this many examples of dev
-TEMPERATURES = (1.0, 0.5, 0.7, 1.4, 2.0, 2.8, 4.0)
+TEMPERATURES = (1.0, 0.7, 1.4, 0.5, 2.0, 0.35, 2.8, 0.25, 4.0, 0.18, 5.6, 0.125, 8.0)  # among equals, the first wins
 STEPS = 10  # weights are tenths
 MOST_PARTS = 4
 FOLDS = 5

@@ -154,6 +154,16 @@ def test_many_comparisons_widen_each_interval():
         assert ratio == pytest.approx(stats.norm.ppf(1 - 0.025 / 6) / stats.norm.ppf(0.975), rel=0.03)
 
 
+def test_pairs_without_an_interval_do_not_widen_the_others():
+    gold = np.arange(200) % 2
+    arms = {name: arm(gold, [rights(140 + place, 200)] * 3) for place, name in enumerate("ab")}
+    arms["once"] = arm(gold, [rights(150, 200)])
+    alone = differences(arms, [("a", "b")])[0]
+    beside = differences(arms, [("a", "b"), ("a", "once"), ("b", "once")])
+    assert [one["low"] is None for one in beside] == [False, True, True]
+    assert beside[0] == alone
+
+
 def test_arms_with_other_examples_are_not_compared():
     with pytest.raises(ValueError, match="different examples"):
         difference(arm(np.ones(5, int), [rights(3, 5)] * 3), arm(np.zeros(5, int), [rights(3, 5)] * 3))

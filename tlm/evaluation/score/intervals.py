@@ -141,8 +141,12 @@ def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
 
 
 def differences(arms: Mapping[str, Arm], pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """The difference of each pair of arms, named as in `arms`, corrected for the number of pairs; see `compared`."""
-    return [compared(one, other, difference(arms[one], arms[other], len(pairs))) for one, other in pairs]
+    """The difference of each pair of arms, named as in `arms`; see `compared`.
+
+    Corrected for the number of pairs that have an interval: no other order can be claimed.
+    """
+    tested = max(1, sum(arms[one].counts and arms[other].counts for one, other in pairs))
+    return [compared(one, other, difference(arms[one], arms[other], tested)) for one, other in pairs]
 
 
 def t_quantile(confidence: float, degrees: int) -> float:

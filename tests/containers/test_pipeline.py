@@ -158,7 +158,7 @@ def test_containers_make_what_subprocesses_make(
     assert hits(here) == hits(there) != []
     different = [kind for kind in KINDS if contents(here, kind) != contents(there, kind) or not contents(here, kind)]
     assert different == []
-    assert len(contents(there, "metrics")) == 3
+    assert len(contents(there, "metrics")) == 1 + 2 * 5  # linear; for each text static, encoder, and three mixtures
     assert len(seen) >= 10  # some end too soon to be seen
     for container in seen.values():
         assert container["Config"]["Image"] in images.values()

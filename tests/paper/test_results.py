@@ -11,8 +11,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError, TlmError
+from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.report.report import report
-from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.paper.command import paper
 from tlm.paper.document import page
@@ -113,9 +114,11 @@ def test_each_run_finds_its_own_cell(runs, tmp_path):
     assert rows == {"tiny-task-bm25-rho1-inf": "external only", "tiny-task-bm25": "rho1 3"}
 
 
-def test_a_report_stands_for_all_its_runs_and_the_baseline_is_kept_beside_them(runs, tmp_path):
+def test_a_report_stands_for_its_encoders_and_the_baseline_is_kept_beside_them(runs, tmp_path):
     together = [runs.metrics["tiny-task-bm25"], runs.metrics["tiny-task-random"], runs.metrics["baseline"]]
-    keep([report(together, root=runs.root)], table="3", results=str(tmp_path))
+    shallow = static(runs.task, root=runs.root)
+    without_cells = [shallow, mix([shallow, runs.metrics["baseline"]], root=runs.root)]
+    keep([report([*together, *without_cells], root=runs.root)], table="3", results=str(tmp_path))
     results = read_results(tmp_path)
     assert {one.key for one in results} == {"tiny-task-bm25", "tiny-task-random", "baseline-task"}
     assert [fault(one, runs.root) for one in results] == [""] * 3

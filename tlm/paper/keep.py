@@ -12,6 +12,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage, flat
 from tlm.evaluation.report.runs import Run
+from tlm.evaluation.score.baseline import EMBEDDINGS, STATIC
+from tlm.evaluation.score.imported import IMPORTED
+from tlm.evaluation.score.predictor import MIXTURE
 from tlm.paper.examples import packed
 from tlm.paper.plan import command_for
 from tlm.paper.results import BASELINE, FOLDER, differences, write_result
@@ -19,6 +22,7 @@ from tlm.paper.tables import NEUTRAL, Cell, cells, is_of, our_name, scales
 from tlm.revision import revision as revision_of_code
 from tlm.settings import SECTIONS
 
+NO_CELL = (STATIC, EMBEDDINGS, IMPORTED, MIXTURE)
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow")
 
 
@@ -28,7 +32,7 @@ def keep(
     """Keep finished runs as result files of one of the paper's tables, and print their paths.
 
     Args:
-        metrics: URIs of metrics, or of reports, which stand for all runs that they compare.
+        metrics: URIs of metrics, or of reports, which stand for the encoders and the baseline that they compare.
         table: Number of the table, such as 4.
         corpus: C_BERT or C_RoBERTa, if the table has both; by default the corpus of the scale.
         command: The command that made the run; by default the one that `tlm paper` prints.
@@ -40,10 +44,17 @@ def keep(
     """
     lineage, code = Lineage(), revision or revision_of_code("--abbrev=40")
     opened = [Artifact.open(uri, "metrics", "report") for uri in metrics]
-    inside = [[one] if one.manifest.kind == "metrics" else [*map(one.input, one.manifest.inputs)] for one in opened]
-    runs = [Run.read(artifact, lineage) for artifact in chain(*inside)]
+    runs = [Run.read(artifact, lineage) for artifact in chain(*map(_scored, opened))]
     made = [_result(run, lineage, table, corpus, command, code) for run in runs]
     return "\n".join(str(write_result(Path(results), values)) for values in made)
+
+
+def _scored(given: Artifact) -> list[Artifact]:
+    """The metrics themselves; of a report, those of runs that tables have cells for."""
+    if given.manifest.kind == "metrics":
+        return [given]
+    found = [given.input(name) for name in given.manifest.inputs]
+    return [metrics for metrics in found if metrics.details["stage"] not in NO_CELL]
 
 
 def _result(run: Run, lineage: Lineage, table: str, corpus: str, command: str, revision: str) -> dict[str, Any]:

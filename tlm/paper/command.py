@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from tlm.errors import InputError, TlmError, nearest
+from tlm.paper.curves import curves
+from tlm.paper.document import curves as curve_pages
 from tlm.paper.document import page, sections
 from tlm.paper.document.blocks import Block, show
 from tlm.paper.document.blocks import markdown as as_markdown
@@ -31,7 +33,8 @@ def paper(
     rewrite the marked sections of a page from the kept results, and print nothing.
 
     Args:
-        table: Number of one of the paper's tables, or arms or hour for ours, which have all scores of each arm.
+        table: Number of one of the paper's tables; arms or hour for ours, which have all scores of each arm; dilution
+            or labels for our curves.
         scale: One of tiny, demo, pocket, mini, small, medium and large; by default all.
         check: Compare the kept results with the paper's values and with their runs.
         task: List only the missing runs of this task, which may be one that the paper does not have.
@@ -41,9 +44,14 @@ def paper(
         results: Folder of the kept results.
         root: Store of the runs, to compare the results with their metrics if these still exist.
     """
+    if table in curves() and not update:
+        print_blocks = (lambda found: print(as_markdown(found))) if markdown else show
+        print_blocks(curve_pages.blocks(table, by_key(read_results(Path(results)))))
+        return
     tables = [table] if table else list(expected())
     scales = [scale] if scale else [*PAPER, *(name for name in ladders() if name != "tiny")]
-    check_names(tables[0], scales[0])
+    if table not in curves():
+        check_names(tables[0], scales[0])
     if tolerance < 0:
         raise InputError(f"tolerance is {tolerance}; expected 0 or more, in hundredths")
     kept = read_results(Path(results))

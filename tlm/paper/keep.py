@@ -15,6 +15,7 @@ from tlm.evaluation.report.runs import Run
 from tlm.evaluation.score.baseline import EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.predictor import MIXTURE
+from tlm.paper.curves import curves, place_of
 from tlm.paper.examples import packed
 from tlm.paper.plan import command_for
 from tlm.paper.results import BASELINE, FOLDER, differences, write_result
@@ -27,14 +28,25 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow")
 
 
 def keep(
-    metrics: list[str], *, table: str, corpus: str = "", command: str = "", results: str = FOLDER, revision: str = ""
+    metrics: list[str],
+    *,
+    table: str,
+    corpus: str = "",
+    at: float = 0.0,
+    draw: int = 0,
+    command: str = "",
+    results: str = FOLDER,
+    revision: str = "",
 ) -> str:
-    """Keep finished runs as result files of one of the paper's tables, and print their paths.
+    """Keep finished runs as result files of one of the paper's tables or of a curve, and print their paths.
 
     Args:
-        metrics: URIs of metrics, or of reports, which stand for the encoders and the baseline that they compare.
-        table: Number of the table, such as 4.
+        metrics: URIs of metrics, or of reports, which stand for the encoders and the baseline that they compare (for a
+            curve: for all of their rows).
+        table: Number of the table, such as 4; or a curve: dilution or labels.
         corpus: C_BERT or C_RoBERTa, if the table has both; by default the corpus of the scale.
+        at: Where on the axis of a curve the runs are.
+        draw: Number of the draw of corpus, labels and random subset; runs of a curve at one place differ in it.
         command: The command that made the run; by default the one that `tlm paper` prints.
         results: Folder of the result files.
         revision: Revision of the code that ran; by default that of this checkout.
@@ -44,17 +56,28 @@ def keep(
     """
     lineage, code = Lineage(), revision or revision_of_code("--abbrev=40")
     opened = [Artifact.open(uri, "metrics", "report") for uri in metrics]
-    runs = [Run.read(artifact, lineage) for artifact in chain(*map(_scored, opened))]
-    made = [_result(run, lineage, table, corpus, command, code) for run in runs]
+    curve = table in curves()
+    if curve and not command:
+        raise InputError(f"a point of the curve '{table}' needs --command, the one that made its run")
+    if not curve and (at or draw):
+        raise InputError(f"--at and --draw are for curves ({', '.join(curves())}), and '{table}' is none")
+    runs = [Run.read(artifact, lineage) for artifact in chain(*(_scored(one, curve) for one in opened))]
+    made = [_result(run, lineage, table, corpus, command, code) for run in runs if not curve]
+    made += [_point(run, lineage, table, at, draw, command, code) for run in runs if curve]
     return "\n".join(str(write_result(Path(results), values)) for values in made)
 
 
-def _scored(given: Artifact) -> list[Artifact]:
-    """The metrics themselves; of a report, those of runs that tables have cells for."""
+def _scored(given: Artifact, curve: bool) -> list[Artifact]:
+    """The metrics themselves; of a report, those of runs that tables have cells for, or all for a curve."""
     if given.manifest.kind == "metrics":
         return [given]
     found = [given.input(name) for name in given.manifest.inputs]
-    return [metrics for metrics in found if metrics.details["stage"] not in NO_CELL]
+    return [metrics for metrics in found if curve or metrics.details["stage"] not in NO_CELL]
+
+
+def _point(run: Run, lineage: Lineage, curve: str, at: float, draw: int, command: str, revision: str) -> dict[str, Any]:
+    place = place_of(curve, our_name(run.values["task"]), run.values["arm"], at)
+    return {**place, "seed": draw, **_kept(run, lineage, command, revision)}
 
 
 def _result(run: Run, lineage: Lineage, table: str, corpus: str, command: str, revision: str) -> dict[str, Any]:
@@ -65,24 +88,29 @@ def _result(run: Run, lineage: Lineage, table: str, corpus: str, command: str, r
     else:
         cell = _cell(run, settings, table, task, corpus)
         key, scale, column, row = cell.key, cell.scale, cell.column, cell.row
+    place = {"key": key, "cell": {"table": table, "scale": scale, "column": column, "row": row}}
+    command = command or command_for(table, scale, task, [values["seed"]])
+    return {**place, "seed": values["seed"], **_kept(run, lineage, command, revision)}
+
+
+def _kept(run: Run, lineage: Lineage, command: str, revision: str) -> dict[str, Any]:
+    """What a result file holds of a run, besides its place."""
+    values = run.values
     scores = {
         split: {name: value for name, value in found.items() if isinstance(value, int | float)}
         for split, found in values["splits"].items()
     }
     return {
-        "key": key,
-        "cell": {"table": table, "scale": scale, "column": column, "row": row},
         "arm": values["arm"],
-        "seed": values["seed"],
         "metric": values["metric"],
         "scores": scores,
         "examples": packed(run.predictions, values["labels"]),
         "mlm_loss": values["mlm_loss"],
         "parameters": values.get("parameters"),
         "cost": values["cost"],
-        "settings": settings,
+        "settings": _settings(run, lineage),
         "versions": _versions(run),
-        "command": command or command_for(table, scale, task, [values["seed"]]),
+        "command": command,
         "revision": revision,
         "made_from": {one.folder_name: one.content for one in lineage.everything([run.artifact])},
     }

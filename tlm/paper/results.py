@@ -10,6 +10,7 @@ from typing import Any
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import value_sha256
 from tlm.errors import InputError
+from tlm.paper.curves import curves, key_of
 from tlm.paper.tables import all_tables, cells, scales
 
 FOLDER = "docs/results"
@@ -97,7 +98,10 @@ def fault(result: Result, root: str | None = None) -> str:
         return f"{result.path} was changed after it was written; restore it, or keep the run again"
     if result.path.name != file_name(result.key, result.seed):
         return f"{result.path} holds the result {file_name(result.key, result.seed)}; give it its own name"
-    if values["arm"] != BASELINE:
+    if values["cell"]["table"] in curves():
+        if result.key != key_of(*(values["cell"][name] for name in ("table", "column", "row", "at"))):
+            return f"{result.path} has another key than its place on the curve; keep the run again"
+    elif values["arm"] != BASELINE:
         table, scale, column = (values["cell"][name] for name in ("table", "scale", "column"))
         known = cells(table, scale, [column.partition("/")[0]]) if table in all_tables() and scale in scales() else []
         cell = next((cell for cell in known if cell.key == result.key), None)

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 
 from tlm.errors import InputError
+from tlm.paper.curves import curves
+from tlm.paper.document import curves as curve_pages
 from tlm.paper.document import page
 from tlm.paper.document.blocks import markdown
 from tlm.paper.plan import ByKey
@@ -20,6 +22,8 @@ KEY = (
     "Left, ours: means, a small dot for each seed, bands for 95 % intervals (over seeds only, if predictions were not "
     "kept), and tf-idf + linear, dashed. Right, the paper's: means and one standard deviation."
 )
+
+CURVE_KEY = "Means over draws. Dashed: static vectors alone. The intervals of the differences are in the lines above."
 
 
 def update(path: Path, folder: Path, results: ByKey, table: str = "", scale: str = "") -> list[Path]:
@@ -46,10 +50,17 @@ def update(path: Path, folder: Path, results: ByKey, table: str = "", scale: str
             place = folder / f"table-{match['table']}" / f"{match['scale']}.svg"
             files[place] = svg
             link = Path(os.path.relpath(place, path.parent)).as_posix()
-            text += f"\n![Table {match['table']} at scale {match['scale']}: ours beside the paper's]({link})\n\n{KEY}\n"
+            text += f"\n{_shown(match['table'], match['scale'], link)}\n"
         after = f"{after[: match.start('text')]}\n{text}\n{after[match.end('text') :]}"
     files[path] = after  # last, because it shows the figures
     return [each for each, text in files.items() if _replaced(each, text)]
+
+
+def _shown(table: str, scale: str, link: str) -> str:
+    """The figure of a section, with what its marks mean."""
+    if table in curves():
+        return f"![{curves()[table]['title']}]({link})\n\n{CURVE_KEY}"
+    return f"![Table {table} at scale {scale}: ours beside the paper's]({link})\n\n{KEY}"
 
 
 def _sections(path: Path, text: str, table: str, scale: str) -> list[re.Match[str]]:
@@ -68,6 +79,10 @@ def _made(table: str | None, scale: str, results: ByKey) -> tuple[str, str]:
     """Text of a section (of the overview if `table` is None) and its figure as SVG, or "" if it has none."""
     if table is None:
         return markdown([page.report(results, list(expected()), [*PAPER, *ladders()]).overview]), ""
+    if table in curves():
+        from tlm.paper.document import curve_figure
+
+        return markdown(curve_pages.blocks(table, results)), curve_figure.figure(table, results)
     check_names(table, scale)
     blocks = page.report(results, [table], [scale]).blocks
     if not blocks:

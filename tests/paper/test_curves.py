@@ -1,0 +1,142 @@
+"""Curves: kept by value and draw, and written as a table, a figure and differences of paired draws."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.paper.kept import rights
+from tests.toy_reports import toy_world
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation.mixture.step import mix
+from tlm.evaluation.report.report import report
+from tlm.evaluation.score.baseline import baseline, static
+from tlm.paper.command import paper
+from tlm.paper.curves import SCALE, key_of, place_of
+from tlm.paper.document.blocks import markdown
+from tlm.paper.document.curve_figure import figure
+from tlm.paper.document.curves import blocks
+from tlm.paper.document.sections import update
+from tlm.paper.keep import keep
+from tlm.paper.results import Result, by_key, fault, read_results
+
+
+def point(arm: str, at: float, draw: int, right: int, of: int = 400) -> Result:
+    """A result with `right` of its test examples right."""
+    values = {
+        **place_of("dilution", "toy", arm, at), "arm": arm, "seed": draw, "metric": "accuracy", "cost": {},
+        "scores": {"test": {"accuracy": right / of}}, "mlm_loss": None,
+        "examples": {"labels": ["no", "yes"], "test": rights(right, of, draw)},
+    }  # fmt: skip
+    return Result(Path("x"), values)
+
+
+def kept(*points: Result) -> dict[str, dict[int, Result]]:
+    return by_key(points)
+
+
+DRAWS = [
+    point(arm, at, draw, right + draw)
+    for at, ours, theirs in ((0.48, 300, 298), (0.02, 320, 220))
+    for arm, right in (("static-bm25", ours), ("static-random", theirs))
+    for draw in range(4)
+]
+
+
+def test_a_table_has_a_row_for_each_model_and_a_column_for_each_value() -> None:
+    (block,) = blocks("dilution", kept(*DRAWS, point("baseline", 0.02, 0, 260)))
+    assert block.rows[0] == ("share of the corpus that is on topic", "0.02", "0.48")
+    assert [row[0] for row in block.rows[1:]] == ["linear", "static-random", "static-bm25"]
+    assert block.rows[1][1:] == ("65.0 (1)", "–")
+    assert block.rows[3][1:] == ("80.4 ± 0.3 (4)", "75.4 ± 0.3 (4)")
+
+
+def test_orders_are_claimed_value_by_value_where_intervals_carry_them() -> None:
+    text = markdown(blocks("dilution", kept(*DRAWS)))
+    assert "static-bm25 at 0.02 over static-random at 0.02 +25.0 (95 % interval +" in text
+    assert "static-bm25 at 0.02 is ahead" in text
+    assert "static-bm25 at 0.48 over static-random at 0.48 +0.5 (95 % interval -" in text
+    assert text.count("no order is shown") == 1
+    few = markdown(blocks("dilution", kept(*(one for one in DRAWS if one.seed < 2))))
+    assert "is ahead" not in few
+    assert few.count("fewer than three draws, so no order is claimed") == 2
+
+
+def test_models_of_other_kinds_or_values_are_not_compared() -> None:
+    text = markdown(
+        blocks("dilution", kept(point("static-bm25", 0.1, 0, 9), point("static-random + baseline", 0.1, 0, 9)))
+    )
+    assert "over" not in text
+    assert "over" not in markdown(
+        blocks("dilution", kept(point("static-bm25", 0.1, 0, 9), point("static-random", 0.2, 0, 9)))
+    )
+
+
+def test_without_results_it_says_so() -> None:
+    assert "nothing is run yet" in markdown(blocks("labels", kept(*DRAWS)))
+    assert figure("labels", kept(*DRAWS)) == ""
+
+
+def test_the_figure_names_models_and_values() -> None:
+    drawn = figure("dilution", kept(*DRAWS))
+    for text in ("static-bm25", "static-random", "0.02", "0.48", "share of the corpus that is on topic"):
+        assert f">{text}<" in drawn
+    assert drawn == figure("dilution", kept(*reversed(DRAWS)))
+
+
+def test_runs_are_kept_with_their_place_and_checked(tmp_path: Path) -> None:
+    root, folder = str(tmp_path / "store"), str(tmp_path / "results")
+    world = toy_world(tmp_path / "store")
+    metrics = [baseline(world.task, root=root), static(world.task, root=root)]
+    uri = report([*metrics, mix(metrics, root=root)], root=root)
+    given = {"table": "labels", "command": "do it", "results": folder, "revision": "abc"}
+    for draw in (0, 1):
+        keep([uri], at=16, draw=draw, **given)
+    results = read_results(Path(folder))
+    assert len(results) == 6
+    assert [fault(one, root) for one in results] == [""] * 6
+    task = results[0].values["cell"]["column"]
+    arms = ("baseline", "static-task-only", "baseline + static-task-only")
+    assert {one.key for one in results} == {key_of("labels", task, arm, 16) for arm in arms}
+    assert {one.values["cell"]["scale"] for one in results} == {SCALE}
+    assert {one.seed for one in results} == {0, 1}
+    assert {one.values["command"] for one in results} == {"do it"}
+    scores = {Artifact.open(one).details["arm"]: Artifact.open(one).details["test"] for one in metrics}
+    for one in results:
+        if one.values["arm"] in scores:
+            assert one.score("test") == pytest.approx(100 * scores[one.values["arm"]])
+    moved = json.loads(results[0].path.read_text())
+    moved["cell"]["at"] = 64
+    results[0].path.write_text(json.dumps(moved))
+    assert "was changed after it was written" in fault(read_results(Path(folder))[0])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"table": "labels", "at": 16}, "a point of the curve 'labels' needs --command"),
+        ({"table": "labels", "command": "x"}, "at is 0; give the value on the axis of labels"),
+        ({"table": "4", "at": 16}, "--at and --draw are for curves \\(dilution, labels\\), and '4' is none"),
+    ],
+)
+def test_mistakes_are_one_sentence(given: dict[str, object], message: str, tmp_path: Path) -> None:
+    metrics = baseline(toy_world(tmp_path).task, root=str(tmp_path))
+    with pytest.raises(InputError, match=message):
+        keep([metrics], results=str(tmp_path / "results"), **given)  # type: ignore[arg-type]
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_section_of_a_page_is_rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A\n\n<!-- tlm paper dilution --scale curve --update page.md -->\nold\n<!-- end -->\n\nB\n")
+    changed = update(page, tmp_path / "results", kept(*DRAWS))
+    assert changed == [tmp_path / "results/table-dilution/curve.svg", page]
+    text = page.read_text()
+    assert "| static-bm25 | 80.4 ± 0.3 (4) |" in text
+    assert "](results/table-dilution/curve.svg)" in text
+    assert "old" not in text
+    assert text.startswith("# A\n")
+    assert text.endswith("\nB\n")
+    paper("dilution", results=str(tmp_path / "nothing"))
+    assert "nothing is run yet" in capsys.readouterr().out

@@ -1,0 +1,48 @@
+"""The figure of a curve: a line for each model."""
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from tlm.evaluation.mixture.kinds import KINDS, Row
+from tlm.evaluation.pages.plots import COLOURS, INK, STYLE, svg
+from tlm.evaluation.score.baseline import STATIC
+from tlm.paper.curves import curves
+from tlm.paper.document.curves import Points, points_of, values_of
+from tlm.paper.document.figure import GROUND
+from tlm.paper.examples import summed
+from tlm.paper.plan import ByKey
+from tlm.paper.tables import title
+
+
+def figure(curve: str, results: ByKey) -> str:
+    """A panel for each task, as SVG; "" if nothing is run."""
+    found = points_of(curve, results)
+    return _drawn(curve, found) if found else ""
+
+
+@mpl.rc_context(STYLE)
+def _drawn(curve: str, found: dict[str, Points]) -> str:
+    drawn = Figure(figsize=(7.6, 0.4 + 2.9 * len(found)), layout="constrained")
+    grid = drawn.subplots(len(found), 1, squeeze=False)
+    for (task, points), (axes,) in zip(found.items(), grid, strict=True):
+        axes.set_title(title(task), fontsize=10, loc="left", color=INK)
+        for arm, own in points.items():
+            row = Row.of(arm, "")
+            if row.kind not in KINDS:
+                continue
+            tone = COLOURS.get(row.text or "baseline", COLOURS["other-0"])[0]
+            values = sorted(own)
+            means = [summed(own[value], "test")["mean"] for value in values]
+            axes.plot(
+                values, means, "--" if row.kind == STATIC else "-", marker="o", color=tone, linewidth=1.6, markersize=4
+            )
+            axes.annotate(row.name, (values[-1], means[-1]), (6, 0), textcoords="offset points", fontsize=8, color=tone)
+        axes.set_xscale("log")
+        ticks = values_of(points)
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.margins(x=0.3)
+        axes.set_xlabel(curves()[curve]["axis"])
+        axes.set_ylabel("test, hundredths")
+    head, end, rest = svg(drawn).partition("</style>")
+    return f"{head}{end}{GROUND}{rest}"

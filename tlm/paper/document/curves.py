@@ -1,0 +1,84 @@
+"""Curves as tables: a row for each model, a column for each value; and what fetched text was worth."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tlm.evaluation.mixture.kinds import Row
+from tlm.evaluation.report.runs import ARMS
+from tlm.evaluation.score.intervals import Arm, differences
+from tlm.paper.curves import curves
+from tlm.paper.document.blocks import Block, plus_minus
+from tlm.paper.examples import arm_of, summed
+from tlm.paper.plan import ByKey
+from tlm.paper.results import Result
+from tlm.paper.tables import title
+
+Points = dict[str, dict[float, list[Result]]]  # runs by arm and value
+
+
+def blocks(curve: str, results: ByKey) -> list[Block]:
+    """A table for each task that has results; a line that says so if there are none."""
+    found = [_block(curve, task, points) for task, points in points_of(curve, results).items()]
+    return found or [Block(f"Curve {curve}", [], ["nothing is run yet"])]
+
+
+def points_of(curve: str, results: ByKey) -> dict[str, Points]:
+    """The runs of a curve by task, arm and value, in the order of a report's rows."""
+    found: dict[str, Points] = {}
+    for runs in results.values():
+        for run in runs.values():
+            cell = run.values["cell"]
+            if cell["table"] == curve:
+                found.setdefault(cell["column"], {}).setdefault(cell["row"], {}).setdefault(cell["at"], []).append(run)
+    order = {task: sorted(points, key=_place) for task, points in sorted(found.items())}
+    return {task: {arm: found[task][arm] for arm in arms} for task, arms in order.items()}
+
+
+def _place(arm: str) -> tuple[int, int, str]:
+    row = Row.of(arm, "")
+    return row.place, ARMS.index(row.text) if row.text in ARMS else len(ARMS), arm
+
+
+def values_of(points: Points) -> list[float]:
+    """The values at which something was run."""
+    return sorted({at for own in points.values() for at in own})
+
+
+def _block(curve: str, task: str, points: Points) -> Block:
+    facts, values = curves()[curve], values_of(points)
+    metric = next(iter(next(iter(points.values())).values()))[0].values["metric"]
+    head = (facts["axis"], *(f"{value:g}" for value in values))
+    rows = [
+        (Row.of(arm, "").name, *(plus_minus(summed(own[value], "test")) if value in own else "–" for value in values))
+        for arm, own in points.items()
+    ]
+    legend = f"test {metric} in hundredths; mean ± standard deviation (draws). {facts['source']}"
+    return Block(f"{title(task)}: {facts['title']}", [head, *rows], [legend, *_worth(facts, points)])
+
+
+def _worth(facts: dict[str, Any], points: Points) -> Iterator[str]:
+    """What the one text was worth beside the other to models of each kind, value by value; all intervals corrected."""
+    rows = {arm: Row.of(arm, "") for arm in points}
+    pairs = [
+        (one, other)
+        for one in points
+        for other in points
+        if rows[one].kind == rows[other].kind and (rows[one].text, rows[other].text) == (facts["ours"], facts["theirs"])
+    ]
+    arms: dict[str, Arm] = {}
+    asked: list[tuple[str, str]] = []
+    for one, other in pairs:
+        for value in sorted(points[one].keys() & points[other].keys()):
+            first, second = (arm_of(points[arm][value], "test") for arm in (one, other))
+            if first is not None and second is not None:
+                names = f"{rows[one].name} at {value:g}", f"{rows[other].name} at {value:g}"
+                arms |= {names[0]: first, names[1]: second}
+                asked.append(names)
+    for found in differences(arms, asked):
+        said = f"{found['first']} over {found['second']} {100 * found['mean']:+.1f}"
+        if found["low"] is None:
+            yield f"{said}: fewer than three draws, so no order is claimed"
+            continue
+        interval = f"95 % interval {100 * found['low']:+.1f} to {100 * found['high']:+.1f}"
+        verdict = f"{found['ahead']} is ahead" if found["ahead"] else "no order is shown"
+        yield f"{said} ({interval}): {verdict}"

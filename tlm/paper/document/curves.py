@@ -6,6 +6,7 @@ from typing import Any
 from tlm.evaluation.mixture.kinds import Row
 from tlm.evaluation.report.runs import ARMS
 from tlm.evaluation.score.intervals import Arm, differences
+from tlm.evaluation.score.metrics import METRIC_NAMES
 from tlm.paper.curves import curves
 from tlm.paper.document.blocks import Block, plus_minus
 from tlm.paper.examples import arm_of, summed
@@ -52,7 +53,7 @@ def _block(curve: str, task: str, points: Points) -> Block:
         (Row.of(arm, "").name, *(plus_minus(summed(own[value], "test")) if value in own else "–" for value in values))
         for arm, own in points.items()
     ]
-    legend = f"test {metric} in hundredths; mean ± standard deviation (draws). {facts['source']}"
+    legend = f"{METRIC_NAMES[metric]} on test in hundredths; mean ± standard deviation (draws); {facts['source']}"
     return Block(f"{title(task)}: {facts['title']}", [head, *rows], [legend, *_worth(facts, points)])
 
 

@@ -74,7 +74,7 @@ def _times(report: str) -> dict[str, float]:
     from tlm.artifacts.artifact import Artifact
 
     told = json.loads(Artifact.open(report, "report").path("report.json").read_text(encoding="utf-8"))
-    groups = [group for group in told["groups"] if group["arm"] != "baseline"]
+    groups = [group for group in told["groups"] if group["kind"] == "encoder"]
     for group in groups:
         print(_line(group, told["task"]["metric_name"]))
     return {group["name"]: group["cost"]["seconds"]["mean"] for group in groups}

@@ -55,7 +55,7 @@ def test_texts_are_padded_to_what_the_model_takes(works):
     plain, changed = works
     without.full_length(changed)
     ours, other = plain.batch(0), changed.batch(0)
-    texts = plain.tasks[0].examples.texts if plain.mixture.is_internal(0) else plain.passages
+    texts = plain.tasks[0].examples.texts if plain.mixture.is_internal(0) else plain.external.sources[0][0]
     assert ours.ids.shape[1] < other.ids.shape[1] == texts.max_length
     assert other.corrupted.ravel()[other.positions].tolist() == ours.corrupted.ravel()[ours.positions].tolist()
 
@@ -73,7 +73,7 @@ def test_batches_of_any_lengths_have_each_text_once(works):
     without.unsorted(changed)
 
     def order_of(work: Any) -> Any:
-        return work.tasks[0].order if work.mixture.is_internal(0) else work.external
+        return work.tasks[0].order if work.mixture.is_internal(0) else work.external.sources[0][2]
 
     rows, lengths = [], []
     for work in works:

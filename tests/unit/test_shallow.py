@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.tasks.arrays import Split
 from tlm.errors import InputError
+from tlm.evaluation.score import baseline as steps
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.predict import predict
@@ -86,7 +88,7 @@ def subset_of(root: Path, texts: list[str], arm: str = "bm25") -> str:
         for shard, part in enumerate((range(half), range(half, len(texts)))):
             columns = {"doc": list(part), "text": [texts[doc] for doc in part]}
             save(draft, f"passages-{shard:05d}.parquet", columns)
-        draft.details.update(arm=arm)
+        draft.details.update(arm=arm, passages=len(texts))
 
     return make("subset", root, write, {"texts": texts})
 
@@ -471,6 +473,7 @@ class Refuse:
     def find_spec(self, name, path=None, target=None):
         assert name.split(".")[0] not in ("torch", "transformers"), name
 sys.meta_path.insert(0, Refuse())
+from tlm.evaluation.score import baseline as steps
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.predict import predict
 for step in (baseline, static):
@@ -502,3 +505,16 @@ steps.{step}({task!r}, root={str(tmp_path)!r})
     command = [sys.executable, "-c", program]
     found = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **threads})
     assert found.stdout.splitlines()[:1] == ["[1]"], found.stderr
+
+
+@pytest.mark.parametrize(("passages", "least", "most"), [(4, 4, 4), (8, 8, 8), (9, 8, 8), (100, 8, 8)])
+def test_of_a_large_subset_evenly_spaced_passages_are_read(
+    passages: int, least: int, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "MOST_PASSAGES", 8)
+    texts = [f"passage {number}" for number in range(passages)]
+    read = list(steps._read(Artifact.open(subset_of(tmp_path, texts))))
+    assert least <= len(read) <= most
+    places = [texts.index(text) for text in read]
+    gaps = {later - earlier for earlier, later in pairwise(places)}
+    assert max(gaps) - min(gaps) <= 1

@@ -1,0 +1,69 @@
+"""The pipeline without a network: from files to a report, in the data image, with the first pipeline's parameters."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.base import DATA_IMAGE
+from pipelines.compile.compiled import compile_text, parse
+from pipelines.compile.lint import lint
+from pipelines.parameters import of_this_code
+from pipelines.pipeline import build
+from tests.pipeline.test_run import arguments
+from tests.tiny import write_tiny
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+NO_TORCH = "raise ImportError('there is no torch here')\n"
+
+
+def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_path: Path) -> None:
+    write_tiny(tmp_path)
+    for package in ("torch", "transformers"):
+        (tmp_path / "absent" / package).mkdir(parents=True)
+        (tmp_path / "absent" / package / "__init__.py").write_text(NO_TORCH)
+    path = {"PYTHONPATH": f"{tmp_path / 'absent'}:{ROOT}"}
+    with pytest.raises(AssertionError, match="there is no torch here"):
+        run_module("torch", env=path)
+    given = arguments(tmp_path, "store", "embedded", "bm25,random,task-only", "0")
+    done = run_module("pipelines.run", "local", "--pipeline", "shallow", *given, env=path)
+    report = Artifact.open(done.stdout.strip().splitlines()[-1], "report")
+    told = json.loads(report.path("report.json").read_text())
+    rows = [(group["kind"], group["text"]) for group in told["groups"]]
+    texts = ("task-only", "random", "bm25")
+    assert rows == [
+        ("linear", ""),
+        *(("static", text) for text in texts),
+        *(("static + linear", text) for text in texts),
+    ]
+    assert {one["question"] for one in told["differences"]} == {
+        "ahead of the linear model?",
+        "what was its text worth?",
+    }
+    assert {step["arm"] for step in told["evidence"]} == {"bm25", "random"}
+    page = report.path("report.html").read_text()
+    assert "What bm25 retrieved" in page
+    assert "masked-LM" not in page
+
+
+def test_it_compiles_for_the_data_image_alone() -> None:
+    text = compile_text(name="shallow")
+    assert lint(parse(text, "shallow")) == []
+    executors = yaml.safe_load(text.split("\n---")[0])["deploymentSpec"]["executors"].values()
+    assert {executor["container"]["image"] for executor in executors} == {DATA_IMAGE}
+
+
+def test_it_takes_the_parameters_of_the_first_pipeline() -> None:
+    """So one file of parameters does for both; only the pods that train are not there."""
+    theirs, ours = of_this_code("shallow"), of_this_code("tlm")
+    assert theirs.keys() - ours.keys() == set()
+    assert {name.partition("_")[0] for name in ours.keys() - theirs.keys()} == {"train"}
+
+
+def test_it_is_not_for_several_nodes() -> None:
+    with pytest.raises(InputError, match="trains no network; leave --nodes out"):
+        build("shallow", 2)

@@ -31,8 +31,9 @@ def index(corpus: Any, settings: Index, root: Any) -> Any:
     return data.index(corpus=corpus, **vars(settings), root=root).outputs["Output"]
 
 
-def subsets(index: Any, task: Any, arms: Any, query: dict[str, Any], filters: Export, root: Any) -> dict[str, Any]:
+def subsets(index: Any, task: Any, arms: Any, advised: dict[str, Any], filters: Export, root: Any) -> dict[str, Any]:
     """Return the URIs of the subsets of the arms bm25 and random, as components name them."""
+    query = {name: advised[name] for name in ("query", "top_k")}
     hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
     bm25 = data.export(hits=hits, **vars(filters), root=root).outputs["Output"]
     sample = data.random_subset(index=index, task=task, like=bm25, arms=arms, **vars(filters), root=root)

@@ -29,8 +29,7 @@ def build(
     corpus_uri, task_uri = stages.load(preflight, corpus, task, root)
     index_uri = stages.index(corpus_uri, index, root)
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
-    query = {name: advised[name] for name in ("query", "top_k")}
-    subsets = stages.subsets(index_uri, task_uri, run_arms, query, export, root)
+    subsets = stages.subsets(index_uri, task_uri, run_arms, advised, export, root)
     shallow = stages.shallow(task_uri, run_arms, subsets, root)
     trained = stages.tokenizer(preflight, corpus_uri, task_uri, root)
     tokenizer = data.tokenize(task=task_uri, **subsets, tokenizer=trained, root=root).output

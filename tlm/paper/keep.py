@@ -62,8 +62,12 @@ def keep(
     if not curve and (at or draw):
         raise InputError(f"--at and --draw are for curves ({', '.join(curves())}), and '{table}' is none")
     runs = [Run.read(artifact, lineage) for artifact in chain(*(_scored(one, curve) for one in opened))]
-    made = [_result(run, lineage, table, corpus, command, code) for run in runs if not curve]
-    made += [_point(run, lineage, table, at, draw, command, code) for run in runs if curve]
+    made = [
+        _point(run, lineage, table, at, draw, command, code)
+        if curve
+        else _result(run, lineage, table, corpus, command, code)
+        for run in runs
+    ]
     return "\n".join(str(write_result(Path(results), values)) for values in made)
 
 

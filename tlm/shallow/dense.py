@@ -1,5 +1,6 @@
 """A linear model of dense features: standardised, with the regularisation chosen."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from tlm.progress import say
 from tlm.shallow.folder import Arrays
 from tlm.shallow.linear import Linear
 from tlm.shallow.tuning import DENSE_STRENGTHS, Search
+from tlm.shallow.words import joined
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,15 @@ class Dense:
         """The model that `state` told of; `config` also has its labels."""
         linear = Linear(arrays["weights"], arrays["bias"], len(config["labels"] or []), config["softmax"])
         return cls(arrays["centre"], arrays["scale"], linear, config["chosen"])
+
+
+def as_trained(
+    texts: Sequence[str], pairs: Sequence[str] | None, *, pair: bool
+) -> tuple[Sequence[str], Sequence[str] | None]:
+    """Texts as a model was trained on them: pairs get empty second texts, single texts are joined with theirs."""
+    if pair:
+        return texts, pairs or [""] * len(texts)
+    return joined(texts, pairs), None
 
 
 def of_pairs(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:

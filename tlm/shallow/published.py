@@ -14,7 +14,7 @@ from tlm.data.tasks.arrays import Split
 from tlm.data.tasks.labels import REGRESSION
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
-from tlm.shallow.dense import Dense, of_pairs
+from tlm.shallow.dense import Dense, as_trained, of_pairs
 from tlm.shallow.linear import Linear
 
 FAMILY = "published"
@@ -60,11 +60,7 @@ class Published:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
         if not self._loaded:
             self._loaded.append(load(self.folder))
-        if self.pair:
-            pairs = pairs or [""] * len(texts)
-        elif pairs is not None:
-            texts, pairs = [f"{text} {pair}" for text, pair in zip(texts, pairs, strict=True)], None
-        return self.dense.predict(represent(self._loaded[0], texts, pairs))
+        return self.dense.predict(represent(self._loaded[0], *as_trained(texts, pairs, pair=self.pair)))
 
     def write(self, folder: Path) -> None:
         """Write the model, with the published one, into a new folder."""

@@ -13,11 +13,11 @@ from tlm.data.tasks.arrays import Split
 from tlm.data.tasks.labels import REGRESSION
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
-from tlm.shallow.dense import Dense, of_pairs
+from tlm.shallow.dense import Dense, as_trained, of_pairs
 from tlm.shallow.linear import Linear
 from tlm.shallow.spans import Marks, marks_of, parts
 from tlm.shallow.vectors import Vectors, word_vectors
-from tlm.shallow.words import joined, words_of
+from tlm.shallow.words import words_of
 
 FAMILY = "static"
 FAR = 10  # words between two spans; a larger distance counts as this
@@ -58,11 +58,7 @@ class Static:
 
     def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
-        if self.pair:
-            pairs = pairs or [""] * len(texts)
-        elif pairs is not None:
-            texts, pairs = joined(texts, pairs), None
-        return self.dense.predict(represent(self.vectors, self.marks, texts, pairs))
+        return self.dense.predict(represent(self.vectors, self.marks, *as_trained(texts, pairs, pair=self.pair)))
 
     def write(self, folder: Path) -> None:
         """Write the model into a new folder."""

@@ -25,6 +25,7 @@ group.init_process_group("gloo")
 one = torch.ones(1)
 group.all_reduce(one)
 sys.stdout.write(f"{int(one)}\\n")
+group.destroy_process_group()  # without it, gloo's threads may abort the process at its exit
 """
 
 

@@ -1,4 +1,4 @@
-"""Points of our curves: ``python -m benchmarks.curves dilution CORPUS TASK --topic SOURCE … --share 0.02 --draw 3``.
+"""Points of our curves: ``python -m benchmarks.curves labels CORPUS TASK --per-class 16 --draw 3``, or ``dilution``.
 
 Each point is a linear model, static models of BM25's text and of as much random text, and both mixed with the linear
 one. What it made is kept in the folder of results. CORPUS and TASK are URIs; finished steps are found.
@@ -6,6 +6,7 @@ one. What it made is kept in the folder of results. CORPUS and TASK are URIs; fi
 
 import shlex
 import sys
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -14,6 +15,8 @@ from tlm import cli
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import passages
 from tlm.data.dilute import dilute
+from tlm.data.tasks.fewer import fewer_labels
+from tlm.data.tasks.task import examples
 from tlm.evaluation.mixture.rows import mixtures
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.paper.keep import keep
@@ -30,6 +33,10 @@ def curves() -> None:
     """Make points of a curve."""
 
 
+TopK = Annotated[int, typer.Option(help="Passages for each example.")]
+Results = Annotated[str, typer.Option(help="Folder of the results.")]
+
+
 @app.command()
 def dilution(
     corpus: str,
@@ -37,24 +44,56 @@ def dilution(
     topic: Annotated[list[str], typer.Option(help="A source on topic; may be repeated.")],
     share: Annotated[float, typer.Option(help="Share of the corpus on topic; 0: as it is.")] = 0.0,
     draw: Annotated[int, typer.Option(help="Seed of the diluted corpus and of the random passages.")] = 0,
-    top_k: Annotated[int, typer.Option(help="Passages for each example.")] = 50,
-    results: Annotated[str, typer.Option(help="Folder of the results.")] = FOLDER,
+    top_k: TopK = 50,
+    results: Results = FOLDER,
 ) -> None:
     """Static models of BM25's and of random text, where this share of the corpus is on topic."""
     thinned = dilute(corpus, topic=topic, share=share, seed=draw) if share else corpus
-    index = build_index(thinned)
+    words = [*(word for one in topic for word in ("--topic", one)), "--share", f"{share:g}"]
+    command = command_of("dilution", words, draw, top_k)
+    metrics = point(build_index(thinned), task, draw, top_k)
+    at = share or on_topic(corpus, topic)
+    print(keep(metrics, table="dilution", at=at, draw=draw, command=command, results=results))
+
+
+@app.command()
+def labels(
+    corpus: str,
+    task: str,
+    per_class: Annotated[int, typer.Option(help="Labelled training examples of a class, at most; 0: all.")] = 0,
+    draw: Annotated[int, typer.Option(help="Seed of the labelled examples and of the random passages.")] = 0,
+    keep_texts: Annotated[bool, typer.Option(help="Keep the other training texts without their labels.")] = False,
+    top_k: TopK = 50,
+    results: Results = FOLDER,
+) -> None:
+    """Static models of BM25's and of random text, where classes have so many labelled examples."""
+    few = fewer_labels(task, per_class=per_class, seed=draw, keep_texts=keep_texts) if per_class else task
+    words = ["--per-class", str(per_class), *(["--keep-texts"] if keep_texts else [])]
+    command = command_of("labels", words, draw, top_k)
+    metrics = point(build_index(corpus), few, draw, top_k)
+    curve = "labels-and-texts" if keep_texts else "labels"
+    print(keep(metrics, table=curve, at=per_class or largest(task), draw=draw, command=command, results=results))
+
+
+def point(index: str, task: str, draw: int, top_k: int) -> list[str]:
+    """The metrics of a point: the linear model, static ones of BM25's and of random text, and the mixtures."""
     bm25 = export(retrieve(index, task, top_k=top_k))
     random = export(retrieve(index, task, arm="random", like=bm25, seed=draw))
     linear, vectors = baseline(task), [static(task, subset=subset) for subset in (bm25, random)]
-    metrics = [linear, *vectors, *mixtures(linear, vectors)]
-    words = ["dilution", "CORPUS", "TASK", *(word for one in topic for word in ("--topic", one))]
-    words += ["--share", f"{share:g}", "--draw", str(draw), "--top-k", str(top_k)]
-    command = f"python -m benchmarks.curves {shlex.join(words)}"
-    print(
-        keep(
-            metrics, table="dilution", at=share or on_topic(corpus, topic), draw=draw, command=command, results=results
-        )
-    )
+    return [linear, *vectors, *mixtures(linear, vectors)]
+
+
+def command_of(curve: str, words: list[str], draw: int, top_k: int) -> str:
+    """The command that makes a point again."""
+    words = [curve, "CORPUS", "TASK", *words, "--draw", str(draw), "--top-k", str(top_k)]
+    return f"python -m benchmarks.curves {shlex.join(words)}"
+
+
+def largest(task: str) -> int:
+    """How many training examples the largest class has."""
+    table = examples(Artifact.open(task, "task"))
+    train = zip(table["split"].to_pylist(), table["label"].to_pylist(), strict=True)
+    return max(Counter(label for split, label in train if split == "train").values())
 
 
 def on_topic(corpus: str, topic: list[str]) -> float:

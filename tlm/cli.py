@@ -21,6 +21,7 @@ COMMANDS = {  # name: (module:function, summary)
     "load-corpus": ("tlm.data.corpus:load_corpus", "Read a corpus and cut it into passages"),
     "dilute": ("tlm.data.dilute:dilute", "Make a corpus with less text on a topic"),
     "load-task": ("tlm.data.tasks.task:load_task", "Read a labelled task"),
+    "fewer-labels": ("tlm.data.tasks.fewer:fewer_labels", "Make the same task with fewer labels"),
     "index": ("tlm.retrieval.search.index:build_index", "Index a corpus for BM25"),
     "retrieve": ("tlm.retrieval.search.retrieve:retrieve", "Fetch passages for every training example"),
     "export": ("tlm.retrieval.subset.export:export", "Export what was fetched, filtered, as a subset"),

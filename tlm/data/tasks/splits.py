@@ -84,18 +84,24 @@ def assign(groups: Sequence[str], labels: Sequence[str], shares: Mapping[str, fl
     return [chosen.get(group, "train") for group in groups]
 
 
-def find_leaks(examples: Sequence[Example]) -> pa.Table:
-    """Return a row for each leak: a dev or test example with the same `twin` as a training example.
+def find_leaks(splits: Sequence[str], labels: Sequence[str], texts: Sequence[str], twins: Sequence[str]) -> pa.Table:
+    """Return a row for each leak: a dev or test example with the same `twin_key` as a training example.
 
     `example` and `train` are the ordinals of the two (of the first training example, if there are several).
+
+    Args:
+        splits: The split of each example, shape [n]; likewise the others.
+        labels: Their labels.
+        texts: Their texts.
+        twins: Their keys.
     """
-    train = [ordinal for ordinal, example in enumerate(examples) if example.split == "train"]
-    first = {examples[ordinal].twin: ordinal for ordinal in reversed(train)}
+    train = [ordinal for ordinal, split in enumerate(splits) if split == "train"]
+    first = {twins[ordinal]: ordinal for ordinal in reversed(train)}
     leaks = []
-    for ordinal, example in enumerate(examples):
-        if example.split != "train" and example.twin in first:
-            twin = first[example.twin]
-            leaks.append((ordinal, example.split, twin, example.label == examples[twin].label, example.text))
+    for ordinal, split in enumerate(splits):
+        if split in ("dev", "test") and twins[ordinal] in first:
+            twin = first[twins[ordinal]]
+            leaks.append((ordinal, split, twin, labels[ordinal] == labels[twin], texts[ordinal]))
     return pa.table(list(zip(*leaks, strict=True)) or [()] * len(LEAKS), schema=LEAKS)
 
 

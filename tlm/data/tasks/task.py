@@ -185,7 +185,8 @@ def _write(
     _check_splits(found, sizes)
     labels = [] if regression else _class_labels(found, entry.order if entry else [])
     metric = metric_for(labels, settings["metric"])
-    leaks = find_leaks(found)
+    columns = zip(*((one.split, one.label, one.text, one.twin) for one in found), strict=True)
+    leaks = find_leaks(*columns)
     for split, count in sorted(Counter(leaks["split"].to_pylist()).items()):
         listed = "they are listed in leaks.parquet, not removed"
         say(f"warning: {count} of {sizes[split]} {split} texts are also in train; {listed}")

@@ -58,21 +58,16 @@ def _block(curve: str, task: str, points: Points) -> Block:
 
 
 def _worth(facts: dict[str, Any], points: Points) -> Iterator[str]:
-    """What the one text was worth beside the other to models of each kind, value by value; all intervals corrected."""
-    rows = {arm: Row.of(arm, "") for arm in points}
-    pairs = [
-        (one, other)
-        for one in points
-        for other in points
-        if rows[one].kind == rows[other].kind and (rows[one].text, rows[other].text) == (facts["ours"], facts["theirs"])
-    ]
+    """What the first model of each pair gains over the second, value by value; all intervals corrected."""
+    named = {Row.of(arm, "").name: own for arm, own in points.items()}
     arms: dict[str, Arm] = {}
     asked: list[tuple[str, str]] = []
-    for one, other in pairs:
-        for value in sorted(points[one].keys() & points[other].keys()):
-            first, second = (arm_of(points[arm][value], "test") for arm in (one, other))
+    for pair in facts["pairs"]:
+        ours, theirs = (named.get(name, {}) for name in pair)
+        for value in sorted(ours.keys() & theirs.keys()):
+            first, second = (arm_of(own[value], "test") for own in (ours, theirs))
             if first is not None and second is not None:
-                names = f"{rows[one].name} at {value:g}", f"{rows[other].name} at {value:g}"
+                names = f"{pair[0]} at {value:g}", f"{pair[1]} at {value:g}"
                 arms |= {names[0]: first, names[1]: second}
                 asked.append(names)
     for found in differences(arms, asked):

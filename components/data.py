@@ -18,16 +18,19 @@ def preflight(
     gpu_hour: float,
     cpu_hour: float,
     kilowatt_hour: float,
+    train_cpu: str,
+    train_memory: str,
+    train_gpus: str,
 ) -> NamedTuple(  # type: ignore[valid-type]
     "Settings", [("top_k", int), ("query", str), ("tokenizer_kind", str), ("vocab_size", int)]
 ):
-    """Check settings, prices, store, disk and Elasticsearch before any work starts."""
+    """Check settings, prices, training pods, store, disk and Elasticsearch before any work starts."""
     from tlm.cluster.preflight import preflight
     from tlm.evaluation.report.cost import Prices
     from tlm.plan import settings
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour)
-    preflight(engine=engine, root=root)
+    preflight(engine=engine, train_cpu=train_cpu, train_memory=train_memory, train_gpus=train_gpus, root=root)
     return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds)
 
 

@@ -33,7 +33,9 @@ def build(
     if nodes > 1:
         raise InputError(f"pipeline 'multitask' trains each stage 1 on one machine, not on {nodes}; leave --nodes out")
     root = store.root
-    preflight = data.preflight(**vars(run), arms="bm25", engine=index.engine, root=root, **vars(report))
+    preflight = data.preflight(
+        **vars(run), arms="bm25", engine=index.engine, root=root, **vars(report), **train.sizes()
+    )
     settings = preflight.outputs
     loaded = multitask.load_tasks(paths=task_paths, **vars(task), overrides=run.overrides, root=root).after(preflight)
     corpus_uri = data.load_corpus(**vars(corpus), root=root).after(loaded).outputs["Output"]  # as in stages.load

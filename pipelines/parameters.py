@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from tlm.cluster.pods import check_pods
 from tlm.errors import InputError, nearest, with_article
 
 # Parameters that are paths or URIs.
@@ -59,7 +60,9 @@ def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[
     for name, parameter in known.items():
         if parameter.required and name not in values:
             raise InputError(f"parameter '{name}' is missing and has no default; give it with --set {name}=…")
-    return {name: _checked(name, value, known) for name, value in values.items()}
+    checked = {name: _checked(name, value, known) for name, value in values.items()}
+    check_pods({name.removeprefix("train_"): value for name, value in checked.items() if name.startswith("train_")})
+    return checked
 
 
 def read_mapping(file: Path, expected: str) -> dict[Any, Any]:

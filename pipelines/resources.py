@@ -7,6 +7,7 @@ from kfp.dsl import PipelineTask
 
 from pipelines.groups import TrainingPods
 from tlm.cluster.job import CONFIG_MAP, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
+from tlm.cluster.pods import LEAST
 
 DAY = 86_400  # seconds
 WEEK = 7 * DAY
@@ -70,8 +71,8 @@ def _equip_data(step: PipelineTask, needs: Needs) -> None:
 
 def _equip_training(step: PipelineTask, pods: TrainingPods) -> None:
     step.register_pipeline_channels(list(vars(pods).values()))  # otherwise kfp does not pass them into the loop
-    step.set_cpu_request("1").set_cpu_limit(pods.cpu)
-    step.set_memory_request("2Gi").set_memory_limit(pods.memory)
+    step.set_cpu_request(LEAST["cpu"]).set_cpu_limit(pods.cpu)
+    step.set_memory_request(LEAST["memory"]).set_memory_limit(pods.memory)
     step.set_accelerator_type(pods.gpu_type).set_accelerator_limit(pods.gpus)
     kubernetes.add_node_selector_json(step, pods.node_selector)
     kubernetes.add_toleration_json(step, pods.tolerations)

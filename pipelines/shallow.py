@@ -30,7 +30,9 @@ def build(
     if nodes > 1:
         raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
     root = store.root
-    preflight = data.preflight(**vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report))
+    preflight = data.preflight(
+        **vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report), **TrainingPods().sizes()
+    )
     corpus_uri, task_uri = stages.load(preflight, corpus, task, root)
     index_uri = stages.index(corpus_uri, index, root)
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs

@@ -25,7 +25,9 @@ def build(
         run_arms: Arms to train, separated by commas: bm25, random, task-only.
     """
     root = store.root
-    preflight = data.preflight(**vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report))
+    preflight = data.preflight(
+        **vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report), **train.sizes()
+    )
     corpus_uri, task_uri = stages.load(preflight, corpus, task, root)
     index_uri = stages.index(corpus_uri, index, root)
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs

@@ -62,6 +62,8 @@ def test_an_experiment_is_found_again(ask, api: StandIn) -> None:
         ("corpus_words=1.5", "parameter 'corpus_words': 1.5 is a float, expected int"),
         ("train_tolerations={}", "parameter 'train_tolerations': {} is a dict, expected list"),
         ("train_tolerations=[2024-01-01]", "cannot be written as JSON; write plain values"),
+        ("train_cpu=0.5", "train_cpu is 0.5; expected 1 or more, which is what a training pod requests"),
+        ("train_memory=1Gi", "train_memory is 1Gi; expected 2Gi or more"),
         ("export_overlap=", "parameter 'export_overlap' has no value; leave it out"),
         ("corpus_words=[", "--set corpus_words=[: not valid YAML"),
         ("corpus_words", "--set corpus_words: expected name=value"),

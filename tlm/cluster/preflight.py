@@ -9,6 +9,7 @@ from typing import Literal
 
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.stores.store import Store
+from tlm.cluster.pods import check_pods
 from tlm.errors import InputError
 from tlm.progress import say
 
@@ -22,6 +23,9 @@ def preflight(
     *,
     engine: Literal["embedded", "elasticsearch"] = "embedded",
     free_gib: float = 1.0,
+    train_cpu: str = "4",
+    train_memory: str = "16Gi",
+    train_gpus: str = "0",
     root: str | None = None,
 ) -> None:
     """Check the store, the disk and, if it is the engine, Elasticsearch; print what was found.
@@ -29,10 +33,14 @@ def preflight(
     Args:
         engine: The engine that the run will use: embedded or elasticsearch.
         free_gib: Free disk space that steps need for downloads and unfinished files, in GiB.
+        train_cpu: CPU limit of a training pod on Kubernetes.
+        train_memory: Memory limit of a training pod.
+        train_gpus: GPUs of a training pod.
         root: Store that the run will write to; by default TLM_ROOT, else ./artifacts.
     """
     if engine not in ("embedded", "elasticsearch"):
         raise InputError(f"engine '{engine}' is unknown; expected embedded or elasticsearch")
+    check_pods({"cpu": train_cpu, "memory": train_memory, "gpus": train_gpus})
     store = open_store(root)
     _check_store(store)
     _check_disk(store.scratch(), free_gib)

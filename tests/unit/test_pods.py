@@ -1,0 +1,61 @@
+"""Resources of training pods: what Kubernetes takes, and what would wait for ever."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kubernetes.utils import parse_quantity
+
+from pipelines.groups import TrainingPods
+from tlm.cluster.pods import amount, check_pods
+from tlm.errors import InputError
+
+SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+
+
+@given(st.decimals(0, 10**6, places=3), st.sampled_from(SUFFIXES))
+def test_quantities_are_those_of_the_kubernetes_client(number: Decimal, suffix: str) -> None:
+    assert amount(f"{number}{suffix}") == parse_quantity(f"{number}{suffix}")
+
+
+@pytest.mark.parametrize("text", ["", "Gi", "4 Gi", "4gb", "-1", "1e", "four", "4K", "0x4", "4,5", "١"])
+def test_what_is_no_quantity_is_none(text: str) -> None:
+    assert amount(text) is None
+
+
+def test_exponents_are_quantities() -> None:
+    assert amount("12e3") == 12_000
+    assert amount("5e-1") == Decimal("0.5")
+
+
+def test_the_defaults_and_more_are_fine() -> None:
+    check_pods(vars(TrainingPods()))
+    check_pods({"cpu": "1", "memory": "2Gi"})
+    check_pods({"cpu": "1000m", "memory": "2147483648"})
+    check_pods({"tolerations": [{"key": "gpu", "operator": "Exists"}], "node_selector": {"pool": "gpu"}, "gpus": "8"})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"cpu": "0.5"}, "train_cpu is 0.5; expected 1 or more, which is what a training pod requests"),
+        ({"cpu": "999m"}, "train_cpu is 999m; expected 1 or more"),
+        ({"cpu": "a lot"}, "train_cpu is 'a lot'; expected a Kubernetes quantity, such as 4"),
+        ({"cpu": ""}, "train_cpu is ''; expected a Kubernetes quantity"),
+        ({"memory": "2G"}, "train_memory is 2G; expected 2Gi or more, which is what a training pod requests"),
+        ({"memory": "16"}, "train_memory is 16; expected 2Gi or more"),
+        ({"memory": "16GB"}, "train_memory is '16GB'; expected a Kubernetes quantity, such as 16Gi"),
+        ({"gpus": "-1"}, "train_gpus is '-1'; expected a whole number, 0 or more"),
+        ({"gpus": "0.5"}, "train_gpus is '0.5'; expected a whole number"),
+        ({"gpu_type": " "}, "train_gpu_type is empty; expected the name of a resource, such as nvidia.com/gpu"),
+        ({"node_selector": {"gpu": True}}, "train_node_selector: label gpu is True; expected text, in quotes"),
+        ({"tolerations": ["gpu"]}, "train_tolerations: 'gpu' is no toleration; expected an object with some of effect"),
+        ({"tolerations": [{"name": "gpu"}]}, "train_tolerations: {'name': 'gpu'} is no toleration"),
+    ],
+)
+def test_what_no_pod_can_have_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as error:
+        check_pods(given)
+    assert str(error.value).startswith(says)

@@ -13,6 +13,7 @@ from pipelines.grouped import ungrouped
 from pipelines.options import Connection, Order, Parameters, Source, Waiting
 from tlm.command import descriptions
 from tlm.errors import InputError, TlmError
+from tlm.progress import say
 
 METAVARS = {str: "TEXT", Path: "FILE", Path | None: "FILE", int: "NUMBER", float: "SECONDS"}
 
@@ -123,6 +124,7 @@ def submit(
     run_name: str = "",
     no_cache: Annotated[bool, typer.Option("--no-cache")] = False,
     wait: Annotated[bool, typer.Option("--wait")] = False,
+    resubmit: Annotated[int, typer.Option(min=0)] = 0,
 ) -> None:
     """Start a run on Kubeflow and print its ID and its link.
 
@@ -133,23 +135,34 @@ def submit(
         run_name: Name of the run.  [default: the pipeline's and the time]
         no_cache: Turn Kubeflow's cache off in every task (in ours it is).
         wait: Return when the run has ended.
+        resubmit: With --wait, how often to start a run that failed again; its finished steps are found.
     """
     from pipelines import parameters as values
     from pipelines.client.api import Api
     from pipelines.client.submit import submit
+    from pipelines.client.wait import RunFailed
     from pipelines.client.wait import wait as wait_for
     from pipelines.compile.compiled import parse, text_of
 
+    if resubmit and not wait:
+        raise InputError("--resubmit goes with --wait: a run is started again when it has been seen to fail")
     chosen = parse(text_of(**vars(source)), source.file)
     given = values.read_parameters(**vars(parameters), known=values.declared(chosen.spec))
     values.check_reachable(given)
     if no_cache:
         chosen.disable_cache()
     api = Api(connection)
-    run_id = submit(api, chosen, given, order, run_name)
-    _print(run_id, api.link(f"runs/details/{run_id}"))
-    if wait:
-        wait_for(api, run_id, **vars(waiting))
+    for left in range(resubmit, -1, -1):
+        run_id = submit(api, chosen, given, order, run_name)
+        _print(run_id, api.link(f"runs/details/{run_id}"))
+        if not wait:
+            return
+        try:
+            return wait_for(api, run_id, **vars(waiting))
+        except RunFailed as error:
+            if not left:
+                raise
+            say(f"{error}; starting it again, {left} {'times' if left > 1 else 'time'} left")
 
 
 @command
@@ -189,7 +202,6 @@ def upload(source: Source, connection: Connection, name: str = "", version: str 
 
 @command
 def schedule(
-    cron: str,
     parameters: Parameters,
     connection: Connection,
     order: Order,
@@ -197,12 +209,18 @@ def schedule(
     pipeline: str = "tlm",
     version: str = "",
     at_once: Annotated[int, typer.Option(min=1, max=10)] = 1,
+    cron: Annotated[str | None, typer.Option(metavar="LINE")] = None,
+    list_all: Annotated[bool, typer.Option("--list")] = False,
+    delete: Annotated[bool, typer.Option("--delete")] = False,
 ) -> None:
     """Let Kubeflow start runs of an uploaded version, and print the ID of the recurring run and its link.
 
-    The times are in the installation's time zone, UTC if nobody set another; missed runs are not made up for.
+    The times are in the installation's time zone, UTC if nobody set another; missed runs are not made up for. With
+    --list, print what is scheduled; with --delete, end the schedule called --name.
 
     Args:
+        list_all: Print all recurring runs: name, when, whether they are on, link.
+        delete: Delete the recurring run called --name; runs that have begun go on.
         cron: When: second, minute, hour, day, month, weekday, as in '0 0 3 * * 1'.
         name: Name of the recurring run; one of this name is replaced.
         pipeline: Name of the uploaded pipeline.
@@ -210,10 +228,18 @@ def schedule(
         at_once: Runs that may go on side by side.
     """
     from pipelines.client.api import Api
-    from pipelines.client.schedule import schedule, six_fields
+    from pipelines.client.schedule import listed, schedule, six_fields, unschedule
     from pipelines.compile.compiled import version_name
 
-    what = {"name": name, "pipeline": pipeline, "version": version or version_name(), "cron": six_fields(cron)}
+    if [cron is not None, list_all, delete].count(True) != 1:
+        raise InputError("give one of --cron WHEN, --list and --delete")
+    if list_all:
+        print("\n".join(listed(Api(connection)) or ["nothing is scheduled"]))
+        return
+    if delete:
+        unschedule(Api(connection), name)
+        return
+    what = {"name": name, "pipeline": pipeline, "version": version or version_name(), "cron": six_fields(cron or "")}
     api = Api(connection)
     job = schedule(api, parameters, order, **what, at_once=at_once)
     _print(job, api.link(f"recurringrun/details/{job}"))

@@ -9,8 +9,10 @@ from pipelines.client.upload import find_pipeline, find_version
 from pipelines.compile.compiled import from_api
 from pipelines.options import Order, Parameters
 from pipelines.parameters import check_reachable, declared, read_parameters
-from tlm.errors import InputError, Interrupted
+from tlm.errors import InputError, Interrupted, nearest
 from tlm.progress import say
+
+PAGE = 100  # recurring runs that one answer lists
 
 
 def six_fields(line: str) -> str:
@@ -94,6 +96,41 @@ def schedule(
             api.client.delete_recurring_run(job.recurring_run_id)
             say(f"replaced the recurring run {job.recurring_run_id} of this name")
     return str(made.recurring_run_id)
+
+
+def listed(api: Api) -> list[str]:
+    """Return a line for each recurring run: name, when, whether it is on, and its link."""
+    runs = recurring_runs(api)
+    widths = [max(map(len, column)) for column in zip(*runs, strict=True)]
+    return ["  ".join(map(str.ljust, one, widths)).rstrip() for one in runs]
+
+
+def recurring_runs(api: Api) -> list[tuple[str, str, str, str]]:
+    """Return name, cron line, ENABLED or DISABLED, and link of each recurring run, the newest first."""
+    found, token = [], ""
+    while True:
+        page = api.client.list_recurring_runs(token, PAGE, "created_at desc", **api.scope)
+        for job in page.recurring_runs or []:
+            trigger = job.trigger.cron_schedule if job.trigger else None
+            link = api.link(f"recurringrun/details/{job.recurring_run_id}")
+            found.append((job.display_name, trigger.cron if trigger else "(no cron line)", job.status or "", link))
+        if not (token := page.next_page_token or ""):
+            return found
+
+
+def unschedule(api: Api, name: str) -> None:
+    """Delete the recurring runs of this name in all experiments; runs that have begun go on.
+
+    Raises:
+        InputError: There is none of this name.
+    """
+    old = api.named(api.client.list_recurring_runs, "recurring_runs", name, **api.scope)
+    if not old:
+        known = sorted({each for each, *_ in recurring_runs(api)})
+        raise InputError(f"{api.url}: has no recurring run '{name}'{nearest(name, known)}; `schedule --list` lists all")
+    for job in old:
+        api.client.delete_recurring_run(job.recurring_run_id)
+        say(f"deleted the recurring run {job.recurring_run_id} called '{name}'; runs that have begun go on")
 
 
 def _equals(api: Api, job: Any, wanted: dict[str, Any]) -> bool:

@@ -13,6 +13,10 @@ FINAL = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 LOG_LINES = 20
 
 
+class RunFailed(InputError):
+    """The run failed: a step did, or the cluster lost a pod that nobody retries."""
+
+
 def wait(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
     """Return when the run has succeeded.
 
@@ -23,7 +27,8 @@ def wait(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
         poll_seconds: Seconds between two looks at the run.
 
     Raises:
-        InputError: The run failed, was cancelled or is gone.
+        RunFailed: The run failed.
+        InputError: The run was cancelled or is gone.
         Interrupted: The run goes on, but the time is over or the API is lost.
     """
     goes_on = f"run {run_id} goes on: see {api.link(f'runs/details/{run_id}')}, or wait on with `wait {run_id}`"
@@ -35,8 +40,10 @@ def wait(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
         raise Interrupted(f"{error}; {goes_on}") from None
     except KeyboardInterrupt:
         raise Interrupted(f"no longer waiting; {goes_on}") from None
+    if run.state == "FAILED":
+        raise RunFailed(_failure(api, run))
     if run.state != "SUCCEEDED":
-        raise InputError(_failure(api, run))
+        raise InputError(f"run {run_id} ended {run.state}: see {api.link(f'runs/details/{run_id}')}")
 
 
 def _ended(api: Api, run_id: str, timeout: float, poll_seconds: float) -> Any:
@@ -66,10 +73,8 @@ def _ended(api: Api, run_id: str, timeout: float, poll_seconds: float) -> Any:
 
 
 def _failure(api: Api, run: Any) -> str:
-    """Return a sentence about a run that did not succeed, and show the end of the log of the step that failed first."""
+    """Return a sentence about a run that failed, and show the end of the log of the step that failed first."""
     where = api.link(f"runs/details/{run.run_id}")
-    if run.state != "FAILED":
-        return f"run {run.run_id} ended {run.state}: see {where}"
     steps = failed_steps(run)
     lines = tail_of_log(api, run, steps[0], LOG_LINES) if steps else []
     if lines:

@@ -139,11 +139,15 @@ class StandIn:
 
     def _list(self, store: dict[str, Any], model: type, field: str) -> Callable[..., Any]:
         def listed(rest: str, query: dict[str, str], body: Any) -> Any:
-            wanted = _filtered_name(query)
-            found = [one for one in reversed(store.values()) if one.display_name == wanted]
+            found = list(reversed(store.values()))
+            if "filter" in query:
+                wanted = _filtered_name(query)
+                found = [one for one in found if one.display_name == wanted]
             if "namespace" in query or (self.multi_user and field == "experiments"):
                 found = [one for one in found if one.namespace == query.get("namespace")]
-            return model(**{field: found, "total_size": len(found)})
+            start, size = int(query.get("page_token") or 0), int(query.get("page_size") or 20)
+            further = {"next_page_token": str(start + size)} if start + size < len(found) else {}
+            return model(**{field: found[start : start + size], "total_size": len(found)}, **further)
 
         return listed
 

@@ -100,3 +100,36 @@ def test_another_number_of_fields_calls_nobody(ask, api: StandIn, line: str) -> 
     done = ask("schedule", "--cron", line)
     assert (done.code, api.requests) == (2, [])
     assert f"cron line '{line}' has {len(line.split())} fields, expected six (second, minute," in done.err
+
+
+@pytest.mark.parametrize("page", [1, 100])
+def test_what_is_scheduled_is_listed(page: int, uploaded, api: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.client.schedule.PAGE", page)
+    assert uploaded("schedule", "--list").out == "nothing is scheduled\n"
+    uploaded("schedule", *NIGHTLY, "--name", "nightly")
+    uploaded("schedule", "--cron", "0 0 3 * * 1", "--version", "v2", "--name", "on-mondays")
+    lines = uploaded("schedule", "--list").out.splitlines()
+    links = {job.display_name: f"{api.url}/#/recurringrun/details/{key}" for key, job in api.jobs.items()}
+    assert sorted(lines) == [
+        f"nightly     0 0 3 * * *  ENABLED  {links['nightly']}",
+        f"on-mondays  0 0 3 * * 1  ENABLED  {links['on-mondays']}",
+    ]
+
+
+def test_a_schedule_is_ended_by_its_name(uploaded, api: StandIn) -> None:
+    for name in ("nightly", "weekly"):
+        uploaded("schedule", *NIGHTLY, "--name", name)
+    done = uploaded("schedule", "--delete", "--name", "nightly")
+    assert done.code == 0, done.err
+    assert "called 'nightly'; runs that have begun go on" in done.err
+    assert [job.display_name for job in api.jobs.values()] == ["weekly"]
+    done = uploaded("schedule", "--delete", "--name", "weakly")
+    assert (done.code, "has no recurring run 'weakly'; did you mean 'weekly'?" in done.err) == (2, True)
+    assert len(api.jobs) == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--list", "--delete"), ("--cron", "0 0 3 * * *", "--list")])
+def test_one_of_three_things_is_asked_for(ask, api: StandIn, options: tuple[str, ...]) -> None:
+    done = ask("schedule", *options)
+    assert (done.code, done.err) == (2, "pipelines.run: give one of --cron WHEN, --list and --delete\n")
+    assert api.requests == []

@@ -182,3 +182,34 @@ def test_failures_side_by_side_and_of_a_driver(ask, api: StandIn) -> None:
     done = ask("submit", *QUICK)
     assert "FAILED at evaluate, train: see" in done.err
     assert "the last lines" not in done.err
+
+
+def test_a_run_that_failed_is_started_again_as_often_as_asked(ask, api: StandIn) -> None:
+    api.states = ["RUNNING", "FAILED", "RUNNING", "FAILED", "RUNNING", "SUCCEEDED"]
+    done = ask("submit", *QUICK, "--resubmit", "2", "--run-name", "nightly")
+    assert done.code == 0, done.err
+    assert [run.display_name for run in api.runs.values()] == ["nightly"] * 3
+    assert done.out.count("/#/runs/details/") == 3
+    assert [line.rpartition("; ")[2] for line in done.err.splitlines() if "starting it again" in line] == [
+        "starting it again, 2 times left",
+        "starting it again, 1 time left",
+    ]
+
+
+def test_the_last_failure_is_the_result(ask, api: StandIn) -> None:
+    api.states = ["FAILED"]
+    done = ask("submit", *QUICK, "--resubmit", "1")
+    assert (done.code, len(api.runs)) == (2, 2)
+    assert "FAILED: see http" in done.err.splitlines()[-1]
+
+
+def test_a_cancelled_run_is_not_started_again(ask, api: StandIn) -> None:
+    api.states = ["CANCELED"]
+    done = ask("submit", *QUICK, "--resubmit", "3")
+    assert (done.code, len(api.runs)) == (2, 1)
+
+
+def test_resubmit_without_wait_calls_nobody(ask, api: StandIn) -> None:
+    done = ask("submit", "--resubmit", "1")
+    assert (done.code, api.requests) == (2, [])
+    assert "--resubmit goes with --wait" in done.err

@@ -1,4 +1,8 @@
-"""The quick pipeline: corpus and task in, a report on models without a network out, in minutes and without torch."""
+"""The quick pipeline: corpus and task in, a report on models without a network out, in minutes and without torch.
+
+It takes the parameters of the pipeline `tlm`, so that one file of parameters serves both; those of training pods have
+no effect here.
+"""
 
 from components import data
 from pipelines import stages
@@ -17,6 +21,7 @@ def build(
     run: Run,
     store: Store,
     task: Task,
+    train: TrainingPods,
     run_arms: str = "bm25,random,task-only",
 ) -> str:
     """Compare a linear model of the task with static word vectors of fetched text, and with both mixed.
@@ -31,7 +36,7 @@ def build(
         raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
     root = store.root
     preflight = data.preflight(
-        **vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report), **TrainingPods().sizes()
+        **vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report), **train.sizes()
     )
     corpus_uri, task_uri = stages.load(preflight, corpus, task, root)
     index_uri = stages.index(corpus_uri, index, root)
@@ -39,7 +44,7 @@ def build(
     subsets = stages.subsets(index_uri, task_uri, run_arms, advised, export, root)
     shallow = stages.shallow(task_uri, run_arms, subsets, root)
     scores = {"baseline": shallow["baseline"], "metrics": data.mix(**shallow, trained=[], root=root).output}
-    return stages.report(scores, TrainingPods(), report, root, notes=advised["reasons"])
+    return stages.report(scores, train, report, root, notes=advised["reasons"])
 
 
 shallow = build()

@@ -1,81 +1,102 @@
-"""Find the steps of a run that failed, and the end of their logs."""
+"""Why a run failed: its steps that did, what Kubernetes says of their pods, and the end of their logs.
 
+The API's own list of tasks has no reasons, so they are read from Argo's workflow, which it hands out with a run.
+"""
+
+import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-import kfp_server_api
 import urllib3
 
 from pipelines.client.api import CONNECT, Api
 from pipelines.client.errors import ApiError
-from pipelines.compile.compiled import from_api
 
 _LOG_TIMEOUT = 15.0  # seconds
-_TEMPLATES = ("retry-system-container-impl", "system-container-impl")  # KFP's names for what runs a step
 _NO_LOG = ("<!doctype", "<html", '{"error_message"')
+# What KFP's launcher and Argo's executor write around a step's own output.
+_LAUNCHER = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d|time=\S+ level=|Error: exit status \d+$|\[KFP Executor ")
+_TEMPLATE = re.compile(r"\(\d+\)$")  # of an attempt or an iteration, in the name of a node
+_EXCEPTION = re.compile(r"(?:tlm\.errors\.\w+: |(?=[\w.]+: ))(.+)")  # the last line of a traceback; ours are sentences
 
 
-def failed_steps(run: kfp_server_api.V2beta1Run) -> list[str]:
-    """Return the names of the failed steps in order of their start, without groups of steps (loops, the root)."""
-    known = from_api(run.pipeline_spec).steps()
-    names = []
-    for task in sorted(_failed(run), key=_began):
-        name = re.sub(r"(-driver|\(\d+\))+$", "", task.display_name or "")
-        if name in known or (not known and name not in ("", "root", "executor")):
-            names.append(name)
-    return list(dict.fromkeys(names))
+class Failure(NamedTuple):
+    """A step that failed.
+
+    Attributes:
+        step: Its name.
+        pod: The pod of its last attempt.
+        message: What Argo says of that pod, such as "OOMKilled (exit code 137)".
+        retried: How often it was tried again.
+    """
+
+    step: str
+    pod: str
+    message: str
+    retried: int
 
 
-def tail_of_log(api: Api, run: kfp_server_api.V2beta1Run, step: str, lines: int) -> list[str]:
-    """Return the last lines of the step's log; empty if the API does not have them."""
-    for pod in _pods(run, step):
-        text = _read(api, f"/apis/v1alpha1/runs/{run.run_id}/nodes/{pod}/log", {})  # if the host is the API server
-        if not text:  # if it is the UI
-            place = {"runid": run.run_id, "podnamespace": api.namespace or "kubeflow"}
-            text = _read(api, "/k8s/pod/logs", {"podname": pod} | place)
-        if text:
-            return text.rstrip().splitlines()[-lines:]
-    return []
+def failures(api: Api, run_id: str) -> list[Failure]:
+    """Return the steps that failed in order of their start; empty if the API does not have the workflow any more."""
+    text = _read(api, f"/apis/v1beta1/runs/{run_id}")
+    try:
+        workflow = json.loads(json.loads(text)["pipeline_runtime"]["workflow_manifest"])
+        name, nodes = workflow["metadata"]["name"], workflow["status"]["nodes"]
+        failed = [_failure(name, node, retried) for node, retried in _last_attempts(nodes)]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+    first: dict[str, Failure] = {}
+    for failure in failed:
+        first.setdefault(failure.step, failure)
+    return list(first.values())
 
 
-def _read(api: Api, path: str, query: dict[str, str]) -> str:
+def tail_of_log(api: Api, run_id: str, pod: str, lines: int) -> list[str]:
+    """Return the last lines that a step wrote; empty if the API does not have them."""
+    text = _read(api, f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log")  # if the host is the API server
+    if not text:  # if it is the UI
+        place = {"podname": pod, "runid": run_id, "podnamespace": api.namespace or "kubeflow"}
+        text = _read(api, "/k8s/pod/logs", place)
+    return [line for line in text.rstrip().splitlines() if not _LAUNCHER.match(line)][-lines:]
+
+
+def error_line(log: list[str]) -> str:
+    """Return the error that a log ends with, such as ``KeyError: 'x'``; "" if it ends otherwise."""
+    match = _EXCEPTION.fullmatch(log[-1]) if log else None
+    return match[1] if match else ""
+
+
+def _last_attempts(nodes: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    """The pods that failed and were not tried again, in order of their start, and how often each had been."""
+    attempts: dict[str, tuple[list[str], bool]] = {}
+    for node in nodes.values():
+        if node["type"] == "Retry":
+            children = node.get("children", [])
+            attempts |= dict.fromkeys(children, (children, node["phase"] == "Succeeded"))
+    for identity, node in sorted(nodes.items(), key=lambda item: item[1].get("startedAt") or ""):
+        if node["type"] == "Pod" and node["phase"] in ("Failed", "Error"):
+            siblings, cured = attempts.get(identity, ([identity], False))
+            if not cured and siblings[-1] == identity:
+                yield node, len(siblings) - 1
+
+
+def _failure(workflow: str, node: dict[str, Any], retried: int) -> Failure:
+    parts = [_TEMPLATE.sub("", part) for part in node["name"].split(".")]
+    named = [part for part in parts if part != "executor"]
+    step = re.sub(r"^(.+)-driver$", r"the driver of \1", named[-1])
+    pod = f"{workflow}-{node['templateName']}-{node['id'].rpartition('-')[2]}"
+    return Failure(step, pod, (node.get("message") or "").removeprefix("main: ").strip(" ."), retried)
+
+
+def _read(api: Api, path: str, query: dict[str, str] | None = None) -> str:
     pool = api.http.rest_client.pool_manager
     timeout = urllib3.Timeout(connect=CONNECT, read=min(_LOG_TIMEOUT, api.call_timeout))
     try:
         headers = {"authorization": f"Bearer {api.token.read()}"} if api.token.source else {}
-        url = api.url + path
-        answer = pool.request("GET", url, fields=query, headers=headers, timeout=timeout, retries=False)
+        answer = pool.request("GET", api.url + path, fields=query, headers=headers, timeout=timeout, retries=False)
     except (urllib3.exceptions.HTTPError, ApiError):
         return ""
     text = answer.data.decode("utf-8", errors="replace")
     # without a log, the API server answers 200 with an error, and the UI's server with its page
     return "" if answer.status != 200 or text.lstrip().lower().startswith(_NO_LOG) else text
-
-
-def _pods(run: kfp_server_api.V2beta1Run, step: str) -> Iterator[str]:
-    """Return the possible names of the pods of the failed step, the last attempt first.
-
-    The API lists the nodes of Argo's workflow as `child_tasks`: those of a step are its `executor`, those of an
-    executor that is retried are its attempts. A pod has the name of its node, with the template's name inside.
-    """
-    failed = _failed(run)
-    executors = [task for task in failed if task.display_name == "executor" and task.child_tasks]
-    for task in (task for task in failed if task.display_name == step):
-        if task.pod_name:
-            yield task.pod_name
-        nearest = sorted(executors, key=lambda executor: abs(_began(executor) - _began(task)))[:1]
-        for parent in (*nearest, task):
-            for child in reversed(parent.child_tasks or []):
-                workflow, _, number = (child.pod_name or "").rpartition("-")
-                if workflow:
-                    yield from (f"{workflow}-{template}-{number}" for template in _TEMPLATES)
-
-
-def _failed(run: kfp_server_api.V2beta1Run) -> list[Any]:
-    tasks = (run.run_details.task_details if run.run_details else None) or []
-    return [task for task in tasks if task.state == "FAILED"]
-
-
-def _began(task: Any) -> float:
-    return float(task.start_time.timestamp()) if task.start_time else 0.0

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipelines.client.api import Api
 from pipelines.client.errors import ApiError, Elsewhere, NotFound, Unauthorized, Unreachable
-from pipelines.client.failure import failed_steps, tail_of_log
+from pipelines.client.failure import error_line, failures, tail_of_log
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 
@@ -28,7 +28,7 @@ def wait(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
 
     Raises:
         RunFailed: The run failed.
-        InputError: The run was cancelled or is gone.
+        InputError: The run was terminated or is gone.
         Interrupted: The run goes on, but the time is over or the API is lost.
     """
     goes_on = f"run {run_id} goes on: see {api.link(f'runs/details/{run_id}')}, or wait on with `wait {run_id}`"
@@ -40,10 +40,13 @@ def wait(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
         raise Interrupted(f"{error}; {goes_on}") from None
     except KeyboardInterrupt:
         raise Interrupted(f"no longer waiting; {goes_on}") from None
+    where = api.link(f"runs/details/{run_id}")
+    if run.state == "CANCELED" or _terminated(run):
+        raise InputError(f"run {run_id} was terminated; see {where}")
     if run.state == "FAILED":
         raise RunFailed(_failure(api, run))
     if run.state != "SUCCEEDED":
-        raise InputError(f"run {run_id} ended {run.state}: see {api.link(f'runs/details/{run_id}')}")
+        raise InputError(f"run {run_id} ended {run.state}; see {where}")
 
 
 def _ended(api: Api, run_id: str, timeout: float, poll_seconds: float) -> Any:
@@ -73,12 +76,20 @@ def _ended(api: Api, run_id: str, timeout: float, poll_seconds: float) -> Any:
 
 
 def _failure(api: Api, run: Any) -> str:
-    """Return a sentence about a run that failed, and show the end of the log of the step that failed first."""
+    """Return a sentence that says why a run failed, and show the end of the log of the step that failed first."""
+    steps = failures(api, run.run_id)
+    log = tail_of_log(api, run.run_id, steps[0].pod, LOG_LINES) if steps else []
+    if log:
+        say("\n".join((f"the last lines of {steps[0].step}:", *(f"    {line}" for line in log))))
+    at = f" at {', '.join(step.step for step in steps)}" if steps else ""
+    reasons = [error_line(log) or (steps[0].message if steps else ""), run.error.message if run.error else ""]
+    if steps and steps[0].retried:
+        reasons.append(f"tried {steps[0].retried + 1} times")
+    said = "; ".join(filter(None, reasons))
     where = api.link(f"runs/details/{run.run_id}")
-    steps = failed_steps(run)
-    lines = tail_of_log(api, run, steps[0], LOG_LINES) if steps else []
-    if lines:
-        say("\n".join((f"the last lines of {steps[0]}:", *(f"    {line}" for line in lines))))
-    at = f" at {', '.join(steps)}" if steps else ""
-    said = f" ({run.error.message})" if run.error and run.error.message else ""
-    return f"run {run.run_id} FAILED{at}{said}: see {where}"
+    return f"run {run.run_id} FAILED{at}{f': {said}' if said else ''}; see {where}"
+
+
+def _terminated(run: Any) -> bool:
+    """Whether somebody ended the run; the API calls it failed then."""
+    return any(status.state == "CANCELING" for status in run.state_history or [])

@@ -53,7 +53,8 @@ class StandIn:
         self.is_ui = False  # the API through the UI's server, which has the logs elsewhere
         self.token = ""  # asked for, if set
         self.states = ["SUCCEEDED"]  # of a run at each look; the last one stays
-        self.details: list[kfp.V2beta1PipelineTaskDetail] = []  # of every run
+        self.history: list[str] = []  # the states that each run had
+        self.nodes: list[dict[str, Any]] = []  # of the workflow of each run
         self.logs: dict[str, str] = {}  # by pod
         self.faults: list[tuple[str, Callable[[], None]]] = []  # ("GET /runs/", what happens instead), each once
         self.at_look: Callable[[int], None] = lambda number: None
@@ -156,7 +157,7 @@ class StandIn:
             raise refusal(404, f"Run {run_id} not found")
         run = self.runs[run_id]
         run.state = self.states[min(self.looks, len(self.states) - 1)]
-        run.run_details = kfp.V2beta1RunDetails(task_details=self.details)
+        run.state_history = [kfp.V2beta1RuntimeStatus(state=state) for state in self.history]
         self.looks += 1
         self.at_look(self.looks)
         return run
@@ -250,6 +251,11 @@ def _handler(api: StandIn) -> type[BaseHTTPRequestHandler]:
                 raise refusal(401, "the token is not valid")
             if api.is_ui and path == "/k8s/pod/logs" and query["podname"] in api.logs:
                 return api.logs[query["podname"]].encode(), "text/plain"
+            if path.startswith("/apis/v1beta1/runs/"):  # with Argo's workflow, as a text
+                workflow = {"metadata": {"name": "tlm-ab1"}, "status": {"nodes": {one["id"]: one for one in api.nodes}}}
+                return json.dumps(
+                    {"pipeline_runtime": {"workflow_manifest": json.dumps(workflow)}}
+                ).encode(), "text/plain"
             if api.is_ui and not path.startswith(base):  # its page, whatever is asked for
                 return b"<!doctype html><title>Kubeflow</title>", "text/html"
             if path.endswith("/log"):  # 200 in any case, as the API server does

@@ -1,11 +1,10 @@
 """`submit --wait` and `wait`: exit code 0 for SUCCEEDED alone, and nothing that passes ends the waiting."""
 
-import datetime
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-import kfp_server_api as kfp
 import pytest
 
 from tests.pipelines_cli.standin import Answer, Dropped, StandIn, refusal
@@ -18,9 +17,9 @@ QUICK = ("--wait", "--poll-seconds", "0.05", "--timeout", "20")
     [
         (["PENDING", "RUNNING", "SUCCEEDED"], 0, "SUCCEEDED"),
         ([None, "RUNTIME_STATE_UNSPECIFIED", "PAUSED", "RUNNING", "SUCCEEDED"], 0, "SUCCEEDED"),
-        (["RUNNING", "FAILED"], 2, "FAILED: see http"),
-        (["RUNNING", "CANCELING", "CANCELED"], 2, "ended CANCELED: see http"),
-        (["SKIPPED"], 2, "ended SKIPPED: see http"),
+        (["RUNNING", "FAILED"], 2, "FAILED; see http"),
+        (["RUNNING", "CANCELING", "CANCELED"], 2, "was terminated; see http"),
+        (["SKIPPED"], 2, "ended SKIPPED; see http"),
     ],
 )
 def test_the_exit_code_tells_how_it_ended(ask, api: StandIn, states: list[str], code: int, said: str) -> None:
@@ -130,58 +129,108 @@ def test_waiting_for_a_run_that_never_was(ask) -> None:
     assert (done.code, "Run no-such-run not found" in done.err) == (2, True)
 
 
-def node(name: str, second: int, state: str = "FAILED", *children: str) -> kfp.V2beta1PipelineTaskDetail:
-    return kfp.V2beta1PipelineTaskDetail(
-        display_name=name,
-        state=state,
-        start_time=datetime.datetime(2026, 1, 1, 0, 0, second, tzinfo=datetime.UTC),
-        child_tasks=[kfp.PipelineTaskDetailChildTask(pod_name=child) for child in children],
-    )
+def node(number: int, name: str, phase: str, kind: str = "Pod", *children: int, said: str = "") -> dict[str, Any]:
+    """A node of a workflow, as Argo 4 lists it; its name is its path, and its number the end of its pod's name."""
+    return {
+        "id": f"tlm-ab1-{number}", "name": f"tlm-ab1(0).{name}", "type": kind, "phase": phase, "message": said,
+        "templateName": "metadata-0-2-retry-system-container-impl", "startedAt": f"2026-01-01T00:00:{number:02}Z",
+        "children": [f"tlm-ab1-{child}" for child in children],
+    }  # fmt: skip
 
 
-def groups(step: str) -> list[kfp.V2beta1PipelineTaskDetail]:
-    """The nodes around a failed step, as Argo has them."""
-    return [node("tlm-ab1", 0), node("root", 1, "FAILED", "tlm-ab1-7"), node(f"{step}-driver", 4, "SUCCEEDED")]
+EXIT_1 = "main: Error (exit code 1)"
 
 
-def test_a_failed_step_is_named_and_its_log_shown(ask, api: StandIn) -> None:
-    tries = [node("executor(0)", 9), node("executor(1)", 20)]
-    retried = node("executor", 9, "FAILED", "tlm-ab1-100", "tlm-ab1-101")
-    another = node("executor", 3, "SUCCEEDED", "tlm-ab1-50")
-    api.details = [*groups("index"), retried, another, *tries, node("index", 8, "FAILED", "tlm-ab1-99")]
-    api.logs["tlm-ab1-retry-system-container-impl-101"] = "\n".join(f"line {number}" for number in range(50))
-    api.logs["tlm-ab1-retry-system-container-impl-100"] = "the first try"
+def around(step: str) -> list[dict[str, Any]]:
+    """What is around a step that failed: the groups fail with it, its driver was fine, later steps were left out."""
+    return [
+        node(1, "root", "Failed", "Retry", 2, said="No more retries left"),
+        node(2, "root(0)", "Failed", "DAG"),
+        node(3, f"root(0).{step}-driver", "Succeeded", "Retry", 4),
+        node(4, f"root(0).{step}-driver(0)", "Succeeded"),
+        node(90, "root(0).report", "Omitted", "Skipped", said="omitted: depends condition not met"),
+    ]
+
+
+def logged(pod: int) -> str:
+    return f"tlm-ab1-metadata-0-2-retry-system-container-impl-{pod}"
+
+
+def test_a_failed_step_is_named_with_its_error_and_the_end_of_its_log(ask, api: StandIn) -> None:
+    api.nodes = [
+        *around("index"),
+        node(5, "root(0).index(0).executor", "Failed", "Retry", 6, 7, said="No more retries left"),
+        node(6, "root(0).index(0).executor(0)", "Failed", said=EXIT_1),
+        node(7, "root(0).index(0).executor(1)", "Failed", said=EXIT_1),
+    ]
+    launcher = "E1123 00:50:11.858514      16 launcher_v2.go:449] Component failed to execute successfully\n"
+    executor = 'time=2026-11-23T00:50:12.249Z level=INFO msg="sub-process exited"\nError: exit status 1\n'
+    error = "tlm.errors.InputError: field 'text' is missing"
+    api.logs[logged(7)] = "\n".join([*(f"line {number}" for number in range(50)), error, launcher + executor])
+    api.logs[logged(6)] = "the first try"
     api.states = ["FAILED"]
     done = ask("submit", *QUICK)
     assert done.code == 2
     lines = done.err.splitlines()
     assert lines[-22] == "the last lines of index:"
-    assert lines[-21:-1] == [f"    line {number}" for number in range(30, 50)]
-    assert "FAILED at index: see" in lines[-1]
+    assert lines[-21:-1] == [*(f"    line {number}" for number in range(31, 50)), f"    {error}"]
+    assert "FAILED at index: field 'text' is missing; tried 2 times; see http" in lines[-1]
 
 
 @pytest.mark.parametrize("is_ui", [False, True])
-def test_a_step_without_retries_shows_its_log_too(ask, api: StandIn, is_ui: bool) -> None:
+def test_an_error_that_is_not_ours_keeps_its_kind(ask, api: StandIn, is_ui: bool) -> None:
     api.is_ui = is_ui
-    api.details = [*groups("report"), node("executor", 9), node("report", 8, "FAILED", "tlm-ab1-99")]
-    api.logs["tlm-ab1-system-container-impl-99"] = "tlm.errors.InputError: no metrics\n"
+    api.nodes = [*around("report"), node(6, "root(0).report(0).executor(0)", "Failed", said=EXIT_1)]
+    api.logs[logged(6)] = "KeyError: 'gold'\n"
     api.states = ["FAILED"]
     done = ask("submit", *QUICK)
-    assert "the last lines of report:\n    tlm.errors.InputError: no metrics\n" in done.err
+    assert "the last lines of report:\n    KeyError: 'gold'\n" in done.err
+    assert "FAILED at report: KeyError: 'gold'; see http" in done.err
 
 
-def test_failures_side_by_side_and_of_a_driver(ask, api: StandIn) -> None:
-    api.details = [
-        *groups("plan"),
-        node("for-loop-1", 3),
-        node("train", 9),
-        node("train", 9),
-        node("evaluate-driver", 7),
+def test_without_a_log_kubernetes_says_why(ask, api: StandIn) -> None:
+    killed = node(6, "root(0).train(0).executor(0)", "Failed", said="main: OOMKilled (exit code 137)")
+    api.nodes, api.states = [*around("train"), killed], ["FAILED"]
+    done = ask("submit", *QUICK)
+    assert "FAILED at train: OOMKilled (exit code 137); see http" in done.err
+    assert "the last lines" not in done.err
+
+
+def test_a_driver_that_was_lost_is_named(ask, api: StandIn) -> None:
+    rejected = "Pod was rejected: The node had condition: [DiskPressure]. "
+    api.nodes = [node(1, "root-driver", "Failed", "Retry", 2), node(2, "root-driver(0)", "Failed", said=rejected)]
+    api.states = ["FAILED"]
+    assert f"FAILED at the driver of root: {rejected[:-2]}; see http" in ask("submit", *QUICK).err
+
+
+def test_steps_side_by_side_are_named_once_and_those_that_were_cured_not(ask, api: StandIn) -> None:
+    loop = "root(0).for-loop-1(0).for-loop-1(0)"
+    api.nodes = [
+        *around("plan"),
+        node(10, "root(0).export(0).executor", "Succeeded", "Retry", 11, 12),
+        node(11, "root(0).export(0).executor(0)", "Error", said="pod deleted"),
+        node(12, "root(0).export(0).executor(1)", "Succeeded"),
+        node(30, f"{loop}(1).train(0).executor(0)", "Failed", said=EXIT_1),
+        node(20, f"{loop}(0).train(0).executor(0)", "Error", said="pod deleted"),
+        node(25, f"{loop}(2).evaluate(0).executor(0)", "Failed", said=EXIT_1),
     ]
     api.states = ["FAILED"]
-    done = ask("submit", *QUICK)
-    assert "FAILED at evaluate, train: see" in done.err
-    assert "the last lines" not in done.err
+    assert "FAILED at train, evaluate: pod deleted; see http" in ask("submit", *QUICK).err
+
+
+def test_a_workflow_that_is_gone_leaves_the_link(ask, api: StandIn) -> None:
+    api.states = ["FAILED"]
+    assert ask("submit", *QUICK).err.splitlines()[-1].startswith("pipelines.run: run ")
+    api.nodes = [{"id": "x"}]
+    assert " FAILED; see http" in ask("submit", *QUICK).err.splitlines()[-1]
+
+
+def test_a_run_that_was_terminated_reads_so(ask, api: StandIn) -> None:
+    """KFP calls it FAILED; that somebody ended it stands in the history of its states."""
+    api.states, api.history = ["RUNNING", "FAILED"], ["PENDING", "RUNNING", "CANCELING", "FAILED"]
+    done = ask("submit", *QUICK, "--resubmit", "3")
+    assert (done.code, len(api.runs)) == (2, 1)
+    assert "was terminated; see http" in done.err.splitlines()[-1]
 
 
 def test_a_run_that_failed_is_started_again_as_often_as_asked(ask, api: StandIn) -> None:
@@ -200,7 +249,7 @@ def test_the_last_failure_is_the_result(ask, api: StandIn) -> None:
     api.states = ["FAILED"]
     done = ask("submit", *QUICK, "--resubmit", "1")
     assert (done.code, len(api.runs)) == (2, 2)
-    assert "FAILED: see http" in done.err.splitlines()[-1]
+    assert "FAILED; see http" in done.err.splitlines()[-1]
 
 
 def test_a_cancelled_run_is_not_started_again(ask, api: StandIn) -> None:

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from tests.toys_training import checkpoint, task
+from tlm.artifacts.produce import Recipe
 from tlm.errors import InputError, Interrupted
-from tlm.training.checkpoint import Best, State
+from tlm.presets import resolve
+from tlm.training.checkpoint import Best, Snapshots, State
 from tlm.training.curve import Curve
 from tlm.training.optimizer import AdamW
 
@@ -55,6 +57,25 @@ def test_the_snapshot_interval_does_not_name_the_result(tmp_path):
     first = checkpoint(tmp_path, examples, save_steps=0)
     assert checkpoint(tmp_path, examples, save_steps=5).uri == first.uri
     assert checkpoint(tmp_path, examples, seed=1).uri != first.uri
+
+
+@pytest.mark.parametrize(
+    ("minutes", "saved_at"),
+    [(5, [60, 360, 660]), (0.5, [30, 60, 90, 120, 150]), (0, [])],
+)
+def test_the_first_snapshot_comes_after_a_minute(tmp_path, monkeypatch, minutes, saved_at):
+    """A pod that is lost soon after its start has not worked for nothing."""
+    now = 0.0
+    monkeypatch.setattr("tlm.training.checkpoint.time.monotonic", lambda: now)
+    snapshots = Snapshots(Recipe("checkpoint", "toy", 1, {}), str(tmp_path), 0, minutes)
+    monkeypatch.setattr(snapshots.progress, "save", lambda *_: None)
+    state, found = State.fresh(torch.nn.Linear(1, 1), resolve("tiny").train, 1), []
+    while now < 700 and len(found) < 5:
+        now += 1
+        if snapshots.late():
+            snapshots.save(state)
+            found.append(now)
+    assert found == saved_at
 
 
 def test_a_state_is_read_as_it_was_written(tmp_path):

@@ -24,6 +24,7 @@ from tlm.training.model.tensors import write_tensors
 from tlm.training.optimizer import AdamW
 
 TENSORS, FACTS = "state.safetensors", "state.json"
+FIRST_SECONDS = 60.0  # until the first snapshot by time
 
 
 @dataclass
@@ -112,7 +113,8 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 class Snapshots:
     """Saves the state of an unfinished training every so many steps or minutes (0: never), and finds it again.
 
-    Each snapshot also has what the training has spent so far; an attempt that resumes adds that to its own `spending`.
+    By time, the first one comes after a minute, because pods are often lost soon after they start. Each snapshot also
+    has what the training has spent so far; an attempt that resumes adds that to its own `spending`.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class Snapshots:
     ) -> None:
         self.progress, self.spending = Progress(recipe.key, root, recipe.inputs), spending or Spending(())
         self.every_steps, self.every_seconds = every_steps, every_minutes * 60
-        self._saved = time.monotonic()
+        self._next = time.monotonic() + min(FIRST_SECONDS, self.every_seconds)
 
     def resume(self, state: State) -> None:
         """Set `state` to the newest undamaged snapshot, if there is one."""
@@ -140,7 +142,7 @@ class Snapshots:
 
     def late(self) -> bool:
         """Whether to save now, by this process's clock."""
-        return 0 < self.every_seconds <= time.monotonic() - self._saved
+        return self.every_seconds > 0 and time.monotonic() >= self._next
 
     def save(self, state: State) -> None:
         """Save `state`. Raises Interrupted if that fails (a full disk); the snapshot before this one is kept."""
@@ -149,4 +151,4 @@ class Snapshots:
         except OSError as error:
             what = f"the snapshot after step {state.step:,} could not be written ({error})"
             raise Interrupted(f"{what}; mend that, then repeat the command") from None
-        self._saved = time.monotonic()
+        self._next = time.monotonic() + self.every_seconds

@@ -36,7 +36,7 @@ def finetune(
         seed: For the fresh head, order and dropout; -1: that of the checkpoint.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         save_steps: Save the state every so many steps; 0: not by steps.
-        save_minutes: Save the state every so many minutes; 0: not by time.
+        save_minutes: Save the state every so many minutes, first after one; 0: not by time.
         gpus: How many GPUs of this machine to train on; fewer are an error. 0: all of them, or the CPU.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """

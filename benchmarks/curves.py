@@ -1,7 +1,8 @@
 """Points of our curves: ``python -m benchmarks.curves labels CORPUS TASK --per-class 16 --draw 3``, or ``dilution``.
 
 Each point is a linear model, static models of BM25's text and of as much random text, and both mixed with the linear
-one. What it made is kept in the folder of results. CORPUS and TASK are URIs; finished steps are found.
+one; with --preset, also an encoder of either text, whose seed is the draw. What it made is kept in the folder of
+results. CORPUS and TASK are URIs; finished steps are found.
 """
 
 import shlex
@@ -19,11 +20,16 @@ from tlm.data.tasks.fewer import fewer_labels
 from tlm.data.tasks.task import examples
 from tlm.evaluation.mixture.rows import mixtures
 from tlm.evaluation.score.baseline import baseline, static
+from tlm.evaluation.score.evaluate import evaluate
 from tlm.paper.keep import keep
 from tlm.paper.results import FOLDER
+from tlm.presets import resolve
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
+from tlm.training.input.tokenizer import build_tokenizer
+from tlm.training.stage1 import train
+from tlm.training.stage2 import finetune
 
 app = typer.Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False)
 
@@ -33,6 +39,7 @@ def curves() -> None:
     """Make points of a curve."""
 
 
+Preset = Annotated[str, typer.Option(help="Preset of encoders to train, too.")]
 TopK = Annotated[int, typer.Option(help="Passages for each example.")]
 Results = Annotated[str, typer.Option(help="Folder of the results.")]
 
@@ -45,13 +52,14 @@ def dilution(
     share: Annotated[float, typer.Option(help="Share of the corpus on topic; 0: as it is.")] = 0.0,
     draw: Annotated[int, typer.Option(help="Seed of the diluted corpus and of the random passages.")] = 0,
     top_k: TopK = 50,
+    preset: Preset = "",
     results: Results = FOLDER,
 ) -> None:
     """Static models of BM25's and of random text, where this share of the corpus is on topic."""
     thinned = dilute(corpus, topic=topic, share=share, seed=draw) if share else corpus
     words = [*(word for one in topic for word in ("--topic", one)), "--share", f"{share:g}"]
-    command = command_of("dilution", words, draw, top_k)
-    metrics = point(build_index(thinned), task, draw, top_k)
+    command = command_of("dilution", words, draw, top_k, preset)
+    metrics = point(thinned, task, draw, top_k, preset)
     at = share or on_topic(corpus, topic)
     print(keep(metrics, table="dilution", at=at, draw=draw, command=command, results=results))
 
@@ -64,29 +72,37 @@ def labels(
     draw: Annotated[int, typer.Option(help="Seed of the labelled examples and of the random passages.")] = 0,
     keep_texts: Annotated[bool, typer.Option(help="Keep the other training texts without their labels.")] = False,
     top_k: TopK = 50,
+    preset: Preset = "",
     results: Results = FOLDER,
 ) -> None:
     """Static models of BM25's and of random text, where classes have so many labelled examples."""
     few = fewer_labels(task, per_class=per_class, seed=draw, keep_texts=keep_texts) if per_class else task
     words = ["--per-class", str(per_class), *(["--keep-texts"] if keep_texts else [])]
-    command = command_of("labels", words, draw, top_k)
-    metrics = point(build_index(corpus), few, draw, top_k)
+    command = command_of("labels", words, draw, top_k, preset)
+    metrics = point(corpus, few, draw, top_k, preset)
     curve = "labels-and-texts" if keep_texts else "labels"
     print(keep(metrics, table=curve, at=per_class or largest(task), draw=draw, command=command, results=results))
 
 
-def point(index: str, task: str, draw: int, top_k: int) -> list[str]:
-    """The metrics of a point: the linear model, static ones of BM25's and of random text, and the mixtures."""
+def point(corpus: str, task: str, draw: int, top_k: int, preset: str) -> list[str]:
+    """The metrics of a point: the linear model, static ones of BM25's and of random text, encoders, and mixtures."""
+    index = build_index(corpus)
     bm25 = export(retrieve(index, task, top_k=top_k))
     random = export(retrieve(index, task, arm="random", like=bm25, seed=draw))
-    linear, vectors = baseline(task), [static(task, subset=subset) for subset in (bm25, random)]
-    return [linear, *vectors, *mixtures(linear, vectors)]
+    linear, models = baseline(task), [static(task, subset=subset) for subset in (bm25, random)]
+    if preset:
+        settings = resolve(preset).tokenizer
+        tokenizer = build_tokenizer(corpus, task, kind=settings.kind, vocab_size=settings.vocab_size)
+        for subset in (bm25, random):
+            checkpoint = train(task, tokenizer=tokenizer, subset=subset, preset=preset, seed=draw)
+            models.append(evaluate(finetune(checkpoint, task, preset=preset), task))
+    return [linear, *models, *mixtures(linear, models)]
 
 
-def command_of(curve: str, words: list[str], draw: int, top_k: int) -> str:
+def command_of(curve: str, words: list[str], draw: int, top_k: int, preset: str) -> str:
     """The command that makes a point again."""
     words = [curve, "CORPUS", "TASK", *words, "--draw", str(draw), "--top-k", str(top_k)]
-    return f"python -m benchmarks.curves {shlex.join(words)}"
+    return f"python -m benchmarks.curves {shlex.join([*words, *(['--preset', preset] if preset else [])])}"
 
 
 def largest(task: str) -> int:

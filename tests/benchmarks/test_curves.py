@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.curves import dilution, on_topic
+from benchmarks.curves import dilution, labels, largest, on_topic
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus, passages
 from tlm.data.tasks.task import load_task
 from tlm.paper.results import fault, read_results
+
+STATIC = ("baseline", "static-bm25", "static-random", "static-bm25 + baseline", "static-random + baseline")
 
 
 def test_points_of_a_diluted_corpus_and_of_the_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,12 +24,32 @@ def test_points_of_a_diluted_corpus_and_of_the_whole_one(tmp_path: Path, monkeyp
     topic, whole = sources[0], round(sources.count(sources[0]) / len(sources), 2)
     assert on_topic(corpus, [topic]) == whole
     for share in (0.0, whole / 2):
-        dilution(corpus, task, [topic], share, 1, 5, str(tmp_path / "results"))
+        dilution(corpus, task, [topic], share, 1, 5, results=str(tmp_path / "results"))
     found = read_results(tmp_path / "results")
     assert {one.values["cell"]["at"] for one in found} == {whole, whole / 2}
-    arms = ("baseline", "static-bm25", "static-random", "static-bm25 + baseline", "static-random + baseline")
-    assert {one.values["arm"] for one in found} == set(arms)
+    assert {one.values["arm"] for one in found} == set(STATIC)
     assert len(found) == 10
     assert [fault(one, root) for one in found] == [""] * 10
     assert {one.seed for one in found} == {1}
     assert all(one.values["command"].startswith("python -m benchmarks.curves dilution CORPUS TASK") for one in found)
+
+
+def test_points_with_fewer_labels_and_with_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tiny(tmp_path / "tiny")
+    root, results = str(tmp_path / "store"), str(tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    corpus = load_corpus([str(tmp_path / "tiny" / "corpus.jsonl")], root=root)
+    task = load_task(str(tmp_path / "tiny" / "task"), root=root)
+    labels(corpus, task, 0, 0, top_k=5, results=results)
+    labels(corpus, task, 4, 1, keep_texts=True, top_k=5, results=results)
+    labels(corpus, task, 4, 2, top_k=5, preset="tiny", results=results)
+    found = read_results(Path(results))
+    assert [fault(one, root) for one in found] == [""] * len(found)
+    by_place = {(one.values["cell"]["table"], one.values["cell"]["at"], one.seed) for one in found}
+    assert by_place == {("labels", largest(task), 0), ("labels-and-texts", 4, 1), ("labels", 4, 2)}
+    trained = {one.values["arm"]: one for one in found if one.seed == 2}
+    encoders = ("bm25", "random", "bm25 + baseline", "random + baseline")
+    assert trained.keys() == {*STATIC, *encoders, "bm25 + static-bm25 + baseline", "random + static-random + baseline"}
+    assert trained["bm25"].values["command"] == (
+        "python -m benchmarks.curves labels CORPUS TASK --per-class 4 --draw 2 --top-k 5 --preset tiny"
+    )

@@ -13,6 +13,8 @@ from tlm.paper.examples import summed
 from tlm.paper.plan import ByKey
 from tlm.paper.tables import title
 
+NAME_HEIGHT = 0.05  # of a line's name, as a part of the axis
+
 
 def figure(curve: str, results: ByKey) -> str:
     """A panel for each task, as SVG; "" if nothing is run."""
@@ -26,6 +28,7 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
     grid = drawn.subplots(len(found), 1, squeeze=False)
     for (task, points), (axes,) in zip(found.items(), grid, strict=True):
         axes.set_title(title(task), fontsize=10, loc="left", color=INK)
+        names = []
         for arm, own in points.items():
             row = Row.of(arm, "")
             if row.kind not in KINDS:
@@ -36,7 +39,7 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
             axes.plot(
                 values, means, "--" if row.kind == STATIC else "-", marker="o", color=tone, linewidth=1.6, markersize=4
             )
-            axes.annotate(row.name, (values[-1], means[-1]), (6, 0), textcoords="offset points", fontsize=8, color=tone)
+            names.append((means[-1], values[-1], row.name, tone))
         axes.set_xscale("log")
         ticks = values_of(points)
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -44,5 +47,10 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
         axes.margins(x=0.3)
         axes.set_xlabel(curves()[curve]["axis"])
         axes.set_ylabel("test, hundredths")
+        lowest, highest = axes.get_ylim()
+        place = lowest
+        for mean, value, name, tone in sorted(names):  # from below, none over another
+            place = max(mean, place + (highest - lowest) * NAME_HEIGHT)
+            axes.annotate(name, (value, place), (6, 0), textcoords="offset points", va="center", fontsize=8, color=tone)
     head, end, rest = svg(drawn).partition("</style>")
     return f"{head}{end}{GROUND}{rest}"

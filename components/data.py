@@ -99,27 +99,21 @@ def retrieve(index: str, task: str, query: str, top_k: int, root: str, counts: O
 
 @component(DATA_IMAGE)
 def export(
-    hits: str, near_duplicates: bool, overlap: bool, root: str, counts: Output[Metrics], dataset_card: Output[Markdown]
-) -> str:
-    """Export the union of the hits as a subset, without near-duplicates and without dev or test text."""
+    hits: str,
+    arms: str,
+    near_duplicates: bool,
+    overlap: bool,
+    root: str,
+    counts: Output[Metrics],
+    dataset_card: Output[Markdown],
+) -> NamedTuple("Subsets", [("subset", str), ("random_subset", str)]):  # type: ignore[valid-type]
+    """Export the hits as a subset, without near-duplicates and dev or test text; as much random text for its arm."""
     from tlm.evaluation.pages.ui import log_counts, write_dataset_card
-    from tlm.retrieval.subset.export import export
+    from tlm.retrieval.subset.arms import export_arms
 
-    subset = export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
+    subset, random = export_arms(hits, arms, near_duplicates=near_duplicates, overlap=overlap, root=root)
     write_dataset_card(subset, dataset_card.path)
-    return log_counts(subset, counts)
-
-
-@component(DATA_IMAGE)
-def random_subset(index: str, task: str, like: str, arms: str, near_duplicates: bool, overlap: bool, root: str) -> str:
-    """Draw the subset of the random arm: as many passages, through the same filters; "" if no arm needs it."""
-    from tlm.retrieval.search.retrieve import retrieve
-    from tlm.retrieval.subset.export import export
-
-    if "random" not in arms:
-        return ""
-    hits = retrieve(index, task, arm="random", like=like, root=root)
-    return export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
+    return log_counts(subset, counts), random
 
 
 @component(DATA_IMAGE)
@@ -131,22 +125,23 @@ def tokenizer(corpus: str, task: str, kind: str, vocab_size: int, root: str) -> 
 
 
 @component(DATA_IMAGE)
-def tokenize(task: str, subset: str, random_subset: str, tokenizer: str, root: str) -> str:
-    """Tokenize the training data of all arms, once for all seeds."""
+def plan(
+    arms: str,
+    seeds: str,
+    task: str,
+    tokenizer: str,
+    subset: str,
+    random_subset: str,
+    preset: str,
+    overrides: str,
+    root: str,
+) -> list[str]:
+    """List the runs (arms × seeds), each with all that the steps inside the loop need; tokenize their texts once."""
+    from tlm.plan import plan
     from tlm.training.input.tokenize import tokenize
 
     for data in filter(None, (task, subset, random_subset)):
         tokenize(data, tokenizer, root=root)
-    return tokenizer
-
-
-@component(DATA_IMAGE)
-def plan(
-    arms: str, seeds: str, task: str, tokenizer: str, subset: str, random_subset: str, preset: str, overrides: str
-) -> list[str]:
-    """List the runs (arms × seeds), each with everything that the steps inside the loop need."""
-    from tlm.plan import plan
-
     sources = {"task": task, "tokenizer": tokenizer, "bm25": subset, "random": random_subset}
     return plan(arms, seeds, **sources, preset=preset, overrides=overrides)
 

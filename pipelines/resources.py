@@ -16,7 +16,7 @@ ADDRESSES = ("TLM_ELASTICSEARCH_URL", *S3_ADDRESSES)
 ELASTICSEARCH_FOLDER = "/etc/tlm/elasticsearch"  # the images' TLM_ELASTICSEARCH_SECRET
 ELASTICSEARCH_SECRETS = (  # only steps that fill an index can write to it
     dict.fromkeys(("preflight", "index"), "tlm-elasticsearch-writer")
-    | dict.fromkeys(("retrieve", "random-subset", "subsets", "task-subsets"), "tlm-elasticsearch-reader")
+    | dict.fromkeys(("retrieve", "subsets", "task-subsets"), "tlm-elasticsearch-reader")
 )
 
 
@@ -34,9 +34,9 @@ SMALL = Needs("100m", "1", "256Mi", "1Gi", "1Gi")
 MEDIUM = Needs("500m", "2", "1Gi", "4Gi", "20Gi")
 LARGE = Needs("1", "4", "2Gi", "8Gi", "200Gi")
 NEEDS = (
-    dict.fromkeys(("preflight", "plan", "plan-apart", "train-on-nodes"), SMALL)  # the last one only starts other pods
+    dict.fromkeys(("preflight", "plan-apart", "train-on-nodes"), SMALL)  # the last one only starts other pods
     | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "mix", "report", "report-tasks"), MEDIUM)
-    | dict.fromkeys(("load-corpus", "index", "retrieve", "random-subset", "export", "tokenizer", "tokenize"), LARGE)
+    | dict.fromkeys(("load-corpus", "index", "retrieve", "export", "tokenizer", "plan"), LARGE)
     | dict.fromkeys(("static", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
     | {"plan-together": LARGE}
 )

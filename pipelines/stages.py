@@ -35,9 +35,8 @@ def subsets(index: Any, task: Any, arms: Any, advised: dict[str, Any], filters: 
     """Return the URIs of the subsets of the arms bm25 and random, as components name them."""
     query = {name: advised[name] for name in ("query", "top_k")}
     hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
-    bm25 = data.export(hits=hits, **vars(filters), root=root).outputs["Output"]
-    sample = data.random_subset(index=index, task=task, like=bm25, arms=arms, **vars(filters), root=root)
-    return {"subset": bm25, "random_subset": sample.output}
+    made = data.export(hits=hits, arms=arms, **vars(filters), root=root).outputs
+    return {name: made[name] for name in ("subset", "random_subset")}
 
 
 def shallow(task: Any, arms: Any, subsets: dict[str, Any], root: Any) -> dict[str, Any]:

@@ -33,10 +33,9 @@ def build(
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
     subsets = stages.subsets(index_uri, task_uri, run_arms, advised, export, root)
     shallow = stages.shallow(task_uri, run_arms, subsets, root)
-    trained = stages.tokenizer(preflight, corpus_uri, task_uri, root)
-    tokenizer = data.tokenize(task=task_uri, **subsets, tokenizer=trained, root=root).output
+    tokenizer = stages.tokenizer(preflight, corpus_uri, task_uri, root)
     settings = vars(run) | {"arms": run_arms, "overrides": advised["overrides"]}
-    plan = data.plan(**settings, task=task_uri, tokenizer=tokenizer, **subsets)
+    plan = data.plan(**settings, task=task_uri, tokenizer=tokenizer, **subsets, root=root)
     metrics = stages.scored(plan.output, train, nodes, root)
     scores = {"baseline": shallow["baseline"], "metrics": data.mix(**shallow, trained=metrics, root=root).output}
     return stages.report(scores, train, report, root, notes=advised["reasons"])

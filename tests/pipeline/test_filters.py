@@ -18,7 +18,6 @@ from tlm.data.corpus import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
-from tlm.retrieval.subset.export import export
 
 TWIN = "rain and bread with chess before the storm and after the oven under a queen and over the cloud of flour"
 SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
@@ -73,14 +72,13 @@ def test_the_components_of_both_arms_filter_as_they_are_told(
         "counts": dsl.Metrics(uri=str(tmp_path / "counts")),
         "dataset_card": dsl.Markdown(uri=str(tmp_path / "card.md")),
     }
-    bm25 = data.export.python_func(made.hits, **switches, **outputs)
+    bm25, random = data.export.python_func(made.hits, "bm25,random", **switches, **outputs)
     assert removed(bm25) == expected(near_duplicates, overlap)
     assert bool(outputs["counts"].metadata["overlaps test"]) == overlap
     assert "passages (bm25)" in (tmp_path / "card.md").read_text(encoding="utf-8")
-    everything = export(made.hits, near_duplicates=False, overlap=False, root=made.root)
-    random = data.random_subset.python_func(made.index, made.task, everything, "bm25,random", **switches)
     assert Artifact.open(random).details["arm"] == "random"
     assert removed(random) == expected(near_duplicates, overlap)
+    assert data.export.python_func(made.hits, "bm25, task-only", **switches, **outputs) == (bm25, "")
 
 
 @pytest.mark.parametrize(("near_duplicates", "overlap"), SWITCHES)

@@ -10,9 +10,11 @@ from kfp import dsl
 from sklearn.metrics import roc_auc_score
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.task import load_task
+from tlm.data.tasks.task import examples, load_task
 from tlm.evaluation.pages import ui
+from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.imported import import_predictions
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +45,35 @@ def test_counts_are_flat_numbers(task):
     assert shown.metadata["labels yes"] == 90
     assert [name for name in shown.metadata if name.startswith("rejected ")] != []
     assert all(isinstance(value, int | float) for value in shown.metadata.values())
+
+
+def test_a_run_is_named_by_arm_and_seed(metrics):
+    """Kubeflow's page numbers the runs of a loop."""
+    shown = dsl.Metrics()
+    ui.log_scores(metrics, shown)
+    assert (shown.metadata["arm"], shown.metadata["seed"]) == ("baseline", 0)
+    counted = dsl.Metrics()
+    ui.log_counts(Artifact.open(metrics).input("model").uri, counted)
+    assert (counted.metadata["arm"], counted.metadata["seed"]) == ("baseline", 0)
+
+
+def test_the_summary_of_a_report_names_the_models(metrics, task, tmp_path):
+    root = task.rsplit("/", 2)[0]
+    imported = tmp_path / "answers.csv"
+    rows = [row for row in examples(Artifact.open(task)).to_pylist() if row["split"] in ("dev", "test")]
+    imported.write_text("\n".join(["id,label", *(f"{row['id']},yes" for row in rows)]))
+    others = [import_predictions(str(imported), task, name="always yes", root=root)]
+    uri = report([metrics, *others], root=root)
+    ui.write_report(uri, str(tmp_path / "report.html"), str(tmp_path / "summary.md"))
+    summary = (tmp_path / "summary.md").read_text()
+    model = Artifact.open(metrics).input("model").uri
+    table = ["| Arm | seed | dev | model |", "|---|--:|--:|---|"]
+    dev = 100 * Artifact.open(metrics).details["dev"]
+    assert "\n".join([*table, f"| `linear` | 0 | {dev:.1f} | `{model}` |", "", "## Results"]) in summary
+    assert summary.index("## Models") < summary.index("## Results")
+    given = Artifact.open(uri).path("report.md").read_text()
+    assert summary.replace(ui.models(uri), "") == given
+    assert root not in given
 
 
 def test_a_test_split_of_one_class_has_no_roc_curve_and_all_numbers_are_finite(tmp_path):

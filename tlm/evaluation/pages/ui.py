@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.labels import CLASSIFICATION, POSITIVE, REGRESSION
+from tlm.evaluation.mixture.kinds import Row
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import cell, code
 from tlm.evaluation.report.dropped import dropped
@@ -79,8 +80,8 @@ def dataset_card(subset: str) -> str:
             *_table(("dropped", "passages"), ((cell(one["reason"]), one["count"]) for one in left_out["reasons"])),
             "",
             *([f"{len(rows)} of them, evenly spaced:", ""] if rows else []),
-            *(f"- {code(row['text'], 300)}" for row in rows.values()),
-            "",
+            # numbers in bold and blank lines, because Kubeflow's page shows lists without bullets and distances
+            *(line for n, row in enumerate(rows.values(), 1) for line in (f"**{n}.** {code(row['text'], 300)}", "")),
         ]
     )
 
@@ -92,13 +93,16 @@ def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
     """
     if model is not None:
         model.metadata["uri"] = uri
-    for name, count in flat(Artifact.open(uri).counts, " "):
+    artifact = Artifact.open(uri)
+    _name_run(artifact, metrics)
+    for name, count in flat(artifact.counts, " "):
         metrics.log_metric(name, count)
     return uri
 
 
 def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
     """Log a ``metrics`` artifact into the pipeline's Metrics and ClassificationMetrics outputs (duck-typed)."""
+    _name_run(Artifact.open(uri), metrics)
     for name, value in summary(uri).items():
         metrics.log_metric(name, value)
     labels, matrix = confusion(uri)
@@ -115,10 +119,38 @@ def write_dataset_card(subset: str, path: str) -> None:
 
 
 def write_report(report: str, html: str, markdown: str) -> None:
-    """Copy a report to the paths of the pipeline's HTML and Markdown outputs."""
+    """Write a report to the paths of the pipeline's HTML and Markdown outputs, the latter with the models' URIs."""
     files = report_files(report)
     shutil.copyfile(files["html"], html)
-    shutil.copyfile(files["md"], markdown)
+    head, heading, rest = files["md"].read_text(encoding="utf-8").partition("\n## ")
+    Path(markdown).write_text(f"{head}{models(report)}{heading}{rest}", encoding="utf-8")
+
+
+def models(report: str) -> str:
+    """The models that a report compares, best on dev first, in Markdown.
+
+    Reports themselves have no URIs, because these depend on the store. Imported scores have no model, and a report on
+    several tasks names models in the reports on each.
+    """
+    artifact = Artifact.open(report, "report")
+    compared = [artifact.input(name) for name in artifact.manifest.inputs]
+    found = [one for one in compared if one.manifest.kind == "metrics" and "model" in one.manifest.inputs]
+    if not found:
+        return ""
+    rows = [
+        f"| {cell(Row.of(one.details['arm'], one.details['stage']).name)} | {one.details['seed']} "
+        f"| {100 * one.details['dev']:.1f} | {code(one.input('model').uri)} |"
+        for one in sorted(found, key=lambda one: -one.details["dev"])
+    ]
+    told = "`tlm fetch URI FOLDER` copies a model, `tlm predict URI FILE` labels new texts."
+    return "\n".join(["", "## Models", "", told, "", "| Arm | seed | dev | model |", "|---|--:|--:|---|", *rows, ""])
+
+
+def _name_run(artifact: Artifact, metrics: Any) -> None:
+    """Say which run it is: Kubeflow's page calls the runs of a loop by numbers only."""
+    for name in ("arm", "seed"):
+        if name in artifact.details:
+            metrics.metadata[name] = artifact.details[name]
 
 
 def _table(head: tuple[str, str], rows: Any) -> list[str]:

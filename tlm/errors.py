@@ -1,6 +1,7 @@
 """The errors that users see: one sentence each, and an exit code. Also: how to word such a sentence."""
 
 import difflib
+import os
 import re
 from collections.abc import Iterable
 
@@ -67,6 +68,11 @@ def printable(text: str) -> str:
 def reason(error: Exception) -> str:
     """Return the first line of another library's error, or its type if it has no text, for use in a sentence."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def in_pod() -> bool:
+    """Whether this is a pod of Kubernetes, where secrets and config maps are what a user can mend."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def with_article(noun: str) -> str:

@@ -90,8 +90,11 @@ def test_wrong_credentials_are_said(s3_root, monkeypatch, tmp_path, name, value)
     store = S3Store(s3_root)
     (tmp_path / "source").write_bytes(b"1")
     for use in (lambda: store.read("x"), lambda: store.add("x", tmp_path / "source"), lambda: list(store.list(""))):
-        with pytest.raises(InputError, match=r"refused with \w+ while .*check the credentials"):
+        with pytest.raises(InputError, match=r"refused with \w+ while .*check the credentials and"):
             use()
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(InputError, match=r"check the credentials \(the Secret tlm-s3\) and the bucket's policy"):
+        store.read("x")
 
 
 def test_missing_credentials_are_said(s3_root, monkeypatch, tmp_path):
@@ -102,6 +105,9 @@ def test_missing_credentials_are_said(s3_root, monkeypatch, tmp_path):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     with pytest.raises(InputError, match="no credentials found while reading x; set AWS_ACCESS_KEY_ID"):
+        S3Store(s3_root).read("x")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")  # in a pod, nobody can set variables
+    with pytest.raises(InputError, match="no credentials found while reading x; make the Secret tlm-s3 with keys"):
         S3Store(s3_root).read("x")
 
 

@@ -19,7 +19,7 @@ from urllib3.exceptions import HTTPError
 from tlm.artifacts.stores.endpoints import check_bucket, check_url
 from tlm.artifacts.stores.scratch import cache_folder
 from tlm.artifacts.stores.store import Stored
-from tlm.errors import InputError, Interrupted, TlmError
+from tlm.errors import InputError, Interrupted, TlmError, in_pod
 from tlm.progress import say
 
 T = TypeVar("T")
@@ -174,12 +174,16 @@ class S3Store:
     def _explained(self, error: Exception, doing: str) -> TlmError:
         """What boto3 raised as one sentence."""
         if isinstance(error, exceptions.NoCredentialsError):
-            return InputError(f"{self.root}: no credentials found while {doing}; set AWS_ACCESS_KEY_ID or a role")
+            cure = "set AWS_ACCESS_KEY_ID or a role"
+            if in_pod():
+                cure = "make the Secret tlm-s3 with keys, or give the service account a role"
+            return InputError(f"{self.root}: no credentials found while {doing}; {cure}")
         if not isinstance(error, ClientError):
             if self.answered:
                 return Interrupted(f"{self.root}: failed while {doing}: {error}; repeat to go on")
             return InputError(
                 f"{self.root}: not reachable while {doing}: {error}; start it, or check AWS_ENDPOINT_URL_S3"
+                + (" (in the ConfigMap tlm)" if in_pod() else "")
             )
         self.answered = True
         code, status = _code(error), _status(error)
@@ -188,7 +192,7 @@ class S3Store:
                 f"{self.root}: the bucket does not exist ({doing}); make it first, or check the root's spelling"
             )
         if 400 <= status < 500 and status not in (409, *PASSING):
-            advice = "check the credentials and the bucket's policy"
+            advice = f"check the credentials{' (the Secret tlm-s3)' if in_pod() else ''} and the bucket's policy"
             if code == "RequestTimeTooSkewed":
                 advice = "set the clock of this machine, then repeat"
             return InputError(f"{self.root}: refused with {code} while {doing}; {advice}")

@@ -24,7 +24,7 @@ from elasticsearch.serializer import JsonSerializer
 from pydantic_core import from_json
 
 from tlm.artifacts.stores.endpoints import check_url
-from tlm.errors import InputError, Interrupted
+from tlm.errors import InputError, Interrupted, in_pod
 from tlm.progress import say
 
 URL = "TLM_ELASTICSEARCH_URL"
@@ -91,7 +91,7 @@ def _meet(client: Elasticsearch) -> None:
     except TlsError as error:
         raise InputError(
             f"{URL} is {_shown()}, but TLS fails there ({_cause(error)}); "
-            f"write the certificate of its authority to a file and set {CA_FILE} to its path"
+            + _cure(f"write the certificate of its authority to a file and set {CA_FILE} to its path", "ca.crt")
         ) from None
     except NoConnection as error:
         raise InputError(
@@ -182,7 +182,7 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
     if status == 401:
         return InputError(
             f"{where} does not accept our credentials ({why}); "
-            f"write a valid API key to the file that {API_KEY_FILE} names"
+            + _cure(f"write a valid API key to the file that {API_KEY_FILE} names", "api-key")
         )
     if blocked(status, why):
         cure = "free disk space there" if "flood-stage" in why else "lift that block there"
@@ -211,6 +211,18 @@ def reason(body: Any) -> str:
         causes = error.get("root_cause") or [error]
         error = causes[0].get("reason") or causes[0].get("type")
     return str(error)[:300]
+
+
+def _cure(otherwise: str, name: str) -> str:
+    """What to do about a missing or wrong file: in a pod, mend the secret that is mounted there."""
+    folder = os.environ.get(SECRET)
+    if not folder or not in_pod():
+        return otherwise
+    is_there = "its" if Path(folder, name).is_file() else "it is missing or has no"
+    return (
+        f"mend the Secret that is mounted at {folder} ({is_there} {name}): tlm-elasticsearch-writer for the steps "
+        "preflight and index, tlm-elasticsearch-reader for others; k8s/elasticsearch/create-keys.sh makes both"
+    )
 
 
 def _file(variable: str, name: str) -> Path | None:

@@ -145,13 +145,10 @@ def test_a_mounted_secret_says_whom_to_trust_and_who_we_are(login, certificate, 
     login("writer")
     monkeypatch.delenv("TLM_ELASTICSEARCH_CA_FILE")
     monkeypatch.setenv("TLM_ELASTICSEARCH_SECRET", str(tmp_path / "secret"))
-    with monkeypatch.context() as pod, pytest.raises(InputError) as error:
+    with monkeypatch.context() as pod:
         pod.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-        preflight(engine="elasticsearch", root=str(tmp_path))
-    mounted = (
-        f"mend the Secret that is mounted at {tmp_path / 'secret'} (it is missing or has no ca.crt): tlm-elasticse"
-    )
-    assert mounted in str(error.value)
+        with pytest.raises(InputError, match="mend the Secret .* missing or has no ca.crt.: tlm-elasticsearch-writer"):
+            preflight(engine="elasticsearch", root=str(tmp_path))
     with pytest.raises(InputError, match="TLS fails there"):  # not mounted: as if it were not named
         preflight(engine="elasticsearch", root=str(tmp_path))
     (tmp_path / "secret").mkdir()

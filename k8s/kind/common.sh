@@ -28,10 +28,10 @@ end_forwards() {
 }
 trap end_forwards EXIT
 
-# forward NAMESPACE SERVICE PORT: forward the service's port to the same local port until the script ends
+# forward NAMESPACE SERVICE PORT [REMOTE]: forward the service's port (REMOTE, or the same) to a local one until the end
 forward() {
   local _
-  kubectl --namespace "$1" port-forward "service/$2" "$3:$3" >> "$WORK/port-forward.log" 2>&1 &
+  kubectl --namespace "$1" port-forward "service/$2" "$3:${4:-$3}" >> "$WORK/port-forward.log" 2>&1 &
   forwards+=("$!")
   for _ in $(seq 60); do
     (: < "/dev/tcp/127.0.0.1/$3") 2> /dev/null && return

@@ -1,4 +1,4 @@
-"""The parts of k8s/kind that need no cluster: the data it uploads, how it looks at the store, what it compares.
+"""The parts of k8s/kind and k8s/check that need no cluster: what they upload, see of the store, and compare.
 
 No cluster can be had in tests; .github/workflows/kind.yml runs the scripts themselves.
 """
@@ -12,7 +12,7 @@ import boto3
 import pytest
 import yaml
 
-from k8s.kind import compare, data, state
+from k8s.check import compare, data, state
 from pipelines.parameters import of_this_code, read_parameters
 from tests.k8s import tools
 from tests.tiny import write_tiny
@@ -21,6 +21,7 @@ from tlm.data.tasks.task import load_task
 from tlm.presets import resolve
 
 KIND = tools.ROOT / "k8s/kind"
+PARAMETERS = tools.ROOT / "k8s/check/params.yaml"
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_what_goes_into_the_bucket_is_what_the_parameters_read(s3_root, tmp_path
         data.main(bucket)
     names = {found["Key"] for found in boto3.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
     assert names == {"corpus/corpus.jsonl", "task/train.jsonl", "task/dev.jsonl", "task/test.jsonl"}
-    values = yaml.safe_load((KIND / "params.yaml").read_text())
+    values = yaml.safe_load(PARAMETERS.read_text())
     assert (values["corpus_paths"], values["task_path"]) == ("s3://tlm/corpus/", "s3://tlm/task/")
 
 
@@ -92,7 +93,7 @@ def test_programs_end_as_their_comparison_does(tmp_path):
     states = {name: tmp_path / f"{name}.json" for name in ("one", "two")}
     states["one"].write_text('{"contents": {}, "files": {"a": [1, 2.0]}}')
     states["two"].write_text('{"contents": {}, "files": {"a": [1, 3.0]}}')
-    command = [sys.executable, "-m", "k8s.kind.compare", "nothing-written", states["one"]]
+    command = [sys.executable, "-m", "k8s.check.compare", "nothing-written", states["one"]]
     same = subprocess.run([*command, states["one"]], cwd=tools.ROOT, capture_output=True, text=True)
     other = subprocess.run([*command, states["two"]], cwd=tools.ROOT, capture_output=True, text=True)
     assert (same.returncode, other.returncode) == (0, 1)
@@ -100,7 +101,7 @@ def test_programs_end_as_their_comparison_does(tmp_path):
 
 
 def test_the_parameters_are_the_pipelines_and_the_preset_takes_them():
-    values = read_parameters(KIND / "params.yaml", [], of_this_code("tlm"))
+    values = read_parameters(PARAMETERS, [], of_this_code("tlm"))
     resolve(values["run_preset"], values["run_overrides"].split())
     assert values["index_engine"] == "elasticsearch"
 

@@ -1,6 +1,6 @@
-"""Print the state after a local run with the same data, parameters and engine: ``python -m k8s.kind.expected PARAMS``.
+"""Print the state after a local run with the same data, parameters and engine: ``python -m k8s.check.expected PARAMS``.
 
-Starts its own Elasticsearch, runs the pipeline on this machine, and prints the state in the format of k8s.kind.state.
+Starts its own Elasticsearch, runs the pipeline on this machine, and prints the state in the format of k8s.check.state.
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from k8s.kind.state import contents
+from k8s.check.state import contents
 from tests.servers import servers
 from tests.tiny import write_tiny
 

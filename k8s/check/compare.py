@@ -1,7 +1,7 @@
-"""Compare two states printed by k8s.kind.state. Prints a line for each difference and exits with 1 if there is any.
+"""Compare two states printed by k8s.check.state. Prints a line for each difference and exits with 1 if there is any.
 
-``python -m k8s.kind.compare data EXPECTED ACTUAL``: both runs have the same data, up to what training reads.
-``python -m k8s.kind.compare nothing-written BEFORE AFTER``: no file was added, removed or rewritten.
+``python -m k8s.check.compare data EXPECTED ACTUAL``: both runs have the same data, up to what training reads.
+``python -m k8s.check.compare nothing-written BEFORE AFTER``: no file was added, removed or rewritten.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Print the artifacts and files under a root as JSON: ``python -m k8s.kind.state ROOT``."""
+"""Print the artifacts and files under a root as JSON: ``python -m k8s.check.state ROOT``."""
 
 import json
 import sys

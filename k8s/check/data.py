@@ -1,4 +1,4 @@
-"""Upload the toy corpus and task to a bucket: ``python -m k8s.kind.data BUCKET``. Safe to repeat."""
+"""Upload the toy corpus and task to a bucket: ``python -m k8s.check.data BUCKET``. Safe to repeat."""
 
 import sys
 import tempfile

@@ -51,10 +51,10 @@ def test_a_run_is_named_by_arm_and_seed(metrics):
     """Kubeflow's page numbers the runs of a loop."""
     shown = dsl.Metrics()
     ui.log_scores(metrics, shown)
-    assert (shown.metadata["arm"], shown.metadata["seed"]) == ("baseline", 0)
+    assert (shown.metadata["arm"], shown.metadata["seed"]) == ("linear", 0)
     counted = dsl.Metrics()
     ui.log_counts(Artifact.open(metrics).input("model").uri, counted)
-    assert (counted.metadata["arm"], counted.metadata["seed"]) == ("baseline", 0)
+    assert (counted.metadata["arm"], counted.metadata["seed"]) == ("linear", 0)
 
 
 def test_the_summary_of_a_report_names_the_models(metrics, task, tmp_path):

@@ -148,9 +148,9 @@ def models(report: str) -> str:
 
 def _name_run(artifact: Artifact, metrics: Any) -> None:
     """Say which run it is: Kubeflow's page calls the runs of a loop by numbers only."""
-    for name in ("arm", "seed"):
-        if name in artifact.details:
-            metrics.metadata[name] = artifact.details[name]
+    details = artifact.details
+    if "arm" in details and "seed" in details:
+        metrics.metadata |= {"arm": Row.of(details["arm"], details.get("stage", "")).name, "seed": details["seed"]}
 
 
 def _table(head: tuple[str, str], rows: Any) -> list[str]:

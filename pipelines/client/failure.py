@@ -17,24 +17,44 @@ _LOG_TIMEOUT = 15.0  # seconds
 _NO_LOG = ("<!doctype", "<html", '{"error_message"')
 # What KFP's launcher and Argo's executor write around a step's own output.
 _LAUNCHER = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d|time=\S+ level=|Error: exit status \d+$|\[KFP Executor ")
+_FATAL = re.compile(r"F\d{4} .*?\] (?:.*?\) failed: )?(.+)")  # a driver's error, without the arguments of its call
 _TEMPLATE = re.compile(r"\(\d+\)$")  # of an attempt or an iteration, in the name of a node
 _EXCEPTION = re.compile(r"(?:tlm\.errors\.\w+: |(?=[\w.]+: ))(.+)")  # the last line of a traceback; ours are sentences
 
 
 class Failure(NamedTuple):
-    """A step that failed.
+    """A step that failed, or the driver that KFP runs before it.
 
     Attributes:
         step: Its name.
+        of_driver: Whether its driver failed.
         pod: The pod of its last attempt.
         message: What Argo says of that pod, such as "OOMKilled (exit code 137)".
         retried: How often it was tried again.
     """
 
     step: str
+    of_driver: bool
     pod: str
     message: str
     retried: int
+
+    @property
+    def name(self) -> str:
+        """What failed, for a sentence."""
+        return f"the driver of {self.step}" if self.of_driver else self.step
+
+
+class Log(NamedTuple):
+    """The end of a log.
+
+    Attributes:
+        lines: What the step itself wrote last, without what the launcher wrote around it.
+        error: The error that it ends with, such as ``KeyError: 'x'``; "" if it ends otherwise.
+    """
+
+    lines: list[str]
+    error: str
 
 
 def failures(api: Api, run_id: str) -> list[Failure]:
@@ -48,23 +68,22 @@ def failures(api: Api, run_id: str) -> list[Failure]:
         return []
     first: dict[str, Failure] = {}
     for failure in failed:
-        first.setdefault(failure.step, failure)
+        first.setdefault(failure.name, failure)
     return list(first.values())
 
 
-def tail_of_log(api: Api, run_id: str, pod: str, lines: int) -> list[str]:
-    """Return the last lines that a step wrote; empty if the API does not have them."""
-    text = _read(api, f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log")  # if the host is the API server
+def read_log(api: Api, run_id: str, failure: Failure, count: int) -> Log:
+    """Return the end of a step's log, with at most `count` lines of its own; both are empty if the API has no log."""
+    text = _read(api, f"/apis/v1alpha1/runs/{run_id}/nodes/{failure.pod}/log")  # if the host is the API server
     if not text:  # if it is the UI
-        place = {"podname": pod, "runid": run_id, "podnamespace": api.namespace or "kubeflow"}
+        place = {"podname": failure.pod, "runid": run_id, "podnamespace": api.namespace or "kubeflow"}
         text = _read(api, "/k8s/pod/logs", place)
-    return [line for line in text.rstrip().splitlines() if not _LAUNCHER.match(line)][-lines:]
-
-
-def error_line(log: list[str]) -> str:
-    """Return the error that a log ends with, such as ``KeyError: 'x'``; "" if it ends otherwise."""
-    match = _EXCEPTION.fullmatch(log[-1]) if log else None
-    return match[1] if match else ""
+    lines = text.rstrip().splitlines()
+    own = [] if failure.of_driver else [line for line in lines if not _LAUNCHER.match(line)]
+    if own and (match := _EXCEPTION.fullmatch(own[-1])):
+        return Log(own[-count:], match[1])
+    fatal = [match[1] for match in map(_FATAL.match, lines) if match] if failure.of_driver else []
+    return Log(own[-count:], fatal[-1] if fatal else "")
 
 
 def _last_attempts(nodes: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
@@ -84,9 +103,11 @@ def _last_attempts(nodes: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]
 def _failure(workflow: str, node: dict[str, Any], retried: int) -> Failure:
     parts = [_TEMPLATE.sub("", part) for part in node["name"].split(".")]
     named = [part for part in parts if part != "executor"]
-    step = re.sub(r"^(.+)-driver$", r"the driver of \1", named[-1])
+    step = named[-1].removesuffix("-driver")
     pod = f"{workflow}-{node['templateName']}-{node['id'].rpartition('-')[2]}"
-    return Failure(step, pod, (node.get("message") or "").removeprefix("main: ").strip(" ."), retried)
+    return Failure(
+        step, step != named[-1], pod, (node.get("message") or "").removeprefix("main: ").strip(" ."), retried
+    )
 
 
 def _read(api: Api, path: str, query: dict[str, str] | None = None) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipelines.client.api import Api
 from pipelines.client.errors import ApiError, Elsewhere, NotFound, Unauthorized, Unreachable
-from pipelines.client.failure import error_line, failures, tail_of_log
+from pipelines.client.failure import Log, failures, read_log
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 
@@ -78,11 +78,11 @@ def _ended(api: Api, run_id: str, timeout: float, poll_seconds: float) -> Any:
 def _failure(api: Api, run: Any) -> str:
     """Return a sentence that says why a run failed, and show the end of the log of the step that failed first."""
     steps = failures(api, run.run_id)
-    log = tail_of_log(api, run.run_id, steps[0].pod, LOG_LINES) if steps else []
-    if log:
-        say("\n".join((f"the last lines of {steps[0].step}:", *(f"    {line}" for line in log))))
-    at = f" at {', '.join(step.step for step in steps)}" if steps else ""
-    reasons = [error_line(log) or (steps[0].message if steps else ""), run.error.message if run.error else ""]
+    log = read_log(api, run.run_id, steps[0], LOG_LINES) if steps else Log([], "")
+    if log.lines:
+        say("\n".join((f"the last lines of {steps[0].name}:", *(f"    {line}" for line in log.lines))))
+    at = f" at {', '.join(step.name for step in steps)}" if steps else ""
+    reasons = [log.error or (steps[0].message if steps else ""), run.error.message if run.error else ""]
     if steps and steps[0].retried:
         reasons.append(f"tried {steps[0].retried + 1} times")
     said = "; ".join(filter(None, reasons))

@@ -203,6 +203,18 @@ def test_a_driver_that_was_lost_is_named(ask, api: StandIn) -> None:
     assert f"FAILED at the driver of root: {rejected[:-2]}; see http" in ask("submit", *QUICK).err
 
 
+def test_what_a_driver_says_is_told_without_its_call(ask, api: StandIn) -> None:
+    """Seen on KFP 2.17.0, after a driver was deleted and ran twice."""
+    api.nodes = [node(1, "root(0).advise-driver(0)", "Failed", said=EXIT_1)]
+    said = 'failed to get executions in DAG(executionID=114): two tasks have the same task name "preflight_114"'
+    call = 'driver.Container(runID=d5fb, taskName="advise", dagExecutionID=114, componentSpec) failed: '
+    api.logs[logged(1)] = f'{{"json": 1}}\nF1123 01:44:39.057958      17 main.go:127] KFP driver: {call}{said}\n'
+    api.states = ["FAILED"]
+    done = ask("submit", *QUICK)
+    assert f"FAILED at the driver of advise: {said}; see http" in done.err
+    assert "the last lines" not in done.err
+
+
 def test_steps_side_by_side_are_named_once_and_those_that_were_cured_not(ask, api: StandIn) -> None:
     loop = "root(0).for-loop-1(0).for-loop-1(0)"
     api.nodes = [

@@ -3,6 +3,8 @@
 The API's own list of tasks has no reasons, so they are read from Argo's workflow, which it hands out with a run.
 """
 
+import base64
+import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -12,6 +14,8 @@ import urllib3
 
 from pipelines.client.api import CONNECT, Api
 from pipelines.client.errors import ApiError
+
+TRACEBACK = "Traceback (most recent call last):"
 
 _LOG_TIMEOUT = 15.0  # seconds
 _NO_LOG = ("<!doctype", "<html", '{"error_message"')
@@ -62,9 +66,9 @@ def failures(api: Api, run_id: str) -> list[Failure]:
     text = _read(api, f"/apis/v1beta1/runs/{run_id}")
     try:
         workflow = json.loads(json.loads(text)["pipeline_runtime"]["workflow_manifest"])
-        name, nodes = workflow["metadata"]["name"], workflow["status"]["nodes"]
+        name, nodes = workflow["metadata"]["name"], _nodes(workflow["status"])
         failed = [_failure(name, node, retried) for node, retried in _last_attempts(nodes)]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
     first: dict[str, Failure] = {}
     for failure in failed:
@@ -80,10 +84,16 @@ def read_log(api: Api, run_id: str, failure: Failure, count: int) -> Log:
         text = _read(api, "/k8s/pod/logs", place)
     lines = text.rstrip().splitlines()
     own = [] if failure.of_driver else [line for line in lines if not _LAUNCHER.match(line)]
-    if own and (match := _EXCEPTION.fullmatch(own[-1])):
+    if TRACEBACK in own and (match := _EXCEPTION.fullmatch(own[-1])):
         return Log(own[-count:], match[1])
     fatal = [match[1] for match in map(_FATAL.match, lines) if match] if failure.of_driver else []
     return Log(own[-count:], fatal[-1] if fatal else "")
+
+
+def _nodes(status: dict[str, Any]) -> dict[str, Any]:
+    """The nodes of a workflow; Argo compresses them where there are many."""
+    nodes = status.get("nodes") or json.loads(gzip.decompress(base64.b64decode(status["compressedNodes"])))
+    return dict(nodes)
 
 
 def _last_attempts(nodes: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:

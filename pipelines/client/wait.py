@@ -40,13 +40,14 @@ def wait(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
         raise Interrupted(f"{error}; {goes_on}") from None
     except KeyboardInterrupt:
         raise Interrupted(f"no longer waiting; {goes_on}") from None
+    if run.state == "SUCCEEDED":
+        return
     where = api.link(f"runs/details/{run_id}")
-    if run.state == "CANCELED" or _terminated(run):
+    if _terminated(run):
         raise InputError(f"run {run_id} was terminated; see {where}")
     if run.state == "FAILED":
         raise RunFailed(_failure(api, run))
-    if run.state != "SUCCEEDED":
-        raise InputError(f"run {run_id} ended {run.state}; see {where}")
+    raise InputError(f"run {run_id} ended {run.state}; see {where}")
 
 
 def _ended(api: Api, run_id: str, timeout: float, poll_seconds: float) -> Any:
@@ -91,5 +92,6 @@ def _failure(api: Api, run: Any) -> str:
 
 
 def _terminated(run: Any) -> bool:
-    """Whether somebody ended the run; the API calls it failed then."""
-    return any(status.state == "CANCELING" for status in run.state_history or [])
+    """Whether somebody ended the run; the API calls it failed then, and has CANCELING before that in its history."""
+    last = [status.state for status in run.state_history or []][-2:]
+    return run.state == "CANCELED" or "CANCELING" in last

@@ -6,8 +6,10 @@ that the models do not have is answered with 400, so that names cannot drift. Wh
 server thinks of a pipeline, the order of Argo's nodes, and every check that KFP makes and this file does not.
 """
 
+import base64
 import contextlib
 import datetime
+import gzip
 import json
 import threading
 import time
@@ -55,6 +57,7 @@ class StandIn:
         self.states = ["SUCCEEDED"]  # of a run at each look; the last one stays
         self.history: list[str] = []  # the states that each run had
         self.nodes: list[dict[str, Any]] = []  # of the workflow of each run
+        self.many_nodes = False  # so that Argo compresses them
         self.logs: dict[str, str] = {}  # by pod
         self.faults: list[tuple[str, Callable[[], None]]] = []  # ("GET /runs/", what happens instead), each once
         self.at_look: Callable[[int], None] = lambda number: None
@@ -252,7 +255,14 @@ def _handler(api: StandIn) -> type[BaseHTTPRequestHandler]:
             if api.is_ui and path == "/k8s/pod/logs" and query["podname"] in api.logs:
                 return api.logs[query["podname"]].encode(), "text/plain"
             if path.startswith("/apis/v1beta1/runs/"):  # with Argo's workflow, as a text
-                workflow = {"metadata": {"name": "tlm-ab1"}, "status": {"nodes": {one["id"]: one for one in api.nodes}}}
+                status: dict[str, Any] = {"nodes": {one["id"]: one for one in api.nodes}}
+                if api.many_nodes:
+                    status = {
+                        "compressedNodes": base64.b64encode(
+                            gzip.compress(json.dumps(status["nodes"]).encode())
+                        ).decode()
+                    }
+                workflow = {"metadata": {"name": "tlm-ab1"}, "status": status}
                 return json.dumps(
                     {"pipeline_runtime": {"workflow_manifest": json.dumps(workflow)}}
                 ).encode(), "text/plain"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.client.failure import TRACEBACK
 from tests.pipelines_cli.standin import Answer, Dropped, StandIn, refusal
 
 QUICK = ("--wait", "--poll-seconds", "0.05", "--timeout", "20")
@@ -166,7 +167,9 @@ def test_a_failed_step_is_named_with_its_error_and_the_end_of_its_log(ask, api: 
     launcher = "E1123 00:50:11.858514      16 launcher_v2.go:449] Component failed to execute successfully\n"
     executor = 'time=2026-11-23T00:50:12.249Z level=INFO msg="sub-process exited"\nError: exit status 1\n'
     error = "tlm.errors.InputError: field 'text' is missing"
-    api.logs[logged(7)] = "\n".join([*(f"line {number}" for number in range(50)), error, launcher + executor])
+    api.logs[logged(7)] = "\n".join(
+        [TRACEBACK, *(f"line {number}" for number in range(50)), error, launcher + executor]
+    )
     api.logs[logged(6)] = "the first try"
     api.states = ["FAILED"]
     done = ask("submit", *QUICK)
@@ -179,12 +182,12 @@ def test_a_failed_step_is_named_with_its_error_and_the_end_of_its_log(ask, api: 
 
 @pytest.mark.parametrize("is_ui", [False, True])
 def test_an_error_that_is_not_ours_keeps_its_kind(ask, api: StandIn, is_ui: bool) -> None:
-    api.is_ui = is_ui
+    api.is_ui = api.many_nodes = is_ui
     api.nodes = [*around("report"), node(6, "root(0).report(0).executor(0)", "Failed", said=EXIT_1)]
-    api.logs[logged(6)] = "KeyError: 'gold'\n"
+    api.logs[logged(6)] = f"{TRACEBACK}\n  File x\nKeyError: 'gold'\n"
     api.states = ["FAILED"]
     done = ask("submit", *QUICK)
-    assert "the last lines of report:\n    KeyError: 'gold'\n" in done.err
+    assert f"the last lines of report:\n    {TRACEBACK}\n      File x\n    KeyError: 'gold'\n" in done.err
     assert "FAILED at report: KeyError: 'gold'; see http" in done.err
 
 
@@ -194,6 +197,8 @@ def test_without_a_log_kubernetes_says_why(ask, api: StandIn) -> None:
     done = ask("submit", *QUICK)
     assert "FAILED at train: OOMKilled (exit code 137); see http" in done.err
     assert "the last lines" not in done.err
+    api.logs[logged(6)] = "train: 12 of 20 steps\n"  # no error, though it looks like one
+    assert "FAILED at train: OOMKilled (exit code 137); see http" in ask("submit", *QUICK).err
 
 
 def test_a_driver_that_was_lost_is_named(ask, api: StandIn) -> None:
@@ -243,6 +248,18 @@ def test_a_run_that_was_terminated_reads_so(ask, api: StandIn) -> None:
     done = ask("submit", *QUICK, "--resubmit", "3")
     assert (done.code, len(api.runs)) == (2, 1)
     assert "was terminated; see http" in done.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("history", "state", "code"),
+    [(["CANCELING", "SUCCEEDED"], "SUCCEEDED", 0), (["CANCELING", "FAILED", "RUNNING", "FAILED"], "FAILED", 2)],
+)
+def test_a_run_that_ended_otherwise_was_not_terminated(ask, api: StandIn, history, state: str, code: int) -> None:
+    """It was quicker, or somebody pressed Retry later."""
+    api.states, api.history = [state], history
+    done = ask("submit", *QUICK)
+    assert done.code == code
+    assert "terminated" not in done.err
 
 
 def test_a_run_that_failed_is_started_again_as_often_as_asked(ask, api: StandIn) -> None:

@@ -64,7 +64,7 @@ def large(passages: int, queries: int, top_k: int, seed: int) -> Iterator[Row]:
         tokenizer = step("tokenizer", corpus.uri, task.uri)
         yield _within("tokenizer", "a sample of the corpus", tokenizer)
         tokens = step("tokenize", subset.uri, tokenizer.uri)
-        yield _within("tokenize", f"{tokens.counts['tokens']:,} tokens", tokens)
+        yield _within("plan", f"{tokens.counts['tokens']:,} tokens", tokens)
 
 
 def soak(runs: int, settled: int) -> Iterator[Row]:

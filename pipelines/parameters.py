@@ -61,7 +61,7 @@ def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[
         if parameter.required and name not in values:
             raise InputError(f"parameter '{name}' is missing and has no default; give it with --set {name}=…")
     checked = {name: _checked(name, value, known) for name, value in values.items()}
-    check_pods({name.removeprefix("train_"): value for name, value in checked.items() if name.startswith("train_")})
+    check_pods(checked)
     return checked
 
 

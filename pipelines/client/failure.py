@@ -22,7 +22,7 @@ _NO_LOG = ("<!doctype", "<html", '{"error_message"')
 # What KFP's launcher and Argo's executor write around a step's own output.
 _LAUNCHER = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d|time=\S+ level=|Error: exit status \d+$|\[KFP Executor ")
 _FATAL = re.compile(r"F\d{4} .*?\] (?:.*?\) failed: )?(.+)")  # a driver's error, without the arguments of its call
-_TEMPLATE = re.compile(r"\(\d+\)$")  # of an attempt or an iteration, in the name of a node
+_COUNT = re.compile(r"\(\d+\)$")  # of an attempt or an iteration, in the name of a node
 _EXCEPTION = re.compile(r"(?:tlm\.errors\.\w+: |(?=[\w.]+: ))(.+)")  # the last line of a traceback; ours are sentences
 
 
@@ -83,11 +83,12 @@ def read_log(api: Api, run_id: str, failure: Failure, count: int) -> Log:
         place = {"podname": failure.pod, "runid": run_id, "podnamespace": api.namespace or "kubeflow"}
         text = _read(api, "/k8s/pod/logs", place)
     lines = text.rstrip().splitlines()
-    own = [] if failure.of_driver else [line for line in lines if not _LAUNCHER.match(line)]
-    if TRACEBACK in own and (match := _EXCEPTION.fullmatch(own[-1])):
-        return Log(own[-count:], match[1])
-    fatal = [match[1] for match in map(_FATAL.match, lines) if match] if failure.of_driver else []
-    return Log(own[-count:], fatal[-1] if fatal else "")
+    if failure.of_driver:  # all that it writes is for people who mend KFP, but for its last error
+        errors = [match[1] for match in map(_FATAL.match, lines) if match]
+        return Log([], errors[-1] if errors else "")
+    own = [line for line in lines if not _LAUNCHER.match(line)]
+    match = _EXCEPTION.fullmatch(own[-1]) if TRACEBACK in own else None
+    return Log(own[-count:], match[1] if match else "")
 
 
 def _nodes(status: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def _last_attempts(nodes: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]
 
 
 def _failure(workflow: str, node: dict[str, Any], retried: int) -> Failure:
-    parts = [_TEMPLATE.sub("", part) for part in node["name"].split(".")]
+    parts = [_COUNT.sub("", part) for part in node["name"].split(".")]
     named = [part for part in parts if part != "executor"]
     step = named[-1].removesuffix("-driver")
     pod = f"{workflow}-{node['templateName']}-{node['id'].rpartition('-')[2]}"

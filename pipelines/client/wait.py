@@ -5,7 +5,7 @@ from typing import Any
 
 from pipelines.client.api import Api
 from pipelines.client.errors import ApiError, Elsewhere, NotFound, Unauthorized, Unreachable
-from pipelines.client.failure import Log, failures, read_log
+from pipelines.client.failure import failures, read_log
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 
@@ -78,14 +78,15 @@ def _ended(api: Api, run_id: str, timeout: float, poll_seconds: float) -> Any:
 
 def _failure(api: Api, run: Any) -> str:
     """Return a sentence that says why a run failed, and show the end of the log of the step that failed first."""
-    steps = failures(api, run.run_id)
-    log = read_log(api, run.run_id, steps[0], LOG_LINES) if steps else Log([], "")
-    if log.lines:
-        say("\n".join((f"the last lines of {steps[0].name}:", *(f"    {line}" for line in log.lines))))
-    at = f" at {', '.join(step.name for step in steps)}" if steps else ""
-    reasons = [log.error or (steps[0].message if steps else ""), run.error.message if run.error else ""]
-    if steps and steps[0].retried:
-        reasons.append(f"tried {steps[0].retried + 1} times")
+    at, reasons = "", [run.error.message if run.error else ""]
+    if steps := failures(api, run.run_id):
+        first = steps[0]
+        log = read_log(api, run.run_id, first, LOG_LINES)
+        if log.lines:
+            say("\n".join((f"the last lines of {first.name}:", *(f"    {line}" for line in log.lines))))
+        at = f" at {', '.join(step.name for step in steps)}"
+        tried = f"tried {first.retried + 1} times" if first.retried else ""
+        reasons = [log.error or first.message, *reasons, tried]
     said = "; ".join(filter(None, reasons))
     where = api.link(f"runs/details/{run.run_id}")
     return f"run {run.run_id} FAILED{at}{f': {said}' if said else ''}; see {where}"

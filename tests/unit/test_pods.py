@@ -30,11 +30,17 @@ def test_exponents_are_quantities() -> None:
     assert amount("5e-1") == Decimal("0.5")
 
 
+def named(given: dict[str, Any]) -> dict[str, Any]:
+    """As parameters of a pipeline."""
+    return {f"train_{name}": value for name, value in given.items()}
+
+
 def test_the_defaults_and_more_are_fine() -> None:
-    check_pods(vars(TrainingPods()))
-    check_pods({"cpu": "1", "memory": "2Gi"})
-    check_pods({"cpu": "1000m", "memory": "2147483648"})
-    check_pods({"tolerations": [{"key": "gpu", "operator": "Exists"}], "node_selector": {"pool": "gpu"}, "gpus": "8"})
+    check_pods(named(vars(TrainingPods())))
+    check_pods(named({"cpu": "1", "memory": "2Gi"}))
+    check_pods(named({"cpu": "1000m", "memory": "2147483648"}))
+    nodes = {"tolerations": [{"key": "gpu", "operator": "Exists"}], "node_selector": {"pool": "gpu"}}
+    check_pods(named({**nodes, "gpus": "8"}))
 
 
 @pytest.mark.parametrize(
@@ -57,5 +63,5 @@ def test_the_defaults_and_more_are_fine() -> None:
 )
 def test_what_no_pod_can_have_is_refused(given: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as error:
-        check_pods(given)
+        check_pods(named(given))
     assert str(error.value).startswith(says)

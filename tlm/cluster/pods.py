@@ -1,4 +1,4 @@
-"""The resources of training pods, checked before a run: Kubernetes refuses a limit below the request, and a step waits.
+"""The resources of training pods, checked before a run: with a limit below the request, a step would wait forever.
 
 Quantities are those of Kubernetes (https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/).
 """
@@ -19,35 +19,34 @@ _POWERS |= {f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate(
 _TOLERATION = {"key", "operator", "value", "effect", "tolerationSeconds"}
 
 
-def check_pods(given: Mapping[str, Any], prefix: str = "train_") -> None:
+def check_pods(given: Mapping[str, Any]) -> None:
     """Raise InputError for resources that no training pod can have.
 
     Args:
-        given: Some of cpu, memory, gpus, gpu_type, node_selector and tolerations; others are ignored.
-        prefix: What the names of these parameters begin with, for the message.
+        given: Parameters of a pipeline. Those of training pods are checked: train_cpu, train_memory, train_gpus,
+            train_gpu_type, train_node_selector and train_tolerations.
     """
     for name, least in LEAST.items():
-        if name in given:
-            found = amount(str(given[name]))
+        if (value := given.get(f"train_{name}")) is not None:
+            found = amount(str(value))
             if found is None:
-                raise InputError(
-                    f"{prefix}{name} is '{given[name]}'; expected a Kubernetes quantity, such as {EXAMPLES[name]}"
-                )
+                raise InputError(f"train_{name} is '{value}'; expected a Kubernetes quantity, such as {EXAMPLES[name]}")
             if found < (amount(least) or 0):
                 raise InputError(
-                    f"{prefix}{name} is {given[name]}; expected {least} or more, which is what a training pod requests"
+                    f"train_{name} is {value}; expected {least} or more, which is what a training pod requests"
                 )
-    if not re.fullmatch(r"[0-9]+", str(given.get("gpus", "0"))):
-        raise InputError(f"{prefix}gpus is '{given['gpus']}'; expected a whole number, 0 or more")
-    if not str(given.get("gpu_type", "nvidia.com/gpu")).strip():
-        raise InputError(f"{prefix}gpu_type is empty; expected the name of a resource, such as nvidia.com/gpu")
-    for key, value in given.get("node_selector", {}).items():
+    gpus, gpu_type = str(given.get("train_gpus", "0")), str(given.get("train_gpu_type", "nvidia.com/gpu"))
+    if not re.fullmatch(r"[0-9]+", gpus):
+        raise InputError(f"train_gpus is '{gpus}'; expected a whole number, 0 or more")
+    if not gpu_type.strip():
+        raise InputError("train_gpu_type is empty; expected the name of a resource, such as nvidia.com/gpu")
+    for key, value in given.get("train_node_selector", {}).items():
         if not isinstance(value, str):
-            raise InputError(f"{prefix}node_selector: label {key} is {value!r}; expected text, in quotes")
-    for toleration in given.get("tolerations", []):
+            raise InputError(f"train_node_selector: label {key} is {value!r}; expected text, in quotes")
+    for toleration in given.get("train_tolerations", []):
         if not isinstance(toleration, dict) or not toleration or toleration.keys() - _TOLERATION:
             raise InputError(
-                f"{prefix}tolerations: {toleration!r} is no toleration; expected an object with some of "
+                f"train_tolerations: {toleration!r} is no toleration; expected an object with some of "
                 f"{', '.join(sorted(_TOLERATION))}"
             )
 

@@ -28,7 +28,7 @@ def preflight(
     train_gpus: str = "0",
     root: str | None = None,
 ) -> None:
-    """Check the store, the disk and, if it is the engine, Elasticsearch; print what was found.
+    """Check the sizes of training pods, the store, the disk and perhaps Elasticsearch; print what was found.
 
     Args:
         engine: The engine that the run will use: embedded or elasticsearch.
@@ -40,7 +40,7 @@ def preflight(
     """
     if engine not in ("embedded", "elasticsearch"):
         raise InputError(f"engine '{engine}' is unknown; expected embedded or elasticsearch")
-    check_pods({"cpu": train_cpu, "memory": train_memory, "gpus": train_gpus})
+    check_pods({"train_cpu": train_cpu, "train_memory": train_memory, "train_gpus": train_gpus})
     store = open_store(root)
     _check_store(store)
     _check_disk(store.scratch(), free_gib)

@@ -54,15 +54,16 @@ def _write(draft: Draft, task: Artifact, per_class: int, seed: int, keep_texts: 
     given = examples(task)
     stays = _stays(given, per_class, seed)
     table = given.filter(pa.array(stays))
+    twins = _twins(table)
+    split, label, text = (table[name].to_pylist() for name in ("split", "label", "text"))
+    leaks = find_leaks(split, label, text, twins)
     if keep_texts:
         dropped = given.filter(pa.array(~stays & (_column(given, "split") == "train")))
-        table = pa.concat_tables([table, _without_labels(dropped, known=set(_twins(table)))])
-    split, label, text = (table[name].to_pylist() for name in ("split", "label", "text"))
-    leaks = find_leaks(split, label, text, _twins(table))
+        table = pa.concat_tables([table, _without_labels(dropped, known=set(twins))])
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
         pq.write_table(rows, draft.folder / name, compression="zstd")
         draft.rows[name] = len(rows)
-    sizes, uses = Counter(split), Counter(label)
+    sizes, uses = (Counter(table[name].to_pylist()) for name in ("split", "label"))
     splits = (*SPLITS, UNLABELLED) if sizes[UNLABELLED] else SPLITS
     draft.counts = {split: sizes[split] for split in splits}
     draft.counts |= {"labels": {label: uses[label] for label in task.details["labels"]}, "leaks": len(leaks)}

@@ -138,10 +138,10 @@ def plan(
 ) -> list[str]:
     """List the runs (arms × seeds), each with all that the steps inside the loop need; tokenize their texts once."""
     from tlm.plan import plan
-    from tlm.training.input.tokenize import tokenize
+    from tlm.training.input.tokenize import tokenize_all
 
-    for data in filter(None, (task, subset, random_subset)):
-        tokenize(data, tokenizer, root=root)
+    data, how = filter(None, (task, subset, random_subset)), {"preset": preset, "overrides": overrides.split()}
+    tokenize_all(data, tokenizer, **how, root=root)
     sources = {"task": task, "tokenizer": tokenizer, "bm25": subset, "random": random_subset}
     return plan(arms, seeds, **sources, preset=preset, overrides=overrides)
 

@@ -56,10 +56,9 @@ def plan_together(
 ) -> list[str]:
     """List the runs of stage 1 for all tasks together, one for each seed, and tokenize all texts once."""
     from tlm.plan import plan_together
-    from tlm.training.input.tokenize import tokenize
+    from tlm.training.input.tokenize import tokenize_all
 
-    for data in [*tasks, *subsets]:
-        tokenize(data, tokenizer, root=root)
+    tokenize_all([*tasks, *subsets], tokenizer, preset=preset, overrides=overrides.split(), root=root)
     sources = {"tasks": tasks, "tokenizer": tokenizer, "subset": subsets[0]}
     return plan_together(seeds, **sources, preset=preset, overrides=overrides)
 

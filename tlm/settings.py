@@ -57,6 +57,8 @@ class Model(Section):
         token_types: Token types: 2 tells the two texts of a pair apart (BERT), 1 does not (RoBERTa); modernbert has
             none.
         dropout: Dropout of stage 1.
+        spans_first: Put the spans that the task marks in its texts, as in [[ … ]], with the words between them, in
+            front of each text. It has no effect on texts without marks.
     """
 
     architecture: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]
@@ -68,6 +70,7 @@ class Model(Section):
     positions: Annotated[int, Field(ge=0)] = 0
     token_types: Annotated[int, Field(ge=1, le=2)] = 2
     dropout: Share = 0.0
+    spans_first: bool = False
 
     @model_validator(mode="after")
     def _shape_fits(self) -> "Model":
@@ -112,6 +115,8 @@ class Train(Section):
         clip: Largest norm of the gradient; 0 turns clipping off.
         accumulation: Parts that a batch is computed in, to save memory; the gradient is that of the whole batch.
         precision: Number format of the forward pass.
+        embeddings: What the embeddings of tokens start as: random, or ppmi-svd: vectors of the tokens that stand near
+            each other in subset and task, at the same scale. It has no effect where stage 1 starts from a checkpoint.
     """
 
     rho1: Annotated[int, Field(ge=0)] | Literal["inf"]
@@ -131,6 +136,7 @@ class Train(Section):
     clip: Amount = 1.0
     accumulation: Count = 1
     precision: Precision = "fp32"
+    embeddings: Literal["random", "ppmi-svd"] = "random"
 
     @model_validator(mode="after")
     def _warmup_fits(self) -> "Train":

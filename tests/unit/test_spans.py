@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tlm.data.marks import MOST_SPANS, find_marks, named_marks
 from tlm.errors import InputError
-from tlm.shallow.spans import MOST_SPANS, features, find_marks, named_marks, parts
+from tlm.shallow.spans import features, parts
 from tlm.shallow.words import words_of
 
 BRACKETS = (("[[", "]]"), ("<<", ">>"))

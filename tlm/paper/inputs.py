@@ -11,7 +11,7 @@ from tlm.plan import parse_seeds
 from tlm.presets import resolve
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
-from tlm.training.input.tokenize import tokenize
+from tlm.training.input.tokenize import tokenize_all
 from tlm.training.load_model import load_model, published_name
 from tlm.training.model.located import EXPECTED
 
@@ -106,9 +106,10 @@ def plan_trials(
         seeds: Seeds, separated by commas; by default those that the table plans.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
-    for data in (task, *subsets.values()):
-        tokenize(data, tokenizer, root=root)
-    todo = missing(wanted(table, scale, _name(task), corpus), {}, parse_seeds(seeds) if seeds else ())
+    cells = wanted(table, scale, _name(task), corpus)
+    how = {"preset": cells[0].preset, "overrides": cells[0].overrides, "root": root}
+    tokenize_all((task, *subsets.values()), tokenizer, **how)
+    todo = missing(cells, {}, parse_seeds(seeds) if seeds else ())
     found = {name: Artifact.open(uri, "checkpoint") for name, uri in (models or {}).items()}
     starts = {name: Start(one.uri, one.input("task_tokens").input("tokenizer").uri) for name, one in found.items()}
     return trials(todo, task=task, tokenizer=tokenizer, subsets=subsets, models=starts)

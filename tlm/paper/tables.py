@@ -185,8 +185,9 @@ def _cell(table: str, facts: dict[str, Any], row: dict[str, Any], column: str, s
     if scale in PAPER:
         preset, changes = paper, {**changes, **row.get("more", {})}
     else:
-        preset, changes = scale, _mapped(row, task, changes, paper, ladders()[scale])
-        start = start and ladders()[scale]["published"]["models"][start]
+        ladder = ladders()[scale]
+        preset, changes = ladder.get("preset", scale), _mapped(row, task, changes, paper, ladder)
+        start = start and ladder["published"]["models"][start]
     return Cell(
         table=table, row=row["name"], column=column, scale=scale, arm=row["arm"], preset=preset,
         overrides=_overrides(preset, changes), stages=row.get("stages", 2),

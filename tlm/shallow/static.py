@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tlm.data.marks import Marks, marks_of
 from tlm.data.tasks.arrays import Split
 from tlm.data.tasks.labels import REGRESSION
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
 from tlm.shallow.dense import Dense, as_trained, of_pairs
 from tlm.shallow.linear import Linear
-from tlm.shallow.spans import Marks, marks_of, parts
+from tlm.shallow.spans import parts
 from tlm.shallow.vectors import Vectors, word_vectors
 from tlm.shallow.words import words_of
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from tlm.shallow.spans import Marks, features, parts
+from tlm.data.marks import Marks
+from tlm.shallow.spans import features, parts
 from tlm.shallow.words import WORD
 
 MOST_FEATURES = 1_000_000

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tlm.data.marks import Marks, marks_of
 from tlm.data.tasks.arrays import Split
 from tlm.data.tasks.labels import REGRESSION
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders
 from tlm.shallow.linear import Linear
-from tlm.shallow.spans import Marks, marks_of
 from tlm.shallow.texts import Shape, TextFeatures
 from tlm.shallow.tuning import STRENGTHS, Search
 from tlm.shallow.words import joined

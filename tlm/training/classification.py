@@ -41,7 +41,7 @@ def fine_tune(draft: Draft, recipe: Recipe, settings: Finetune, device: str, sna
     shape = Model.model_validate(checkpoint.manifest.settings["model"])
     with group.in_turn():
         examples = Examples.open(task, inputs["task_tokens"], shape.max_length)
-        model = _begin(checkpoint, examples.classes, task.details["name"], settings, facts["seed"])
+        model = _begin(checkpoint, examples, task.details["name"], settings, facts["seed"])
     model.to(torch_device)
     work = Classification(model, examples, shape, settings, task.details["metric"], facts["seed"])
     work.label = f"stage 2, {facts['arm']}, seed {facts['seed']}"
@@ -63,6 +63,7 @@ def fine_tune(draft: Draft, recipe: Recipe, settings: Finetune, device: str, sna
     stage1 = checkpoint.details["cost"]
     card = {
         **facts, "parameters": parameters, "architecture": shape.architecture, "max_length": shape.max_length,
+        "marks": examples.marks,
         "best": state.best.score, "best_step": state.best.step, "evaluations": len(work.evaluated),
         "steps": plan.steps, "flops": cost["flops"], "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"],
     }  # fmt: skip
@@ -70,11 +71,11 @@ def fine_tune(draft: Draft, recipe: Recipe, settings: Finetune, device: str, sna
     (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
 
 
-def _begin(checkpoint: Artifact, classes: list[str] | None, name: str, settings: Finetune, seed: int) -> Encoder:
+def _begin(checkpoint: Artifact, examples: Examples, name: str, settings: Finetune, seed: int) -> Encoder:
     """The checkpoint's encoder, with a fresh head for this task or with its own head for it."""
     folder, tasks = checkpoint.path("model"), checkpoint.details.get("tasks", [])
     config = build.with_dropout(build.load_config(folder), settings.dropout)
-    own = build.with_task(config, classes, name)
+    own = build.with_task(config, examples.classes, name, examples.marks)
     if not settings.reset_head and not tasks:
         if own["id2label"] != config["id2label"]:
             raise InputError(
@@ -86,7 +87,8 @@ def _begin(checkpoint: Artifact, classes: list[str] | None, name: str, settings:
     model = build.build(own, seed)
     build.load_encoder(model, folder)
     if not settings.reset_head:
-        indices = [i for i, task in enumerate(tasks) if build.with_task(config, task["labels"], task["name"]) == own]
+        labels = [(task["name"], task["labels"]) for task in tasks]
+        indices = [index for index, found in enumerate(labels) if found == (name, examples.classes)]
         if not indices:
             raise InputError(
                 f"{checkpoint.uri} has no head for '{name}' with these classes; set finetune.reset_head=true"

@@ -26,6 +26,7 @@ from tlm.training.input.external import External
 from tlm.training.input.mixture import Mixture
 from tlm.training.input.rng import HEADS, INTERNAL, MASK, SECOND_TASK, generator, number
 from tlm.training.input.texts import Examples, Texts
+from tlm.training.input.vectors import PPMI_SVD, token_vectors
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs
@@ -57,6 +58,8 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
         if "subset_tokens" in inputs:
             passages = Texts.open(inputs["subset_tokens"], preset.train.external_length)
         encoders = _encoders(inputs, tasks, preset, seed, torch_device)
+        if preset.train.embeddings == PPMI_SVD and "start" not in inputs and group.first:
+            _begin_with_vectors(encoders[0], tasks, passages)
     work = Joint(encoders, tasks, passages, preset, seed)
     work.label = f"stage 1, {facts['arm']}, seed {seed}"
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
@@ -98,16 +101,28 @@ def _encoders(
     for name, examples in tasks.items():
         if start is None:
             special = examples.texts.special
-            configs.append(build.make_config(preset.model, vocab_size, special, examples.classes, name))
+            configs.append(build.make_config(preset.model, vocab_size, special, examples.classes, name, examples.marks))
         else:
             config = build.with_dropout(build.load_config(start.path("model")), preset.model.dropout)
-            configs.append(build.with_task(config, examples.classes, name))
+            configs.append(build.with_task(config, examples.classes, name, examples.marks))
     encoders = build_together(configs, seed, device)
     if start is not None:
         build.load_encoder(encoders[0], start.path("model"))
         if start.entries(build.MLM_HEAD):
             build.load_mlm_head(encoders[0], start.path(build.MLM_HEAD))
     return encoders
+
+
+def _begin_with_vectors(encoder: Encoder, tasks: dict[str, Examples], passages: Texts | None) -> None:
+    """Give the embeddings of all tokens that occur vectors of their neighbourhood, at the scale of fresh ones."""
+    sources = [(one.texts, np.concatenate([one.rows("train"), one.without_label()])) for one in tasks.values()]
+    if passages is not None:
+        sources.append((passages, np.arange(len(passages))))
+    table = encoder.body.embedding()
+    tokens, vectors = token_vectors(sources, *table.shape)
+    with torch.no_grad():
+        scaled = torch.from_numpy(vectors).to(table) * table.std()
+        table[torch.from_numpy(tokens).to(table.device), : scaled.shape[1]] = scaled
 
 
 def build_together(configs: list[dict[str, Any]], seed: int, device: torch.device) -> list[Encoder]:

@@ -34,7 +34,7 @@ def load_model(
         model: A folder as transformers writes it, on this machine or on S3, or a name on the Hugging Face Hub, such as
             bert-base-uncased.
         task: URI of the task.
-        preset: Named settings. This step uses the length of texts (model.max_length) and the dropout of stage 1.
+        preset: Named settings. This step uses model.max_length, model.spans_first and the dropout of stage 1.
         overrides: Settings to change, such as model.max_length=256.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
@@ -46,7 +46,7 @@ def load_model(
 
         shape = published.shape_of(folder, settings.model)
         tokenizer = Artifact.open(adopt_tokenizer(folder, root))
-        tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, root=root))
+        tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, spans_first=shape.spans_first, root=root))
         facts = {"arm": ARM, "seed": 0, "name": published_name(model)}
         resolved = {**facts, "model": model_settings(shape), "files": digests}
         recipe = Recipe("checkpoint", "load-model", VERSION, resolved, {"task": examples, "task_tokens": tokens})

@@ -51,8 +51,9 @@ def masked_lm_loss(
     torch_device = torch.device(resolve_device(device))
     if not checkpoint.entries(build.MLM_HEAD):
         return None
-    tokenizer = checkpoint.input("task_tokens").input("tokenizer")
-    tokens = Artifact.open(tokenize(task.uri, tokenizer.uri, root=root))
+    own = checkpoint.input("task_tokens")
+    tokenizer = own.input("tokenizer")
+    tokens = Artifact.open(tokenize(task.uri, tokenizer.uri, **own.manifest.settings, root=root))
     model = build.load(checkpoint.path("model"), checkpoint.path(build.MLM_HEAD)).to(torch_device).eval()
     examples = Examples.open(task, tokens, build.text_length(model.body.config))
     texts, rows = examples.texts, examples.rows(split)

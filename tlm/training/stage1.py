@@ -104,10 +104,11 @@ def train_multitask(
     root = home(root, [Artifact.open(uri, "task") for uri in tasks]).root
     _check_tasks(tasks)
     alone = checkpoint_recipe(tasks[0], tokenizer, subset, preset, overrides, seed, root)
-    inputs = dict(alone.inputs)
+    inputs, spans_first = dict(alone.inputs), presets.resolve(preset, overrides).model.spans_first
     for number, uri in enumerate(tasks[1:], start=1):
         inputs[f"task-{number}"] = Artifact.open(uri, "task")
-        inputs[f"task_tokens-{number}"] = Artifact.open(tokenize(uri, tokenizer, root=root))
+        tokens = tokenize(uri, tokenizer, spans_first=spans_first, root=root)
+        inputs[f"task_tokens-{number}"] = Artifact.open(tokens)
     recipe = Recipe("checkpoint", "train-multitask", VERSION, {**alone.settings, "arm": MULTI_TASK}, inputs)
     return train_together(recipe, root, lambda draft: _write(draft, recipe, arguments), train_multitask, arguments)
 
@@ -145,26 +146,31 @@ def checkpoint_recipe(
         from tlm.training.model.foreign import check_architecture
 
         check_architecture(model)
-    inputs = {"task": examples, "task_tokens": Artifact.open(tokenize(examples.uri, vocabulary.uri, root=root))}
+    tokens = tokenize(examples.uri, vocabulary.uri, spans_first=model.spans_first, root=root)
+    inputs = {"task": examples, "task_tokens": Artifact.open(tokens)}
     if passages is not None:
         inputs["subset_tokens"] = Artifact.open(tokenize(passages.uri, vocabulary.uri, root=root))
     if begin is not None:
         inputs["start"] = begin
     facts = {"arm": _arm(begin, passages), "seed": seed}
-    training = train_settings(settings.train, external=passages is not None or bool(examples.counts.get(UNLABELLED)))
+    external = passages is not None or bool(examples.counts.get(UNLABELLED))
+    training = train_settings(settings.train, external=external, fresh=begin is None)
     resolved = {**facts, "model": model_settings(model), "train": training}
     return Recipe("checkpoint", "train", VERSION, settings=resolved, inputs=inputs)
 
 
-def train_settings(train: Train, *, external: bool) -> dict[str, Any]:
+def train_settings(train: Train, *, external: bool, fresh: bool = True) -> dict[str, Any]:
     """The settings of stage 1 that can change its result: these are in its key, and no others.
 
     Args:
         train: All settings of stage 1.
         external: Whether there are a subset or texts without labels. Without them every step is internal.
+        fresh: Whether the weights are fresh, not those of a checkpoint.
     """
     internal_steps = Mixture(train.rho1 if external else 0).internal_before(train.steps)
     without = set() if external else {"rho1"}
+    if train.embeddings == "random" or not fresh:
+        without.add("embeddings")
     if internal_steps == train.steps:
         without |= _OF_EXTERNAL
     if internal_steps == 0:

@@ -52,8 +52,9 @@ def finetune(
                 f"{examples.uri} has no {split} examples; stage 2 needs them, give load-task such a file or share"
             )
     root = home(root, [start, examples]).root
-    tokenizer = start.input("task_tokens").input("tokenizer")
-    tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, root=root))
+    of_stage1 = start.input("task_tokens")
+    tokenizer = of_stage1.input("tokenizer")
+    tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, **of_stage1.manifest.settings, root=root))
     facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}
     inputs = {"checkpoint": start, "task": examples, "task_tokens": tokens}
     own = settings.model_dump(mode="json", exclude={"epochs"} if settings.steps else None)

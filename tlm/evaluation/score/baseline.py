@@ -85,7 +85,7 @@ def _embedded(task: Artifact, folder: Path, spans: Sequence[str], seed: int, roo
 
 
 def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: dict[str, Artifact]) -> Recipe:
-    from tlm.shallow.spans import named_marks
+    from tlm.data.marks import named_marks
 
     if spans:
         named_marks(spans)  # raises before anything is made
@@ -116,8 +116,8 @@ def _write(draft: Draft, recipe: Recipe, fit: "Callable[[], Model]") -> None:
 
 
 def _fitted(recipe: Recipe) -> "Model":
+    from tlm.data.marks import named_marks
     from tlm.data.tasks.arrays import read_splits, unlabelled
-    from tlm.shallow.spans import named_marks
     from tlm.shallow.static import learn
     from tlm.shallow.tfidf import tune
 

@@ -11,9 +11,11 @@ from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
+from tlm.data.marks import with_spans_first
 from tlm.errors import InputError, reason
 from tlm.progress import Meter
 from tlm.shallow.folder import config_of
+from tlm.training.model.build import marks_of
 from tlm.training.model.located import HERE, refuse_code
 from tlm.training.scoring import by_length
 
@@ -24,13 +26,15 @@ class Classifier:
     Attributes:
         labels: The classes in the order of the logits; None for regression.
         max_length: Longest input in tokens, special tokens included; the rest of a text (or pair) is cut.
+        marks: The marks around the spans that are put first in each text, where the model was trained so.
     """
 
     def __init__(self, folder: Path, device: str) -> None:
         """Load the model in float32. Raises InputError if the folder does not hold a whole model."""
         self.tokenizer, self.model = load_pretrained(folder, AutoModelForSequenceClassification, "a classifier", device)
         self.max_length = longest_input(self.tokenizer, self.model.config)
-        self.labels = model_labels(config_of(folder))
+        config = config_of(folder)
+        self.labels, self.marks = model_labels(config), marks_of(config)
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
@@ -51,8 +55,9 @@ class Classifier:
         result = np.zeros((len(texts), self.model.config.num_labels), dtype=np.float32)
         if not texts:
             return result
+        first = [with_spans_first(text, self.marks) for text in texts]
         second = list(pairs) if pairs is not None else None
-        tokens = self.tokenizer(list(texts), second, truncation=True, max_length=self.max_length)
+        tokens = self.tokenizer(first, second, truncation=True, max_length=self.max_length)
         meter = Meter(label, len(texts), "texts")
         for rows in by_length(np.array([len(ids) for ids in tokens["input_ids"]])):
             inputs = {name: [values[row] for row in rows] for name, values in tokens.items()}

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.marks import Marks
 from tlm.data.tasks.arrays import classes_of
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import examples
@@ -74,8 +75,16 @@ class Ragged:
     def copy_to(self, target: Ints, rows: Ints, counts: Ints, at: Ints) -> None:
         """Write the first ``counts[i]`` ids of row ``rows[i]`` into ``target[i]`` from column ``at[i]`` on."""
         line = np.repeat(np.arange(len(rows)), counts)
-        within = np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts)
-        target[line, within + np.repeat(at, counts)] = self.ids[within + np.repeat(self.offsets[rows], counts)]
+        target[line, _within(counts) + np.repeat(at, counts)] = self.take(rows, counts)
+
+    def take(self, rows: Ints, counts: Ints) -> Ints:
+        """The first ``counts[i]`` ids of each row, one row after the other."""
+        return np.asarray(self.ids[_within(counts) + np.repeat(self.offsets[rows], counts)])
+
+
+def _within(counts: Ints) -> Ints:
+    """The numbers below each count: 0 1 2 0 1 for 3 and 2."""
+    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 class Texts:
@@ -125,12 +134,14 @@ class Examples:
         labels: The index of each one's class (int64), or its target (float32); -1 or nan without a label, [n].
         split: The name of each one's split, [n].
         classes: The names of the classes, in order; None for regression.
+        marks: The marks around the spans that the texts begin with; () if texts are as they were loaded.
     """
 
     texts: Texts
     labels: NDArray[Any]
     split: NDArray[np.object_]
     classes: list[str] | None
+    marks: Marks = ()
 
     def rows(self, name: str) -> NDArray[np.int64]:
         """The rows of the split `name`. Raises InputError if it has none."""
@@ -154,4 +165,5 @@ class Examples:
             indices: dict[str | None, int] = {label: index for index, label in enumerate(classes)} | {None: -1}
             labels = np.array([indices[label] for label in table["label"].to_pylist()], dtype=np.int64)
         split = np.array(table["split"].to_pylist(), dtype=object)
-        return cls(Texts.open(tokens, max_length), labels, split, classes)
+        marks = tuple((opening, closing) for opening, closing in tokens.details.get("marks", ()))
+        return cls(Texts.open(tokens, max_length), labels, split, classes, marks)

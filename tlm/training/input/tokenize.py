@@ -1,18 +1,21 @@
 """The step `tokenize`: texts as token ids in files to be memory-mapped, made once for all arms and seeds."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from tlm import presets
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
+from tlm.data.marks import Marks, find_marks, with_spans_first
 from tlm.data.tasks.task import examples
 from tlm.progress import Meter
 
@@ -20,36 +23,59 @@ VERSION = 1
 BATCH = 2048
 
 
-def tokenize(data: str, tokenizer: str, *, root: str | None = None) -> str:
+def tokenize(data: str, tokenizer: str, *, spans_first: bool = False, root: str | None = None) -> str:
     """Turn the texts of a task or a subset into token ids, without special tokens and uncut.
 
     Args:
         data: URI of the task or the subset.
         tokenizer: URI of the tokenizer.
+        spans_first: Put marked spans in front of the texts of a task (`model.spans_first`). The marks are found in
+            the training texts; of a pair, only first texts are looked at.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     source = Artifact.open(data, "task", "subset")
     vocabulary = Artifact.open(tokenizer, "tokenizer")
-    recipe = Recipe("tokens", "tokenize", VERSION, settings={}, inputs={"tokenizer": vocabulary, "data": source})
-    return produce(recipe, root, lambda draft: _write(draft, source, vocabulary))
+    settings = {"spans_first": True} if spans_first and source.manifest.kind == "task" else {}
+    inputs = {"tokenizer": vocabulary, "data": source}
+    recipe = Recipe("tokens", "tokenize", VERSION, settings=settings, inputs=inputs)
+    return produce(recipe, root, lambda draft: _write(draft, source, vocabulary, settings))
 
 
-def _write(draft: Draft, source: Artifact, vocabulary: Artifact) -> None:
+def tokenize_all(
+    data: Iterable[str], tokenizer: str, *, preset: str, overrides: Sequence[str], root: str | None
+) -> None:
+    """Tokenize tasks and subsets ahead of stage 1, as it does with this preset and these overrides."""
+    spans_first = presets.resolve(preset, overrides).model.spans_first
+    for one in data:
+        tokenize(one, tokenizer, spans_first=spans_first, root=root)
+
+
+def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[str, bool]) -> None:
     of = source.manifest.kind
     encoder = Tokenizer.from_file(str(vocabulary.path("tokenizer") / "tokenizer.json"))
     size = int(vocabulary.details["vocab_size"])
     columns = {"text": ""}
     if of == "task" and source.details["pair"]:
         columns["text_pair"] = "pair_"
+    marks = find_marks(_train_texts(source)) if settings else ()
     rows = tokens = 0
     for column, prefix in columns.items():
-        rows, added = _write_column(draft.folder, prefix, _texts(source, column), encoder, size)
+        texts = _texts(source, column, marks if column == "text" else ())
+        rows, added = _write_column(draft.folder, prefix, texts, encoder, size)
         tokens += added
     draft.counts = {"rows": rows, "tokens": tokens}
     draft.details = {
         "of": of, "rows": rows, "tokens": tokens, "vocab_size": size, "pair": len(columns) == 2,
         "tokenizer": vocabulary.content,
     }  # fmt: skip
+    if settings:
+        draft.details["marks"] = [list(pair) for pair in marks]
+
+
+def _train_texts(task: Artifact) -> list[str]:
+    table = examples(task)
+    texts: list[str] = table.filter(pc.equal(table["split"], "train"))["text"].to_pylist()
+    return texts
 
 
 def _write_column(
@@ -73,15 +99,19 @@ def _write_column(
         return offsets.rows - 1, ids.rows
 
 
-def _texts(source: Artifact, column: str) -> Iterator[list[str]]:
-    """The texts in row order, in small batches because encodings are large. A missing second text is empty."""
+def _texts(source: Artifact, column: str, marks: Marks) -> Iterator[list[str]]:
+    """The texts in row order, in small batches because encodings are large. A missing second text is empty.
+
+    The spans between `marks` are put in front of each text.
+    """
     if source.manifest.kind == "task":
         batches: Iterable[Any] = examples(source).select([column]).to_batches()
     else:
         batches = passages(source, [column])
     for batch in batches:
         for start in range(0, batch.num_rows, BATCH):
-            yield [text or "" for text in batch.column(0).slice(start, BATCH).to_pylist()]
+            texts = batch.column(0).slice(start, BATCH).to_pylist()
+            yield [with_spans_first(text or "", marks) for text in texts]
 
 
 class GrowingArray:

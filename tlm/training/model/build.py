@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from safetensors.torch import load_file
 
+from tlm.data.marks import Marks
 from tlm.settings import Model
 from tlm.training.input.texts import Special
 from tlm.training.model import bert, modernbert
@@ -20,7 +21,9 @@ from tlm.training.model.tensors import write_tensors
 MLM_HEAD = "mlm_head.safetensors"
 HEADS = "heads.safetensors"  # of several tasks
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-TEXT_LENGTH = "tlm_text_length"  # in config.json: task texts are cut to this length; the model may have more positions
+# In config.json: the length that task texts are cut to (the model may have more positions), and the marks around the
+# spans that are put first in each text.
+TEXT_LENGTH, SPANS_FIRST = "tlm_text_length", "tlm_spans_first"
 
 
 class _Architecture(NamedTuple):
@@ -40,8 +43,10 @@ _OWN = {
 }
 
 
-def make_config(model: Model, vocab_size: int, special: Special, labels: list[str] | None, name: str) -> dict[str, Any]:
-    """The config.json of a model for a task; `labels` and `name` as `with_task` takes them."""
+def make_config(
+    model: Model, vocab_size: int, special: Special, labels: list[str] | None, name: str, marks: Marks = ()
+) -> dict[str, Any]:
+    """The config.json of a model for a task; `labels`, `name` and `marks` as `with_task` takes them."""
     config = {
         **_shape(model, vocab_size, special),
         TEXT_LENGTH: model.max_length,
@@ -52,7 +57,7 @@ def make_config(model: Model, vocab_size: int, special: Special, labels: list[st
         "eos_token_id": None,
         "dtype": "float32",
     }
-    return with_task(with_dropout(config, model.dropout), labels, name)
+    return with_task(with_dropout(config, model.dropout), labels, name, marks)
 
 
 def _shape(model: Model, vocab_size: int, special: Special) -> dict[str, Any]:
@@ -70,11 +75,16 @@ def is_ours(config: dict[str, Any]) -> bool:
     return plain and "sliding_attention" not in config.get("layer_types", ())
 
 
-def with_task(config: dict[str, Any], labels: list[str] | None, name: str) -> dict[str, Any]:
-    """`config` for the task `name` with the classes `labels`, in order; None is regression, to one number."""
+def with_task(config: dict[str, Any], labels: list[str] | None, name: str, marks: Marks = ()) -> dict[str, Any]:
+    """`config` for the task `name` with the classes `labels`, in order; None is regression, to one number.
+
+    The spans between `marks` are put first in its texts.
+    """
     known = labels if labels is not None else ["value"]
+    own = {name: value for name, value in config.items() if name != SPANS_FIRST}
     return {
-        **config,
+        **own,
+        **({SPANS_FIRST: [list(pair) for pair in marks]} if marks else {}),
         "id2label": {str(index): label for index, label in enumerate(known)},
         "label2id": {label: index for index, label in enumerate(known)},
         "problem_type": "regression" if labels is None else "single_label_classification",
@@ -94,6 +104,11 @@ def with_dropout(config: dict[str, Any], share: float) -> dict[str, Any]:
 def text_length(config: dict[str, Any]) -> int:
     """The length to which task texts are cut, in tokens, special tokens included."""
     return int(config.get(TEXT_LENGTH, config["max_position_embeddings"]))
+
+
+def marks_of(config: dict[str, Any]) -> Marks:
+    """The marks around the spans that are put first in each text; () if texts are read as they are."""
+    return tuple((opening, closing) for opening, closing in config.get(SPANS_FIRST, ()))
 
 
 def build(config: dict[str, Any], seed: int) -> Encoder:

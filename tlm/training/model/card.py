@@ -18,7 +18,7 @@ from transformers import pipeline
 classify = pipeline("text-classification", model="<this folder>")
 classify({example}, truncation=True, max_length={max_length})
 ```
-Texts longer than {max_length} tokens are cut.
+Texts longer than {max_length} tokens are cut.{preparation}
 
 ## What it was trained on
 - task: {name}, {train:,} training examples; {output}
@@ -34,6 +34,25 @@ too high; the scores on test are in the `metrics` artifact of the run that made 
 It knows {knows}
 else; on other kinds of text its probabilities mean little.
 """
+
+_PREPARATION = """ The model was trained on texts that begin with the spans that they mark;
+`tlm predict` prepares them so, and with `transformers` alone this does:
+```python
+MARKS = {marks}
+
+
+def prepared(text):
+    places = []
+    for opening, closing in MARKS:
+        start = text.find(opening)
+        stop = text.find(closing, start + len(opening))
+        if start >= 0 and stop >= 0:
+            places.append((start, stop + len(closing)))
+    if not places:
+        return text
+    first, last = min(start for start, _ in places), max(stop for _, stop in places)
+    return f"{{text[first:last]}} . {{text}}"
+```"""
 
 _ARMS = {
     "bm25": "retrieved by BM25 with the training texts as queries",
@@ -60,16 +79,18 @@ def model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
     Args:
         task: Details of the task artifact, and ``train``: how many training examples.
         facts: What stage 2 knows: arm, seed, parameters, architecture, max_length, best, best_step,
-            evaluations, steps, flops, stage1_steps, stage1_flops.
+            evaluations, steps, flops, stage1_steps, stage1_flops; marks, where spans are put first in each text.
     """
     classes = task["labels"]
     single = task["problem"] == "classification"
     published = facts["arm"].startswith("plm")
+    marks = facts["marks"]
     before = "" if facts["arm"] == "plm" else " after it was trained on with more text (stage 1)"
     return _CARD.format(
         knows=_ITS_TEXTS if published else _TASK_S_TEXTS,
         origin=(_PUBLISHED if published else _TLM).format(before=before, **facts),
         name=task["name"],
+        preparation=_PREPARATION.format(marks=[list(pair) for pair in marks]) if marks else "",
         train=task["train"],
         metric=task["metric"],
         kind="classifier" if single else "regressor",

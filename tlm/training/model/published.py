@@ -24,7 +24,7 @@ _BERT_HEAD = {"transform.": "cls.predictions.transform.", "bias": "cls.predictio
 
 
 def shape_of(folder: Path, wanted: Model) -> Model:
-    """The settings of a published model, with the length of texts and the dropout of `wanted`.
+    """The settings of a published model, with the length and form of texts and the dropout of `wanted`.
 
     Raises:
         InputError: its config cannot be read, it is no encoder that predicts words and classes, or it has too few
@@ -42,6 +42,7 @@ def shape_of(folder: Path, wanted: Model) -> Model:
             positions=_positions(config),
             token_types=min(2, max(1, getattr(config, "type_vocab_size", 1))),
             dropout=wanted.dropout,
+            spans_first=wanted.spans_first,
         )
     except ValidationError as error:
         text = str(error.errors()[0].get("ctx", {}).get("error", error))
@@ -94,7 +95,8 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
     kind = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[own["model_type"]]
     config = build.with_dropout({**own, "architectures": [kind], build.TEXT_LENGTH: shape.max_length}, shape.dropout)
     labels = None if task["problem"] == "regression" else list(task["labels"])
-    model = build.build(build.with_task(config, labels, task["name"]), facts["seed"])
+    marks = inputs["task_tokens"].details.get("marks", ())
+    model = build.build(build.with_task(config, labels, task["name"], marks), facts["seed"])
     missing = set(found["missing_keys"])
     _take_encoder(model, whole, missing, folder)
     build.save(model, draft.folder / "model", tokenizer.path("tokenizer"))

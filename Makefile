@@ -67,7 +67,7 @@ lint: $(VENV)/ready  ## Check style, format, types and docstrings
 	$(RUN) -m mypy
 	$(RUN) -m tests.prose
 
-chaos: $(VENV)/ready $(if $(filter input,$(PART)),build/fuzz)  ## Run the long fault tests: PART=kill|corrupt|elastic|s3|input|security|load; without PART, print the results
+chaos: $(VENV)/ready $(if $(filter input,$(PART)),build/fuzz)  ## Run the long fault tests: PART=kill|corrupt|elastic|s3|input|security|load|kubeflow; without PART, print the results
 	@PYTHONPATH=build/fuzz $(RUN) -m tests.faults.chaos $(PART) $(ARGS)
 
 # The fuzzer is not in the lock files. If it has no wheel for this platform, the other tests run without it.

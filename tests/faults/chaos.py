@@ -23,7 +23,7 @@ from tlm.revision import revision
 BUILT, KEPT = HOME / "build" / "chaos", HOME / "docs" / "reliability"
 PAGE = HOME / "docs" / "RELIABILITY.md"
 BEGIN, END = "<!-- make chaos -->\n", "<!-- end -->"
-NAMES = ("kill", "corrupt", "elastic", "s3", "input", "security", "load")
+NAMES = ("kill", "corrupt", "elastic", "s3", "input", "security", "load", "kubeflow")
 
 
 def table(*folders: Path) -> str:

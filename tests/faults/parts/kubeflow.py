@@ -1,0 +1,134 @@
+"""Faults of a real Kubeflow: every run ends with the contents of a run that nobody disturbed."""
+
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from k8s.check import data
+from tests.faults import cluster
+from tests.faults.cluster import SERVERS, Pod, Undertaking
+from tests.faults.row import Row
+from tests.faults.tally import tally
+
+LONGEST_WAIT = 8.0  # seconds that a step works before something happens to it
+GONE = 15.0  # seconds that a server is away
+NODE_GONE = 120.0
+RESUBMITTED = 20
+PAUSE = 5.0
+
+Strike = Callable[[Pod], None]
+POD_FAULTS: dict[str, Strike] = {
+    "pod deleted at once": cluster.delete_at_once,
+    "pod told to end": cluster.tell_to_end,
+    "process killed": cluster.kill,
+    "out of memory": cluster.fill_memory,
+}
+
+
+def rows(seconds: int, seed: int) -> Iterator[Row]:
+    """One run for each kind of fault, which happens in every step; then the node, drivers, and people."""
+    if why := cluster.missing():
+        print(f"not tried: {why}", file=sys.stderr)
+        return
+    chance = random.Random(seed)
+    data.main(cluster.bucket())
+    with tempfile.TemporaryDirectory() as folder:
+        undisturbed = Undertaking("undisturbed", folder)
+        if wrong := undisturbed.wrong({}):
+            assert "other contents" in wrong, wrong
+        expected = cluster.results(undisturbed.root)
+        faults = POD_FAULTS | {f"{server} ended and started again": partial(_away, server, GONE) for server in SERVERS}
+        for what, strike in faults.items():
+            run = Undertaking(what.replace(" ", "-"), folder)
+            struck = strike_steps(run, strike, chance)
+            yield tally(f"{what}: in each step of a run", [run.wrong(expected)] * len(struck))
+        yield tally("kubelet stopped for two minutes", [node_gone(folder, expected)])
+        yield tally("driver's pod deleted at once, runs being started again by submit", drivers(folder, expected))
+        yield tally("two equal runs at once", both(folder, expected))
+        yield tally("run terminated, and Retry pressed", [retried(folder, expected)])
+        yield tally("schedule that overlaps itself", scheduled(expected))
+
+
+def strike_steps(run: Undertaking, strike: Strike, chance: random.Random) -> list[str]:
+    """Let something happen to each step, some seconds after it began to work; returns those steps."""
+    moments: dict[str, float] = {}
+    struck: list[str] = []
+    for pod in run.working():
+        if pod.of_driver or pod.step in struck:
+            continue
+        moment = moments.setdefault(pod.step, time.monotonic() + chance.random() * LONGEST_WAIT)
+        if time.monotonic() >= moment:
+            strike(pod)
+            struck.append(pod.step)
+    return struck
+
+
+def node_gone(folder: str, expected: dict[str, str]) -> str:
+    """The node's kubelet stops while a step works."""
+    run, struck = Undertaking("kubelet", folder), False
+    for pod in run.working():
+        if not pod.of_driver and not struck:
+            struck = True
+            try:
+                cluster.take_away("kubelet", NODE_GONE)
+            except subprocess.CalledProcessError as error:
+                return f"not tried: {error.stderr}"
+    return run.wrong(expected)
+
+
+def drivers(folder: str, expected: dict[str, str]) -> list[str]:
+    """Every driver is deleted once, in a run that is started again each time; an outcome for each of them."""
+    run, struck = Undertaking("drivers", folder, "--resubmit", f"{RESUBMITTED}"), dict[str, str]()
+    for pod in run.working():
+        if pod.of_driver and pod.step not in struck:
+            cluster.delete_at_once(pod)
+            struck[pod.step] = pod.name
+    return [run.wrong(expected)] * len(struck)
+
+
+def both(folder: str, expected: dict[str, str]) -> list[str]:
+    """Two runs of the same into the same root."""
+    first = Undertaking("first", folder)
+    second = Undertaking("second", folder, root=first.root)
+    return [first.wrong(expected), second.wrong(expected)]
+
+
+def retried(folder: str, expected: dict[str, str]) -> str:
+    """A run is terminated while a step of training works, and retried as the page does."""
+    run = Undertaking("retried", folder)
+    next(pod for pod in run.working() if "train" in pod.step and not pod.of_driver)
+    (identity,) = run.identities
+    client = cluster.client()
+    client.terminate_run(identity)
+    said = run.wrong(expected)
+    if "was terminated" not in said:
+        return f"after it was terminated: {said}"
+    client._run_api.run_service_retry_run(identity)
+    cluster.pipelines("wait", identity, "--timeout", f"{cluster.TIMEOUT}")
+    return cluster.difference("retried", run.root, expected)
+
+
+def scheduled(expected: dict[str, str]) -> list[str]:
+    """A run each minute into the same root, so that two work at once; an outcome for each."""
+    root, name = cluster.fresh_root("scheduled"), "chaos"
+    cluster.pipelines("upload", *cluster.images())
+    often = ("--cron", "0 * * * * *", "--at-once", "2")
+    cluster.pipelines("schedule", *often, "--name", name, *cluster.given(root))
+    client, working = cluster.client(), list[str]()
+    while len(working) < 2:
+        time.sleep(PAUSE)
+        listed = client.list_runs(page_size=20, sort_by="created_at desc").runs or []
+        ours = [run for run in listed if run.recurring_run_id]
+        working = [run.run_id for run in ours if run.state in ("PENDING", "RUNNING")]
+    cluster.pipelines("schedule", "--delete", "--name", name)
+    for identity in working:
+        cluster.pipelines("wait", identity, "--timeout", f"{cluster.TIMEOUT}")
+    return [cluster.difference("scheduled", root, expected)] * len(working)
+
+
+def _away(server: str, seconds: float, pod: Pod) -> None:
+    cluster.take_away(server, seconds)

@@ -1,13 +1,15 @@
-"""The long fault tests: ``python -m tests.faults.chaos PART [--seconds N] [--seed N] [--keep]`` prints a table.
+"""The long fault tests: ``python -m tests.faults.chaos PART [--only PATTERN] [--seed N] [--keep]`` prints a table.
 
 The table says what was tried, how often it survived and how often it was lost. The results go to build/chaos/PART.json,
 with --keep also to docs/reliability and the table in docs/RELIABILITY.md. A part is a module of `tests.faults.parts`
-with a function ``rows(seconds, seed)``; its short version is a test next to this file.
+with a function ``rows(seconds, seed)``, and one that takes hours also has ``rows_of(names, seed)`` and ``NAMES``; its
+short version is a test next to this file. With --only, other rows stay as they were kept.
 """
 
 import argparse
 import importlib
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -68,6 +70,7 @@ def main() -> None:
     parser.add_argument("part", nargs="?", default="", help=f"{', '.join(NAMES)}; without one, print the results")
     parser.add_argument("--seconds", type=int, default=60, help="for each target of the fuzzer")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="rows whose names match this pattern, for parts that take hours")
     parser.add_argument("--keep", action="store_true", help="also write docs/reliability and RELIABILITY.md")
     given = parser.parse_args()
     if not given.part:
@@ -77,16 +80,30 @@ def main() -> None:
         print(f"PART={given.part} is unknown; use PART={', PART='.join(NAMES)}", file=sys.stderr)
         sys.exit(2)
     started = time.time()
-    rows = list(importlib.import_module(f"tests.faults.parts.{given.part}").rows(given.seconds, given.seed))
+    rows = list(_rows(given.part, given.only, given.seconds, given.seed))
     facts = {"day": f"{date.today()}", "revision": revision() or "unknown", "machine": machine()}
     result = {"part": given.part, "seed": given.seed, "seconds": round(time.time() - started), **facts, "rows": rows}
     for folder in (BUILT, KEPT) if given.keep else (BUILT,):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{given.part}.json").write_text(json.dumps(result, indent=1) + "\n")
+        file = folder / f"{given.part}.json"
+        before = json.loads(file.read_text())["rows"] if given.only and file.exists() else []
+        tried = {row["what"] for row in rows}
+        result["rows"] = [*(row for row in before if row["what"] not in tried), *rows]
+        file.write_text(json.dumps(result, indent=1) + "\n")
     if given.keep:
         PAGE.write_text(page(PAGE.read_text()))
     print(table(KEPT, BUILT))
     sys.exit(any(row["survived"] != row["tried"] for row in rows))
+
+
+def _rows(part: str, only: str, seconds: int, seed: int) -> Iterator[Row]:
+    module = importlib.import_module(f"tests.faults.parts.{part}")
+    if not only:
+        return module.rows(seconds, seed)
+    names = [name for name in getattr(module, "NAMES", ()) if re.search(only, name)]
+    if not names:
+        sys.exit(f"--only {only}: {part} has no such row that can be tried alone")
+    return module.rows_of(names, seed)
 
 
 if __name__ == "__main__":

@@ -107,8 +107,8 @@ def plan_trials(
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     cells = wanted(table, scale, _name(task), corpus)
-    how = {"preset": cells[0].preset, "overrides": cells[0].overrides, "root": root}
-    tokenize_all((task, *subsets.values()), tokenizer, **how)
+    preset, overrides = cells[0].preset, cells[0].overrides
+    tokenize_all((task, *subsets.values()), tokenizer, preset=preset, overrides=overrides, root=root)
     todo = missing(cells, {}, parse_seeds(seeds) if seeds else ())
     found = {name: Artifact.open(uri, "checkpoint") for name, uri in (models or {}).items()}
     starts = {name: Start(one.uri, one.input("task_tokens").input("tokenizer").uri) for name, one in found.items()}

@@ -5,8 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 
 from k8s.check import data
 from tests.faults import cluster
@@ -21,36 +20,39 @@ RESUBMITTED = 20
 PAUSE = 5.0
 
 Strike = Callable[[Pod], None]
-POD_FAULTS: dict[str, Strike] = {
+IN_EVERY_STEP: dict[str, Strike] = {
     "pod deleted at once": cluster.delete_at_once,
     "pod told to end": cluster.tell_to_end,
     "process killed": cluster.kill,
     "out of memory": cluster.fill_memory,
+    **{
+        f"{server} ended and started again": lambda pod, server=server: cluster.take_away(server, GONE)
+        for server in SERVERS
+    },
 }
 
 
 def rows(seconds: int, seed: int) -> Iterator[Row]:
-    """One run for each kind of fault, which happens in every step; then the node, drivers, and people."""
+    """All faults: one run for each kind that happens in every step; then the node, drivers, and people."""
+    return rows_of(NAMES, seed)
+
+
+def rows_of(names: Sequence[str], seed: int) -> Iterator[Row]:
+    """The rows of these names, if there is a cluster."""
     if why := cluster.missing():
         print(f"not tried: {why}", file=sys.stderr)
         return
     chance = random.Random(seed)
     data.main(cluster.bucket())
     with tempfile.TemporaryDirectory() as folder:
-        undisturbed = Undertaking("undisturbed", folder)
-        if wrong := undisturbed.wrong({}):
-            assert "other contents" in wrong, wrong
-        expected = cluster.results(undisturbed.root)
-        faults = POD_FAULTS | {f"{server} ended and started again": partial(_away, server, GONE) for server in SERVERS}
-        for what, strike in faults.items():
-            run = Undertaking(what.replace(" ", "-"), folder)
-            struck = strike_steps(run, strike, chance)
-            yield tally(f"{what}: in each step of a run", [run.wrong(expected)] * len(struck))
-        yield tally("kubelet stopped for two minutes", [node_gone(folder, expected)])
-        yield tally("driver's pod deleted at once, runs being started again by submit", drivers(folder, expected))
-        yield tally("two equal runs at once", both(folder, expected))
-        yield tally("run terminated, and Retry pressed", [retried(folder, expected)])
-        yield tally("schedule that overlaps itself", scheduled(expected))
+        expected = cluster.undisturbed(folder)
+        for name in names:
+            if name in IN_EVERY_STEP:
+                run = Undertaking(name.replace(" ", "-"), folder)
+                struck = strike_steps(run, IN_EVERY_STEP[name], chance)
+                yield tally(f"{name}: in each step of a run", [run.wrong(expected)] * len(struck))
+            else:
+                yield tally(name, OTHERS[name](folder, expected))
 
 
 def strike_steps(run: Undertaking, strike: Strike, chance: random.Random) -> list[str]:
@@ -67,7 +69,7 @@ def strike_steps(run: Undertaking, strike: Strike, chance: random.Random) -> lis
     return struck
 
 
-def node_gone(folder: str, expected: dict[str, str]) -> str:
+def node_gone(folder: str, expected: dict[str, str]) -> list[str]:
     """The node's kubelet stops while a step works."""
     run, struck = Undertaking("kubelet", folder), False
     for pod in run.working():
@@ -76,8 +78,8 @@ def node_gone(folder: str, expected: dict[str, str]) -> str:
             try:
                 cluster.take_away("kubelet", NODE_GONE)
             except subprocess.CalledProcessError as error:
-                return f"not tried: {error.stderr}"
-    return run.wrong(expected)
+                return [f"not tried: {error.stderr}"]
+    return [run.wrong(expected)]
 
 
 def drivers(folder: str, expected: dict[str, str]) -> list[str]:
@@ -97,7 +99,7 @@ def both(folder: str, expected: dict[str, str]) -> list[str]:
     return [first.wrong(expected), second.wrong(expected)]
 
 
-def retried(folder: str, expected: dict[str, str]) -> str:
+def retried(folder: str, expected: dict[str, str]) -> list[str]:
     """A run is terminated while a step of training works, and retried as the page does."""
     run = Undertaking("retried", folder)
     next(pod for pod in run.working() if "train" in pod.step and not pod.of_driver)
@@ -106,13 +108,13 @@ def retried(folder: str, expected: dict[str, str]) -> str:
     client.terminate_run(identity)
     said = run.wrong(expected)
     if "was terminated" not in said:
-        return f"after it was terminated: {said}"
+        return [f"after it was terminated: {said}"]
     client._run_api.run_service_retry_run(identity)
     cluster.pipelines("wait", identity, "--timeout", f"{cluster.TIMEOUT}")
-    return cluster.difference("retried", run.root, expected)
+    return [cluster.difference("retried", run.root, expected)]
 
 
-def scheduled(expected: dict[str, str]) -> list[str]:
+def scheduled(folder: str, expected: dict[str, str]) -> list[str]:
     """A run each minute into the same root, so that two work at once; an outcome for each."""
     root, name = cluster.fresh_root("scheduled"), "chaos"
     cluster.pipelines("upload", *cluster.images())
@@ -130,5 +132,11 @@ def scheduled(expected: dict[str, str]) -> list[str]:
     return [cluster.difference("scheduled", root, expected)] * len(working)
 
 
-def _away(server: str, seconds: float, pod: Pod) -> None:
-    cluster.take_away(server, seconds)
+OTHERS: dict[str, Callable[[str, dict[str, str]], list[str]]] = {
+    "kubelet stopped for two minutes": node_gone,
+    "driver deleted at once, its run started again by submit": drivers,
+    "two equal runs at once": both,
+    "run terminated, and Retry pressed": retried,
+    "schedule that overlaps itself": scheduled,
+}
+NAMES = (*IN_EVERY_STEP, *OTHERS)

@@ -16,7 +16,7 @@ from tlm.errors import InputError
 from tlm.progress import say
 from tlm.retrieval.subset.candidates import Candidates
 from tlm.retrieval.subset.near_duplicates import find_near_duplicates
-from tlm.retrieval.subset.ngrams import Ints, TokenLists, Vocabulary, offsets_of
+from tlm.retrieval.subset.ngrams import Ints, TokenLists, Vocabulary
 from tlm.retrieval.subset.overlap import MIN_TOKENS, OverlapFinder
 
 KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE, SURPLUS = range(6)
@@ -158,7 +158,7 @@ def _remove_short_and_overlapping(
         start += len(words)
     if not filters.near_duplicates:
         return None
-    return TokenLists(np.frombuffer(ids, np.int32), offsets_of(np.concatenate(lengths)))
+    return TokenLists.of(np.frombuffer(ids, np.int32), np.concatenate(lengths))
 
 
 def _remove_near_duplicates(

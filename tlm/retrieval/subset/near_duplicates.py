@@ -21,7 +21,7 @@ from tlm.retrieval.subset.ngrams import Hashes, HashSet, Ints, TokenLists, disti
 
 SHINGLE = 5
 PASSAGES_AT_ONCE = 20_000
-SHINGLES_AT_ONCE = 1 << 27  # 1 GiB of hashes, and as much to collect them
+SHINGLES_AT_ONCE = 1 << 26  # 0.5 GiB of hashes, and as much to collect them
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _candidates(passages: TokenLists, threshold: Fraction) -> tuple[Ints, Ints, 
 
 def _repeated(passages: TokenLists, chunks: list[Ints]) -> HashSet:
     """The hashes that occur more than once. To save memory, very many are processed in several rounds."""
-    rounds = np.uint64(1 + len(passages.ids) // SHINGLES_AT_ONCE)
+    rounds = np.uint64(1 + int(passages.lengths.sum()) // SHINGLES_AT_ONCE)
     found = [np.zeros(0, np.uint64)]
     for turn in range(int(rounds)):
         parts = (shingles(passages.select(rows), SHINGLE)[0] for rows in chunks)

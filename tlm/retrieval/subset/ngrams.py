@@ -35,39 +35,48 @@ class Vocabulary:
 
     def encode(self, texts: Iterable[str]) -> "TokenLists":
         """Number the tokens (`tlm.data.text.tokens`) of each text."""
-        number_of, ids, offsets = self._numbers.__getitem__, array("i"), array("q", [0])
+        number_of, ids, lengths = self._numbers.__getitem__, array("i"), array("q")
         for text in texts:
-            ids.extend(map(number_of, tokens(text)))
-            offsets.append(len(ids))
+            found = tokens(text)
+            ids.extend(map(number_of, found))
+            lengths.append(len(found))
         while self._closed_at is not None and len(self._numbers) > self._closed_at:
             self._numbers.popitem()
-        return TokenLists(np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int64))
+        return TokenLists.of(np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64))
 
 
 @dataclass(frozen=True)
 class TokenLists:
-    """Token numbers of many texts; text i is ``ids[offsets[i]:offsets[i + 1]]``.
+    """Token numbers of many texts; text i is ``ids[starts[i]:starts[i] + lengths[i]]``.
 
     Attributes:
-        ids: The token numbers, text after text.
-        offsets: Where each text begins, and where the last one ends.
+        ids: The token numbers of these texts, and perhaps of others.
+        starts: Where each text begins.
+        lengths: Number of tokens of each text.
     """
 
     ids: npt.NDArray[np.int32]
-    offsets: Ints
+    starts: Ints
+    lengths: Ints
+
+    @classmethod
+    def of(cls, ids: npt.NDArray[np.int32], lengths: Ints) -> "TokenLists":
+        """Texts of these lengths, one after the other."""
+        return cls(ids, offsets_of(lengths)[:-1], lengths)
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def lengths(self) -> Ints:
-        """Number of tokens of each text."""
-        return np.diff(self.offsets)
+        return len(self.lengths)
 
     def select(self, rows: Ints) -> "TokenLists":
-        """The texts at `rows`, in that order."""
-        lengths = self.lengths[rows]
-        return TokenLists(self.ids[spans(self.offsets[rows], lengths)], offsets_of(lengths))
+        """The texts at `rows`, in that order; their tokens are not copied."""
+        return TokenLists(self.ids, self.starts[rows], self.lengths[rows])
+
+    def packed(self) -> "TokenLists":
+        """The same with the tokens of these texts alone, one after the other; copied unless they are so already."""
+        alone = TokenLists.of(self.ids, self.lengths)
+        if len(self.ids) == self.lengths.sum() and np.array_equal(self.starts, alone.starts):
+            return self
+        return TokenLists.of(self.ids[spans(self.starts, self.lengths)], self.lengths)
 
 
 def ngrams(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
@@ -76,13 +85,14 @@ def ngrams(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
     The hash is a polynomial over mixed token numbers modulo 2**64. Among 10**8 different n-grams, the expected number
     of collisions is below 0.001.
     """
+    texts = texts.packed()
     windows = max(0, len(texts.ids) - n + 1)
     mixed = _mixed(texts.ids)
     hashes = np.ones(windows, np.uint64)
     for place in range(n):
         hashes = hashes * _FACTOR + mixed[place : place + windows]
     counts = np.maximum(texts.lengths - n + 1, 0)
-    inside = spans(texts.offsets[:-1], counts)
+    inside = spans(texts.starts, counts)
     return hashes[inside], np.repeat(np.arange(len(texts)), counts)
 
 

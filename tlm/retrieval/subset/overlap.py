@@ -105,7 +105,7 @@ class OverlapFinder:
         found = Overlaps(np.full(size, -1, np.int64), np.zeros(size), np.zeros(size, bool))
         meter = Meter("looking for dev and test texts", size, "passages")
         for rows in np.split(np.arange(size), range(PASSAGES_AT_ONCE, size, PASSAGES_AT_ONCE)):
-            chunk = passages.select(rows)
+            chunk = passages.select(rows).packed()
             for index in self.short:
                 owners, texts, _ = index.common(chunk)
                 found.enter(rows[owners], texts, 1, of_passage=False)

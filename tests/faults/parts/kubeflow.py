@@ -13,22 +13,22 @@ from tests.faults.cluster import SERVERS, Pod, Undertaking
 from tests.faults.row import Row
 from tests.faults.tally import tally
 
-LONGEST_WAIT = 8.0  # seconds that a step works before something happens to it
+LONGEST_WAIT = 4.0  # seconds that a step works before something happens to it
 GONE = 15.0  # seconds that a server is away
 NODE_GONE = 120.0
 RESUBMITTED = 20
 PAUSE = 5.0
 
 Strike = Callable[[Pod], None]
-IN_EVERY_STEP: dict[str, Strike] = {
+POD_FAULTS: dict[str, Strike] = {
     "pod deleted at once": cluster.delete_at_once,
     "pod told to end": cluster.tell_to_end,
     "process killed": cluster.kill,
     "out of memory": cluster.fill_memory,
-    **{
-        f"{server} ended and started again": lambda pod, server=server: cluster.take_away(server, GONE)
-        for server in SERVERS
-    },
+}
+AWAY: dict[str, Strike] = {
+    f"{server} ended and started again": lambda pod, server=server: cluster.take_away(server, GONE)  # type: ignore[misc]
+    for server in SERVERS
 }
 
 
@@ -47,26 +47,32 @@ def rows_of(names: Sequence[str], seed: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         expected = cluster.undisturbed(folder)
         for name in names:
-            if name in IN_EVERY_STEP:
+            if name in POD_FAULTS | AWAY:
                 run = Undertaking(name.replace(" ", "-"), folder)
-                struck = strike_steps(run, IN_EVERY_STEP[name], chance)
-                yield tally(f"{name}: in each step of a run", [run.wrong(expected)] * len(struck))
+                struck = strike_steps(run, (POD_FAULTS | AWAY)[name], chance)
+                number = sum(name in AWAY or replaced for replaced in struck.values())
+                yield tally(f"{name}: in each step of a run", [run.wrong(expected)] * number)
             else:
                 yield tally(name, OTHERS[name](folder, expected))
 
 
-def strike_steps(run: Undertaking, strike: Strike, chance: random.Random) -> list[str]:
-    """Let something happen to each step, some seconds after it began to work; returns those steps."""
+def strike_steps(run: Undertaking, strike: Strike, chance: random.Random) -> dict[str, bool]:
+    """Let something happen to each step, some seconds after it began to work.
+
+    Returns for each of those steps whether its pod was replaced; a pod that had ended just before is not.
+    """
     moments: dict[str, float] = {}
-    struck: list[str] = []
+    struck: dict[str, set[str]] = {}
     for pod in run.working():
+        if pod.step in struck:
+            struck[pod.step].add(pod.name)
         if pod.of_driver or pod.step in struck:
             continue
         moment = moments.setdefault(pod.step, time.monotonic() + chance.random() * LONGEST_WAIT)
         if time.monotonic() >= moment:
+            struck[pod.step] = {pod.name}
             strike(pod)
-            struck.append(pod.step)
-    return struck
+    return {step: len(names) > 1 for step, names in struck.items()}
 
 
 def node_gone(folder: str, expected: dict[str, str]) -> list[str]:
@@ -139,4 +145,4 @@ OTHERS: dict[str, Callable[[str, dict[str, str]], list[str]]] = {
     "run terminated, and Retry pressed": retried,
     "schedule that overlaps itself": scheduled,
 }
-NAMES = (*IN_EVERY_STEP, *OTHERS)
+NAMES = (*POD_FAULTS, *AWAY, *OTHERS)

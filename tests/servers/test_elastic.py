@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from tests.searchable import columns, corpus_of, docstrings, task_of
 from tests.unit.test_analyzer import CLASSES
-from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.analyzer import terms
-from tlm.retrieval.search.index import build_index, open_engine
+from tlm.retrieval.search.elastic import build
+from tlm.retrieval.search.elastic.client import data_nodes
+from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 
 TOKENS_AT_ONCE = 9000  # _analyze gives 10,000 at most
@@ -111,20 +112,34 @@ def test_hits_of_very_long_queries(elasticsearch_root):
     assert columns(theirs, "dropped.parquet")["reason"] == ["cut"]
 
 
-def test_hits_do_not_depend_on_the_number_of_shards(elasticsearch_root, elasticsearch):
-    hits = both(list(docstrings()), list(docstrings()[::30]), elasticsearch_root)[1]
-    engine = open_engine(Artifact.open(hits).input("index"))
-    settings = {"index.number_of_shards": 4, "index.number_of_replicas": 0, "index.blocks.write": None}
-    elasticsearch.indices.split(index=engine.index, target="tlm-split", settings=settings)
-    elasticsearch.cluster.health(index="tlm-split", wait_for_status="green", timeout="60s")
-    elasticsearch.indices.forcemerge(index="tlm-split", max_num_segments=1)  # what was split off no longer counts
-    elasticsearch.indices.refresh(index="tlm-split")
-    engine.index = "tlm-split"
-    answers = engine.search(columns(hits, "queries.parquet")["text"], 50)
-    found = {
-        query: list(zip(docs.tolist(), scores.tolist(), strict=True)) for query, (docs, scores) in enumerate(answers)
-    }
-    assert_same(by_query(hits), found)
+def test_hits_do_not_depend_on_the_number_of_shards(elasticsearch_root, elasticsearch, monkeypatch):
+    corpus = corpus_of(list(docstrings()), elasticsearch_root)
+    task = task_of(list(docstrings()[::30]), elasticsearch_root)
+    monkeypatch.setattr(build, "FEWEST_IN_SHARD", 100)
+    hits = []
+    for name, nodes in (("whole", 1), ("in-shards", 4)):
+        monkeypatch.setattr(build, "data_nodes", lambda client, nodes=nodes: nodes)
+        index = build_index(corpus, engine="elasticsearch", name=name, root=elasticsearch_root)
+        (made,) = elasticsearch.indices.get(index=f"tlm-{name}").values()
+        assert made["settings"]["index"]["number_of_shards"] == f"{nodes}"
+        assert made["mappings"]["_source"] == {"enabled": False}
+        hits.append(by_query(retrieve(index, task, root=elasticsearch_root)))
+    assert_same(*hits)
+
+
+@pytest.mark.parametrize(
+    ("documents", "nodes", "expected"),
+    [
+        (1, 1, 1), (1, 9, 1), (1_000_000, 3, 1), (1_000_001, 3, 2), (50_000_000, 3, 3), (50_000_000, 1, 1),
+        (150_000_000, 1, 1), (150_000_001, 1, 2), (1_500_000_000, 3, 10), (1_500_000_000, 64, 64),
+    ],
+)  # fmt: skip
+def test_every_node_has_a_shard_unless_they_would_be_too_small(documents, nodes, expected):
+    assert build.shards(documents, nodes) == expected
+
+
+def test_the_nodes_with_data_are_counted(elasticsearch):
+    assert data_nodes(elasticsearch) == 1
 
 
 def test_hits_are_the_same_artifact_by_whatever_name_the_index_has(elasticsearch_root):

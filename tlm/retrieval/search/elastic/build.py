@@ -5,6 +5,7 @@ A document's ``_id`` is its number, and documents are only ever created, so that
 """
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
@@ -15,13 +16,15 @@ from tlm.errors import InputError, Interrupted
 from tlm.progress import Meter, say
 from tlm.retrieval.search.batches import batched, in_threads
 from tlm.retrieval.search.elastic import client as server
-from tlm.retrieval.search.elastic.client import BUSY, blocked, connect, patiently, reason, refusal, until_done
+from tlm.retrieval.search.elastic.client import BUSY, blocked, connect, data_nodes, patiently, reason, refusal, until_done
 from tlm.retrieval.search.elastic.engine import meta, shape, stored_meta
 
 CHUNK_DOCUMENTS = 4000
 CHUNK_CHARACTERS = 2_000_000  # well below http.max_content_length
 WORKERS = 2  # requests under way at once
 SHARD_SECONDS = "10s"  # how long a request waits for the index to become available; by default a minute
+# A shard of fewer documents costs more than it saves; one of more is slow to search, and cannot move to another node.
+FEWEST_IN_SHARD, MOST_IN_SHARD = 1_000_000, 150_000_000
 MOST_REJECTED = 10  # a sound server refuses none of our documents
 TOO_LARGE = 413
 
@@ -70,15 +73,25 @@ def _finished(client: Elasticsearch, details: Mapping[str, Any]) -> list[Rejecte
     return [(doc, why) for doc, why in found["rejected"]] if "documents" in found else None
 
 
+def shards(documents: int, nodes: int) -> int:
+    """How many shards an index gets: every node has one to search, unless they would be too small."""
+    return min(math.ceil(documents / FEWEST_IN_SHARD), max(nodes, math.ceil(documents / MOST_IN_SHARD)))
+
+
 def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     ours = shape(details)
     settings = {
-        "number_of_shards": 1,
+        "number_of_shards": shards(details["documents"], data_nodes(client)),
         "number_of_replicas": 0,
         "refresh_interval": "-1",
         "similarity": ours["similarity"],
     }
-    mappings = {"dynamic": "strict", "_meta": {"tlm": meta(details)}, "properties": ours["properties"]}
+    mappings = {
+        "dynamic": "strict",
+        "_meta": {"tlm": meta(details)},
+        "_source": {"enabled": False},  # the texts are in the corpus
+        "properties": ours["properties"],
+    }
 
     def create() -> None:
         try:

@@ -114,6 +114,13 @@ def version(client: Elasticsearch) -> str:
     return ""
 
 
+def data_nodes(client: Elasticsearch) -> int:
+    """How many nodes hold data; 1 if the key or the distribution does not allow to ask."""
+    with suppress(ApiError, TransportError):
+        return int(client.cluster.health(filter_path="number_of_data_nodes")["number_of_data_nodes"])
+    return 1
+
+
 def _oldest_node(client: Elasticsearch) -> str:
     """The lowest version of a node, where the key or the distribution does not allow to ask for the cluster's."""
     nodes = client.nodes.info(filter_path="nodes.*.version")["nodes"]

@@ -12,8 +12,10 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer
 
+from tests.toys import make, save
 from tests.toys_training import passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft
 from tlm.errors import InputError
 from tlm.training.input.texts import Ragged, Special
 from tlm.training.input.tokenize import tokenize
@@ -178,3 +180,20 @@ def test_a_corpus_is_no_task(tmp_path):
     examples = task(tmp_path)
     with pytest.raises(InputError, match="is a corpus; expected a task or a subset"):
         tokenize(passages(tmp_path, "corpus"), tokenizer(tmp_path, examples), root=str(tmp_path))
+
+
+def test_of_a_large_corpus_twenty_shards_are_read(tmp_path):
+    def write(draft: Draft) -> None:
+        for shard in range(41):
+            columns = {"doc": [shard], "text": [f"the word{shard} of this passage"]}
+            save(draft, f"passages-{shard:05d}.parquet", columns)
+            draft.rows[f"passages-{shard:05d}.parquet"] = 1
+        draft.details["passages"] = 41
+
+    corpus = make("corpus", tmp_path, write, {"shards": 41})
+    read_ones = {place * 41 // 20 for place in range(20)}
+    for shard in set(range(41)) - read_ones:
+        (file,) = Path(corpus).glob(f"passages-{shard:05d}-*.parquet")
+        file.unlink()
+    made = Artifact.open(build_tokenizer(corpus, task(tmp_path), vocab_size=400, root=str(tmp_path)))
+    assert made.counts["texts"] == 20 + 48

@@ -1,6 +1,6 @@
 """The corpus: documents from any source, normalised, cut into passages, each distinct text once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.manifest import FileEntry
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import split
 from tlm.data.reading.files import RawFile, check_room, raw_files
@@ -91,13 +92,20 @@ def load_corpus(
         return produce(recipe, root, lambda draft: _write(draft, files, layout, rejects))
 
 
-def passages(corpus: Artifact, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+def shards(corpus: Artifact) -> list[FileEntry]:
+    """The files with the passages of a corpus or subset, in order of `doc`."""
+    return corpus.entries("passages-*.parquet")
+
+
+def passages(
+    corpus: Artifact, columns: list[str] | None = None, chosen: Sequence[FileEntry] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Stream the passages of a corpus or subset in order of `doc`, one verified shard at a time.
 
     Yields batches with the columns ``doc`` (int64), ``text`` (string) and those specific to the kind of artifact;
-    `columns` selects some of them.
+    `columns` selects some of them, and `chosen` some of the shards.
     """
-    for entry in corpus.entries("passages-*.parquet"):
+    for entry in shards(corpus) if chosen is None else chosen:
         with pq.ParquetFile(corpus.verified(entry)) as shard:
             yield from shard.iter_batches(GROUP_ROWS, columns=columns)
 

@@ -16,7 +16,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus import passages
+from tlm.data.corpus import passages, shards
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import examples
 from tlm.errors import InputError, nearest, reason
@@ -24,6 +24,7 @@ from tlm.training.input.vocabulary import SPECIAL, adopt_vocabulary, save_vocabu
 from tlm.training.model.located import HERE, model_folder
 
 VERSION = 1
+MOST_SHARDS = 20  # are read of a large corpus, at even distances: two million passages
 SMALLEST = {"wordpiece": 200, "bpe": 300}  # about what single characters and special tokens need
 
 
@@ -125,12 +126,15 @@ def _write(draft: Draft, tokenizer: Tokenizer, special: dict[str, str], kind: st
 
 
 def _corpus_sample(corpus: Artifact, sample: int) -> Iterator[str]:
-    """A uniform sample of passages (with a fixed seed), in the order of the corpus."""
-    total = int(corpus.details["passages"])
+    """A uniform sample of passages (with a fixed seed) of at most `MOST_SHARDS` shards, in the order of the corpus."""
+    chosen, total = shards(corpus), int(corpus.details["passages"])
+    if len(chosen) > MOST_SHARDS:
+        chosen = [chosen[place * len(chosen) // MOST_SHARDS] for place in range(MOST_SHARDS)]
+        total = sum(entry.rows or 0 for entry in chosen)
     taken = np.zeros(total, dtype=bool)
     taken[np.random.default_rng(0).choice(total, min(sample, total), replace=False)] = True
     start = 0
-    for batch in passages(corpus, ["text"]):
+    for batch in passages(corpus, ["text"], chosen):
         rows = np.flatnonzero(taken[start : start + batch.num_rows])
         start += batch.num_rows
         yield from batch.column(0).take(rows).to_pylist()

@@ -16,7 +16,16 @@ from tlm.errors import InputError, Interrupted
 from tlm.progress import Meter, say
 from tlm.retrieval.search.batches import batched, in_threads
 from tlm.retrieval.search.elastic import client as server
-from tlm.retrieval.search.elastic.client import BUSY, blocked, connect, data_nodes, patiently, reason, refusal, until_done
+from tlm.retrieval.search.elastic.client import (
+    BUSY,
+    blocked,
+    connect,
+    data_nodes,
+    patiently,
+    reason,
+    refusal,
+    until_done,
+)
 from tlm.retrieval.search.elastic.engine import meta, shape, stored_meta
 
 CHUNK_DOCUMENTS = 4000

@@ -21,7 +21,7 @@ from tlm.retrieval.subset.ngrams import Hashes, HashSet, Ints, TokenLists, disti
 
 SHINGLE = 5
 PASSAGES_AT_ONCE = 20_000
-SHINGLES_AT_ONCE = 1 << 26  # 0.5 GiB of hashes, and as much to collect them
+SHINGLES_AT_ONCE = 1 << 25  # 256 MiB of hashes, and as much to collect them
 
 
 @dataclass(frozen=True)

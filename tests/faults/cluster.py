@@ -25,9 +25,11 @@ _NODE = "workflows.argoproj.io/node-name"
 _VARYING = "report/"  # tells times
 _OTHERS = "[p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]"
 _KILL = f"import os\nfor p in {_OTHERS}: os.kill(int(p), 9)"
-# The kernel ends whatever has the highest score when the container's memory is full: not this process.
+# The step waits until memory is full, and then the kernel ends whatever has the highest score: the step.
 _FILL = f"""import os
-for p in {_OTHERS}: open('/proc/' + p + '/oom_score_adj', 'w').write('1000')
+for p in {_OTHERS}:
+    os.kill(int(p), 19)
+    open('/proc/' + p + '/oom_score_adj', 'w').write('1000')
 held = []
 while True: held.append(b'x' * 10**8)
 """

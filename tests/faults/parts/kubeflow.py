@@ -50,8 +50,11 @@ def rows_of(names: Sequence[str], seed: int) -> Iterator[Row]:
             if name in POD_FAULTS | AWAY:
                 run = Undertaking(name.replace(" ", "-"), folder)
                 struck = strike_steps(run, (POD_FAULTS | AWAY)[name], chance)
-                number = sum(name in AWAY or replaced for replaced in struck.values())
-                yield tally(f"{name}: in each step of a run", [run.wrong(expected)] * number)
+                wrong, number = run.wrong(expected), sum(name in AWAY or replaced for replaced in struck.values())
+                if number or wrong:
+                    yield tally(f"{name}: in each step of a run", [wrong] * max(1, number))
+                else:
+                    print(f"not tried: {name}: every step had ended before", file=sys.stderr)
             else:
                 yield tally(name, OTHERS[name](folder, expected))
 

@@ -1,8 +1,9 @@
-"""Points of our curves: ``python -m benchmarks.curves labels CORPUS TASK --per-class 16 --draw 3``, or ``dilution``.
+"""Points of our curves: ``python -m benchmarks.curves labels CORPUS TASK --per-class 16 --draw 3``, and others.
 
-Each point is a linear model, static models of BM25's text and of as much random text, and both mixed with the linear
-one; with --preset, also an encoder of either text, whose seed is the draw. What it made is kept in the folder of
-results. CORPUS and TASK are URIs; finished steps are found.
+A point of ``compute`` is one encoder of BM25's text. A point of ``dilution`` or ``labels`` is a linear model, static
+models of BM25's text and of as much random text, and both mixed with the linear one; with --preset, also an encoder of
+either text, whose seed is the draw. What it made is kept in the folder of results. CORPUS and TASK are URIs; finished
+steps are found.
 """
 
 import shlex
@@ -84,6 +85,34 @@ def labels(
     print(keep(metrics, table=curve, at=per_class or largest(task), draw=draw, command=command, results=results))
 
 
+@app.command()
+def compute(
+    corpus: str,
+    task: str,
+    steps: Annotated[int, typer.Option(help="Steps of stage 1; 0: the preset's.")] = 0,
+    draw: Annotated[int, typer.Option(help="Seed of the encoder.")] = 0,
+    top_k: TopK = 50,
+    preset: Preset = "pocket",
+    results: Results = FOLDER,
+) -> None:
+    """An encoder of BM25's text with so many steps of stage 1, at the FLOPs of both stages by the paper's rule."""
+    command = command_of("compute", ["--steps", str(steps)], draw, top_k, preset)
+    subset = export(retrieve(build_index(corpus), task, top_k=top_k))
+    settings = [f"train.steps={steps}"] if steps else []
+    metrics = encoder(corpus, task, subset, draw, preset, settings)
+    model = Artifact.open(metrics).input("model")
+    flops = sum(stage.details["cost"]["paper_flops"] for stage in (model, model.input("checkpoint")))
+    print(keep([metrics], table="compute", at=float(f"{flops:.1e}"), draw=draw, command=command, results=results))
+
+
+def encoder(corpus: str, task: str, subset: str, seed: int, preset: str, settings: list[str]) -> str:
+    """The metrics of an encoder that is trained on a subset."""
+    wanted = resolve(preset).tokenizer
+    tokenizer = build_tokenizer(corpus, task, kind=wanted.kind, vocab_size=wanted.vocab_size)
+    checkpoint = train(task, tokenizer=tokenizer, subset=subset, preset=preset, overrides=settings, seed=seed)
+    return evaluate(finetune(checkpoint, task, preset=preset, overrides=settings), task)
+
+
 def point(corpus: str, task: str, draw: int, top_k: int, preset: str) -> list[str]:
     """The metrics of a point: the linear model, static ones of BM25's and of random text, encoders, and mixtures."""
     index = build_index(corpus)
@@ -91,11 +120,7 @@ def point(corpus: str, task: str, draw: int, top_k: int, preset: str) -> list[st
     random = export(retrieve(index, task, arm="random", like=bm25, seed=draw))
     linear, models = baseline(task), [static(task, subset=subset) for subset in (bm25, random)]
     if preset:
-        settings = resolve(preset).tokenizer
-        tokenizer = build_tokenizer(corpus, task, kind=settings.kind, vocab_size=settings.vocab_size)
-        for subset in (bm25, random):
-            checkpoint = train(task, tokenizer=tokenizer, subset=subset, preset=preset, seed=draw)
-            models.append(evaluate(finetune(checkpoint, task, preset=preset), task))
+        models += [encoder(corpus, task, subset, draw, preset, []) for subset in (bm25, random)]
     return [linear, *models, *mixtures(linear, models)]
 
 

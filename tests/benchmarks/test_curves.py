@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.curves import dilution, labels, largest, on_topic
+from benchmarks.curves import compute, dilution, labels, largest, on_topic
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus, passages
@@ -53,3 +53,19 @@ def test_points_with_fewer_labels_and_with_encoders(tmp_path: Path, monkeypatch:
     assert trained["bm25"].values["command"] == (
         "python -m benchmarks.curves labels CORPUS TASK --per-class 4 --draw 2 --top-k 5 --preset tiny"
     )
+
+
+def test_points_with_more_compute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tiny(tmp_path / "tiny")
+    root, results = str(tmp_path / "store"), str(tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    corpus = load_corpus([str(tmp_path / "tiny" / "corpus.jsonl")], root=root)
+    task = load_task(str(tmp_path / "tiny" / "task"), root=root)
+    for steps, draw in ((0, 0), (96, 0), (96, 1)):
+        compute(corpus, task, steps, draw, top_k=5, preset="tiny", results=results)
+    found = read_results(Path(results))
+    assert [fault(one, root) for one in found] == [""] * 3
+    assert {one.values["arm"] for one in found} == {"bm25"}
+    places = sorted((one.values["cell"]["at"], one.seed) for one in found)
+    assert [seed for _, seed in places] == [0, 0, 1]
+    assert places[1][0] == places[2][0] > 2 * places[0][0]

@@ -1,6 +1,7 @@
 """Curves: kept by value and draw, and written as a table, a figure and differences of paired draws."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,23 @@ def test_models_of_other_kinds_or_values_are_not_compared() -> None:
     )
 
 
+def test_a_line_is_fitted_over_the_logarithm_and_leads_to_the_paper() -> None:
+    def run(task: str, at: float, draw: int, right: int) -> Result:
+        one = point("bm25", at, draw, right)
+        one.values.update(place_of("compute", task, "bm25", at))
+        return one
+
+    runs = [("scierc", 1e13, 0, 200), ("scierc", 1e13, 1, 240), ("scierc", 1e14, 0, 240), ("scierc", 1e15, 0, 260)]
+    text = markdown(blocks("compute", kept(*(run(*one) for one in runs))))
+    assert "fitted to the means of bm25: +5.0 points for ten times as much" in text  # 55, 60 and 65
+    assert f"the line has {60 + 5 * math.log10(8.3e4):.1f} at 8.3e+18, where the paper has 81.9" in text
+    assert "the paper" in figure("compute", kept(*(run(*one) for one in runs)))
+    assert "fitted" not in markdown(blocks("compute", kept(run("scierc", 1e13, 0, 200))))
+    other = markdown(blocks("compute", kept(run("toy", 1e13, 0, 200), run("toy", 1e14, 0, 220))))
+    assert "fitted" in other
+    assert "the paper has" not in other
+
+
 def test_without_results_it_says_so() -> None:
     assert "nothing is run yet" in markdown(blocks("labels", kept(*DRAWS)))
     assert figure("labels", kept(*DRAWS)) == ""
@@ -119,7 +137,7 @@ def test_runs_are_kept_with_their_place_and_checked(tmp_path: Path) -> None:
         ({"table": "labels", "command": "x"}, "at is 0; give the value on the axis of labels"),
         (
             {"table": "4", "at": 16},
-            "--at and --draw are for curves \\(dilution, labels, labels-and-texts\\), and '4' is none",
+            "--at and --draw are for curves \\(dilution, labels, labels-and-texts, compute\\), and '4' is none",
         ),
     ],
 )

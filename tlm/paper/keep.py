@@ -43,7 +43,8 @@ def keep(
     Args:
         metrics: URIs of metrics, or of reports, which stand for the encoders and the baseline that they compare (for a
             curve: for all of their rows).
-        table: Number of the table, such as 4; or a curve: dilution, labels or labels-and-texts.
+        table: Number of the table, such as 4; or a curve: dilution, labels, labels-and-texts or
+            compute.
         corpus: C_BERT or C_RoBERTa, if the table has both; by default the corpus of the scale.
         at: Where on the axis of a curve the runs are.
         draw: Number of the draw of corpus, labels and random subset; runs of a curve at one place differ in it.

@@ -1,13 +1,18 @@
 """The figure of a curve: a line for each model."""
 
+import math
+
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from tlm.evaluation.mixture.kinds import KINDS, Row
 from tlm.evaluation.pages.plots import COLOURS, INK, STYLE, svg
+from tlm.evaluation.pages.text import power
 from tlm.evaluation.score.baseline import STATIC
 from tlm.paper.curves import curves
-from tlm.paper.document.curves import Points, points_of, values_of
+from tlm.paper.document.curves import Points, fit, points_of, values_of
 from tlm.paper.document.figure import GROUND
 from tlm.paper.examples import summed
 from tlm.paper.plan import ByKey
@@ -42,7 +47,11 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
             names.append((means[-1], values[-1], row.name, tone))
         axes.set_xscale("log")
         ticks = values_of(points)
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        if line := fit(curves()[curve], points):
+            _extend(axes, line, curves()[curve]["paper"].get(task), max(ticks))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value).removeprefix("1·")))
+        else:
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         axes.margins(x=0.3)
         axes.set_xlabel(curves()[curve]["axis"])
@@ -54,3 +63,14 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
             axes.annotate(name, (value, place), (6, 0), textcoords="offset points", va="center", fontsize=8, color=tone)
     head, end, rest = svg(drawn).partition("</style>")
     return f"{head}{end}{GROUND}{rest}"
+
+
+def _extend(axes: Axes, line: tuple[float, float], paper: tuple[float, float] | None, last: float) -> None:
+    """Draw a fitted line from the last value to the paper's point, if it has one for the task."""
+    if paper is None:
+        return
+    (slope, intercept), (at, score) = line, paper
+    ends = [last, at]
+    axes.plot(ends, [slope * math.log10(end) + intercept for end in ends], ":", color=INK, linewidth=1)
+    axes.plot([at], [score], "*", color=INK, markersize=9)
+    axes.annotate("the paper", (at, score), (-6, 0), textcoords="offset points", ha="right", va="center", fontsize=8)

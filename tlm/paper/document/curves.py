@@ -1,7 +1,10 @@
 """Curves as tables: a row for each model, a column for each value; and what fetched text was worth."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from tlm.evaluation.mixture.kinds import Row
 from tlm.evaluation.report.runs import ARMS
@@ -54,7 +57,31 @@ def _block(curve: str, task: str, points: Points) -> Block:
         for arm, own in points.items()
     ]
     legend = f"{METRIC_NAMES[metric]} on test in hundredths; mean ± standard deviation (draws); {facts['source']}"
-    return Block(f"{title(task)}: {facts['title']}", [head, *rows], [legend, *_worth(facts, points)])
+    lines = [legend, *_worth(facts, points), *_more(facts, task, points)]
+    return Block(f"{title(task)}: {facts['title']}", [head, *rows], lines)
+
+
+def fit(facts: dict[str, Any], points: Points) -> tuple[float, float] | None:
+    """Slope and intercept of mean scores over the decimal logarithm of the axis; None with fewer than two values."""
+    own = points.get(facts.get("fitted", ""), {})
+    if len(own) < 2:
+        return None
+    values = sorted(own)
+    slope, intercept = np.polyfit(np.log10(values), [summed(own[value], "test")["mean"] for value in values], 1)
+    return float(slope), float(intercept)
+
+
+def _more(facts: dict[str, Any], task: str, points: Points) -> Iterator[str]:
+    """What ten times as much gives by the fitted line, and what the line says where the paper is."""
+    found = fit(facts, points)
+    if found is None:
+        return
+    slope, intercept = found
+    yield f"fitted to the means of {facts['fitted']}: {slope:+.1f} points for ten times as much"
+    if task in facts["paper"]:
+        at, score = facts["paper"][task]
+        there = slope * math.log10(at) + intercept
+        yield f"the line has {there:.1f} at {at:.1e}, where the paper has {score:.1f} (its small scale)"
 
 
 def _worth(facts: dict[str, Any], points: Points) -> Iterator[str]:

@@ -115,8 +115,8 @@ class Train(Section):
         clip: Largest norm of the gradient; 0 turns clipping off.
         accumulation: Parts that a batch is computed in, to save memory; the gradient is that of the whole batch.
         precision: Number format of the forward pass.
-        embeddings: What the embeddings of tokens start as: random, or ppmi-svd: vectors of the tokens that stand near
-            each other in subset and task, at the same scale. It has no effect where stage 1 starts from a checkpoint.
+        embeddings: How the embeddings of tokens start: random; or ppmi-svd, vectors of the tokens that stand near each
+            other in subset and task, scaled like random ones. It has no effect if stage 1 starts from a checkpoint.
     """
 
     rho1: Annotated[int, Field(ge=0)] | Literal["inf"]

@@ -14,18 +14,24 @@ from tlm.paper.results import fault, read_results
 STATIC = ("baseline", "static-bm25", "static-random", "static-bm25 + baseline", "static-random + baseline")
 
 
-def test_points_of_a_diluted_corpus_and_of_the_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str, str, str]:
+    """A corpus and a task, the root that they are in, and an empty folder of results."""
     write_tiny(tmp_path / "tiny")
-    root = str(tmp_path / "store")
     monkeypatch.chdir(tmp_path)
+    root = str(tmp_path / "store")
     corpus = load_corpus([str(tmp_path / "tiny" / "corpus.jsonl")], source_field="source", root=root)
-    task = load_task(str(tmp_path / "tiny" / "task"), root=root)
+    return corpus, load_task(str(tmp_path / "tiny" / "task"), root=root), root, str(tmp_path / "results")
+
+
+def test_points_of_a_diluted_corpus_and_of_the_whole_one(world: tuple[str, str, str, str]) -> None:
+    corpus, task, root, results = world
     sources = [source for batch in passages(Artifact.open(corpus), ["source"]) for source in batch[0].to_pylist()]
     topic, whole = sources[0], round(sources.count(sources[0]) / len(sources), 2)
     assert on_topic(corpus, [topic]) == whole
     for share in (0.0, whole / 2):
-        dilution(corpus, task, [topic], share, 1, 5, results=str(tmp_path / "results"))
-    found = read_results(tmp_path / "results")
+        dilution(corpus, task, [topic], share, 1, 5, results=results)
+    found = read_results(Path(results))
     assert {one.values["cell"]["at"] for one in found} == {whole, whole / 2}
     assert {one.values["arm"] for one in found} == set(STATIC)
     assert len(found) == 10
@@ -34,12 +40,8 @@ def test_points_of_a_diluted_corpus_and_of_the_whole_one(tmp_path: Path, monkeyp
     assert all(one.values["command"].startswith("python -m benchmarks.curves dilution CORPUS TASK") for one in found)
 
 
-def test_points_with_fewer_labels_and_with_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_tiny(tmp_path / "tiny")
-    root, results = str(tmp_path / "store"), str(tmp_path / "results")
-    monkeypatch.chdir(tmp_path)
-    corpus = load_corpus([str(tmp_path / "tiny" / "corpus.jsonl")], root=root)
-    task = load_task(str(tmp_path / "tiny" / "task"), root=root)
+def test_points_with_fewer_labels_and_with_encoders(world: tuple[str, str, str, str]) -> None:
+    corpus, task, root, results = world
     labels(corpus, task, 0, 0, top_k=5, results=results)
     labels(corpus, task, 4, 1, keep_texts=True, top_k=5, results=results)
     labels(corpus, task, 4, 2, top_k=5, preset="tiny", results=results)
@@ -55,12 +57,8 @@ def test_points_with_fewer_labels_and_with_encoders(tmp_path: Path, monkeypatch:
     )
 
 
-def test_points_with_more_compute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_tiny(tmp_path / "tiny")
-    root, results = str(tmp_path / "store"), str(tmp_path / "results")
-    monkeypatch.chdir(tmp_path)
-    corpus = load_corpus([str(tmp_path / "tiny" / "corpus.jsonl")], root=root)
-    task = load_task(str(tmp_path / "tiny" / "task"), root=root)
+def test_points_with_more_compute(world: tuple[str, str, str, str]) -> None:
+    corpus, task, root, results = world
     for steps, draw in ((0, 0), (96, 0), (96, 1)):
         compute(corpus, task, steps, draw, top_k=5, preset="tiny", results=results)
     found = read_results(Path(results))

@@ -1,9 +1,10 @@
-"""The long fault tests: ``python -m tests.faults.chaos PART [--only PATTERN] [--seed N] [--keep]`` prints a table.
+"""The long fault tests: ``python -m tests.faults.chaos PART [OPTIONS]`` prints a table.
 
 The table says what was tried, how often it survived and how often it was lost. The results go to build/chaos/PART.json,
 with --keep also to docs/reliability and the table in docs/RELIABILITY.md. A part is a module of `tests.faults.parts`
-with a function ``rows(seconds, seed)``, and one that takes hours also has ``rows_of(names, seed)`` and ``NAMES``; its
-short version is a test next to this file. With --only, other rows stay as they were kept.
+with a function ``rows(seconds, seed)``; its short version, if it has one, is a test next to this file. A part that
+takes hours also has the NAMES of its rows and a function ``rows_of(names, seed)``: --only tries some, and others stay
+as they were kept.
 """
 
 import argparse

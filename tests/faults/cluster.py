@@ -86,11 +86,13 @@ class Undertaking:
                 yield from pods(identity)
             time.sleep(0.5)
 
+    def failed(self) -> str:
+        """Why the run did not succeed, once it has ended; "" if it did."""
+        return f"{self.name}: {self._err.read_text()[-2000:]}" if self._process.wait() else ""
+
     def wrong(self, expected: dict[str, str]) -> str:
         """What is wrong with the run once it has ended; "" if it succeeded with the expected contents."""
-        if self._process.wait() != 0:
-            return f"{self.name}: {self._err.read_text()[-2000:]}"
-        return difference(self.name, self.root, expected)
+        return self.failed() or difference(self.name, self.root, expected)
 
 
 def fresh_root(name: str) -> str:
@@ -113,11 +115,9 @@ def images() -> list[str]:
 def undisturbed(folder: str) -> dict[str, str]:
     """The results of a run that nobody disturbs. Raises RuntimeError if it fails."""
     run = Undertaking("undisturbed", folder)
-    said = run.wrong({})
-    found = results(run.root)
-    if not found or "other contents" not in said:
-        raise RuntimeError(said)
-    return found
+    if why := run.failed():
+        raise RuntimeError(why)
+    return results(run.root)
 
 
 def given(root: str) -> list[str]:

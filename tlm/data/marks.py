@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tlm.errors import InputError
 
@@ -40,6 +40,11 @@ def named_marks(given: Sequence[str]) -> Marks:
             raise InputError(f"spans '{text}' is not two marks; expected such as '[[ ]]' or '<e1> </e1>'")
     if len(pairs) > MOST_SPANS:
         raise InputError(f"spans names {len(pairs)} pairs of marks; expected at most {MOST_SPANS}")
+    return listed_marks(pairs)
+
+
+def listed_marks(pairs: Iterable[Sequence[str]]) -> Marks:
+    """Marks from lists of two, as JSON has them."""
     return tuple((opening, closing) for opening, closing in pairs)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from tlm.data.marks import Marks
+from tlm.data.marks import Marks, listed_marks
 from tlm.shallow.spans import features, parts
 from tlm.shallow.words import WORD
 
@@ -85,8 +85,7 @@ class TextFeatures:
     @classmethod
     def restored(cls, values: dict[str, Any], arrays: dict[str, NDArray[np.float64]]) -> "TextFeatures":
         """The features whose `state` this is."""
-        marks = tuple((opening, closing) for opening, closing in values["marks"])
-        found = cls(Shape(**values["shape"]), marks)
+        found = cls(Shape(**values["shape"]), listed_marks(values["marks"]))
         for name, vectorizer in found.vectorizers.items():
             vectorizer.vocabulary = values["vocabularies"][name]
             vectorizer.idf_ = arrays[f"idf.{name}"]

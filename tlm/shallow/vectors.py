@@ -68,9 +68,19 @@ def word_vectors(texts: Iterable[str], dimensions: int = DIMENSIONS) -> Vectors:
     kept = order[counts[order] >= LEAST_COUNT][:MOST_WORDS]
     number = np.full(len(words), -1, np.int32)
     number[kept] = np.arange(len(kept), dtype=np.int32)
-    vectors = reduced(ppmi(cooccurrences(number[ids], lengths, len(kept))), dimensions)
+    vectors = neighbour_vectors(number[ids], lengths, len(kept), dimensions)
     weights = SIF / (SIF + counts[kept] / max(1, len(ids)))
     return Vectors([words[one] for one in kept], vectors.astype(np.float32), weights.astype(np.float32))
+
+
+def neighbour_vectors(
+    ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int, dimensions: int
+) -> NDArray[np.float64]:
+    """PPMI-SVD vectors of words, shape [size, dimensions], fewer if there are fewer words.
+
+    `ids`, `lengths` and `size` are those of `cooccurrences`.
+    """
+    return _reduced(ppmi(cooccurrences(ids, lengths, size)), dimensions)
 
 
 def cooccurrences(ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int) -> Any:
@@ -116,7 +126,7 @@ def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]
     return whole.indices.to_numpy(), np.concatenate(lengths), whole.dictionary.to_pylist()
 
 
-def reduced(matrix: Any, dimensions: int) -> NDArray[np.float64]:
+def _reduced(matrix: Any, dimensions: int) -> NDArray[np.float64]:
     """The left singular vectors of a square matrix, scaled by the square roots of their values, shape [n, k]."""
     size = matrix.shape[0]
     if not matrix.nnz:

@@ -104,11 +104,10 @@ def train_multitask(
     root = home(root, [Artifact.open(uri, "task") for uri in tasks]).root
     _check_tasks(tasks)
     alone = checkpoint_recipe(tasks[0], tokenizer, subset, preset, overrides, seed, root)
-    inputs, spans_first = dict(alone.inputs), presets.resolve(preset, overrides).model.spans_first
+    inputs, how = dict(alone.inputs), alone.inputs["task_tokens"].manifest.settings
     for number, uri in enumerate(tasks[1:], start=1):
         inputs[f"task-{number}"] = Artifact.open(uri, "task")
-        tokens = tokenize(uri, tokenizer, spans_first=spans_first, root=root)
-        inputs[f"task_tokens-{number}"] = Artifact.open(tokens)
+        inputs[f"task_tokens-{number}"] = Artifact.open(tokenize(uri, tokenizer, **how, root=root))
     recipe = Recipe("checkpoint", "train-multitask", VERSION, {**alone.settings, "arm": MULTI_TASK}, inputs)
     return train_together(recipe, root, lambda draft: _write(draft, recipe, arguments), train_multitask, arguments)
 

@@ -30,6 +30,7 @@ AWAY: dict[str, Strike] = {
     f"{server} ended and started again": lambda pod, server=server: cluster.take_away(server, GONE)  # type: ignore[misc]
     for server in SERVERS
 }
+IN_EVERY_STEP = POD_FAULTS | AWAY
 
 
 def rows(seconds: int, seed: int) -> Iterator[Row]:
@@ -47,9 +48,9 @@ def rows_of(names: Sequence[str], seed: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         expected = cluster.undisturbed(folder)
         for name in names:
-            if name in POD_FAULTS | AWAY:
+            if name in IN_EVERY_STEP:
                 run = Undertaking(name.replace(" ", "-"), folder)
-                struck = strike_steps(run, (POD_FAULTS | AWAY)[name], chance)
+                struck = strike_steps(run, IN_EVERY_STEP[name], chance)
                 wrong, number = run.wrong(expected), sum(name in AWAY or replaced for replaced in struck.values())
                 if number or wrong:
                     yield tally(f"{name}: in each step of a run", [wrong] * max(1, number))
@@ -115,7 +116,7 @@ def retried(folder: str, expected: dict[str, str]) -> list[str]:
     (identity,) = run.identities
     client = cluster.client()
     client.terminate_run(identity)
-    said = run.wrong(expected)
+    said = run.failed()
     if "was terminated" not in said:
         return [f"after it was terminated: {said}"]
     client._run_api.run_service_retry_run(identity)
@@ -148,4 +149,4 @@ OTHERS: dict[str, Callable[[str, dict[str, str]], list[str]]] = {
     "run terminated, and Retry pressed": retried,
     "schedule that overlaps itself": scheduled,
 }
-NAMES = (*POD_FAULTS, *AWAY, *OTHERS)
+NAMES = (*IN_EVERY_STEP, *OTHERS)

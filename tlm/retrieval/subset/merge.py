@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
+from tlm.data.ranges import Ints
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.retrieval.subset.candidates import Candidates, grouped
 from tlm.retrieval.subset.judge import KEPT, NEAR_DUPLICATE, OVERLAPS_DEV, OVERLAPS_TEST, Filters, judge
-from tlm.retrieval.subset.ngrams import Ints
 from tlm.retrieval.subset.write import SUBSET, write_subset
 
 VERSION = 2

@@ -16,8 +16,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from tlm.data.ranges import Ints
 from tlm.progress import track
-from tlm.retrieval.subset.ngrams import Hashes, HashSet, Ints, TokenLists, distinct, shingles
+from tlm.retrieval.subset.ngrams import Hashes, HashSet, TokenLists, distinct, shingles
 
 SHINGLE = 5
 PASSAGES_AT_ONCE = 20_000

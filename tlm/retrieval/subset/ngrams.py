@@ -9,9 +9,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tlm.data.ranges import Ints, offsets_of, ranges
 from tlm.data.text import tokens
 
-Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 Keys = TypeVar("Keys", Ints, Hashes)
 
@@ -76,7 +76,7 @@ class TokenLists:
         alone = TokenLists.of(self.ids, self.lengths)
         if len(self.ids) == self.lengths.sum() and np.array_equal(self.starts, alone.starts):
             return self
-        return TokenLists.of(self.ids[spans(self.starts, self.lengths)], self.lengths)
+        return TokenLists.of(self.ids[ranges(self.starts, self.lengths)], self.lengths)
 
 
 def ngrams(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
@@ -92,7 +92,7 @@ def ngrams(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
     for place in range(n):
         hashes = hashes * _FACTOR + mixed[place : place + windows]
     counts = np.maximum(texts.lengths - n + 1, 0)
-    inside = spans(texts.starts, counts)
+    inside = ranges(texts.starts, counts)
     return hashes[inside], np.repeat(np.arange(len(texts)), counts)
 
 
@@ -137,16 +137,6 @@ class HashSet:
         places[places == len(self.values)] = 0
         equal = self.values[places] == hashes[possible]
         return possible[equal], places[equal]
-
-
-def spans(starts: Ints, lengths: Ints) -> Ints:
-    """Concatenate the ranges ``starts[i], …, starts[i] + lengths[i] - 1``."""
-    return np.repeat(starts - offsets_of(lengths)[:-1], lengths) + np.arange(lengths.sum())
-
-
-def offsets_of(lengths: Ints) -> Ints:
-    """The offsets of concatenated lists of these lengths: where each begins, and where the last one ends."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def _mixed(ids: npt.NDArray[np.int32]) -> Hashes:

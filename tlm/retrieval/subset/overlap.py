@@ -13,8 +13,9 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from tlm.data.ranges import Ints, offsets_of, ranges
 from tlm.progress import Meter
-from tlm.retrieval.subset.ngrams import HashSet, Ints, TokenLists, distinct, ngrams, offsets_of, spans
+from tlm.retrieval.subset.ngrams import HashSet, TokenLists, distinct, ngrams
 
 # A text of one or two tokens ("yes", "very good") would remove every passage that happens to contain it
 MIN_TOKENS = 3
@@ -74,7 +75,7 @@ class _NgramIndex:
         known, places = self.hashes.find(hashes)
         places, owners = distinct(places, owners[known])
         lengths = self.offsets[places + 1] - self.offsets[places]
-        pairs = np.repeat(owners, lengths) * self.texts + self.owners[spans(self.offsets[places], lengths)]
+        pairs = np.repeat(owners, lengths) * self.texts + self.owners[ranges(self.offsets[places], lengths)]
         pairs, counts = np.unique(pairs, return_counts=True)
         return pairs // self.texts, pairs % self.texts, counts
 

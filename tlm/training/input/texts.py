@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.marks import Marks
+from tlm.data.marks import Marks, listed_marks
+from tlm.data.ranges import Ints, ranges
 from tlm.data.tasks.arrays import classes_of
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import examples
 from tlm.errors import InputError
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -75,16 +74,11 @@ class Ragged:
     def copy_to(self, target: Ints, rows: Ints, counts: Ints, at: Ints) -> None:
         """Write the first ``counts[i]`` ids of row ``rows[i]`` into ``target[i]`` from column ``at[i]`` on."""
         line = np.repeat(np.arange(len(rows)), counts)
-        target[line, _within(counts) + np.repeat(at, counts)] = self.take(rows, counts)
+        target[line, ranges(at, counts)] = self.take(rows, counts)
 
     def take(self, rows: Ints, counts: Ints) -> Ints:
         """The first ``counts[i]`` ids of each row, one row after the other."""
-        return np.asarray(self.ids[_within(counts) + np.repeat(self.offsets[rows], counts)])
-
-
-def _within(counts: Ints) -> Ints:
-    """The numbers below each count: 0 1 2 0 1 for 3 and 2."""
-    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.asarray(self.ids[ranges(self.offsets[rows], counts)])
 
 
 class Texts:
@@ -165,5 +159,5 @@ class Examples:
             indices: dict[str | None, int] = {label: index for index, label in enumerate(classes)} | {None: -1}
             labels = np.array([indices[label] for label in table["label"].to_pylist()], dtype=np.int64)
         split = np.array(table["split"].to_pylist(), dtype=object)
-        marks = tuple((opening, closing) for opening, closing in tokens.details.get("marks", ()))
+        marks = listed_marks(tokens.details.get("marks", ()))
         return cls(Texts.open(tokens, max_length), labels, split, classes, marks)

@@ -24,7 +24,7 @@ from tlm.training.input.vocabulary import SPECIAL, adopt_vocabulary, save_vocabu
 from tlm.training.model.located import HERE, model_folder
 
 VERSION = 1
-MOST_SHARDS = 20  # are read of a large corpus, at even distances: two million passages
+MOST_SHARDS = 20  # that are read of a corpus, at even distances if it has more; 20 have two million passages
 SMALLEST = {"wordpiece": 200, "bpe": 300}  # about what single characters and special tokens need
 
 

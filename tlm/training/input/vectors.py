@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tlm.data.ranges import Ints
 from tlm.shallow.models import one_thread
-from tlm.shallow.vectors import cooccurrences, ppmi, reduced
-from tlm.training.input.texts import Ints, Texts
+from tlm.shallow.vectors import neighbour_vectors
+from tlm.training.input.texts import Texts
 
 PPMI_SVD = "ppmi-svd"
 MOST_TOKENS = 20_000_000  # of more, texts at even distances are read: memory and time are bounded
@@ -31,7 +32,7 @@ def token_vectors(
     if not len(ids):
         return ids, np.zeros((0, dimensions), np.float32)
     with one_thread():
-        vectors = reduced(ppmi(cooccurrences(ids.astype(np.int32), lengths, vocab_size)), dimensions)
+        vectors = neighbour_vectors(ids.astype(np.int32), lengths, vocab_size, dimensions)
     seen = np.unique(ids).astype(np.int64)
     vectors = vectors[seen] - vectors[seen].mean(axis=0)
     spread = vectors.std(axis=0)

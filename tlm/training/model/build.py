@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from safetensors.torch import load_file
 
-from tlm.data.marks import Marks
+from tlm.data.marks import Marks, listed_marks
 from tlm.settings import Model
 from tlm.training.input.texts import Special
 from tlm.training.model import bert, modernbert
@@ -108,7 +108,7 @@ def text_length(config: dict[str, Any]) -> int:
 
 def marks_of(config: dict[str, Any]) -> Marks:
     """The marks around the spans that are put first in each text; () if texts are read as they are."""
-    return tuple((opening, closing) for opening, closing in config.get(SPANS_FIRST, ()))
+    return listed_marks(config.get(SPANS_FIRST, ()))
 
 
 def build(config: dict[str, Any], seed: int) -> Encoder:

@@ -32,7 +32,7 @@ CHUNK_DOCUMENTS = 4000
 CHUNK_CHARACTERS = 2_000_000  # well below http.max_content_length
 WORKERS = 2  # requests under way at once
 SHARD_SECONDS = "10s"  # how long a request waits for the index to become available; by default a minute
-# A shard of fewer documents costs more than it saves; one of more is slow to search, and cannot move to another node.
+# A shard of fewer documents costs more than it saves; one of more is slow to search and to move to another node.
 FEWEST_IN_SHARD, MOST_IN_SHARD = 1_000_000, 150_000_000
 MOST_REJECTED = 10  # a sound server refuses none of our documents
 TOO_LARGE = 413

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TypeVar
 
 from tlm.errors import printable
@@ -11,6 +11,7 @@ from tlm.errors import printable
 LOG_EVERY_SECONDS = 15.0
 
 T = TypeVar("T")
+_hidden = False
 
 
 def say(message: str) -> None:
@@ -24,6 +25,17 @@ def track(items: Iterable[T], label: str, total: float | None = None, unit: str 
         for item in items:
             yield item
             meter.advance(1)
+
+
+@contextmanager
+def hidden() -> Iterator[None]:
+    """Show no progress of the work inside, as in one of several processes; messages still appear."""
+    global _hidden
+    _hidden = True
+    try:
+        yield
+    finally:
+        _hidden = False
 
 
 class Meter:
@@ -40,7 +52,7 @@ class Meter:
         self.label, self.total, self.unit = label, total, unit
         self.done = 0.0
         self.started = self.logged = time.monotonic()
-        self._bar = _bar(label, total) if sys.stderr.isatty() else None
+        self._bar = _bar(label, total) if sys.stderr.isatty() and not _hidden else None
 
     def advance(self, amount: float, note: str = "") -> None:
         """Add `amount` to the work done, and show `note` (a loss, a rate) beside it."""
@@ -48,7 +60,7 @@ class Meter:
         if self._bar is not None:
             progress, task = self._bar
             progress.update(task, advance=amount, note=note)
-        elif time.monotonic() - self.logged >= LOG_EVERY_SECONDS:
+        elif not _hidden and time.monotonic() - self.logged >= LOG_EVERY_SECONDS:
             self.logged = time.monotonic()
             seconds = self.logged - self.started
             of = f" of {self.total:,.0f} ({self.done / self.total:.0%})" if self.total else ""

@@ -20,6 +20,7 @@ def hub_folder(tmp_path, monkeypatch):
     """Where the stand-in has its data sets."""
     for package in ("datasets", "huggingface_hub"):
         monkeypatch.setitem(sys.modules, package, standin_hub)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # the stand-in is in this process alone
     monkeypatch.setenv("TLM_TEST_HUB", str(tmp_path / "hub"))
     hub._commit.cache_clear()
     yield tmp_path / "hub"

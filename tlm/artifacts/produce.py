@@ -11,7 +11,7 @@ from tlm import __version__
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import signed_json, value_sha256
 from tlm.artifacts.home import home
-from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest, seal
+from tlm.artifacts.manifest import MANIFEST, RUN, FileEntry, Manifest, content_digest, seal
 from tlm.artifacts.stores.scratch import scratch_folder
 from tlm.artifacts.stores.store import Store
 from tlm.artifacts.told import tell
@@ -54,6 +54,7 @@ class Draft:
         counts: Numbers for users, by name; not part of the content.
         details: Facts that later steps need; part of the content.
         rows: Row counts of files, by name.
+        published: Files that other steps have put into the folder of the artifact already.
         run: Facts about this run (device, threads) for run.json; not part of the content.
         spending: Seconds and joules that the step spends.
     """
@@ -62,6 +63,7 @@ class Draft:
     counts: dict[str, Any] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    published: list[FileEntry] = field(default_factory=list)
     run: dict[str, Any] = field(default_factory=dict)
     spending: Spending = field(default_factory=Spending)
 
@@ -115,7 +117,8 @@ def _find(store: Store, recipe: Recipe) -> Artifact | None:
 
 def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Artifact:
     place = f"{recipe.kind}/{recipe.key}"
-    files = seal(draft.folder, draft.rows)
+    own = seal(draft.folder, draft.rows)
+    files = sorted([*own, *draft.published], key=lambda entry: entry.name)
     manifest = Manifest(
         kind=recipe.kind,
         key=recipe.key,
@@ -128,7 +131,7 @@ def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Arti
         details=draft.details,
         files=files,
     )
-    for entry in files:
+    for entry in own:
         store.add(f"{place}/{entry.name}", draft.folder / entry.name)
     if store.read(f"{place}/{MANIFEST}") is None:
         run = {

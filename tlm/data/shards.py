@@ -2,17 +2,37 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 GROUP_ROWS = 10_000
+GROUPS = 10
+
+
+def numbered(table: pa.Table, first: int) -> pa.Table:
+    """The same rows, with their numbers from `first` as first column, `doc`."""
+    return table.add_column(0, "doc", pa.array(np.arange(first, first + len(table))))
 
 
 class Shards:
-    """Writes ``<name>-00000.parquet``… into `folder`, each with `groups` row groups of `group_rows` rows."""
+    """Writes ``<name>-00000.parquet``… into `folder`, each with `groups` row groups of `group_rows` rows.
 
-    def __init__(self, folder: Path, name: str, groups: int = 10, group_rows: int = GROUP_ROWS) -> None:
+    With `first`, it begins with the shard of that number, because earlier ones are written elsewhere.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        groups: int = GROUPS,
+        group_rows: int = GROUP_ROWS,
+        *,
+        first: int = 0,
+        compression: str = "zstd",
+    ) -> None:
         self.folder, self.name, self.groups, self.group_rows = folder, name, groups, group_rows
+        self.first, self.compression = first, compression
         self.rows: dict[str, int] = {}
         self._pending: pa.Table | None = None  # fewer rows than a group
         self._writer: pq.ParquetWriter | None = None
@@ -41,12 +61,12 @@ class Shards:
 
     def _write(self, table: pa.Table) -> None:
         if self._writer is None:
-            self._file = f"{self.name}-{len(self.rows):05d}.parquet"
+            self._file = f"{self.name}-{self.first + len(self.rows):05d}.parquet"
             self.rows[self._file] = 0
             self._writer = pq.ParquetWriter(
                 self.folder / self._file,
                 table.schema,
-                compression="zstd",
+                compression=self.compression,
                 use_dictionary=["source"],  # worth it where values repeat
                 write_statistics=["doc"],  # worth it where rows are looked up by value
                 data_page_size=1 << 20,

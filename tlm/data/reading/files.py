@@ -36,6 +36,7 @@ class RawFile:
     compression: str = ""  # a value of COMPRESSIONS, or "" for none
     locate: Callable[[], Path] | None = None  # gives the path on this machine, after a download if necessary; not "hub"
     size: int = 0  # bytes on disk; 0 for a Hub data set, which is streamed
+    cache: Path | None = None  # the folder that it is downloaded to
     header: tuple[str, ...] = ()  # column names of a CSV or TSV file without a header
     bytes_read: int = 0  # on disk, so far
     _stamp: tuple[int, int] | None = None  # size and time of modification when the digest was taken
@@ -62,6 +63,11 @@ class RawFile:
         except OSError as error:
             raise InputError(f"{self.where} cannot be read: {error.strerror}; check its permissions") from None
 
+    def drop(self) -> None:
+        """Remove the download; the next use downloads it again."""
+        if self.cache is not None:
+            self.path.unlink()
+
     def check_unchanged(self) -> None:
         """Raise InputError if the file changed since its digest was taken: the key would not describe what was read."""
         if self._stamp is not None and self._now() != self._stamp:
@@ -73,11 +79,15 @@ class RawFile:
 
 
 @contextmanager
-def raw_files(paths: list[str]) -> Iterator[list[RawFile]]:
+def raw_files(paths: Sequence[str], *, together: bool = True) -> Iterator[list[RawFile]]:
     """Expand `paths` to files, without duplicates and sorted by `where`; downloads are removed at the end.
 
     A path is a file, a folder (searched recursively, except for names beginning with '.' or '_'), a glob,
     ``s3://bucket/key`` (or a prefix, or a glob), or ``hf://name[:split]``.
+
+    Args:
+        paths: What to expand.
+        together: Whether all are downloaded, so that the disk must have room for all of them.
 
     Raises:
         InputError: missing file, unknown extension, a glob or folder without a readable file, or not enough disk space
@@ -87,7 +97,10 @@ def raw_files(paths: list[str]) -> Iterator[list[RawFile]]:
         raise InputError("a path is missing or empty; give files, folders, globs or s3:// addresses")
     with ExitStack() as stack:
         found = {file.where: file for path in paths for file in _expand(path, stack)}
-        yield [found[where] for where in sorted(found)]
+        files = [found[where] for where in sorted(found)]
+        if together:
+            check_downloads(files)
+        yield files
 
 
 def check_room(files: Sequence[RawFile], folder: Path) -> None:
@@ -101,6 +114,12 @@ def check_room(files: Sequence[RawFile], folder: Path) -> None:
             f"the {len(files)} raw files take {size / 1e9:,.3f} GB, the disk of {folder.parent} has "
             f"{free / 1e9:,.3f} GB free; free some space, use another disk or give fewer files"
         )
+
+
+def check_downloads(files: Sequence[RawFile]) -> None:
+    """Raise InputError if there is not enough disk space to download all of the files."""
+    for cache in {file.cache for file in files if file.cache is not None}:
+        check_room([file for file in files if file.cache == cache], cache)
 
 
 def _expand(path: str, stack: ExitStack) -> list[RawFile]:
@@ -185,9 +204,7 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
         raise InputError(f"{address} matches no object; check the bucket and the key")
     if any({"", ".", ".."} & set(name.split("/")) for name in chosen):
         raise InputError(f"{address}: a key has empty, '.' or '..' parts, which a file path cannot have; rename it")
-    files = [_raw_file(f"s3://{bucket}/{name}", partial(store.local, name), sizes[name]) for name in chosen]
-    check_room(files, store.cache)
-    return files
+    return [_raw_file(f"s3://{bucket}/{name}", partial(store.local, name), sizes[name], store.cache) for name in chosen]
 
 
 def _readable(folder: str, names: list[str]) -> list[str]:
@@ -206,7 +223,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + " …" * (len(names) > 5)
 
 
-def _raw_file(where: str, locate: Callable[[], Path], size: int) -> RawFile:
+def _raw_file(where: str, locate: Callable[[], Path], size: int, cache: Path | None = None) -> RawFile:
     try:
         where.encode()
     except UnicodeEncodeError:  # other bytes are lone surrogates
@@ -214,7 +231,7 @@ def _raw_file(where: str, locate: Callable[[], Path], size: int) -> RawFile:
     kind = _kind(where)
     if kind is None:
         raise InputError(f"{where}: unknown extension; expected {EXPECTED}")
-    return RawFile(where, PurePosixPath(where).name, *kind, locate, size)
+    return RawFile(where, PurePosixPath(where).name, *kind, locate, size, cache=cache)
 
 
 def _kind(name: str) -> tuple[str, str] | None:

@@ -21,6 +21,7 @@ SHARE_HOPELESS = 0.1  # rejected among the first HOPELESS_ROWS rows: stop withou
 HOPELESS_ROWS = 10_000
 LONGEST_DETAIL = 200
 LONGEST_CACHED = 200  # characters of an id or a source
+REJECTED_FILE = "rejected.parquet"
 REJECTED = pa.schema([("file", "string"), ("line", "int64"), ("reason", "string"), ("detail", "string")])
 _SEPARATORS = {  # found in the header of a table, and the advice
     ";": "';' instead of commas (.csv) or tabs (.tsv): export it with one of those",
@@ -167,11 +168,20 @@ class Rejects:
         if len(lost) > SHARE_HELD_OUT * read:
             raise _too_many(lost, read, f"{split} rows", ", more than a tenth", "fix them or remove them from the file")
 
+    def table(self) -> pa.Table:
+        """Return the rows set aside: file, line, reason, detail."""
+        return pa.table(list(zip(*self._rows, strict=True)) or [()] * len(REJECTED), schema=REJECTED)
+
+    def take(self, rows: pa.Table, read: int, read_by_file: Mapping[str, int]) -> None:
+        """Add what another part of the work has read and set aside, as its `table` and counts say."""
+        self._rows += zip(*rows.to_pydict().values(), strict=True)
+        self.read += read
+        self.read_by_file.update(read_by_file)
+
     def write(self, draft: Draft) -> None:
-        """Add the rows set aside to an artifact as rejected.parquet (file, line, reason, detail), and their counts."""
-        columns = list(zip(*self._rows, strict=True)) or [()] * len(REJECTED)
-        pq.write_table(pa.table(columns, schema=REJECTED), draft.folder / "rejected.parquet", compression="zstd")
-        draft.rows["rejected.parquet"] = len(self)
+        """Add the rows set aside to an artifact as rejected.parquet, and their counts."""
+        pq.write_table(self.table(), draft.folder / REJECTED_FILE, compression="zstd")
+        draft.rows[REJECTED_FILE] = len(self)
         draft.counts["rejected"] = _by_reason(self._rows)
 
 

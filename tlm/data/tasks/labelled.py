@@ -65,6 +65,7 @@ def read_examples(files: Mapping[str, list[RawFile]], fields: Fields, rejects: R
     found = list(
         read_all(ordered, fields.wanted, rejects, lambda file, row: _example(file, row, fields, split_of[file.where]))
     )
+    rejects.check()
     for split in ("dev", "test"):
         rejects.check_held_out(split, files.get(split, []))
     return found
@@ -86,6 +87,7 @@ def read_unlabelled(
         else:
             known[example.twin] = "repeated"
             found.append(example)
+    rejects.check()
     return found, dict(sorted(left_out.items()))
 
 

@@ -100,10 +100,12 @@ def _write(
 ) -> None:
     check_room(files, draft.folder)
     with TemporaryDirectory(prefix="staging-", dir=draft.folder) as staging:
-        stage = Stage(Path(staging))
-        stage.fill(read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field))), STAGED)
+        rows = read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field)))
+        stage = Stage(Path(staging), rows, STAGED)
+        rejects.check()
         candidates = _candidates(files[0].where, stage)
-        verdicts = judge(candidates, filters, {"": task} if task else {}, repeats=~stage.firsts())
+        repeats = np.isin(np.arange(stage.count), stage.repeated())
+        verdicts = judge(candidates, filters, {"": task} if task else {}, repeats=repeats)
         no_queries = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
         draft.details = {"arm": "bm25", "provenance": "imported"}
         reasons = (KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
@@ -116,9 +118,10 @@ def _candidates(source: str, stage: Stage) -> Candidates:
     """The passages on disk, in the order of the files."""
 
     def batches() -> Iterator[pa.RecordBatch]:
-        return (batch for path in stage.paths for batch in pq.ParquetFile(path).iter_batches())
+        return (batch for path in paths for batch in pq.ParquetFile(path).iter_batches())
 
-    numbers = pa.concat_tables(pq.read_table(path, columns=["doc", "rank"]) for path in stage.paths)
+    paths = [stage.path(name) for name in stage.tables]
+    numbers = pa.concat_tables(pq.read_table(path, columns=["doc", "rank"]) for path in paths)
     docs, ranks = numbers["doc"].to_numpy(), numbers["rank"].to_numpy()
     return Candidates(source, batches, docs, ranks, np.full(stage.count, NO_SCORE, np.float32))
 

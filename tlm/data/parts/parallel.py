@@ -1,0 +1,45 @@
+"""Work on many things at once, on all cores of this machine."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from joblib import Parallel, cpu_count, delayed
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from tlm import progress
+from tlm.errors import Interrupted
+
+T = TypeVar("T")
+
+
+def each(work: Callable[[T], None], items: Sequence[T], label: str, unit: str) -> None:
+    """Call `work` for each item, in as many processes as there are cores, and show the progress.
+
+    Args:
+        work: A function that can be pickled. What it raises ends all processes.
+        items: What to work on.
+        label: What is being done.
+        unit: What the items are.
+
+    Raises:
+        Interrupted: a process was killed.
+    """
+    workers = min(cpu_count(), len(items))
+    if workers < 2:
+        for item in progress.track(items, label, len(items), unit):
+            work(item)
+        return
+    done = Parallel(workers, return_as="generator_unordered")(delayed(_quietly)(work, item) for item in items)
+    try:
+        for _ in progress.track(done, label, len(items), unit):
+            pass
+    except TerminatedWorkerError:
+        raise Interrupted(
+            f"{label}: a process was killed, perhaps for lack of memory; repeat the command to go on"
+        ) from None
+
+
+def _quietly(work: Callable[[T], None], item: T) -> None:
+    """Work without showing the progress inside, which the first process shows for all."""
+    with progress.hidden():
+        work(item)

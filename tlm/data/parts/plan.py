@@ -1,0 +1,119 @@
+"""How a corpus is loaded in parts: a function of the files alone, not of who works on them."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from joblib import cpu_count
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.home import home
+from tlm.artifacts.produce import Recipe
+from tlm.data.layout import Layout
+from tlm.data.reading.files import RawFile, check_downloads
+from tlm.data.reading.readers import check
+from tlm.errors import InputError
+
+VERSION = 1
+STEP = "load-corpus"
+MIB = 1 << 20
+EXPANDS = {"gz": 3, "zst": 4}  # text, compressed; the sizes of parts need no more than an estimate
+PARQUET_EXPANDS = 2
+BUCKET_BYTES = 1 << 30  # of text, whose digests are sorted at once: some 64 MB
+BUCKETS = (16, 512)  # fewest and most
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all who load a corpus in parts must know. They find each other's results by the key of the corpus.
+
+    Attributes:
+        paths: Addresses of the raw files.
+        root: Store to write to.
+        settings: Settings of the corpus, with the digests of the files.
+        parts: For each part the number of its first file, and that of the file after its last one.
+        buckets: How many groups the texts are sorted into by their digests, to find those that repeat.
+    """
+
+    paths: tuple[str, ...]
+    root: str | None
+    settings: dict[str, Any]
+    parts: tuple[tuple[int, int], ...]
+    buckets: int
+
+    @cached_property
+    def corpus(self) -> Recipe:
+        """The recipe of the corpus; it does not depend on the parts."""
+        return Recipe("corpus", STEP, VERSION, self.settings)
+
+    @cached_property
+    def _key(self) -> str:
+        return self.corpus.key
+
+    @property
+    def layout(self) -> Layout:
+        """How documents become passages."""
+        return Layout(**{name: value for name, value in self.settings.items() if name != "files"})
+
+    def recipe(self, kind: str, number: int) -> Recipe:
+        """The recipe of a result on the way to the corpus: one of its parts, say."""
+        settings = {"corpus": self._key, "parts": self.parts, "buckets": self.buckets, "number": number}
+        return Recipe(kind, STEP, VERSION, settings)
+
+    def found(self, kind: str, number: int) -> Artifact:
+        """A finished result on the way. Raises InputError if it is not there."""
+        recipe = self.recipe(kind, number)
+        artifact = Artifact.find(home(self.root, ()), kind, recipe.key)
+        if artifact is None:
+            raise InputError(
+                f"{kind} {number} of the corpus {self._key} is missing; start the run again, which finds finished parts"
+            )
+        return artifact
+
+
+def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Sequence[RawFile], mib: int) -> Plan:
+    """Check and hash the files, and plan parts of at most `mib` MiB of text, or of one file.
+
+    Raises InputError: a file is unreadable or lacks a field; not enough disk space for downloads.
+    """
+    if mib < 1:
+        raise InputError(f"part_mib is {mib}; expected 1 or more MiB of text")
+    parts, buckets = parts_of(files, mib), BUCKETS[0]
+    if len(parts) == 1:  # whoever plans it also reads it
+        check_downloads(files)
+    while buckets < BUCKETS[1] and buckets * BUCKET_BYTES < sum(map(_text, files)):
+        buckets *= 2
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        try:
+            named = list(pool.map(partial(_named, layout=layout, keep=len(parts) == 1), files))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return Plan(tuple(paths), root, {**asdict(layout), "files": named}, tuple(parts), buckets)
+
+
+def _named(file: RawFile, layout: Layout, keep: bool) -> list[str]:
+    check(file, layout.fields)
+    found = [file.name, file.digest()]
+    if not keep:
+        file.drop()
+    return found
+
+
+def parts_of(files: Sequence[RawFile], mib: int) -> list[tuple[int, int]]:
+    """The parts, in order. A data set on the Hub, whose size is not known, is a part of its own."""
+    parts, first, size = list[tuple[int, int]](), 0, 0.0
+    for number, file in enumerate(files):
+        own = float("inf") if file.locate is None else _text(file)
+        if number > first and size + own > mib * MIB:
+            parts.append((first, number))
+            first, size = number, 0.0
+        size += own
+    return [*parts, (first, len(files))]
+
+
+def _text(file: RawFile) -> int:
+    """How much text a file has, in bytes; an estimate."""
+    return file.size * (PARQUET_EXPANDS if file.format == "parquet" else EXPANDS.get(file.compression, 1))

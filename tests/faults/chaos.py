@@ -80,17 +80,18 @@ def main() -> None:
     if given.part not in NAMES:
         print(f"PART={given.part} is unknown; use PART={', PART='.join(NAMES)}", file=sys.stderr)
         sys.exit(2)
-    started = time.time()
-    rows = list(_rows(given.part, given.only, given.seconds, given.seed))
+    files = [folder / f"{given.part}.json" for folder in ((BUILT, KEPT) if given.keep else (BUILT,))]
+    kept = {file: json.loads(file.read_text())["rows"] if given.only and file.exists() else [] for file in files}
     facts = {"day": f"{date.today()}", "revision": revision() or "unknown", "machine": machine()}
-    result = {"part": given.part, "seed": given.seed, "seconds": round(time.time() - started), **facts, "rows": rows}
-    for folder in (BUILT, KEPT) if given.keep else (BUILT,):
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{given.part}.json"
-        before = json.loads(file.read_text())["rows"] if given.only and file.exists() else []
-        tried = {row["what"] for row in rows}
-        result["rows"] = [*(row for row in before if row["what"] not in tried), *rows]
-        file.write_text(json.dumps(result, indent=1) + "\n")
+    started, rows = time.time(), list[Row]()
+    for one in _rows(given.part, given.only, given.seconds, given.seed):
+        rows.append(one)  # written at once: the next ones may take hours
+        result = {"part": given.part, "seed": given.seed, "seconds": round(time.time() - started), **facts}
+        for file, before in kept.items():
+            tried = {row["what"] for row in rows}
+            result["rows"] = [*(row for row in before if row["what"] not in tried), *rows]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(result, indent=1) + "\n")
     if given.keep:
         PAGE.write_text(page(PAGE.read_text()))
     print(table(KEPT, BUILT))

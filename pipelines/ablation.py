@@ -6,6 +6,7 @@ from components import data
 from components.paper import models, subsets, trials
 from pipelines import stages
 from pipelines.groups import Corpus, Export, Index, Prices, Store, Task, TrainingPods
+from pipelines.options import Machines
 from pipelines.pipeline import pipeline
 
 
@@ -28,7 +29,7 @@ class Paper:
 
 @pipeline("tlm-paper", "TLM, a table of the paper")
 def build(
-    nodes: int,
+    machines: Machines,
     corpus: Corpus,
     export: Export,
     index: Index,
@@ -47,7 +48,7 @@ def build(
     root, cells = store.root, {"table": paper.table, "scale": paper.scale, "corpus": paper.corpus}
     settings = {"preset": paper.scale, "overrides": "", "arms": "bm25", "seeds": run_seeds}
     preflight = data.preflight(**settings, engine=index.engine, root=root, **vars(report), **train.sizes())
-    corpus_uri, task_uri = stages.load(preflight, corpus, task, root)
+    corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)
     made = {
         "subsets": subsets(index=index_uri, task=task_uri, **cells, **vars(export), root=root).output,
@@ -56,7 +57,7 @@ def build(
     }
     plan = trials(task=task_uri, **made, **cells, seeds=run_seeds, root=root)
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
-    scores = {"baseline": baseline, "metrics": stages.scored(plan.output, train, nodes, root)}
+    scores = {"baseline": baseline, "metrics": stages.scored(plan.output, train, machines, root)}
     return stages.report(scores, train, report, root)
 
 

@@ -25,6 +25,8 @@ def ungrouped(function: Callable[..., Any], *, prefixed: bool = False, **given: 
     groups, arguments = {}, []
     meanings: dict[str, str] = {}
     for argument in inspect.signature(function).parameters.values():
+        if argument.name in given:
+            continue
         if is_dataclass(argument.annotation):
             group: Any = argument.annotation
             hints, defaults = get_type_hints(group, include_extras=True), vars(group())
@@ -34,7 +36,7 @@ def ungrouped(function: Callable[..., Any], *, prefixed: bool = False, **given: 
                 arguments.append(argument.replace(name=name, default=defaults[field], annotation=hints[field]))
             for base in reversed(inspect.getmro(group)):
                 meanings |= {names[field]: meaning for field, meaning in descriptions(base).items()}
-        elif argument.name not in given:
+        else:
             arguments.append(argument)
     meanings |= descriptions(function)
     if prefixed:

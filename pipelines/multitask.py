@@ -5,13 +5,14 @@ from kfp import dsl
 from components import data, multitask
 from pipelines import stages
 from pipelines.groups import Corpus, Examples, Export, Index, Prices, Run, Store, TrainingPods
+from pipelines.options import Machines
 from pipelines.pipeline import pipeline
 from tlm.errors import InputError
 
 
 @pipeline("tlm-multitask", "TLM for several tasks")
 def build(
-    nodes: int,
+    machines: Machines,
     corpus: Corpus,
     export: Export,
     index: Index,
@@ -30,15 +31,15 @@ def build(
         task_label_field: Field that holds the label, or the number for regression; the same for all tasks.
         task_paths: The tasks, separated by commas: folders with train, dev and test files, or names.
     """
-    if nodes > 1:
-        raise InputError(f"pipeline 'multitask' trains each stage 1 on one machine, not on {nodes}; leave --nodes out")
+    if machines.nodes > 1:
+        raise InputError("pipeline 'multitask' trains each stage 1 on one machine; leave --nodes out")
     root = store.root
     preflight = data.preflight(
         **vars(run), arms="bm25", engine=index.engine, root=root, **vars(report), **train.sizes()
     )
     settings = preflight.outputs
     loaded = multitask.load_tasks(paths=task_paths, **vars(task), overrides=run.overrides, root=root).after(preflight)
-    corpus_uri = data.load_corpus(**vars(corpus), root=root).after(loaded).outputs["Output"]  # as in stages.load
+    corpus_uri = stages.corpus(loaded, corpus, machines, root)
     tasks = loaded.output
     index_uri = stages.index(corpus_uri, index, root)
     query = {name: settings[name] for name in ("query", "top_k")}
@@ -53,7 +54,7 @@ def build(
     apart = multitask.plan_apart(**made, subsets=subsets, overrides=run.overrides).output
     with dsl.ParallelFor(tasks, name="baselines") as item:
         baseline = data.baseline(task=item, root=root).outputs["Output"]
-    scores = {"baselines": dsl.Collected(baseline), "metrics": stages.scored(apart, train, nodes, root)}
+    scores = {"baselines": dsl.Collected(baseline), "metrics": stages.scored(apart, train, machines, root)}
     made_report = multitask.report_tasks(**scores, **vars(report), root=root).outputs["Output"]
     stages.equip_all(train)
     return made_report

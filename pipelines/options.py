@@ -37,6 +37,22 @@ class Source:
     images: Path | None = None
 
 
+@dataclass(frozen=True)
+class Machines:
+    """How many pods work on one thing.
+
+    Args:
+        nodes: Machines for each stage 1; more than one needs Kubeflow Trainer.
+        data_pods: Pods that load the corpus, each with all of its cores; worth it from some 10 GB.
+    """
+
+    nodes: Annotated[int, Option(min=1)] = 1
+    data_pods: Annotated[int, Option(min=1, max=64)] = 1
+
+
+ONE_OF_EACH = Machines()
+
+
 @dataclass
 class Connection:
     """How to reach Kubeflow Pipelines.

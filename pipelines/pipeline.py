@@ -9,6 +9,7 @@ from docstring_parser import parse
 from kfp import dsl
 
 from pipelines.grouped import ungrouped
+from pipelines.options import ONE_OF_EACH, Machines
 from pipelines.resources import LIFETIME
 from tlm.command import descriptions
 from tlm.errors import InputError, nearest
@@ -17,20 +18,22 @@ MODULES = {name: f"pipelines.{name}" for name in ("tlm", "shallow", "ablation", 
 
 
 def pipeline(name: str, display_name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Turn a function into one that returns the pipeline for a number of nodes (machines that stage 1 trains on).
+    """Turn a function into one that returns the pipeline for a number of machines.
 
-    The arguments of the function are `nodes`, groups of parameters, and single parameters.
+    The arguments of the function are `machines`, groups of parameters, and single parameters.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @cache
-        def build(nodes: int = 1) -> Any:
-            steps = ungrouped(function, prefixed=True, nodes=nodes)
+        def build(machines: Machines = ONE_OF_EACH) -> Any:
+            steps = ungrouped(function, prefixed=True, machines=machines)
             # the form in the UI shows names only, so the description says what the parameters mean
             lines = [f"- `{parameter}`: {meaning}" for parameter, meaning in descriptions(steps).items()]
             description = "\n".join([parse(steps.__doc__ or "").short_description or "", "", "Parameters:", "", *lines])
-            suffix, on_nodes = (f"-{nodes}-nodes", f" on {nodes} nodes") if nodes > 1 else ("", "")
-            about = {"name": name + suffix, "display_name": display_name + on_nodes, "description": description}
+            several = [f"{count} {what.replace('_', ' ')}" for what, count in vars(machines).items() if count > 1]
+            suffix = "".join(f"-{words.replace(' ', '-')}" for words in several)
+            shown = f"{display_name} on {' and '.join(several)}" if several else display_name
+            about = {"name": name + suffix, "display_name": shown, "description": description}
             return dsl.pipeline(**about, pipeline_config=LIFETIME)(steps)
 
         return build
@@ -38,12 +41,12 @@ def pipeline(name: str, display_name: str) -> Callable[[Callable[..., Any]], Cal
     return decorate
 
 
-def build(name: str, nodes: int = 1) -> Any:
-    """Return the pipeline called `name`; `nodes` is the number of machines that stage 1 of each run trains on.
+def build(name: str, machines: Machines = ONE_OF_EACH) -> Any:
+    """Return the pipeline called `name` for so many machines.
 
     Raises:
         InputError: There is no pipeline of that name.
     """
     if name not in MODULES:
         raise InputError(f"pipeline '{name}' is unknown{nearest(name, MODULES)}")
-    return importlib.import_module(MODULES[name]).build(nodes)
+    return importlib.import_module(MODULES[name]).build(machines)

@@ -10,7 +10,7 @@ import typer
 from docstring_parser import parse
 
 from pipelines.grouped import ungrouped
-from pipelines.options import Connection, Order, Parameters, Source, Waiting
+from pipelines.options import Connection, Machines, Order, Parameters, Source, Waiting
 from tlm.command import descriptions
 from tlm.errors import InputError, TlmError
 from tlm.progress import say
@@ -46,6 +46,7 @@ def local(
     images: Path | None = None,
     network: str = "bridge",
     pipeline: str = "tlm",
+    data_pods: Annotated[int, typer.Option(min=1, max=64)] = 1,
 ) -> None:
     """Run the pipeline on this machine. Finished steps of an earlier run are found and not repeated.
 
@@ -54,22 +55,29 @@ def local(
         images: File with the images to run in, as `make images` writes it.
         network: Docker network of the containers.
         pipeline: tlm; shallow: no network, in minutes; ablation: a table of the paper; multitask: several tasks.
+        data_pods: Steps that load the corpus together, two at a time, as they do on a cluster.
     """
     from pipelines.local.runner import run
     from pipelines.parameters import of_this_code, read_parameters
 
     built = images or (Path("build/images.json") if docker else None)
-    run(read_parameters(**vars(parameters), known=of_this_code(pipeline)), built, network, pipeline)
+    run(
+        read_parameters(**vars(parameters), known=of_this_code(pipeline)),
+        built,
+        network,
+        pipeline,
+        Machines(data_pods=data_pods),
+    )
 
 
 @command
 def compile(
     output: Annotated[Path, typer.Option("-o", "--output")],
+    machines: Machines,
     images: Path | None = None,
     kubernetes_manifests: Annotated[bool, typer.Option("--kubernetes-manifests")] = False,
     namespace: str = "",
     version: str = "",
-    nodes: Annotated[int, typer.Option(min=1)] = 1,
     pipeline: str = "tlm",
 ) -> None:
     """Compile the pipeline into a file for Kubeflow's UI and API; the same code gives the same bytes.
@@ -80,7 +88,6 @@ def compile(
         kubernetes_manifests: Write Pipeline and PipelineVersion resources, for GitOps.
         namespace: Namespace of these resources.
         version: Name of the pipeline's version.  [default: version and git revision]
-        nodes: Machines for each stage 1; more than one needs Kubeflow Trainer.
         pipeline: tlm; shallow: no network, in minutes; ablation: a table of the paper; multitask: several tasks.
     """
     from pipelines.compile import compiled
@@ -88,7 +95,7 @@ def compile(
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"--output {output}: must end in .yaml")
     manifests = {"kubernetes_manifests": kubernetes_manifests, "namespace": namespace, "version": version}
-    text = compiled.compile_text(images, pipeline, nodes, **manifests)
+    text = compiled.compile_text(images, pipeline, machines, **manifests)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")

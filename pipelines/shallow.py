@@ -7,13 +7,14 @@ no effect here.
 from components import data
 from pipelines import stages
 from pipelines.groups import Corpus, Export, Index, Prices, Run, Store, Task, TrainingPods
+from pipelines.options import Machines
 from pipelines.pipeline import pipeline
 from tlm.errors import InputError
 
 
 @pipeline("tlm-shallow", "TLM without training a network")
 def build(
-    nodes: int,
+    machines: Machines,
     corpus: Corpus,
     export: Export,
     index: Index,
@@ -32,13 +33,13 @@ def build(
         run_preset: Named settings, of which only those of the retrieval count; see `tlm show`.
         run_seeds: Has no effect, because nothing here is random.
     """
-    if nodes > 1:
+    if machines.nodes > 1:
         raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
     root = store.root
     preflight = data.preflight(
         **vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report), **train.sizes()
     )
-    corpus_uri, task_uri = stages.load(preflight, corpus, task, root)
+    corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
     subsets = stages.subsets(index_uri, task_uri, run_arms, advised, export, root)

@@ -5,19 +5,33 @@ from typing import Any
 from kfp import dsl
 from kfp.dsl.pipeline_context import Pipeline
 
+from components import corpus as parts
 from components import data, training, trainjob
 from pipelines.groups import Corpus, Export, Index, Prices, Task, TrainingPods
+from pipelines.options import Machines
 from pipelines.resources import equip
 
 
-def load(preflight: Any, corpus: Corpus, task: Task, root: Any) -> tuple[Any, Any]:
+def load(preflight: Any, files: Corpus, task: Task, machines: Machines, root: Any) -> tuple[Any, Any]:
     """Return the URIs of corpus and task, read after the preflight.
 
     The task comes first: it takes seconds, and an error in it should show before hours go into corpus and index.
     """
     task_step = data.load_task(**vars(task), root=root).after(preflight)
-    corpus_step = data.load_corpus(**vars(corpus), root=root).after(task_step)
-    return corpus_step.outputs["Output"], task_step.outputs["Output"]
+    return corpus(task_step, files, machines, root), task_step.outputs["Output"]
+
+
+def corpus(after: Any, files: Corpus, machines: Machines, root: Any) -> Any:
+    """Return the URI of the corpus, loaded after another step by one pod or several."""
+    if machines.data_pods == 1:
+        return data.load_corpus(**vars(files), root=root).after(after).outputs["Output"]
+    planned = parts.plan_corpus(**vars(files), pods=machines.data_pods, root=root).after(after)
+    with dsl.ParallelFor(planned.output, name="corpus-parts") as pod:
+        staged = parts.stage_corpus(pod=pod)
+    compared = parts.dedup_corpus(pods=dsl.Collected(staged.output))
+    with dsl.ParallelFor(compared.output, name="corpus-shards") as pod:
+        written = parts.write_corpus(pod=pod)
+    return parts.publish_corpus(pods=dsl.Collected(written.output)).outputs["Output"]
 
 
 def tokenizer(preflight: Any, corpus: Any, task: Any, root: Any) -> Any:
@@ -52,14 +66,14 @@ def report(scores: dict[str, Any], train: TrainingPods, prices: Prices, root: An
     return made
 
 
-def scored(plan: Any, train: TrainingPods, nodes: int, root: Any) -> dsl.Collected:
+def scored(plan: Any, train: TrainingPods, machines: Machines, root: Any) -> dsl.Collected:
     """Return the URIs of the metrics of all runs of `plan`."""
     # inside the loop only the run and parameters are used: kfp.local mistakes other steps' outputs for the item
     with dsl.ParallelFor(plan, name="arms-and-seeds") as run:
-        if nodes == 1:
+        if machines.nodes == 1:
             checkpoint = training.train(run=run, gpus=train.gpus, root=root).outputs["Output"]
         else:
-            checkpoint = trainjob.train_on_nodes(run=run, nodes=nodes, **vars(train), root=root).output
+            checkpoint = trainjob.train_on_nodes(run=run, nodes=machines.nodes, **vars(train), root=root).output
         model = training.finetune(checkpoint=checkpoint, run=run, gpus=train.gpus, root=root).outputs["Output"]
         metrics = training.evaluate(model=model, run=run, root=root).outputs["Output"]
     return dsl.Collected(metrics)

@@ -3,12 +3,13 @@
 from components import data
 from pipelines import stages
 from pipelines.groups import Corpus, Export, Index, Prices, Run, Store, Task, TrainingPods
+from pipelines.options import Machines
 from pipelines.pipeline import pipeline
 
 
 @pipeline("tlm", "TLM")
 def build(
-    nodes: int,
+    machines: Machines,
     corpus: Corpus,
     export: Export,
     index: Index,
@@ -28,7 +29,7 @@ def build(
     preflight = data.preflight(
         **vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report), **train.sizes()
     )
-    corpus_uri, task_uri = stages.load(preflight, corpus, task, root)
+    corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
     subsets = stages.subsets(index_uri, task_uri, run_arms, advised, export, root)
@@ -36,7 +37,7 @@ def build(
     tokenizer = stages.tokenizer(preflight, corpus_uri, task_uri, root)
     settings = vars(run) | {"arms": run_arms, "overrides": advised["overrides"]}
     plan = data.plan(**settings, task=task_uri, tokenizer=tokenizer, **subsets, root=root)
-    metrics = stages.scored(plan.output, train, nodes, root)
+    metrics = stages.scored(plan.output, train, machines, root)
     scores = {"baseline": shallow["baseline"], "metrics": data.mix(**shallow, trained=metrics, root=root).output}
     return stages.report(scores, train, report, root, notes=advised["reasons"])
 

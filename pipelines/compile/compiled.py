@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from pipelines.options import ONE_OF_EACH, Machines
 from tlm import __version__
 from tlm.errors import InputError
 from tlm.progress import say
@@ -85,7 +86,7 @@ def text_of(file: Path | None, images: Path | None = None, pipeline: str = "") -
 def compile_text(
     images: Path | None = None,
     name: str = "tlm",
-    nodes: int = 1,
+    machines: Machines = ONE_OF_EACH,
     *,
     kubernetes_manifests: bool = False,
     namespace: str = "",
@@ -96,7 +97,7 @@ def compile_text(
     Args:
         images: File with references of the images; without it, those of the components are used.
         name: Which pipeline.
-        nodes: Machines that stage 1 of each run trains on.
+        machines: How many pods work on one thing.
         kubernetes_manifests: Write the Kubernetes resources that hold the pipeline and a version of it, for GitOps.
         namespace: Namespace of these resources.
         version: Version of the pipeline in these resources; that of the code if empty.
@@ -110,7 +111,7 @@ def compile_text(
     from pipelines.compile.images import load_images, with_images
     from pipelines.pipeline import build
 
-    pipeline, options = build(name, nodes), None
+    pipeline, options = build(name, machines), None
     if kubernetes_manifests:
         info = pipeline.pipeline_spec.pipeline_info
         full = f"{info.name}-{version or version_name()}"

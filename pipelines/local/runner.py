@@ -14,6 +14,7 @@ from kfp.dsl.base_component import BaseComponent
 
 from pipelines.compile.images import load_images, with_images
 from pipelines.local.transcript import Transcript
+from pipelines.options import ONE_OF_EACH, Machines
 from pipelines.parameters import check_reachable
 from pipelines.pipeline import build
 from tlm.artifacts.artifact import Artifact
@@ -32,7 +33,13 @@ class StepFailed(TlmError):
         self.exit_code = 3 if resumable else 2
 
 
-def run(parameters: dict[str, Any], images: Path | None = None, network: str = "bridge", name: str = "tlm") -> None:
+def run(
+    parameters: dict[str, Any],
+    images: Path | None = None,
+    network: str = "bridge",
+    name: str = "tlm",
+    machines: Machines = ONE_OF_EACH,
+) -> None:
     """Run a pipeline, print the table of its report and where the report is. A repeated call resumes a failed run.
 
     Args:
@@ -40,13 +47,14 @@ def run(parameters: dict[str, Any], images: Path | None = None, network: str = "
         images: File with references of the images; with it, steps run in containers, and all data are on S3.
         network: The Docker network of the containers.
         name: Which pipeline.
+        machines: How many pods work on one thing.
 
     Raises:
         StepFailed: A step failed.
     """
     values = {"index_engine": "embedded", "store_root": "artifacts"} | parameters
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
-    pipeline, outputs = _without_retries(build(name)), OUTPUTS.absolute()
+    pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
     running: Any = contextlib.nullcontext(kfp_local.SubprocessRunner(use_venv=False))
     if images:
         from pipelines.local.containers import hardened_runner

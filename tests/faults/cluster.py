@@ -25,13 +25,16 @@ _NODE = "workflows.argoproj.io/node-name"
 _VARYING = "report/"  # tells times
 _OTHERS = "[p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]"
 _KILL = f"import os\nfor p in {_OTHERS}: os.kill(int(p), 9)"
-# The step waits until memory is full, and then the kernel ends whatever has the highest score: the step.
-_FILL = f"""import os
+# The step waits until memory is full, and then the kernel ends the process with the highest score: the step. Those that
+# fill the memory are many and small, so that none of them has a higher one.
+_FILL = f"""import os, signal, time
 for p in {_OTHERS}:
-    os.kill(int(p), 19)
-    open('/proc/' + p + '/oom_score_adj', 'w').write('1000')
-held = []
-while True: held.append(b'x' * 10**8)
+    if 'python' in os.readlink('/proc/' + p + '/exe'):
+        os.kill(int(p), signal.SIGSTOP)
+        open('/proc/' + p + '/oom_score_adj', 'w').write('1000')
+while os.fork(): time.sleep(0.01)
+held = b'x' * (20 << 20)
+signal.pause()
 """
 
 

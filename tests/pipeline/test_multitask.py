@@ -8,6 +8,7 @@ import pytest
 
 from pipelines.compile.compiled import compile_text, parse
 from pipelines.compile.lint import lint
+from pipelines.options import Machines
 from pipelines.parameters import of_this_code
 from pipelines.pipeline import build
 from tests.tiny import GLUE, TOPICS, write_tiny
@@ -68,5 +69,5 @@ def test_it_compiles_with_the_parameters_of_the_first_pipeline() -> None:
 
 
 def test_it_is_not_for_several_nodes() -> None:
-    with pytest.raises(InputError, match="trains each stage 1 on one machine, not on 2"):
-        build("multitask", 2)
+    with pytest.raises(InputError, match="trains each stage 1 on one machine; leave --nodes out"):
+        build("multitask", Machines(nodes=2))

@@ -10,9 +10,10 @@ import yaml
 from components.base import DATA_IMAGE
 from pipelines.compile.compiled import compile_text, parse
 from pipelines.compile.lint import lint
+from pipelines.options import Machines
 from pipelines.parameters import of_this_code
 from pipelines.pipeline import build
-from tests.pipeline.test_run import arguments
+from tests.pipeline.test_run import arguments, artifacts
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
@@ -50,6 +51,24 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
     assert "masked-LM" not in page
 
 
+def test_a_corpus_that_several_pods_load_gives_the_same_report(run_module: Callable, tmp_path: Path) -> None:
+    """Two parts, of which each pod takes one; all steps after them find the same inputs."""
+    write_tiny(tmp_path)
+    texts = (tmp_path / "corpus.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "corpus").mkdir()
+    for number in range(2):
+        long = json.dumps({"text": "word " * 2_000, "source": f"padding {number}"}) + "\n"  # a part has 1 MiB or more
+        (tmp_path / "corpus" / f"{number}.jsonl").write_text("".join(texts[number::2]) + long * 110)
+    found = []
+    for store, pods in (("one", 1), ("several", 2)):
+        given = arguments(tmp_path, store, "embedded", "bm25", "0", corpus="corpus")
+        run_module("pipelines.run", "local", "--pipeline", "shallow", "--data-pods", pods, *given)
+        kinds = ("corpus", "hits", "subset", "metrics")
+        found.append({one.folder_name: one.content for kind in kinds for one in artifacts(str(tmp_path / store), kind)})
+    assert found[0] == found[1]
+    assert len(artifacts(str(tmp_path / "several"), "corpus-plan")[0].details["parts"]) == 2
+
+
 def test_it_compiles_for_the_data_image_alone() -> None:
     text = compile_text(name="shallow")
     assert lint(parse(text, "shallow")) == []
@@ -64,4 +83,4 @@ def test_it_takes_the_parameters_of_the_first_pipeline() -> None:
 
 def test_it_is_not_for_several_nodes() -> None:
     with pytest.raises(InputError, match="trains no network; leave --nodes out"):
-        build("shallow", 2)
+        build("shallow", Machines(nodes=2))

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus
-from tlm.data.parts import plan, shards
-from tlm.data.parts.plan import parts_of
+from tlm.data.parts import shards
+from tlm.data.parts.plan import part_size, parts_of
+from tlm.data.parts.pods import dedup_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
 from tlm.data.reading.files import RawFile
 from tlm.data.shards import Shards
 from tlm.errors import InputError
@@ -31,8 +32,11 @@ def files(folder, *texts_of_files):
     return str(folder)
 
 
-def load(folder, root, **values):
-    return Artifact.open(load_corpus([folder], root=str(root), **values), "corpus")
+def load(folder, root, size=10**9, **values):
+    """Loaded in parts of at most so many bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tlm.data.corpus.part_size", lambda files, least: size)
+        return Artifact.open(load_corpus([folder], root=str(root), **values), "corpus")
 
 
 def same(one, other):
@@ -47,15 +51,9 @@ def left(root):
     return [path for kind in ON_THE_WAY for path in (root / kind).rglob("*") if path.is_file()]
 
 
-@pytest.fixture
-def in_bytes(monkeypatch):
-    """Parts are planned in bytes instead of MiB."""
-    monkeypatch.setattr(plan, "MIB", 1)
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("count", [2, 5, 7])
-def test_parts_give_the_corpus_of_one(tmp_path, monkeypatch, in_bytes, count, processes):
+def test_parts_give_the_corpus_of_one(tmp_path, monkeypatch, count, processes):
     """With repeated texts within and across parts, a part whose texts are all repeated, and rejected rows in two."""
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", f"{processes}")
     long = " ".join(f"w{number}" for number in range(30))
@@ -64,9 +62,9 @@ def test_parts_give_the_corpus_of_one(tmp_path, monkeypatch, in_bytes, count, pr
     texts[2].append("")
     folder = files(tmp_path / "in", *texts)
     sizes = [path.stat().st_size for path in sorted(Path(folder).iterdir())]
-    mib = {2: sum(sizes[:4]), 5: max(sum(sizes[:2]), sum(sizes[2:4])), 7: 1}[count]
-    one = load(folder, tmp_path / "one", words=10, part_mib=sum(sizes))
-    several = load(folder, tmp_path / "several", words=10, part_mib=mib)
+    size = {2: sum(sizes[:4]), 5: max(sum(sizes[:2]), sum(sizes[2:4])), 7: 1}[count]
+    one = load(folder, tmp_path / "one", words=10, size=sum(sizes))
+    several = load(folder, tmp_path / "several", words=10, size=size)
     same(one, several)
     assert several.counts["duplicates"] > 100
     assert several.counts["rejected"] == {"empty": 2, "null": 1}
@@ -76,9 +74,9 @@ def test_parts_give_the_corpus_of_one(tmp_path, monkeypatch, in_bytes, count, pr
 SIZES = st.lists(st.integers(0, 25), min_size=2, max_size=6)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SIZES, st.integers(3, 60))
-def test_shards_may_end_before_at_and_after_a_part(tmp_path_factory, monkeypatch, in_bytes, sizes, different):
+def test_shards_may_end_before_at_and_after_a_part(tmp_path_factory, monkeypatch, sizes, different):
     """Shards of ten rows."""
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     monkeypatch.setattr(shards, "SHARD_ROWS", 10)
@@ -86,11 +84,11 @@ def test_shards_may_end_before_at_and_after_a_part(tmp_path_factory, monkeypatch
     tmp_path = tmp_path_factory.mktemp("shards")
     numbers = iter(range(1000))
     folder = files(tmp_path / "in", *([f"t {next(numbers) % different}" for _ in range(1 + size)] for size in sizes))
-    same(load(folder, tmp_path / "one", part_mib=10**6), load(folder, tmp_path / "several", part_mib=1))
+    same(load(folder, tmp_path / "one", size=10**6), load(folder, tmp_path / "several", size=1))
 
 
 @pytest.mark.parametrize(
-    ("sizes", "mib", "expected"),
+    ("sizes", "size", "expected"),
     [
         ([5], 1, [(0, 1)]),
         ([3, 3, 3], 6, [(0, 2), (2, 3)]),
@@ -99,17 +97,17 @@ def test_shards_may_end_before_at_and_after_a_part(tmp_path_factory, monkeypatch
         ([0, 0, 0], 5, [(0, 3)]),
     ],
 )
-def test_parts_are_as_large_as_allowed_and_hold_whole_files(in_bytes, sizes, mib, expected):
+def test_parts_are_as_large_as_allowed_and_hold_whole_files(sizes, size, expected):
     def located():
         raise AssertionError
 
     listed = [
         RawFile(f"{number}.jsonl", f"{number}.jsonl", "jsonl", "", located, size) for number, size in enumerate(sizes)
     ]
-    assert parts_of(listed, mib) == expected
+    assert parts_of(listed, size) == expected
 
 
-def test_compressed_files_count_as_the_text_in_them_and_hub_data_sets_alone(in_bytes):
+def test_compressed_files_count_as_the_text_in_them_and_hub_data_sets_alone():
     def located():
         raise AssertionError
 
@@ -121,25 +119,61 @@ def test_compressed_files_count_as_the_text_in_them_and_hub_data_sets_alone(in_b
     assert parts_of([packed, hub, table], 50) == [(0, 1), (1, 2), (2, 3)]
 
 
-def test_rejected_rows_are_judged_over_all_parts(tmp_path, in_bytes):
+def test_rejected_rows_are_judged_over_all_parts(tmp_path):
     many = [[*(f"good {file} {number}" for number in range(20)), *[None] * 4] for file in range(3)]
     folder = files(tmp_path / "in", *many)
     with pytest.raises(InputError, match=r"12 of 72 rows cannot be used \(12 null\).*00.jsonl:21"):
-        load(folder, tmp_path / "root", part_mib=1)
-    assert load(folder, tmp_path / "root", part_mib=1, max_rejected=12).counts["rejected"] == {"null": 12}
+        load(folder, tmp_path / "root", size=1)
+    assert load(folder, tmp_path / "root", size=1, max_rejected=12).counts["rejected"] == {"null": 12}
 
 
-def test_a_bad_file_ends_all_processes_with_its_sentence(tmp_path, in_bytes):
+def test_a_bad_file_ends_all_processes_with_its_sentence(tmp_path):
     folder = files(tmp_path / "in", ["a"], ["b"], ["c"])
     with (Path(folder) / "01.jsonl").open("a") as file:
         file.write("x" * (65 << 20))
     with pytest.raises(InputError, match=r"01.jsonl:2: the line is longer than 64 MiB"):
-        load(folder, tmp_path / "root", part_mib=1)
+        load(folder, tmp_path / "root", size=1)
 
 
-def test_a_part_size_below_1_is_refused(tmp_path):
-    with pytest.raises(InputError, match="part_mib is 0; expected 1 or more"):
-        load(files(tmp_path / "in", ["a"]), tmp_path / "root", part_mib=0)
+@pytest.mark.parametrize(("size", "expected"), [(1, 100), (6400, 100), (64_000, 1000), (10**15, 1 << 30)])
+def test_parts_are_a_64th_of_the_text_within_limits(size, expected):
+    def located():
+        raise AssertionError
+
+    assert part_size([RawFile("a.txt", "a.txt", "txt", "", located, size)], 100) == expected
+
+
+@pytest.mark.parametrize("pods", [1, 3, 9])
+def test_several_pods_give_the_corpus_of_one(tmp_path, monkeypatch, pods):
+    """Nine have more pods than parts."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    folder = files(tmp_path / "in", *([f"text {number % 7} of {file}" for number in range(9)] for file in range(5)))
+    root = tmp_path / "several"
+    items = plan_corpus([folder], pods=pods, least=1, root=str(root))
+    assert len(items) == pods
+    written = [write_corpus(pod) for pod in dedup_corpus([stage_corpus(pod) for pod in items])]
+    corpus = Artifact.open(publish_corpus(written), "corpus")
+    same(load(folder, tmp_path / "one"), corpus)
+    assert not left(root)
+    again = [write_corpus(pod) for pod in dedup_corpus([stage_corpus(pod) for pod in items])]  # an equal run, later
+    assert publish_corpus(again) == corpus.uri
+    assert not left(root)
+
+
+def test_a_pod_whose_part_is_missing_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    items = plan_corpus([files(tmp_path / "in", ["a"], ["b"])], pods=2, least=1, root=str(tmp_path))
+    stage_corpus(items[0])
+    with pytest.raises(InputError, match=r"corpus-part 1 of the corpus [0-9a-f]{24} is missing; start the run again"):
+        dedup_corpus(items)
+
+
+def test_a_file_that_changes_while_parts_are_read_is_refused(tmp_path):
+    folder = files(tmp_path / "in", ["a"], ["b"])
+    (item,) = plan_corpus([folder], pods=1, least=1, root=str(tmp_path))
+    (Path(folder) / "01.jsonl").write_text('{"text": "c"}\n')
+    with pytest.raises(InputError, match=r"01.jsonl has changed since its corpus was planned"):
+        stage_corpus(item)
 
 
 def test_killed_at_any_moment_finished_parts_are_not_repeated(tmp_path):
@@ -149,7 +183,10 @@ def test_killed_at_any_moment_finished_parts_are_not_repeated(tmp_path):
     ]
     folder, root = files(tmp_path / "in", *texts), tmp_path / "root"
     one = load(folder, tmp_path / "one")
-    command = f"from tlm.data.corpus import load_corpus; load_corpus([{folder!r}], root={str(root)!r}, part_mib=2)"
+    command = (
+        f"from tlm.data import corpus; corpus.part_size = lambda files, least: 2 << 20; "
+        f"corpus.load_corpus([{folder!r}], root={str(root)!r})"
+    )
     before: dict[Path, int] = {}
     for kind in ON_THE_WAY:
         process = subprocess.Popen([sys.executable, "-c", command], start_new_session=True)
@@ -164,5 +201,5 @@ def test_killed_at_any_moment_finished_parts_are_not_repeated(tmp_path):
         made = {path: path.stat().st_mtime_ns for kind in ON_THE_WAY for path in root.glob(f"{kind}/*/manifest.json")}
         assert before.items() <= made.items()  # nothing was made again
         before = made
-    same(one, load(folder, root, part_mib=2))
+    same(one, load(folder, root, size=2 << 20))
     assert not left(root)

@@ -12,7 +12,7 @@ from tlm.artifacts.manifest import FileEntry
 from tlm.artifacts.produce import Draft, finished, produce
 from tlm.data.layout import Layout
 from tlm.data.parts.dedup import dedup_buckets
-from tlm.data.parts.plan import make_plan
+from tlm.data.parts.plan import make_plan, part_size
 from tlm.data.parts.publish import finish, publish
 from tlm.data.parts.shards import write_shards
 from tlm.data.parts.stage import stage_parts, staged
@@ -22,6 +22,8 @@ from tlm.data.registry import compare_corpus, corpus_addresses
 from tlm.data.shards import GROUP_ROWS, Shards, numbered
 from tlm.data.stage import distinct
 from tlm.progress import track
+
+SMALLEST = 64 << 20  # bytes of text in a part; less is not worth a process
 
 
 def load_corpus(
@@ -33,12 +35,12 @@ def load_corpus(
     words: int = 100,
     overlap: int = 0,
     max_rejected: int = 10,
-    part_mib: int = 1024,
     root: str | None = None,
 ) -> str:
     """Load a corpus: normalise documents, cut them into passages and keep each text once.
 
-    Memory does not grow with the corpus. Two passages are the same text if they are equal in Unicode NFC, ignoring
+    Several large files are loaded in parts on all cores, and a repetition finds the parts that were finished. Memory
+    does not grow with the corpus. Two passages are the same text if they are equal in Unicode NFC, ignoring
     case and white space; the first is kept. Ids need not be unique: they name rows of the raw files.
 
     Args:
@@ -50,8 +52,6 @@ def load_corpus(
         words: Words per passage; a remainder of less than a tenth of that is joined to the previous passage.
         overlap: Words that a passage shares with the next one of the same document.
         max_rejected: Unusable rows to set aside before the step stops; 0.1 % of all rows are always allowed.
-        part_mib: Size of the parts that files are loaded in, in MiB of text; a part is one file at least. Parts are
-            loaded on all cores, and finished ones are found by a repetition. The result does not depend on them.
         root: Store to write to; by default TLM_ROOT, else ./artifacts.
 
     Returns:
@@ -64,7 +64,7 @@ def load_corpus(
     rejects = Rejects(max_rejected)
     addresses = corpus_addresses(paths)
     with raw_files(addresses, together=False) as files:
-        plan = make_plan(addresses, root, layout, files, part_mib)
+        plan = make_plan(addresses, root, layout, files, part_size(files, SMALLEST))
         if len(plan.parts) == 1 or finished(plan.corpus, root) is not None:
             return produce(plan.corpus, root, lambda draft: _write(draft, files, layout, rejects))
     numbers = range(len(plan.parts))

@@ -18,7 +18,8 @@ from tlm.errors import InputError
 
 VERSION = 1
 STEP = "load-corpus"
-MIB = 1 << 20
+SHARE = 64  # parts of a corpus that is neither small nor large
+LARGEST = 1 << 30  # bytes of text in a part
 EXPANDS = {"gz": 3, "zst": 4}  # text, compressed; the sizes of parts need no more than an estimate
 PARQUET_EXPANDS = 2
 BUCKET_BYTES = 1 << 30  # of text, whose digests are sorted at once: some 64 MB
@@ -73,14 +74,12 @@ class Plan:
         return artifact
 
 
-def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Sequence[RawFile], mib: int) -> Plan:
-    """Check and hash the files, and plan parts of at most `mib` MiB of text, or of one file.
+def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Sequence[RawFile], size: int) -> Plan:
+    """Check and hash the files, and plan parts of at most `size` bytes of text, or of one file.
 
     Raises InputError: a file is unreadable or lacks a field; not enough disk space for downloads.
     """
-    if mib < 1:
-        raise InputError(f"part_mib is {mib}; expected 1 or more MiB of text")
-    parts, buckets = parts_of(files, mib), BUCKETS[0]
+    parts, buckets = parts_of(files, size), BUCKETS[0]
     if len(parts) == 1:  # whoever plans it also reads it
         check_downloads(files)
     while buckets < BUCKETS[1] and buckets * BUCKET_BYTES < sum(map(_text, files)):
@@ -102,15 +101,20 @@ def _named(file: RawFile, layout: Layout, keep: bool) -> list[str]:
     return found
 
 
-def parts_of(files: Sequence[RawFile], mib: int) -> list[tuple[int, int]]:
+def part_size(files: Sequence[RawFile], least: int) -> int:
+    """The size of parts in bytes: a 64th of all text, but at least `least` and at most a GiB."""
+    return min(max(sum(map(_text, files)) // SHARE, least), LARGEST)
+
+
+def parts_of(files: Sequence[RawFile], size: int) -> list[tuple[int, int]]:
     """The parts, in order. A data set on the Hub, whose size is not known, is a part of its own."""
-    parts, first, size = list[tuple[int, int]](), 0, 0.0
+    parts, first, filled = list[tuple[int, int]](), 0, 0.0
     for number, file in enumerate(files):
         own = float("inf") if file.locate is None else _text(file)
-        if number > first and size + own > mib * MIB:
+        if number > first and filled + own > size:
             parts.append((first, number))
-            first, size = number, 0.0
-        size += own
+            first, filled = number, 0.0
+        filled += own
     return [*parts, (first, len(files))]
 
 

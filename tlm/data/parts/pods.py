@@ -1,0 +1,106 @@
+"""The same on several pods: each takes every nth part, and an item, a string, tells it all that it must know."""
+
+import json
+from collections.abc import Sequence
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, finished, produce
+from tlm.data.layout import Layout
+from tlm.data.parts.dedup import dedup_buckets
+from tlm.data.parts.plan import Plan, make_plan, part_size
+from tlm.data.parts.publish import publish
+from tlm.data.parts.shards import write_shards
+from tlm.data.parts.stage import stage_parts
+from tlm.data.reading.files import raw_files
+from tlm.data.registry import corpus_addresses
+from tlm.errors import InputError
+
+PLAN = "corpus-plan"
+MAX_REJECTED = 10  # as in load_corpus
+
+
+def plan_corpus(
+    paths: Sequence[str],
+    *,
+    text_field: str = "text",
+    id_field: str = "",
+    source_field: str = "",
+    words: int = 100,
+    pods: int,
+    least: int = 1 << 20,
+    root: str | None = None,
+) -> list[str]:
+    """Plan the parts of a corpus, and return an item for each pod.
+
+    Args:
+        paths: Files of the corpus, as `load_corpus` takes them.
+        text_field: Field with the text.
+        id_field: Field with the document id.
+        source_field: Field that names the source of a document.
+        words: Words per passage.
+        pods: How many pods load it.
+        least: Smallest size of a part, in bytes of text; it is a 64th of all text, but at most a GiB.
+        root: Store to write to; by default TLM_ROOT, else ./artifacts.
+
+    Raises:
+        InputError: a setting out of range, an unreadable file, a missing field.
+    """
+    if pods < 1:
+        raise InputError(f"pods is {pods}; expected 1 or more")
+    addresses = corpus_addresses(list(paths))
+    with raw_files(addresses, together=False) as files:
+        plan = make_plan(
+            addresses, root, Layout(text_field, id_field, source_field, words, 0), files, part_size(files, least)
+        )
+
+    def write(draft: Draft) -> None:
+        draft.details = {"settings": plan.settings, "parts": [list(part) for part in plan.parts]}
+        draft.details["buckets"] = plan.buckets
+
+    uri = produce(plan.recipe(PLAN, 0), root, write)
+    return [json.dumps({"plan": uri, "paths": addresses, "pod": pod, "pods": pods}) for pod in range(pods)]
+
+
+def stage_corpus(pod: str) -> str:
+    """Read the pod's parts of the files. Returns the item."""
+    plan, own = _opened(pod)
+    if not _there(plan):
+        stage_parts(plan, MAX_REJECTED, own)
+    return pod
+
+
+def dedup_corpus(pods: list[str]) -> list[str]:
+    """Find the passages that repeat an earlier one, over all parts. Returns the items."""
+    plan = _opened(pods[0])[0]
+    if not _there(plan):
+        dedup_buckets(plan, range(plan.buckets))
+    return pods
+
+
+def write_corpus(pod: str) -> str:
+    """Write the shards that begin in the pod's parts. Returns the item."""
+    plan, own = _opened(pod)
+    if not _there(plan):
+        write_shards(plan, own)
+    return pod
+
+
+def publish_corpus(pods: list[str]) -> str:
+    """Publish the corpus, and return its URI."""
+    plan, _ = _opened(pods[0])
+    return finished(plan.corpus, plan.root) or publish(plan, MAX_REJECTED)
+
+
+def _there(plan: Plan) -> bool:
+    """Whether the corpus is finished, by an equal run perhaps, so that its parts may be gone."""
+    return finished(plan.corpus, plan.root) is not None
+
+
+def _opened(pod: str) -> tuple[Plan, range]:
+    """The plan of an item, and the numbers of the pod's parts."""
+    item = json.loads(pod)
+    artifact = Artifact.open(item["plan"], PLAN)
+    parts = tuple((start, stop) for start, stop in artifact.details["parts"])
+    details = artifact.details
+    plan = Plan(tuple(item["paths"]), artifact.store.root, details["settings"], parts, details["buckets"])
+    return plan, range(item["pod"], len(parts), item["pods"])

@@ -72,7 +72,7 @@ def strike_steps(run: Undertaking, strike: Strike, chance: random.Random, spared
     for pod in run.working():
         if pod.step in struck:
             struck[pod.step].add(pod.name)
-        if pod.of_driver or pod.step in (spared, *struck):
+        if pod.of_driver or pod.step in struck or pod.step.rpartition(".")[2] == spared:
             continue
         moment = moments.setdefault(pod.step, time.monotonic() + chance.random() * LONGEST_WAIT)
         if time.monotonic() >= moment:

@@ -31,8 +31,8 @@ AWAY: dict[str, Strike] = {
     for server in SERVERS
 }
 IN_EVERY_STEP = POD_FAULTS | AWAY
-NOT_RETRIED = "preflight"  # it says at once what is wrong; only a pod that is deleted comes again
-FAILING = ("process killed", "out of memory")
+NOT_RETRIED = "preflight"  # it says at once what is wrong, such as a server that is gone
+FOR_GOOD = {"process killed", "out of memory", *AWAY}  # ends a step that is not retried; a deleted pod comes again
 
 
 def rows(seconds: int, seed: int) -> Iterator[Row]:
@@ -52,7 +52,7 @@ def rows_of(names: Sequence[str], seed: int) -> Iterator[Row]:
         for name in names:
             if name in IN_EVERY_STEP:
                 run = Undertaking(name.replace(" ", "-"), folder)
-                struck = strike_steps(run, IN_EVERY_STEP[name], chance, NOT_RETRIED if name in FAILING else "")
+                struck = strike_steps(run, IN_EVERY_STEP[name], chance, NOT_RETRIED if name in FOR_GOOD else "")
                 wrong, number = run.wrong(expected), sum(name in AWAY or replaced for replaced in struck.values())
                 if number or wrong:
                     yield tally(f"{name}: in each step of a run", [wrong] * max(1, number))

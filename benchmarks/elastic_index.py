@@ -50,9 +50,9 @@ def filled(server: Server, fill: Any, *arguments: Any, work: int = 0) -> Cost:
 
 def ours(client: Any, path: Path, documents: int) -> int:
     """As `tlm index --engine elasticsearch` does."""
-    from tlm.retrieval.search.elastic.build import ensure
+    from tlm.retrieval.search.elastic.build import ensure, fill
 
-    ensure(details(documents), texts(path), documents)
+    ensure(details(documents), lambda index: fill(index, texts(path), documents), documents)
     return documents
 
 

@@ -35,7 +35,9 @@ def corpus_of(texts: list[str], root: str) -> str:
                 "text": pa.array([texts[doc] for doc in docs], pa.string()),
                 "source": ["test"] * len(docs),
             }
-            pq.write_table(pa.table(columns), draft.folder / f"passages-{shard:05d}.parquet")
+            name = f"passages-{shard:05d}.parquet"
+            pq.write_table(pa.table(columns), draft.folder / name)
+            draft.rows[name] = len(docs)
         draft.details = {"passages": len(texts)}
 
     return produce(Recipe("corpus", "corpus-of", 1, {"texts": texts}), root, write)

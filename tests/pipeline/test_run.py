@@ -23,9 +23,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def arguments(
-    tiny: Path, root: object, engine: str, arms: str, seeds: str, corpus: str = "corpus.jsonl"
-) -> list[str]:
+def arguments(tiny: Path, root: object, engine: str, arms: str, seeds: str, corpus: str = "corpus.jsonl") -> list[str]:
     values = {
         "corpus_paths": tiny / corpus,
         "corpus_source_field": "source",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.searchable import columns, corpus_of, docstrings, task_of
 from tests.unit.test_analyzer import CLASSES
+from tlm.retrieval.search import index as index_step
 from tlm.retrieval.search.analyzer import terms
 from tlm.retrieval.search.elastic import build
 from tlm.retrieval.search.elastic.client import data_nodes
@@ -125,6 +126,18 @@ def test_hits_do_not_depend_on_the_number_of_shards(elasticsearch_root, elastics
         assert made["mappings"]["_source"] == {"enabled": False}
         hits.append(by_query(retrieve(index, task, root=elasticsearch_root)))
     assert_same(*hits)
+
+
+def test_hits_do_not_depend_on_the_number_of_processes_that_fill_an_index(elasticsearch_root, monkeypatch):
+    corpus = corpus_of(list(docstrings()), elasticsearch_root)
+    task = task_of(list(docstrings()[::30]), elasticsearch_root)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "2")
+    hits = []
+    for name, several in (("one-process", 3), ("two-processes", 2)):
+        monkeypatch.setattr(index_step, "SEVERAL", several)
+        index = build_index(corpus, engine="elasticsearch", name=name, root=elasticsearch_root)
+        hits.append(by_query(retrieve(index, task, root=elasticsearch_root)))
+    assert hits[0] == hits[1]
 
 
 @pytest.mark.parametrize(

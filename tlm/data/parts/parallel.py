@@ -10,10 +10,13 @@ from tlm import progress
 from tlm.errors import Interrupted
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
-def each(work: Callable[[T], None], items: Sequence[T], label: str, unit: str) -> None:
+def each(work: Callable[[T], R], items: Sequence[T], label: str, unit: str) -> list[R]:
     """Call `work` for each item, in as many processes as there are cores, and show the progress.
+
+    Returns what it returned, in the order in which items were done.
 
     Args:
         work: A function that can be pickled. What it raises ends all processes.
@@ -26,20 +29,17 @@ def each(work: Callable[[T], None], items: Sequence[T], label: str, unit: str) -
     """
     workers = min(cpu_count(), len(items))
     if workers < 2:
-        for item in progress.track(items, label, len(items), unit):
-            work(item)
-        return
+        return [work(item) for item in progress.track(items, label, len(items), unit)]
     done = Parallel(workers, return_as="generator_unordered")(delayed(_quietly)(work, item) for item in items)
     try:
-        for _ in progress.track(done, label, len(items), unit):
-            pass
+        return list(progress.track(done, label, len(items), unit))
     except TerminatedWorkerError:
         raise Interrupted(
             f"{label}: a process was killed, perhaps for lack of memory; repeat the command to go on"
         ) from None
 
 
-def _quietly(work: Callable[[T], None], item: T) -> None:
+def _quietly(work: Callable[[T], R], item: T) -> R:
     """Work without showing the progress inside, which the first process shows for all."""
     with progress.hidden():
-        work(item)
+        return work(item)

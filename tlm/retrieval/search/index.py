@@ -2,15 +2,19 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.manifest import FileEntry
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
-from tlm.data.corpus import passages
+from tlm.data.corpus import passages, shards
+from tlm.data.parts.parallel import each
 from tlm.errors import InputError, nearest
 from tlm.progress import Meter, say
 from tlm.retrieval.search.engine import Engine
@@ -18,6 +22,7 @@ from tlm.retrieval.search.engine import Engine
 VERSION = 2
 ENGINES = ("embedded", "elasticsearch")
 ANALYZER = "standard"
+SEVERAL = 8  # shards of a corpus that is worth several processes
 REJECTED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
@@ -117,10 +122,11 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
     """Fill the index and publish its handle. If the handle exists already, restore the index if it is gone."""
     from tlm.retrieval.search.elastic.build import ensure
 
+    fill = partial(_fill, corpus)
     there = {**details, **_names(recipe.settings["name"], recipe.key)}
 
     def write(draft: Draft) -> None:
-        rejected = ensure(there, texts(corpus), details["documents"])
+        rejected = ensure(there, fill, details["documents"])
         rows = [{"doc": doc, "reason": "refused", "detail": why} for doc, why in rejected]
         pq.write_table(pa.Table.from_pylist(rows, REJECTED), draft.folder / "rejected.parquet", compression="zstd")
         documents = details["documents"] - len(rejected)
@@ -131,15 +137,34 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
     uri = produce(recipe, root, write)
     if found:
         try:
-            ensure(there, texts(corpus), details["documents"])
+            ensure(there, fill, details["documents"])
         except InputError as error:
             say(f"warning: the artifact exists, but its index could not be checked: {error}")
     return uri
 
 
-def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:
-    """Yield the texts of the passages of a corpus or subset in order of `doc`."""
-    for batch in passages(corpus, ["text"]):
+def _fill(corpus: Artifact, index: str) -> list[tuple[int, str]]:
+    """Send the passages of a corpus to Elasticsearch, a large one's in several processes. Returns what it refused."""
+    from tlm.retrieval.search.elastic import build
+
+    if len(shards(corpus)) < SEVERAL:
+        return build.fill(index, texts(corpus), corpus.details["passages"])
+    numbers = range(len(shards(corpus)))
+    return list(chain.from_iterable(each(partial(_fill_shard, corpus.uri, index), numbers, "indexing", "shards")))
+
+
+def _fill_shard(corpus: str, index: str, number: int) -> list[tuple[int, str]]:
+    from tlm.retrieval.search.elastic import build
+
+    entries = shards(Artifact.open(corpus, "corpus"))
+    rows = [entry.rows or 0 for entry in entries]
+    found = texts(Artifact.open(corpus, "corpus"), chosen=entries[number : number + 1])
+    return build.fill(index, found, rows[number], sum(rows[:number]))
+
+
+def texts(corpus: Artifact, meter: Meter | None = None, chosen: Sequence[FileEntry] | None = None) -> Iterator[str]:
+    """Yield the texts of the passages of a corpus or subset in order of `doc`; of all its shards, or of `chosen`."""
+    for batch in passages(corpus, ["text"], chosen):
         yield from batch.column("text").to_pylist()
         if meter is not None:
             meter.advance(len(batch))

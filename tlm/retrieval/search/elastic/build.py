@@ -6,7 +6,7 @@ A document's ``_id`` is its number, and documents are only ever created, so that
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -45,10 +45,16 @@ Rejected = tuple[int, str]
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def ensure(details: Mapping[str, Any], texts: Iterable[str], total: int) -> list[Rejected]:
-    """Build the index described by `details` from `texts` (document 0, 1, …; `total` of them) and publish its alias.
+def ensure(details: Mapping[str, Any], fill: Callable[[str], list[Rejected]], total: int) -> list[Rejected]:
+    """Build the index described by `details` and publish its alias. A finished index is left as it is.
 
-    Returns the documents that the server refused, with its reason. A finished index is left as it is.
+    Args:
+        details: The index (`index.located`).
+        fill: Sends documents 0, 1, …; it takes the name of the index, and returns what the server refused.
+        total: How many documents there are.
+
+    Returns:
+        The documents that the server refused, with its reason.
 
     Raises:
         InputError: no server, not allowed, or an index of that name was made from something else.
@@ -59,7 +65,8 @@ def ensure(details: Mapping[str, Any], texts: Iterable[str], total: int) -> list
     if rejected is None:
         try:
             _create(client, details)
-            rejected = _fill(client, index, texts, total)
+            patiently(client.indices.put_alias, index=index, name=_filling(index))
+            rejected = sorted(fill(index))
             _finish(client, details, total - len(rejected), rejected)
         except Interrupted:
             rejected = _finished(client, details)  # another writer may have finished and closed it
@@ -112,14 +119,13 @@ def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     patiently(create)
 
 
-def _fill(client: Elasticsearch, index: str, texts: Iterable[str], total: int) -> list[Rejected]:
-    alias = _filling(index)
-    patiently(client.indices.put_alias, index=index, name=alias)
-    filler = _Filler(client, alias)
+def fill(index: str, texts: Iterable[str], total: int, first: int = 0) -> list[Rejected]:
+    """Send `total` texts to an unfinished index, as documents `first`, `first` + 1, …; those there already are left."""
+    filler = _Filler(connect(), _filling(index))
     with closing(Meter("indexing", total, "passages")) as meter:
-        for documents in in_threads(filler.send, _batches(texts), WORKERS):
+        for documents in in_threads(filler.send, _batches(texts, first), WORKERS):
             meter.advance(documents)
-    return sorted(filler.rejected)
+    return filler.rejected
 
 
 def _filling(index: str) -> str:
@@ -127,8 +133,7 @@ def _filling(index: str) -> str:
     return f"{index}-filling"
 
 
-def _batches(texts: Iterable[str]) -> Iterator[list[Document]]:
-    first = 0
+def _batches(texts: Iterable[str], first: int) -> Iterator[list[Document]]:
     for batch in batched(texts, CHUNK_DOCUMENTS, CHUNK_CHARACTERS):
         yield list(enumerate(batch, first))
         first += len(batch)

@@ -1,6 +1,7 @@
 """KFP's own client, with bounded time for each call, retries, and errors in one sentence."""
 
 import json
+import re
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -15,8 +16,10 @@ from pipelines.client import address, errors
 from pipelines.client.errors import Conflict, Elsewhere, Unreachable
 from pipelines.options import Connection
 from tlm.errors import InputError
+from tlm.progress import say
 
 CONNECT = 5.0  # seconds
+TRIED = ("2.16.1", "2.17.0")
 RETRIES = urllib3.Retry(
     total=2,
     backoff_factor=1.5,
@@ -52,7 +55,9 @@ class Api:
         self.http.rest_client.pool_manager.connection_pool_kw["retries"] = RETRIES
         self.http.call_api = partial(self._call, self.http.call_api)
         self.namespace = ""
-        if self.client.healthzs.healthz_service_get_healthz().multi_user:
+        health = self.client.healthzs.healthz_service_get_healthz()
+        _warn_of_version(self.url, json.loads(self.http.last_response.data).get("tag_name", ""))
+        if health.multi_user:
             self.namespace = connection.namespace or address.own_namespace()
             if not self.namespace:
                 raise InputError(f"{self.url}: has several users: give a namespace with --namespace")
@@ -98,3 +103,10 @@ class Api:
                 f"{self.url}: answers with {kind or 'nothing'}, not as the API does; check --host and the token"
             )
         return answer
+
+
+def _warn_of_version(url: str, version: str) -> None:
+    """Say if the server is older than those that we tried; one that does not know its version is taken for new."""
+    found, oldest = (re.match(r"v?(\d+)\.(\d+)", text) for text in (version, TRIED[0]))
+    if found and oldest and tuple(map(int, found.groups())) < tuple(map(int, oldest.groups())):
+        say(f"warning: {url} is Kubeflow Pipelines {version}; this was tried with {' and '.join(TRIED)}")

@@ -120,6 +120,17 @@ def test_the_address_may_come_from_the_environment(cli, api, compiled: Path, mon
     assert done.out.splitlines()[1] == f"https://kubeflow.example/_/pipeline/#/runs/details/{run}"
 
 
+@pytest.mark.parametrize(
+    ("version", "warned"),
+    [("2.15.0", True), ("2.16.0", False), ("2.17.0", False), ("2.20.1-rc.0", False), ("unknown", False), ("", False)],
+)
+def test_a_server_older_than_those_that_were_tried_is_named(ask, api: StandIn, version: str, warned: bool) -> None:
+    api.version = version
+    done = ask("submit")
+    said = f"is Kubeflow Pipelines {version}; this was tried with 2.16.1 and 2.17.0"
+    assert (done.code, said in done.err) == (0, warned)
+
+
 def test_several_users_need_a_namespace(ask, api: StandIn) -> None:
     api.multi_user = True
     done = ask("submit")

@@ -12,7 +12,7 @@ from tlm.artifacts.manifest import FileEntry
 from tlm.artifacts.produce import Draft, finished, produce
 from tlm.data.layout import Layout
 from tlm.data.parts.dedup import dedup_buckets
-from tlm.data.parts.plan import make_plan, part_size
+from tlm.data.parts.plan import Plan, make_plan, part_size
 from tlm.data.parts.publish import finish, publish
 from tlm.data.parts.shards import write_shards
 from tlm.data.parts.stage import stage_parts, staged
@@ -21,6 +21,7 @@ from tlm.data.reading.records import Rejects
 from tlm.data.registry import compare_corpus, corpus_addresses
 from tlm.data.shards import GROUP_ROWS, Shards, numbered
 from tlm.data.stage import distinct
+from tlm.errors import InputError
 from tlm.progress import track
 
 SMALLEST = 64 << 20  # bytes of text in a part; less is not worth a process
@@ -67,6 +68,16 @@ def load_corpus(
         plan = make_plan(addresses, root, layout, files, part_size(files, SMALLEST))
         if len(plan.parts) == 1 or finished(plan.corpus, root) is not None:
             return produce(plan.corpus, root, lambda draft: _write(draft, files, layout, rejects))
+    try:
+        return _in_parts(plan, max_rejected)
+    except (InputError, OSError):
+        made = finished(plan.corpus, root)  # by an equal command beside this one, which then removed the parts
+        if made is None:
+            raise
+        return made
+
+
+def _in_parts(plan: Plan, max_rejected: int) -> str:
     numbers = range(len(plan.parts))
     stage_parts(plan, max_rejected, numbers)
     dedup_buckets(plan, range(plan.buckets))

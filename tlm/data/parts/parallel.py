@@ -1,6 +1,10 @@
 """Work on many things at once, on all cores of this machine."""
 
+import os
+import threading
+import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from joblib import Parallel, cpu_count, delayed
@@ -30,7 +34,9 @@ def each(work: Callable[[T], R], items: Sequence[T], label: str, unit: str) -> l
     workers = min(cpu_count(), len(items))
     if workers < 2:
         return [work(item) for item in progress.track(items, label, len(items), unit)]
-    done = Parallel(workers, return_as="generator_unordered")(delayed(_quietly)(work, item) for item in items)
+    done = Parallel(workers, return_as="generator_unordered")(
+        delayed(_quietly)(work, item, os.getpid()) for item in items
+    )
     try:
         return list(progress.track(done, label, len(items), unit))
     except TerminatedWorkerError:
@@ -39,7 +45,20 @@ def each(work: Callable[[T], R], items: Sequence[T], label: str, unit: str) -> l
         ) from None
 
 
-def _quietly(work: Callable[[T], R], item: T) -> R:
+def _quietly(work: Callable[[T], R], item: T, parent: int) -> R:
     """Work without showing the progress inside, which the first process shows for all."""
+    _end_with(parent)
     with progress.hidden():
         return work(item)
+
+
+@lru_cache
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone: one that was killed cannot tell its workers."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

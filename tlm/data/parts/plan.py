@@ -15,6 +15,7 @@ from tlm.data.layout import Layout
 from tlm.data.reading.files import RawFile, check_downloads
 from tlm.data.reading.readers import check
 from tlm.errors import InputError
+from tlm.progress import track
 
 VERSION = 1
 STEP = "load-corpus"
@@ -86,7 +87,8 @@ def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Seq
         buckets *= 2
     with ThreadPoolExecutor(cpu_count()) as pool:
         try:
-            named = list(pool.map(partial(_named, layout=layout, keep=len(parts) == 1), files))
+            found = pool.map(partial(_named, layout=layout, keep=len(parts) == 1), files)
+            named = list(track(found, "checking", len(files), "files"))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

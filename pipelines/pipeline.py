@@ -10,7 +10,6 @@ from kfp import dsl
 
 from pipelines.grouped import ungrouped
 from pipelines.options import ONE_OF_EACH, Machines
-from pipelines.resources import LIFETIME
 from tlm.command import descriptions
 from tlm.errors import InputError, nearest
 
@@ -34,7 +33,8 @@ def pipeline(name: str, display_name: str) -> Callable[[Callable[..., Any]], Cal
             suffix = "".join(f"-{words.replace(' ', '-')}" for words in several)
             shown = f"{display_name} on {' and '.join(several)}" if several else display_name
             about = {"name": name + suffix, "display_name": shown, "description": description}
-            return dsl.pipeline(**about, pipeline_config=LIFETIME)(steps)
+            # no pipeline_config: KFP 2.16 does not know its fields, and then ignores limits and secrets, too
+            return dsl.pipeline(**about)(steps)
 
         return build
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kfp import dsl, kubernetes
+from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
 from pipelines.groups import TrainingPods
@@ -94,7 +94,3 @@ def _secure(step: PipelineTask, name: str) -> None:
     kubernetes.set_security_context(step, run_as_user=USER, run_as_group=USER, run_as_non_root=True)
     kubernetes.add_pod_label(step, "app.kubernetes.io/name", "tlm")
     kubernetes.add_pod_label(step, "app.kubernetes.io/component", name)
-
-
-# How long a run may take, and how long its workflow with the logs is kept.
-LIFETIME = dsl.PipelineConfig(active_deadline_seconds=4 * WEEK, ttl_seconds_after_finished=WEEK)

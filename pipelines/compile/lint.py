@@ -11,12 +11,20 @@ _INSTALLS = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|apt|apt-get|apk|dnf|yum|npm
 _SECRET = re.compile(
     r"(^|_)(password|passwd|passphrase|secret|secrets|token|credential|credentials|(api|access|private|secret)_?keys?)(_|$)"
 )
+_KNOWN_TO_ALL = {"workspace"}  # settings of a pipeline that KFP 2.16 and 2.17 know
 _KFP_LONGEST = "3600s"  # what kfp writes when nothing is asked for
 
 
 def lint(pipeline: Compiled) -> list[str]:
     """Return all faults, sorted by step: ``step (or parameter): what is wrong: what to do``."""
-    return sorted([*_in_containers(pipeline), *_in_parameters(pipeline), *_in_tasks(pipeline)])
+    return sorted([*_in_containers(pipeline), *_in_parameters(pipeline), *_in_tasks(pipeline), *_in_all(pipeline)])
+
+
+def _in_all(pipeline: Compiled) -> Iterator[str]:
+    settings = pipeline.platform.get("platforms", {}).get("kubernetes", {}).get("pipelineConfig", {})
+    if unknown := sorted(settings.keys() - _KNOWN_TO_ALL):
+        what = f"has {', '.join(unknown)}, for which KFP 2.16 ignores all limits and secrets without a word"
+        yield f"the pipeline: {what}: leave pipeline_config out, and set a time to live in Argo's workflowDefaults"
 
 
 def _in_containers(pipeline: Compiled) -> Iterator[str]:

@@ -181,8 +181,11 @@ def fill_memory(pod: Pod) -> None:
     kubectl("exec", pod.name, "-c", "main", "--", "python", "-c", _FILL)
 
 
-def take_away(server: str, seconds: float) -> None:
-    """End a server, and start it again after so many seconds. Raises CalledProcessError if OUTAGE cannot do that."""
+def take_away(server: str, seconds: float, pod: Pod) -> None:
+    """End a server while a pod works, and start it again after so many seconds.
+
+    Raises CalledProcessError if OUTAGE cannot do that.
+    """
     outage = os.environ.get("OUTAGE", f"{HOME / 'k8s/check/outage.sh'}")
     subprocess.run([outage, "stop", server], check=True, capture_output=True, text=True)
     try:

@@ -119,4 +119,4 @@ def test_the_patch_of_retries_keeps_the_rest_of_kfps_configuration(tmp_path):
     assert data["artifactRepository"] == "archiveLogs: true\n"
     spec = yaml.safe_load(data["workflowDefaults"])["spec"]
     assert spec["templateDefaults"]["retryStrategy"] == {"limit": "0", "retryPolicy": "Always"}
-    assert spec["ttlStrategy"] == {"secondsAfterCompletion": 3600}  # the pipeline's own time replaces it
+    assert spec["ttlStrategy"] == {"secondsAfterCompletion": 604_800}  # a week

@@ -103,6 +103,14 @@ FAULTS: list[tuple[str, Plant, str, str]] = [
         "is cached",
     ),
     ("exit handler", exit_handler, "exit-handler-1", "is an ExitHandler"),
+    (
+        "time to live",
+        lambda spec, platform: platform["platforms"]["kubernetes"].update(
+            pipelineConfig={"resourceTtlOnCompletion": 604_800, "workspace": {"size": "1Gi"}}
+        ),
+        "the pipeline",
+        "has resourceTtlOnCompletion, for which KFP 2.16 ignores all limits and secrets",
+    ),
     ("kfp's longest", late, "export", "is not retried later than an hour"),
     (
         "no longest",

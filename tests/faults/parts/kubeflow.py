@@ -1,11 +1,13 @@
 """Faults of a real Kubeflow: every run ends with the contents of a run that nobody disturbed."""
 
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from k8s.check import data
 from tests.faults import cluster
@@ -26,8 +28,10 @@ POD_FAULTS: dict[str, Strike] = {
     "process killed": cluster.kill,
     "out of memory": cluster.fill_memory,
 }
+BY_SUBMIT = ", its run by submit"
+OF_KUBEFLOW = ("s3", "database", "api", "argo")  # without them drivers fail, which Argo does not start again
 AWAY: dict[str, Strike] = {
-    f"{server} ended and started again": lambda pod, server=server: cluster.take_away(server, GONE)  # type: ignore[misc]
+    f"{server} ended and started again{BY_SUBMIT * (server in OF_KUBEFLOW)}": partial(cluster.take_away, server, GONE)
     for server in SERVERS
 }
 IN_EVERY_STEP = POD_FAULTS | AWAY
@@ -51,7 +55,8 @@ def rows_of(names: Sequence[str], seed: int) -> Iterator[Row]:
         expected = cluster.undisturbed(folder)
         for name in names:
             if name in IN_EVERY_STEP:
-                run = Undertaking(name.replace(" ", "-"), folder)
+                again = ("--resubmit", f"{RESUBMITTED}") if name.endswith(BY_SUBMIT) else ()
+                run = Undertaking(re.sub(r"\W+", "-", name), folder, *again)
                 struck = strike_steps(run, IN_EVERY_STEP[name], chance, NOT_RETRIED if name in FOR_GOOD else "")
                 wrong, number = run.wrong(expected), sum(name in AWAY or replaced for replaced in struck.values())
                 if number or wrong:
@@ -88,7 +93,7 @@ def node_gone(folder: str, expected: dict[str, str]) -> list[str]:
         if not pod.of_driver and not struck:
             struck = True
             try:
-                cluster.take_away("kubelet", NODE_GONE)
+                cluster.take_away("kubelet", NODE_GONE, pod)
             except subprocess.CalledProcessError as error:
                 return [f"not tried: {error.stderr}"]
     return [run.wrong(expected)]

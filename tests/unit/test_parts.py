@@ -17,7 +17,7 @@ from tlm.data.parts.plan import part_size, parts_of
 from tlm.data.parts.pods import dedup_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
 from tlm.data.reading.files import RawFile
 from tlm.data.shards import Shards
-from tlm.errors import InputError
+from tlm.errors import InputError, Interrupted
 
 ON_THE_WAY = ("corpus-part", "corpus-bucket", "corpus-shards")
 
@@ -172,6 +172,20 @@ def test_a_file_that_changes_while_parts_are_read_is_refused(tmp_path):
     (Path(folder) / "01.jsonl").write_text('{"text": "c"}\n')
     with pytest.raises(InputError, match=r"01.jsonl has changed since its corpus was planned"):
         stage_corpus(item)
+
+
+def test_shards_that_are_gone_are_written_again(tmp_path, monkeypatch):
+    """As `tlm gc` may remove them from an unfinished corpus after a week."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    folder = files(tmp_path / "in", ["a", "b"], ["c"])
+    root = tmp_path / "root"
+    items = plan_corpus([folder], pods=1, least=1, root=str(root))
+    items = [write_corpus(pod) for pod in dedup_corpus([stage_corpus(pod) for pod in items])]
+    (lost,) = root.glob("corpus/*/passages-*.parquet")
+    lost.unlink()
+    with pytest.raises(Interrupted, match="shards of 1 parts are gone"):
+        publish_corpus(items)
+    same(load(folder, tmp_path / "one"), Artifact.open(publish_corpus([write_corpus(pod) for pod in items]), "corpus"))
 
 
 def children(pid):

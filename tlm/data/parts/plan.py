@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from joblib import cpu_count
@@ -66,13 +66,20 @@ class Plan:
 
     def found(self, kind: str, number: int) -> Artifact:
         """A finished result on the way. Raises InputError if it is not there."""
-        recipe = self.recipe(kind, number)
-        artifact = Artifact.find(home(self.root, ()), kind, recipe.key)
-        if artifact is None:
+        try:
+            return _found(self.root, kind, self.recipe(kind, number).key)
+        except LookupError:
             raise InputError(
                 f"{kind} {number} of the corpus {self._key} is missing; start the run again, which finds finished parts"
-            )
-        return artifact
+            ) from None
+
+
+@lru_cache(maxsize=2048)  # each is needed for every bucket
+def _found(root: str | None, kind: str, key: str) -> Artifact:
+    artifact = Artifact.find(home(root, ()), kind, key)
+    if artifact is None:
+        raise LookupError
+    return artifact
 
 
 def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Sequence[RawFile], size: int) -> Plan:

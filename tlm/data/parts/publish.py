@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact, remove
+from tlm.artifacts.home import home
 from tlm.artifacts.manifest import FileEntry
 from tlm.artifacts.produce import Draft, produce
 from tlm.data.parts.dedup import BUCKET
@@ -13,15 +14,20 @@ from tlm.data.parts.shards import SHARDS
 from tlm.data.parts.stage import PART
 from tlm.data.reading.records import REJECTED_FILE, Rejects
 from tlm.data.registry import compare_corpus
+from tlm.errors import Interrupted
 
 
 def publish(plan: Plan, max_rejected: int) -> str:
-    """Publish the corpus. Raises InputError: too many rejected rows; a part is not there."""
+    """Publish the corpus.
+
+    Raises:
+        InputError: too many rejected rows, or a part is not there.
+        Interrupted: shards are gone that were written, after a week perhaps; repeating writes them again.
+    """
     uri = produce(plan.corpus, plan.root, lambda draft: _write(draft, plan, max_rejected))
     for kind, count in ((SHARDS, len(plan.parts)), (BUCKET, plan.buckets), (PART, len(plan.parts))):
-        store = Artifact.open(uri).store
         for number in range(count):
-            remove(store, f"{kind}/{plan.recipe(kind, number).key}")
+            remove(home(plan.root, ()), f"{kind}/{plan.recipe(kind, number).key}")
     return uri
 
 
@@ -33,8 +39,24 @@ def _write(draft: Draft, plan: Plan, max_rejected: int) -> None:
         staged += part.details["passages"]
     rejects.check()
     compare_corpus(rejects.read_by_file)
-    draft.published = [FileEntry(**entry) for one in _all(plan, SHARDS) for entry in one.details["files"]]
+    draft.published = list(_written(plan))
     finish(draft, rejects, staged, sum(entry.rows or 0 for entry in draft.published))
+
+
+def _written(plan: Plan) -> Iterator[FileEntry]:
+    """The shards, all of which must still be there."""
+    folder, lost = f"corpus/{plan.corpus.key}", 0
+    store = home(plan.root, ())
+    there = {stored.name for stored in store.list(f"{folder}/")}
+    for shards in _all(plan, SHARDS):
+        files = [FileEntry(**entry) for entry in shards.details["files"]]
+        if all(f"{folder}/{file.name}" in there for file in files):
+            yield from files
+        else:
+            remove(store, shards.folder_name)
+            lost += 1
+    if lost:
+        raise Interrupted(f"shards of {lost} parts are gone from {store.root}/{folder}; repeat to write them again")
 
 
 def _all(plan: Plan, kind: str) -> Iterator[Artifact]:

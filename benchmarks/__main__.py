@@ -24,6 +24,7 @@ from tlm import __version__
 
 ROWS = (  # modules, in the order of the data
     "data_steps",
+    "load_parts",
     "elastic_index",
     "elastic_retrieve",
     "embedded",

@@ -1,5 +1,6 @@
 """The whole pipeline in containers, with real servers and no other network, against the same run as subprocesses."""
 
+import json
 import os
 import signal
 import subprocess
@@ -172,6 +173,26 @@ def test_containers_make_what_subprocesses_make(
             "Networks": [network],
         }
     assert {container["Config"]["Image"] for container in seen.values()} == set(images.values())
+
+
+def test_two_pods_load_a_corpus_in_four_parts(
+    environment: dict[str, str], images: dict[str, str], inner_network: tuple[str, str], tmp_path: Path
+) -> None:
+    """Each with two processes, on a read-only file system; all steps after them find what one process makes."""
+    write_tiny(tmp_path)
+    texts = (tmp_path / "corpus.jsonl").read_text().splitlines(keepends=True)
+    for number in range(4):
+        long = json.dumps({"text": "word " * 2_000, "source": f"padding {number}"}) + "\n"  # a part has 1 MiB or more
+        body = "".join(texts[number::4]) + long * 110
+        boto3.client("s3").put_object(Bucket=BUCKET, Key=f"parts/{number}.jsonl", Body=body.encode())
+    values = {"corpus_paths": f"s3://{BUCKET}/parts/", "index_name": "parts", "run_arms": "bm25"}
+    here, there = f"s3://{BUCKET}/one", f"s3://{BUCKET}/several"
+    run(tmp_path, command(here, "--pipeline", "shallow", **values))
+    options = ("--pipeline", "shallow", "--data-pods", "2", *in_containers(inner_network[0]))
+    run(tmp_path, command(there, *options, **values))
+    different = [kind for kind in KINDS if contents(here, kind) != contents(there, kind)]
+    assert different == []
+    assert len(contents(there, "corpus")) == 1
 
 
 def hardening(container: Mapping[str, Any]) -> dict[str, Any]:

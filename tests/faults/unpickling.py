@@ -13,7 +13,11 @@ from pathlib import Path
 from backports import zstd
 
 MODULES = {"pickle", "_pickle", "cloudpickle", "joblib", "dill", "shelve", "marshal", "jsonpickle"}
-HARMLESS_IMPORTS = {("joblib", "cpu_count")}
+HARMLESS_IMPORTS = {
+    ("joblib", "cpu_count"),
+    *(("joblib", name) for name in ("Parallel", "delayed")),  # what our own processes tell each other, by pipes
+    ("joblib.externals.loky.process_executor", "TerminatedWorkerError"),
+}
 BUILTINS = {"eval", "exec", "__import__"}
 METHODS = {
     *("read_pickle", "to_pickle", "all_gather_object", "gather_object", "scatter_object_list"),

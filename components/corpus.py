@@ -1,4 +1,4 @@
-"""The corpus loaded by several pods, in place of the component `load_corpus`; each item tells a pod what is its own."""
+"""A corpus loaded by several pods, in place of the component `load_corpus`."""
 
 from kfp.dsl import Metrics, Output
 
@@ -26,7 +26,7 @@ def stage_corpus(pod: str) -> str:
 
 @component(DATA_IMAGE)
 def dedup_corpus(pods: list[str]) -> list[str]:
-    """Find the passages that repeat an earlier one, of whatever part."""
+    """Find the passages that repeat an earlier one of any part."""
     from tlm.data.parts.pods import dedup_corpus
 
     return dedup_corpus(pods)

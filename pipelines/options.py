@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Machines:
-    """How many pods work on one thing.
+    """How many pods share the work of a step.
 
     Args:
         nodes: Machines for each stage 1; more than one needs Kubeflow Trainer.

@@ -36,11 +36,10 @@ LARGE = Needs("1", "4", "2Gi", "8Gi", "200Gi")
 NEEDS = (
     dict.fromkeys(("preflight", "plan-apart", "train-on-nodes"), SMALL)  # the last one only starts other pods
     | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "mix", "report", "report-tasks"), MEDIUM)
-    | {"publish-corpus": MEDIUM}
     | dict.fromkeys(("load-corpus", "index", "retrieve", "export", "tokenizer", "plan"), LARGE)
     | dict.fromkeys(("plan-corpus", "stage-corpus", "dedup-corpus", "write-corpus"), LARGE)
     | dict.fromkeys(("static", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
-    | {"plan-together": LARGE}
+    | {"publish-corpus": MEDIUM, "plan-together": LARGE}
 )
 TRAINING = ("train", "train-multitask", "finetune", "evaluate")
 LONG = (*TRAINING, "train-on-nodes")

@@ -39,6 +39,13 @@ def write_tiny(folder: Path, documents: int = 400, train: int = 60, held_out: in
         _write(folder / "task" / f"{split}.jsonl", examples)
 
 
+def in_files(folder: Path, count: int) -> dict[str, str]:
+    """The texts of ``corpus.jsonl`` in `count` files by name, each padded to more than 1 MiB: a part of its own."""
+    texts = (folder / "corpus.jsonl").read_text().splitlines(keepends=True)
+    long = [json.dumps({"text": "word " * 2_000, "source": f"padding {number}"}) + "\n" for number in range(count)]
+    return {f"{number}.jsonl": "".join(texts[number::count]) + long[number] * 110 for number in range(count)}
+
+
 def _sentence(rng: random.Random, words: list[str], length: int) -> str:
     return " ".join(rng.choice(words if rng.random() < 0.6 else GLUE) for _ in range(length))
 

@@ -97,7 +97,7 @@ def compile_text(
     Args:
         images: File with references of the images; without it, those of the components are used.
         name: Which pipeline.
-        machines: How many pods work on one thing.
+        machines: How many pods share the work of a step.
         kubernetes_manifests: Write the Kubernetes resources that hold the pipeline and a version of it, for GitOps.
         namespace: Namespace of these resources.
         version: Version of the pipeline in these resources; that of the code if empty.

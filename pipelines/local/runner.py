@@ -47,7 +47,7 @@ def run(
         images: File with references of the images; with it, steps run in containers, and all data are on S3.
         network: The Docker network of the containers.
         name: Which pipeline.
-        machines: How many pods work on one thing.
+        machines: How many pods share the work of a step.
 
     Raises:
         StepFailed: A step failed.

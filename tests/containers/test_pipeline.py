@@ -1,6 +1,5 @@
 """The whole pipeline in containers, with real servers and no other network, against the same run as subprocesses."""
 
-import json
 import os
 import signal
 import subprocess
@@ -23,7 +22,7 @@ from elasticsearch import Elasticsearch
 from tests.conftest import heed_interrupts
 from tests.containers.conftest import BUILT, ROOT
 from tests.servers.servers import S3Server
-from tests.tiny import write_tiny
+from tests.tiny import in_files, write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.roots import close_stores, open_store
 
@@ -180,11 +179,8 @@ def test_two_pods_load_a_corpus_in_four_parts(
 ) -> None:
     """Each with two processes, on a read-only file system; all steps after them find what one process makes."""
     write_tiny(tmp_path)
-    texts = (tmp_path / "corpus.jsonl").read_text().splitlines(keepends=True)
-    for number in range(4):
-        long = json.dumps({"text": "word " * 2_000, "source": f"padding {number}"}) + "\n"  # a part has 1 MiB or more
-        body = "".join(texts[number::4]) + long * 110
-        boto3.client("s3").put_object(Bucket=BUCKET, Key=f"parts/{number}.jsonl", Body=body.encode())
+    for name, text in in_files(tmp_path, 4).items():
+        boto3.client("s3").put_object(Bucket=BUCKET, Key=f"parts/{name}", Body=text.encode())
     values = {"corpus_paths": f"s3://{BUCKET}/parts/", "index_name": "parts", "run_arms": "bm25"}
     here, there = f"s3://{BUCKET}/one", f"s3://{BUCKET}/several"
     run(tmp_path, command(here, "--pipeline", "shallow", **values))

@@ -181,8 +181,8 @@ def fill_memory(pod: Pod) -> None:
     kubectl("exec", pod.name, "-c", "main", "--", "python", "-c", _FILL)
 
 
-def take_away(server: str, seconds: float, pod: Pod) -> None:
-    """End a server while a pod works, and start it again after so many seconds.
+def take_away(server: str, seconds: float) -> None:
+    """End a server, and start it again after so many seconds.
 
     Raises CalledProcessError if OUTAGE cannot do that.
     """

@@ -14,7 +14,7 @@ from pipelines.options import Machines
 from pipelines.parameters import of_this_code
 from pipelines.pipeline import build
 from tests.pipeline.test_run import arguments, artifacts
-from tests.tiny import write_tiny
+from tests.tiny import in_files, write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 
@@ -54,11 +54,9 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
 def test_a_corpus_that_several_pods_load_gives_the_same_report(run_module: Callable, tmp_path: Path) -> None:
     """Two parts, of which each pod takes one; all steps after them find the same inputs."""
     write_tiny(tmp_path)
-    texts = (tmp_path / "corpus.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "corpus").mkdir()
-    for number in range(2):
-        long = json.dumps({"text": "word " * 2_000, "source": f"padding {number}"}) + "\n"  # a part has 1 MiB or more
-        (tmp_path / "corpus" / f"{number}.jsonl").write_text("".join(texts[number::2]) + long * 110)
+    for name, text in in_files(tmp_path, 2).items():
+        (tmp_path / "corpus" / name).write_text(text)
     found = []
     for store, pods in (("one", 1), ("several", 2)):
         given = arguments(tmp_path, store, "embedded", "bm25", "0", corpus="corpus")

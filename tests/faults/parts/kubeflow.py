@@ -7,7 +7,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 from k8s.check import data
 from tests.faults import cluster
@@ -30,10 +29,14 @@ POD_FAULTS: dict[str, Strike] = {
 }
 BY_SUBMIT = ", its run by submit"
 OF_KUBEFLOW = ("s3", "database", "api", "argo")  # without them drivers fail, which Argo does not start again
-AWAY: dict[str, Strike] = {
-    f"{server} ended and started again{BY_SUBMIT * (server in OF_KUBEFLOW)}": partial(cluster.take_away, server, GONE)
-    for server in SERVERS
-}
+
+
+def without(server: str) -> Strike:
+    """End a server while a pod works, and start it again."""
+    return lambda pod: cluster.take_away(server, GONE)
+
+
+AWAY = {f"{server} ended and started again{BY_SUBMIT * (server in OF_KUBEFLOW)}": without(server) for server in SERVERS}
 IN_EVERY_STEP = POD_FAULTS | AWAY
 NOT_RETRIED = "preflight"  # it says at once what is wrong, such as a server that is gone
 FOR_GOOD = {"process killed", "out of memory", *AWAY}  # ends a step that is not retried; a deleted pod comes again
@@ -93,7 +96,7 @@ def node_gone(folder: str, expected: dict[str, str]) -> list[str]:
         if not pod.of_driver and not struck:
             struck = True
             try:
-                cluster.take_away("kubelet", NODE_GONE, pod)
+                cluster.take_away("kubelet", NODE_GONE)
             except subprocess.CalledProcessError as error:
                 return [f"not tried: {error.stderr}"]
     return [run.wrong(expected)]

@@ -1,4 +1,4 @@
-"""Then: find the passages that repeat an earlier one, of whatever part, among those with similar digests."""
+"""Second: find the passages that repeat an earlier one of any part, a bucket of digests at a time."""
 
 from collections.abc import Iterable
 from functools import partial

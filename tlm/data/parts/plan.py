@@ -9,6 +9,7 @@ from typing import Any
 from joblib import cpu_count
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.digest import value_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Recipe
 from tlm.data.layout import Layout
@@ -51,8 +52,14 @@ class Plan:
         return Recipe("corpus", STEP, VERSION, self.settings)
 
     @cached_property
-    def _key(self) -> str:
+    def key(self) -> str:
+        """The key of the corpus."""
         return self.corpus.key
+
+    @cached_property
+    def _digest(self) -> str:
+        """Of all that results on the way depend on, which is long where there are many parts."""
+        return value_sha256([self.key, self.parts, self.buckets])
 
     @property
     def layout(self) -> Layout:
@@ -61,8 +68,7 @@ class Plan:
 
     def recipe(self, kind: str, number: int) -> Recipe:
         """The recipe of a result on the way to the corpus: one of its parts, say."""
-        settings = {"corpus": self._key, "parts": self.parts, "buckets": self.buckets, "number": number}
-        return Recipe(kind, STEP, VERSION, settings)
+        return Recipe(kind, STEP, VERSION, {"plan": self._digest, "number": number})
 
     def found(self, kind: str, number: int) -> Artifact:
         """A finished result on the way. Raises InputError if it is not there."""
@@ -70,7 +76,7 @@ class Plan:
             return _found(self.root, kind, self.recipe(kind, number).key)
         except LookupError:
             raise InputError(
-                f"{kind} {number} of the corpus {self._key} is missing; start the run again, which finds finished parts"
+                f"{kind} {number} of the corpus {self.key} is missing; start the run again, which finds finished parts"
             ) from None
 
 

@@ -1,4 +1,4 @@
-"""The same on several pods: each takes every nth part, and an item, a string, tells it all that it must know."""
+"""Load a corpus on several pods. Each takes every nth part; its item is a string with all that it has to know."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The end: judge the rejected rows of all parts, publish the corpus, and remove what was on the way to it."""
+"""Last: judge the rejected rows of all parts, publish the corpus, and remove what was on the way to it."""
 
 from collections.abc import Iterator
 
@@ -25,9 +25,10 @@ def publish(plan: Plan, max_rejected: int) -> str:
         Interrupted: shards are gone that were written, after a week perhaps; repeating writes them again.
     """
     uri = produce(plan.corpus, plan.root, lambda draft: _write(draft, plan, max_rejected))
+    store = home(plan.root, ())
     for kind, count in ((SHARDS, len(plan.parts)), (BUCKET, plan.buckets), (PART, len(plan.parts))):
         for number in range(count):
-            remove(home(plan.root, ()), f"{kind}/{plan.recipe(kind, number).key}")
+            remove(store, f"{kind}/{plan.recipe(kind, number).key}")
     return uri
 
 
@@ -45,7 +46,7 @@ def _write(draft: Draft, plan: Plan, max_rejected: int) -> None:
 
 def _written(plan: Plan) -> Iterator[FileEntry]:
     """The shards, all of which must still be there."""
-    folder, lost = f"corpus/{plan.corpus.key}", 0
+    folder, lost = f"corpus/{plan.key}", 0
     store = home(plan.root, ())
     there = {stored.name for stored in store.list(f"{folder}/")}
     for shards in _all(plan, SHARDS):

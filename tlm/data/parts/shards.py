@@ -1,4 +1,4 @@
-"""At last: write the passages that stay, numbered through, in the same shards as one process writes."""
+"""Third: write the passages that stay, numbered through, in the same shards as one process writes."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -83,5 +83,5 @@ def _write(draft: Draft, plan: Plan, passages: Kept, number: int) -> None:
             doc += len(table)
         entries = seal(folder, shards.close())
         for entry in entries:
-            store.add(f"corpus/{plan.corpus.key}/{entry.name}", folder / entry.name)
+            store.add(f"corpus/{plan.key}/{entry.name}", folder / entry.name)
     draft.details["files"] = [entry.model_dump() for entry in entries]

@@ -147,18 +147,19 @@ def _fill(corpus: Artifact, index: str) -> list[tuple[int, str]]:
     """Send the passages of a corpus to Elasticsearch, a large one's in several processes. Returns what it refused."""
     from tlm.retrieval.search.elastic import build
 
-    if len(shards(corpus)) < SEVERAL:
-        return build.fill(index, texts(corpus), corpus.details["passages"])
     numbers = range(len(shards(corpus)))
+    if len(numbers) < SEVERAL:
+        return build.fill(index, texts(corpus), corpus.details["passages"])
     return list(chain.from_iterable(each(partial(_fill_shard, corpus.uri, index), numbers, "indexing", "shards")))
 
 
-def _fill_shard(corpus: str, index: str, number: int) -> list[tuple[int, str]]:
+def _fill_shard(uri: str, index: str, number: int) -> list[tuple[int, str]]:
     from tlm.retrieval.search.elastic import build
 
-    entries = shards(Artifact.open(corpus, "corpus"))
+    corpus = Artifact.open(uri, "corpus")
+    entries = shards(corpus)
     rows = [entry.rows or 0 for entry in entries]
-    found = texts(Artifact.open(corpus, "corpus"), chosen=entries[number : number + 1])
+    found = texts(corpus, chosen=entries[number : number + 1])
     return build.fill(index, found, rows[number], sum(rows[:number]))
 
 

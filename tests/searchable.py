@@ -4,12 +4,17 @@ import re
 import sysconfig
 from functools import lru_cache
 from pathlib import Path
+from statistics import mean
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+
+Hits: TypeAlias = dict[int, list[tuple[int, float]]]  # documents and scores, by query
 
 EXAMPLES = pa.schema(
     [
@@ -68,6 +73,25 @@ def task_of(train: list[str], root: str, held_out: tuple[str, ...] = (), pairs: 
 def columns(uri: str, name: str) -> dict[str, list[object]]:
     """A file of an artifact as lists by column."""
     return pq.read_table(Artifact.open(uri).path(name)).to_pydict()
+
+
+def by_query(hits: str) -> Hits:
+    """For each query its documents and scores, best first."""
+    found = pq.read_table(Artifact.open(hits).path("hits.parquet"), columns=["query", "doc", "score"])
+    queries: Hits = {}
+    for query, doc, score in zip(*found.to_pydict().values(), strict=True):
+        queries.setdefault(query, []).append((doc, score))
+    return queries
+
+
+def assert_same(ours: Hits, theirs: Hits) -> None:
+    """Scores equal but for rounding, and so are the documents but for those that rounding makes change places."""
+    assert ours.keys() == theirs.keys()
+    overlaps = []
+    for query, hits in ours.items():
+        assert [score for _, score in hits] == pytest.approx([score for _, score in theirs[query]], rel=2e-6)
+        overlaps.append(len({doc for doc, _ in hits} & {doc for doc, _ in theirs[query]}) / len(hits))
+    assert mean(overlaps) >= 0.999
 
 
 @lru_cache(maxsize=1)

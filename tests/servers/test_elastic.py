@@ -2,12 +2,11 @@
 
 import random
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.searchable import columns, corpus_of, docstrings, task_of
+from tests.searchable import assert_same, by_query, columns, corpus_of, docstrings, task_of
 from tests.unit.test_analyzer import CLASSES
 from tlm.retrieval.search import index as index_step
 from tlm.retrieval.search.analyzer import terms
@@ -59,25 +58,6 @@ def both(texts, queries, root, top_k=50, **parameters):
     engines = ("embedded", "elasticsearch")
     indices = [build_index(corpus, engine=engine, root=root, **parameters) for engine in engines]
     return [retrieve(index, task, query="full", top_k=top_k, root=root) for index in indices]
-
-
-def by_query(hits):
-    """For each query its documents and scores, best first."""
-    found = columns(hits, "hits.parquet")
-    queries: dict[int, list[tuple[int, float]]] = {}
-    for query, doc, score in zip(found["query"], found["doc"], found["score"], strict=True):
-        queries.setdefault(query, []).append((doc, score))
-    return queries
-
-
-def assert_same(ours, theirs):
-    """Scores equal but for rounding, and so are the documents but for those that rounding makes change places."""
-    assert ours.keys() == theirs.keys()
-    overlaps = []
-    for query, hits in ours.items():
-        assert [score for _, score in hits] == pytest.approx([score for _, score in theirs[query]], rel=2e-6)
-        overlaps.append(len({doc for doc, _ in hits} & {doc for doc, _ in theirs[query]}) / len(hits))
-    assert np.mean(overlaps) >= 0.999
 
 
 def test_hits_in_real_text(elasticsearch_root):

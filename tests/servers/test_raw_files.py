@@ -7,6 +7,8 @@ import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus
+from tlm.data.reading.files import raw_files
+from tlm.data.reading.pieces import cut, pieces_of
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 
@@ -79,3 +81,23 @@ def test_the_result_may_lie_on_s3_too(bucket, tmp_path):
 def test_addresses_that_mean_nothing_are_refused_in_one_sentence(bucket, tmp_path, address, expected):
     with pytest.raises(InputError, match=expected):
         load_corpus([address.format(bucket=bucket)], root=str(tmp_path / "one"))
+
+
+def test_of_a_large_object_only_a_piece_is_downloaded(bucket, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    lines = "".join(json.dumps({"text": f"text {number} " + "word " * 200}) + "\n" for number in range(4000))
+    (tmp_path / "raw" / "large.jsonl").write_text(lines)
+    address = f"s3://{bucket}/raw/large.jsonl"
+    boto3.client("s3").put_object(Bucket=bucket, Key="raw/large.jsonl", Body=lines.encode())
+    with raw_files([address]) as (file,):
+        found = pieces_of(file, cut(file, 1 << 20))
+        file.drop()
+        assert len(found) == 4
+        assert all(piece.digest() == piece.piece.digest for piece in found)
+        taken = [piece.path.stat() for piece in found]
+        assert {one.st_size for one in taken} == {len(lines)}
+        assert max(one.st_blocks * 512 for one in taken) < 1.5 * 2**20
+    monkeypatch.setattr("tlm.data.corpus.SMALLEST", 1 << 20)
+    there = load_corpus([address], root=f"s3://{bucket}/artifacts")
+    monkeypatch.undo()
+    assert content(there) == content(load_corpus([str(tmp_path / "raw" / "large.jsonl")], root=str(tmp_path / "two")))

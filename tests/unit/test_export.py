@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.errors import InputError
 from tlm.retrieval.subset.candidates import Candidates, queries_of, read_hits
+from tlm.retrieval.subset.collect import collect, collected
 from tlm.retrieval.subset.export import export
 
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
@@ -52,6 +54,7 @@ def make(
         def write(draft: Draft) -> None:
             for name, table in files.items():
                 pq.write_table(table, draft.folder / name)
+                draft.rows[name] = len(table)
             draft.details = details
 
         version = str([kind, [table.to_pylist() for table in files.values()], details])
@@ -295,3 +298,25 @@ def test_filters_that_leave_nothing(tmp_path):
     texts = ["too short", ROLLED]
     with pytest.raises(InputError, match=r"leave none of the 2 passages .*\(too short 1, overlaps test 1\)"):
         export(make(tmp_path, texts, one_each(texts), test=[ROLLED]), root=str(tmp_path))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_texts_are_collected_from_a_corpus_of_many_shards(tmp_path, monkeypatch, processes):
+    """Some shards have no candidate, some have several, and the last is short."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", f"{processes}")
+    texts = [prose(number) for number in range(47)]
+
+    def write(draft: Draft) -> None:
+        for start in range(0, len(texts), 5):
+            own = texts[start : start + 5]
+            name = f"passages-{start // 5:05d}.parquet"
+            pq.write_table(pa.table({"doc": range(start, start + len(own)), "text": own}), draft.folder / name)
+            draft.rows[name] = len(own)
+
+    corpus = Artifact.open(produce(Recipe("corpus", "corpus", 1, {}), str(tmp_path), write))
+    docs = [0, 3, 9, 21, 22, 40, 45, 46]
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    collect(corpus, np.array(docs), folder)
+    found = [row for batch in collected(folder) for row in batch.to_pylist()]
+    assert found == [{"doc": doc, "text": texts[doc]} for doc in docs]

@@ -16,8 +16,16 @@ from tlm.data.parts import shards
 from tlm.data.parts.plan import part_size, parts_of
 from tlm.data.parts.pods import dedup_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
 from tlm.data.reading.files import RawFile
+from tlm.data.reading.pieces import can_be_cut
 from tlm.data.shards import Shards
 from tlm.errors import InputError, Interrupted
+
+
+@pytest.fixture(autouse=True)
+def whole_files(monkeypatch):
+    """However small a part may be here; how large files are cut is in test_pieces.py."""
+    monkeypatch.setattr("tlm.data.parts.plan.can_be_cut", lambda file: False)
+
 
 ON_THE_WAY = ("corpus-part", "corpus-bucket", "corpus-shards")
 
@@ -100,7 +108,8 @@ def test_parts_are_as_large_as_allowed_and_hold_whole_files(sizes, size, expecte
         raise AssertionError
 
     listed = [
-        RawFile(f"{number}.jsonl", f"{number}.jsonl", "jsonl", "", located, size) for number, size in enumerate(sizes)
+        RawFile(f"{number}.jsonl", f"{number}.jsonl", "jsonl", "", located, size=size)
+        for number, size in enumerate(sizes)
     ]
     assert parts_of(listed, size) == expected
 
@@ -109,8 +118,8 @@ def test_compressed_files_count_as_the_text_in_them_and_hub_data_sets_alone():
     def located():
         raise AssertionError
 
-    packed = RawFile("a.jsonl.gz", "a.jsonl.gz", "jsonl", "gz", located, 10)
-    table = RawFile("b.parquet", "b.parquet", "parquet", "", located, 10)
+    packed = RawFile("a.jsonl.gz", "a.jsonl.gz", "jsonl", "gz", located, size=10)
+    table = RawFile("b.parquet", "b.parquet", "parquet", "", located, size=10)
     hub = RawFile("hf://x", "x", "hub")
     assert parts_of([packed, table], 50) == [(0, 2)]
     assert parts_of([packed, table], 49) == [(0, 1), (1, 2)]
@@ -138,7 +147,7 @@ def test_parts_are_a_64th_of_the_text_within_limits(size, expected):
     def located():
         raise AssertionError
 
-    assert part_size([RawFile("a.txt", "a.txt", "txt", "", located, size)], 100) == expected
+    assert part_size([RawFile("a.txt", "a.txt", "txt", "", located, size=size)], 100) == expected
 
 
 @pytest.mark.parametrize("pods", [1, 3, 9])
@@ -207,8 +216,9 @@ def until(condition):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc to find child processes in")
-def test_killed_at_any_moment_finished_parts_are_not_repeated(tmp_path):
-    """The processes that it had started end, too."""
+def test_killed_at_any_moment_finished_parts_are_not_repeated(tmp_path, monkeypatch):
+    """The processes that it had started end, too. Each file is cut in two."""
+    monkeypatch.setattr("tlm.data.parts.plan.can_be_cut", can_be_cut)
     count = 6
     texts = [
         [f"text {number % 9000} of {file // 3} " + "word " * 40 for number in range(12_000)] for file in range(count)

@@ -2,16 +2,35 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 SIGNATURE = "sha256"
+CHUNK = 1 << 20
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]  # bytes of a file: the first of each range, and the one after its last
 
 
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file, in hex."""
+def file_sha256(path: Path, ranges: Ranges | None = None) -> str:
+    """Return the sha256 of a file, or of some of its bytes, in hex."""
+    if ranges is None:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    for chunk in chunks(path, ranges):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def chunks(path: Path, ranges: Ranges) -> Iterator[bytes]:
+    """Read some bytes of a file, a MiB at a time."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        for start, stop in ranges:
+            file.seek(start)
+            while start < stop and (chunk := file.read(min(CHUNK, stop - start))):
+                start += len(chunk)
+                yield chunk
 
 
 def value_sha256(value: Any) -> str:

@@ -76,6 +76,7 @@ def _check_disk(folder: Path, free_gib: float) -> None:
 
 def _check_elasticsearch() -> None:
     from tlm.retrieval.search.elastic import client as elastic_client
+    from tlm.retrieval.search.elastic.build import with_idle_nodes
 
     if not os.environ.get(elastic_client.URL):
         raise InputError(
@@ -93,3 +94,8 @@ def _check_elasticsearch() -> None:
             "create one with the roles publisher and writer (k8s/elasticsearch)"
         )
     say(f"Elasticsearch {version or '(version hidden)'}: may create and fill indices '{INDICES}'")
+    for index, nodes in with_idle_nodes(client).items():
+        say(
+            f"warning: {', '.join(nodes)} of Elasticsearch's data nodes have no shard of '{index}' and do not search "
+            "it; it was made for fewer nodes, so remove it there, and the next run makes it again with more shards"
+        )

@@ -1,6 +1,7 @@
 """The corpus: documents from any source, normalised, cut into passages, each distinct text once."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,6 +26,7 @@ from tlm.errors import InputError
 from tlm.progress import track
 
 SMALLEST = 64 << 20  # bytes of text in a part; less is not worth a process
+SEVERAL = 8  # shards that are worth several processes
 
 
 def load_corpus(
@@ -101,6 +103,24 @@ def passages(
     for entry in shards(corpus) if chosen is None else chosen:
         with pq.ParquetFile(corpus.verified(entry)) as shard:
             yield from shard.iter_batches(GROUP_ROWS, columns=columns)
+
+
+def shard_passages(uri: str, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Stream the passages of a corpus's shard `number`, for a process that works on one shard after another.
+
+    Of a large corpus that is not on this machine, the copy of the shard is removed afterwards.
+    """
+    corpus, entries = _opened(uri)
+    entry = entries[number]
+    yield from passages(corpus, columns, [entry])
+    if len(entries) >= SEVERAL:
+        corpus.store.forget(f"{corpus.folder_name}/{entry.name}")
+
+
+@lru_cache(maxsize=1)  # the manifest of a large corpus is long
+def _opened(uri: str) -> tuple[Artifact, list[FileEntry]]:
+    corpus = Artifact.open(uri, "corpus")
+    return corpus, shards(corpus)
 
 
 def _write(draft: Draft, files: Sequence[RawFile], layout: Layout, rejects: Rejects) -> None:

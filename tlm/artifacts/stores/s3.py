@@ -16,6 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
+from tlm.artifacts.digest import Ranges
 from tlm.artifacts.stores.endpoints import check_bucket, check_url
 from tlm.artifacts.stores.scratch import cache_folder
 from tlm.artifacts.stores.store import Stored
@@ -31,6 +32,7 @@ PAUSES = (0, 0.5, 1, 2, 4, 8, 16, 16, 16)
 BROKEN = (HTTPError, exceptions.IncompleteReadError, exceptions.ResponseStreamingError)
 PASSING = (408, 429)  # client errors by number, but a later try may succeed
 BUCKET = re.compile(r"[A-Za-z0-9._-]+|arn:[A-Za-z0-9._:-]+")
+RANGE = 16 << 20  # bytes of an object to read at once, if not all of it is wanted
 ABSENT, EXISTS = ("NoSuchKey", "404"), ("PreconditionFailed", "412")
 CONFLICT = ("ConditionalRequestConflict", "409")  # another writer is creating the same object
 
@@ -62,14 +64,34 @@ class S3Store:
         return self._call(f"creating {name}", lambda: self._put_new(name, data))
 
     def local(self, name: str) -> Path:
-        if {"", ".", ".."} & set(name.split("/")):  # legal in a key, but it would lead out of the cache
-            raise InputError(f"{self.root}/{name}: no path on a disk can have such parts; rename the object")
-        path = self.cache / name
+        path = self._cached(name)
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f".part-{secrets.token_hex(8)}")
             try:
                 self._call(f"reading {name}", lambda: self._download(name, part, path))
+            finally:
+                part.unlink(missing_ok=True)
+        return path
+
+    def local_ranges(self, name: str, size: int, ranges: Ranges) -> Path:
+        """A local file of `size` bytes with these ranges of an object; the rest of it is a hole.
+
+        Raises:
+            InputError: the object is gone, or the store cannot be used.
+            Interrupted: the server went away.
+        """
+        path = self._cached(f"{name}.{ranges[0][0]}-{ranges[0][1]}")
+        if not path.exists():
+            part = path.with_name(f".part-{secrets.token_hex(8)}")
+            try:
+                with part.open("wb") as file:
+                    file.truncate(size)
+                    for start, stop in ranges:
+                        for first in range(start, stop, RANGE):
+                            read = partial(self._get_range, name, first, min(first + RANGE, stop))
+                            file.seek(first)
+                            file.write(self._call(f"reading {name}", read))
+                part.replace(path)
             finally:
                 part.unlink(missing_ok=True)
         return path
@@ -95,6 +117,14 @@ class S3Store:
     def scratch(self) -> Path:
         return self.cache / ".scratch"
 
+    def _cached(self, name: str) -> Path:
+        """Where a local copy goes."""
+        if {"", ".", ".."} & set(name.split("/")):  # legal in a key, but it would lead out of the cache
+            raise InputError(f"{self.root}/{name}: no path on a disk can have such parts; rename the object")
+        path = self.cache / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
     # ---- single requests, which raise what boto3 raises
 
     def _get(self, name: str) -> bytes | None:
@@ -104,6 +134,11 @@ class S3Store:
             if _code(error) not in ABSENT:
                 raise
             return None
+
+    def _get_range(self, name: str, start: int, stop: int) -> bytes:
+        bytes_wanted = f"bytes={start}-{stop - 1}"
+        found = self.client.get_object(Bucket=self.bucket, Key=self.prefix + name, Range=bytes_wanted)
+        return bytes(found["Body"].read())
 
     def _upload(self, name: str, source: Path) -> None:
         with source.open("rb") as file:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def each(work: Callable[[T], R], items: Sequence[T], label: str, unit: str) -> list[R]:
+def each(work: Callable[[T], R], items: Sequence[T], label: str, unit: str, least: int = 2) -> list[R]:
     """Call `work` for each item, in as many processes as there are cores, and show the progress.
 
     Returns what it returned, in the order in which items were done.
@@ -27,12 +27,13 @@ def each(work: Callable[[T], R], items: Sequence[T], label: str, unit: str) -> l
         items: What to work on.
         label: What is being done.
         unit: What the items are.
+        least: How many items are worth several processes.
 
     Raises:
         Interrupted: a process was killed.
     """
     workers = min(cpu_count(), len(items))
-    if workers < 2:
+    if workers < 2 or len(items) < least:
         return [work(item) for item in progress.track(items, label, len(items), unit)]
     done = Parallel(workers, return_as="generator_unordered")(
         delayed(_quietly)(work, item, os.getpid()) for item in items

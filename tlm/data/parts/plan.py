@@ -1,9 +1,10 @@
 """How a corpus is loaded in parts: a function of the files alone, not of who works on them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache, partial
+from itertools import chain
 from typing import Any
 
 from joblib import cpu_count
@@ -13,7 +14,8 @@ from tlm.artifacts.digest import value_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Recipe
 from tlm.data.layout import Layout
-from tlm.data.reading.files import RawFile, check_downloads
+from tlm.data.reading.files import Piece, RawFile, check_downloads
+from tlm.data.reading.pieces import can_be_cut, cut, pieces_of
 from tlm.data.reading.readers import check
 from tlm.errors import InputError
 from tlm.progress import track
@@ -38,6 +40,7 @@ class Plan:
         settings: Settings of the corpus, with the digests of the files.
         parts: For each part the number of its first file, and that of the file after its last one.
         buckets: How many groups the texts are sorted into by their digests, to find those that repeat.
+        pieces: The pieces of files that are too large for a part, by the number of the file. Each counts as a file.
     """
 
     paths: tuple[str, ...]
@@ -45,6 +48,7 @@ class Plan:
     settings: dict[str, Any]
     parts: tuple[tuple[int, int], ...]
     buckets: int
+    pieces: Mapping[int, Sequence[Piece]]
 
     @cached_property
     def corpus(self) -> Recipe:
@@ -59,12 +63,27 @@ class Plan:
     @cached_property
     def _digest(self) -> str:
         """Of all that results on the way depend on, which is long where there are many parts."""
-        return value_sha256([self.key, self.parts, self.buckets])
+        pieces = [[number, *found] for number, found in self.pieces.items()]
+        return value_sha256([self.key, self.parts, self.buckets, pieces])
 
     @property
     def layout(self) -> Layout:
         """How documents become passages."""
         return Layout(**{name: value for name, value in self.settings.items() if name != "files"})
+
+    def files(self, raw: Sequence[RawFile], number: int) -> list[RawFile]:
+        """The files of a part, or their pieces.
+
+        Raises InputError: one is not what it was when this plan was made.
+        """
+        start, stop = self.parts[number]
+        names = [named for file, named in enumerate(self.settings["files"]) for _ in self.pieces.get(file, [None])]
+        own = sliced(raw, self.pieces)[start:stop]
+        check_downloads(own)
+        for file, (name, digest) in zip(own, names[start:stop], strict=True):
+            if (file.name, file.digest()) != (name, file.piece.digest if file.piece else digest):
+                raise InputError(f"{file.where} has changed since its corpus was planned; start the run again")
+        return own
 
     def recipe(self, kind: str, number: int) -> Recipe:
         """The recipe of a result on the way to the corpus: one of its parts, say."""
@@ -89,31 +108,43 @@ def _found(root: str | None, kind: str, key: str) -> Artifact:
 
 
 def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Sequence[RawFile], size: int) -> Plan:
-    """Check and hash the files, and plan parts of at most `size` bytes of text, or of one file.
+    """Check and hash the files, cut large ones, and plan parts of about `size` bytes of text, or of one file.
 
     Raises InputError: a file is unreadable or lacks a field; not enough disk space for downloads.
     """
-    parts, buckets = parts_of(files, size), BUCKETS[0]
-    if len(parts) == 1:  # whoever plans it also reads it
+    buckets, alone = BUCKETS[0], len(parts_of(files, size)) == 1 and not any(_too_large(file, size) for file in files)
+    if alone:  # whoever plans it also reads it
         check_downloads(files)
     while buckets < BUCKETS[1] and buckets * BUCKET_BYTES < sum(map(_text, files)):
         buckets *= 2
     with ThreadPoolExecutor(cpu_count()) as pool:
         try:
-            found = pool.map(partial(_named, layout=layout, keep=len(parts) == 1), files)
+            found = pool.map(partial(_named, layout=layout, size=size, keep=alone), files)
             named = list(track(found, "checking", len(files), "files"))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return Plan(tuple(paths), root, {**asdict(layout), "files": named}, tuple(parts), buckets)
+    settings = {**asdict(layout), "files": [[name, digest] for name, digest, _ in named]}
+    pieces = {number: found for number, (_, _, found) in enumerate(named) if found}
+    return Plan(tuple(paths), root, settings, tuple(parts_of(sliced(files, pieces), size)), buckets, pieces)
 
 
-def _named(file: RawFile, layout: Layout, keep: bool) -> list[str]:
+def _named(file: RawFile, layout: Layout, size: int, keep: bool) -> tuple[str, str, list[Piece]]:
     check(file, layout.fields)
-    found = [file.name, file.digest()]
+    pieces = cut(file, file.size * size // _text(file)) if _too_large(file, size) else []
+    found = file.name, file.digest(), pieces
     if not keep:
         file.drop()
     return found
+
+
+def _too_large(file: RawFile, size: int) -> bool:
+    return can_be_cut(file) and _text(file) > size
+
+
+def sliced(files: Sequence[RawFile], pieces: Mapping[int, Sequence[Piece]]) -> list[RawFile]:
+    """The files, with the pieces of those that are cut in their places."""
+    return list(chain.from_iterable(pieces_of(file, pieces.get(number, ())) for number, file in enumerate(files)))
 
 
 def part_size(files: Sequence[RawFile], least: int) -> int:

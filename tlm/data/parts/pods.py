@@ -11,7 +11,7 @@ from tlm.data.parts.plan import Plan, make_plan, part_size
 from tlm.data.parts.publish import publish
 from tlm.data.parts.shards import write_shards
 from tlm.data.parts.stage import stage_parts
-from tlm.data.reading.files import raw_files
+from tlm.data.reading.files import Piece, raw_files
 from tlm.data.registry import corpus_addresses
 from tlm.errors import InputError
 
@@ -56,6 +56,7 @@ def plan_corpus(
     def write(draft: Draft) -> None:
         draft.details = {"settings": plan.settings, "parts": [list(part) for part in plan.parts]}
         draft.details["buckets"] = plan.buckets
+        draft.details["pieces"] = [[number, *found] for number, found in plan.pieces.items()]
 
     uri = produce(plan.recipe(PLAN, 0), root, write)
     return [json.dumps({"plan": uri, "paths": addresses, "pod": pod, "pods": pods}) for pod in range(pods)]
@@ -102,5 +103,6 @@ def _opened(pod: str) -> tuple[Plan, range]:
     artifact = Artifact.open(item["plan"], PLAN)
     parts = tuple((start, stop) for start, stop in artifact.details["parts"])
     details = artifact.details
-    plan = Plan(tuple(item["paths"]), artifact.store.root, details["settings"], parts, details["buckets"])
+    pieces = {number: [Piece(*values) for values in found] for number, *found in details["pieces"]}
+    plan = Plan(tuple(item["paths"]), artifact.store.root, details["settings"], parts, details["buckets"], pieces)
     return plan, range(item["pod"], len(parts), item["pods"])

@@ -11,11 +11,10 @@ from tlm.artifacts.produce import Draft, finished, produce
 from tlm.data.layout import STAGED, Layout
 from tlm.data.parts.parallel import each
 from tlm.data.parts.plan import Plan
-from tlm.data.reading.files import RawFile, check_downloads, check_room, raw_files
+from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.readers import read_all
 from tlm.data.reading.records import REJECTED_FILE, Rejects
 from tlm.data.stage import Stage
-from tlm.errors import InputError
 
 PART = "corpus-part"
 ANY_NUMBER = 1 << 62  # of rejected rows: they are judged over all parts
@@ -30,11 +29,9 @@ def _stage(plan: Plan, max_rejected: int, number: int) -> None:
     recipe = plan.recipe(PART, number)
     if finished(recipe, plan.root) is not None:
         return
-    start, stop = plan.parts[number]
     rejects = Rejects(max_rejected if number == 0 else ANY_NUMBER)  # too many of the very first rows end the work
     with raw_files(plan.paths, together=False) as files:
-        own = files[start:stop]
-        _check(own, plan.settings["files"][start:stop])
+        own = plan.files(files, number)
         produce(recipe, plan.root, lambda draft: _write(draft, own, plan, rejects))
 
 
@@ -42,13 +39,6 @@ def staged(folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Reje
     """Read files into a stage; rows that cannot be used go to `rejects`."""
     found = read_all(files, layout.fields, rejects, layout.passages)
     return Stage(folder, chain.from_iterable(found), STAGED, buckets)
-
-
-def _check(files: Sequence[RawFile], expected: Sequence[Sequence[str]]) -> None:
-    check_downloads(files)
-    for file, (name, digest) in zip(files, expected, strict=True):
-        if (file.name, file.digest()) != (name, digest):
-            raise InputError(f"{file.where} has changed since its corpus was planned; start the run again")
 
 
 def _write(draft: Draft, files: Sequence[RawFile], plan: Plan, rejects: Rejects) -> None:

@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
-from tlm.artifacts.digest import file_sha256
+from tlm.artifacts.digest import Ranges, file_sha256
 from tlm.artifacts.stores.scratch import cache_folder, scratch_folder
 from tlm.data.reading import hub
 from tlm.errors import InputError, nearest
@@ -26,6 +27,24 @@ EXPECTED = f"{', '.join(FORMATS)}, all but .parquet also with {' or '.join(COMPR
 _MAGIC = re.compile(r"[*?\[]")
 
 
+class Piece(NamedTuple):
+    """A part of a large file that can be read without the rest (`tlm.data.reading.pieces`).
+
+    Attributes:
+        start: Its first byte; in parquet files its first row group.
+        stop: The byte, or row group, after its last one.
+        row: How many lines, in parquet files rows, are before it.
+        ranges: The bytes of the file that reading it takes.
+        digest: The sha256 of these bytes.
+    """
+
+    start: int
+    stop: int
+    row: int
+    ranges: Ranges
+    digest: str
+
+
 @dataclass
 class RawFile:
     """A raw file on this machine, on S3 or on the Hub."""
@@ -35,6 +54,8 @@ class RawFile:
     format: str  # a value of FORMATS, or "hub"
     compression: str = ""  # a value of COMPRESSIONS, or "" for none
     locate: Callable[[], Path] | None = None  # gives the path on this machine, after a download if necessary; not "hub"
+    fetch: Callable[[Ranges], Path] | None = None  # the same, with these bytes alone; only remote files
+    piece: Piece | None = None  # if it is only a part of the file
     size: int = 0  # bytes on disk; 0 for a Hub data set, which is streamed
     cache: Path | None = None  # the folder that it is downloaded to
     header: tuple[str, ...] = ()  # column names of a CSV or TSV file without a header
@@ -59,7 +80,7 @@ class RawFile:
             return hub.digest(self.where)
         try:
             self._stamp = self._now()
-            return file_sha256(self.path)
+            return file_sha256(self.path, self.piece.ranges if self.piece else None)
         except OSError as error:
             raise InputError(f"{self.where} cannot be read: {error.strerror}; check its permissions") from None
 
@@ -204,7 +225,11 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
         raise InputError(f"{address} matches no object; check the bucket and the key")
     if any({"", ".", ".."} & set(name.split("/")) for name in chosen):
         raise InputError(f"{address}: a key has empty, '.' or '..' parts, which a file path cannot have; rename it")
-    return [_raw_file(f"s3://{bucket}/{name}", partial(store.local, name), sizes[name], store.cache) for name in chosen]
+    return [
+        _raw_file(f"s3://{bucket}/{name}", partial(store.local, name), sizes[name], store.cache,
+                  partial(store.local_ranges, name, sizes[name]))
+        for name in chosen
+    ]  # fmt: skip
 
 
 def _readable(folder: str, names: list[str]) -> list[str]:
@@ -223,7 +248,13 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + " …" * (len(names) > 5)
 
 
-def _raw_file(where: str, locate: Callable[[], Path], size: int, cache: Path | None = None) -> RawFile:
+def _raw_file(
+    where: str,
+    locate: Callable[[], Path],
+    size: int,
+    cache: Path | None = None,
+    fetch: Callable[[Ranges], Path] | None = None,
+) -> RawFile:
     try:
         where.encode()
     except UnicodeEncodeError:  # other bytes are lone surrogates
@@ -231,7 +262,7 @@ def _raw_file(where: str, locate: Callable[[], Path], size: int, cache: Path | N
     kind = _kind(where)
     if kind is None:
         raise InputError(f"{where}: unknown extension; expected {EXPECTED}")
-    return RawFile(where, PurePosixPath(where).name, *kind, locate, size, cache=cache)
+    return RawFile(where, PurePosixPath(where).name, *kind, locate, size=size, cache=cache, fetch=fetch)
 
 
 def _kind(name: str) -> tuple[str, str] | None:

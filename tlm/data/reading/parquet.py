@@ -17,21 +17,25 @@ _SUSPICIOUS = 10  # times its compressed size; text expands about 3 times
 
 
 def rows(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
-    """Yield the rows in order, with the columns `fields`.
+    """Yield the rows in order, with the columns `fields`; those of a piece are numbered as in the whole file.
 
     Raises InputError: no such column, a value above 64 MiB, a decompression bomb; pa.ArrowException: a damaged file.
     """
-    size = number = 0
+    size, first = 0, file.piece.row if file.piece else 0
+    number = first
     with pq.ParquetFile(file.path) as table:
         check_columns(file.where, table.schema_arrow.names, fields)
         wanted, packed = list(dict.fromkeys(fields)), file.size
-        for batch in table.iter_batches(_batch_rows(table.metadata, wanted, file.where), columns=wanted):
+        groups = range(table.num_row_groups) if file.piece is None else range(file.piece.start, file.piece.stop)
+        rows = sum(table.metadata.row_group(group).num_rows for group in groups)
+        together = _batch_rows(table.metadata, wanted, file.where)
+        for batch in table.iter_batches(together, list(groups), columns=wanted):
             for row in _rows(batch):
                 number += 1
                 size += _length(row, f"{file.where}:{number}")
                 check_growth(size, packed, file.where)
                 yield row._replace(line=number)
-            file.bytes_read = packed * number // table.metadata.num_rows
+            file.bytes_read = packed * (number - first) // rows
 
 
 def _batch_rows(metadata: pq.FileMetaData, fields: Sequence[str], where: str) -> int:

@@ -103,7 +103,7 @@ def check(file: RawFile, fields: Sequence[str]) -> None:
 def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
     rows = ((number, line) for number, line in lines(file) if not line.isspace())
     for index, (number, line) in enumerate(rows):
-        if index == 0 and line.lstrip().startswith(b"["):
+        if index == 0 and not (file.piece and file.piece.start) and line.lstrip().startswith(b"["):
             raise InputError(f"{file.where} begins with a JSON array; expected one object per line (jq -c '.[]')")
         try:
             values = _JSON.decode(line.decode())

@@ -32,7 +32,9 @@ _OTHER_KINDS = {
 
 
 def lines(file: RawFile) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file, numbered from 1, with their line ends but without a byte order mark.
+    """Yield the lines of a file, or of a piece, with their line ends but without a byte order mark.
+
+    They are numbered as in the whole file, from 1.
 
     Raises:
         InputError: the first bytes are not UTF-8 text, a line exceeds LONGEST_LINE, or a decompression bomb.
@@ -44,16 +46,22 @@ def lines(file: RawFile) -> Iterator[tuple[int, bytes]]:
             stream = io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER)  # type: ignore[arg-type]
         elif file.compression == "zst":
             stream = io.BufferedReader(zstd.ZstdFile(stream, options=_ZSTD), _BUFFER)  # type: ignore[arg-type]
-        _check_kind(stream.peek(_BUFFER), file.where)
+        start, end, before = (file.piece.start, file.piece.stop, file.piece.row) if file.piece else (0, None, 0)
+        if start == 0:
+            _check_kind(stream.peek(_BUFFER), file.where)
+        else:
+            stream.seek(start)
         size = 0
-        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=before + 1):
             size += len(line)
-            file.bytes_read = raw.tell()
+            file.bytes_read = raw.tell() - start
             if len(line) == LONGEST_LINE:
                 most = f"{LONGEST_LINE >> 20} MiB"
                 raise InputError(f"{file.where}:{number}: the line is longer than {most}; expected one record per line")
             check_growth(size, file.bytes_read, file.where)
             yield number, line.removeprefix(_BOM) if number == 1 else line
+            if start + size == end:
+                return
 
 
 def check_growth(size: int, packed: int, where: str) -> None:

@@ -2,19 +2,20 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.manifest import FileEntry
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
-from tlm.data.corpus import passages, shards
+from tlm.data.corpus import SEVERAL, passages, shard_passages, shards
 from tlm.data.parts.parallel import each
+from tlm.data.ranges import offsets_of
 from tlm.errors import InputError, nearest
 from tlm.progress import Meter, say
 from tlm.retrieval.search.engine import Engine
@@ -22,7 +23,6 @@ from tlm.retrieval.search.engine import Engine
 VERSION = 2
 ENGINES = ("embedded", "elasticsearch")
 ANALYZER = "standard"
-SEVERAL = 8  # shards of a corpus that is worth several processes
 REJECTED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
@@ -147,25 +147,24 @@ def _fill(corpus: Artifact, index: str) -> list[tuple[int, str]]:
     """Send the passages of a corpus to Elasticsearch, a large one's in several processes. Returns what it refused."""
     from tlm.retrieval.search.elastic import build
 
-    numbers = range(len(shards(corpus)))
-    if len(numbers) < SEVERAL:
+    rows = [entry.rows or 0 for entry in shards(corpus)]
+    if len(rows) < SEVERAL:  # with one bar for all passages
         return build.fill(index, texts(corpus), corpus.details["passages"])
-    return list(chain.from_iterable(each(partial(_fill_shard, corpus.uri, index), numbers, "indexing", "shards")))
+    numbered = list(enumerate(pairwise(offsets_of(np.array(rows)).tolist())))
+    return list(chain.from_iterable(each(partial(_fill_shard, corpus.uri, index), numbered, "indexing", "shards")))
 
 
-def _fill_shard(uri: str, index: str, number: int) -> list[tuple[int, str]]:
+def _fill_shard(uri: str, index: str, shard: tuple[int, tuple[int, int]]) -> list[tuple[int, str]]:
     from tlm.retrieval.search.elastic import build
 
-    corpus = Artifact.open(uri, "corpus")
-    entries = shards(corpus)
-    rows = [entry.rows or 0 for entry in entries]
-    found = texts(corpus, chosen=entries[number : number + 1])
-    return build.fill(index, found, rows[number], sum(rows[:number]))
+    number, (first, end) = shard
+    found = (text for batch in shard_passages(uri, number, ["text"]) for text in batch.column("text").to_pylist())
+    return build.fill(index, found, end - first, first)
 
 
-def texts(corpus: Artifact, meter: Meter | None = None, chosen: Sequence[FileEntry] | None = None) -> Iterator[str]:
-    """Yield the texts of the passages of a corpus or subset in order of `doc`; of all its shards, or of `chosen`."""
-    for batch in passages(corpus, ["text"], chosen):
+def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:
+    """Yield the texts of the passages of a corpus or subset in order of `doc`."""
+    for batch in passages(corpus, ["text"]):
         yield from batch.column("text").to_pylist()
         if meter is not None:
             meter.advance(len(batch))

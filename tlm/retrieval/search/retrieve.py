@@ -109,7 +109,7 @@ def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kin
                 dropped.append((number, "no hit", "no passage has any of its terms"))
             yield number, docs, scores
 
-    rows = _write_hits(draft.folder / "hits.parquet", hits())
+    rows = write_hits(draft.folder / "hits.parquet", hits())
     _write_queries(draft.folder, enumerate(queries), dropped)
     draft.rows = {"hits.parquet": rows, "queries.parquet": len(queries), "dropped.parquet": len(dropped)}
     draft.details = {"arm": "bm25", "query": kind, "top_k": top_k, "like": None}
@@ -134,7 +134,7 @@ def _write_queries(folder: Path, queries: Iterable[tuple[int, Query]], dropped: 
     pq.write_table(table, folder / "dropped.parquet", compression="zstd")
 
 
-def _write_hits(path: Path, found: Iterable[tuple[int, Docs, Scores]]) -> int:
+def write_hits(path: Path, found: Iterable[tuple[int, Docs, Scores]]) -> int:
     """Write the hits of each query, best first, in row groups of one size. Returns the number of hits."""
     waiting: list[pa.RecordBatch] = []
     rows = written = 0
@@ -157,7 +157,7 @@ def _draw(draft: Draft, corpus: Artifact, subset: Artifact, seed: int) -> None:
     """Draw random passages in random order, enough for export's filters to leave as many as `subset` has."""
     documents, wanted = corpus.details["passages"], subset.details["passages"]
     docs = np.random.default_rng(seed).permutation(documents)[: 2 * wanted + 1000]
-    _write_hits(draft.folder / "hits.parquet", [(-1, docs, np.zeros(len(docs), np.float32))])
+    write_hits(draft.folder / "hits.parquet", [(-1, docs, np.zeros(len(docs), np.float32))])
     _write_queries(draft.folder, [(-1, Query("", []))], [])
     draft.rows = {"hits.parquet": len(docs)}
     draft.details = {"arm": "random", "query": None, "top_k": None, "like": wanted}

@@ -76,7 +76,7 @@ class Candidates:
     def texts(self, rows: Ints | slice = slice(None)) -> Iterator[pa.Array]:
         """Read the texts of the given rows (ascending), in portions."""
         docs = self.docs[rows]
-        for batch in track(self.read(), "reading passages", unit="portions"):
+        for batch in track(self.read(), "reading candidates", unit="portions"):
             here = batch.column("doc").to_numpy()
             start, stop = np.searchsorted(docs, [here[0], here[-1] + 1]) if len(here) else (0, 0)
             if start < stop:

@@ -1,11 +1,14 @@
 """Export: write the passages that were hit as a subset ready for training, each once and filtered."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus import passages
 from tlm.errors import InputError
 from tlm.progress import say, track
 from tlm.retrieval.subset.candidates import Candidates, queries_of, read_hits
+from tlm.retrieval.subset.collect import collect, collected
 from tlm.retrieval.subset.judge import REASONS, Filters, judge
 from tlm.retrieval.subset.write import write_subset
 
@@ -56,20 +59,23 @@ def export(
 
 def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None, filters: Filters) -> None:
     path = hits.path("hits.parquet")
-    candidates = Candidates.from_hits(
-        hits.uri,
-        lambda: passages(corpus, ["doc", "text"]),
-        track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions"),
-        read_hits(path, "doc", "rank", "score"),
-    )
-    if not len(candidates):
-        raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
-    like = hits.details.get("like")
-    verdicts = judge(candidates, filters, {"": task} if task else {}, like=like)
-    kept = verdicts.rows()
-    queries = queries_of(path, candidates.docs[kept])
-    draft.details = {"arm": hits.details["arm"]}
-    write_subset(draft, candidates, verdicts, range(len(REASONS)), {"queries": queries})
+    with TemporaryDirectory(prefix="texts-", dir=draft.folder) as name:
+        texts = Path(name)
+        candidates = Candidates.from_hits(
+            hits.uri,
+            lambda: collected(texts),
+            track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions"),
+            read_hits(path, "doc", "rank", "score"),
+        )
+        if not len(candidates):
+            raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
+        collect(corpus, candidates.docs, texts)
+        like = hits.details.get("like")
+        verdicts = judge(candidates, filters, {"": task} if task else {}, like=like)
+        kept = verdicts.rows()
+        queries = queries_of(path, candidates.docs[kept])
+        draft.details = {"arm": hits.details["arm"]}
+        write_subset(draft, candidates, verdicts, range(len(REASONS)), {"queries": queries})
     if like is not None:
         draft.counts["missing"] = max(0, like - len(kept))
         if len(kept) < like:

@@ -21,6 +21,7 @@ from tlm.retrieval.search.elastic.client import (
     blocked,
     connect,
     data_nodes,
+    idle_nodes,
     patiently,
     reason,
     refusal,
@@ -36,6 +37,7 @@ SHARD_SECONDS = "10s"  # how long a request waits for the index to become availa
 FEWEST_IN_SHARD, MOST_IN_SHARD = 1_000_000, 150_000_000
 MOST_REJECTED = 10  # a sound server refuses none of our documents
 TOO_LARGE = 413
+OURS = "tlm-*"
 
 WANTED = "items.create.status,items.create.error"
 
@@ -92,6 +94,18 @@ def _finished(client: Elasticsearch, details: Mapping[str, Any]) -> list[Rejecte
 def shards(documents: int, nodes: int) -> int:
     """How many shards an index gets: every node has one to search, unless they would be too small."""
     return min(math.ceil(documents / FEWEST_IN_SHARD), max(nodes, math.ceil(documents / MOST_IN_SHARD)))
+
+
+def with_idle_nodes(client: Elasticsearch) -> dict[str, list[str]]:
+    """Our indices that were made for fewer data nodes than there are, with the nodes that do not search them."""
+    nodes, wanted = data_nodes(client), "*.settings.index.number_of_shards,*.mappings._meta.tlm.documents"
+    made: Mapping[str, Any] = patiently(client.indices.get, index=OURS, filter_path=wanted) if nodes > 1 else {}
+    found = {}
+    for index, facts in made.items():
+        documents = facts.get("mappings", {}).get("_meta", {}).get("tlm", {}).get("documents", 0)
+        if shards(documents, nodes) > int(facts["settings"]["index"]["number_of_shards"]):
+            found[index] = idle_nodes(client, index)
+    return {index: idle for index, idle in found.items() if idle}
 
 
 def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
@@ -227,7 +241,7 @@ def _publish(client: Elasticsearch, index: str, alias: str) -> None:
     """Close the index to writing and move its public alias to it."""
     patiently(client.indices.put_settings, index=index, settings={"index.blocks.write": True})
     actions: list[dict[str, Any]] = [
-        {"remove": {"index": "tlm-*", "alias": alias, "must_exist": False}},
+        {"remove": {"index": OURS, "alias": alias, "must_exist": False}},
         {"remove": {"index": index, "alias": _filling(index), "must_exist": False}},
         {"add": {"index": index, "alias": alias}},
     ]

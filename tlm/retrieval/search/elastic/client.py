@@ -121,6 +121,16 @@ def data_nodes(client: Elasticsearch) -> int:
     return 1
 
 
+def idle_nodes(client: Elasticsearch, index: str) -> list[str]:
+    """The data nodes that have no shard of an index, so that they do not search it; none if we may not ask."""
+    with suppress(ApiError, TransportError):
+        nodes = client.nodes.info(filter_path="nodes.*.name,nodes.*.roles")["nodes"].values()
+        holding = client.search_shards(index=index)["nodes"].values()
+        data = {node["name"] for node in nodes if any(role.startswith("data") for role in node["roles"])}
+        return sorted(data - {node["name"] for node in holding})
+    return []
+
+
 def _oldest_node(client: Elasticsearch) -> str:
     """The lowest version of a node, where the key or the distribution does not allow to ask for the cluster's."""
     nodes = client.nodes.info(filter_path="nodes.*.version")["nodes"]

@@ -14,7 +14,7 @@ from tlm.retrieval.search.elastic.client import BUSY, connect, patiently, reason
 from tlm.retrieval.search.engine import Docs, Scores
 
 TOGETHER, HITS_TOGETHER = 50, 100_000  # most queries, and hits, per request
-UNDER_WAY = 2  # concurrent requests, so that the server works while an answer is parsed
+UNDER_WAY, MOST_UNDER_WAY = 2, 32  # requests at once for each shard, so that a node works while an answer is parsed
 OK = 200
 WANTED = (
     "responses.hits.hits.sort,responses.timed_out,responses._shards.failed,"
@@ -29,12 +29,16 @@ class Elastic:
         self.index = str(details["index"])
         self.client = connect()
         check(self.client, details)
+        wanted = "*.settings.index.number_of_shards"
+        found = patiently(self.client.indices.get_settings, index=self.index, filter_path=wanted)
+        shards = int(found[self.index]["settings"]["index"]["number_of_shards"])
+        self.under_way = min(UNDER_WAY * shards, MOST_UNDER_WAY)
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
         """Implement `Engine.search`; the server returns at most 10,000 hits per query (index.max_result_window)."""
         together = queries_together(top_k)
         batches = (queries[start : start + together] for start in range(0, len(queries), together))
-        for hits in in_threads(lambda batch: self._found(batch, top_k), batches, UNDER_WAY):
+        for hits in in_threads(lambda batch: self._found(batch, top_k), batches, self.under_way):
             yield from hits
 
     def _found(self, queries: Sequence[str], top_k: int) -> list[tuple[Docs, Scores]]:

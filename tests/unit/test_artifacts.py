@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.making import everything, expected, fill, leftovers, make, recipe, truncate
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import canonical_json, value_sha256
-from tlm.artifacts.manifest import Manifest, seal
+from tlm.artifacts.manifest import FileEntry, Manifest, content_digest, seal
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.stores.local import LocalStore
@@ -70,6 +70,17 @@ def test_sealed_files_keep_their_logical_names(tmp_path_factory, names, inner):
     assert all(logical[f"file-{name}"].rows == 7 for name in names)
     assert all((folder / entry.name).stat().st_size == entry.size for entry in entries)
     shutil.rmtree(folder)
+
+
+def test_two_hundred_thousand_files_keep_their_order():
+    digest = "0123456789abcdef" * 4
+    names = [f"passages-{number:05d}.parquet" for number in range(200_000)]
+    files = [FileEntry(name=name.replace(".", f"-{digest[:16]}."), size=1, sha256=digest, rows=1) for name in names]
+    files.sort(key=lambda entry: entry.name)
+    facts = {"settings": {}, "inputs": {}, "counts": {}, "details": {}, "step": "made", "version": 1}
+    made = Manifest(kind="corpus", key="0" * 24, content=content_digest(files, {}), files=files, **facts)
+    again = Artifact(None, Manifest.from_bytes(made.to_bytes(), "here"))
+    assert [entry.logical for entry in again.entries("passages-*.parquet")] == names
 
 
 # ---- publishing and finding

@@ -8,6 +8,7 @@ from tests.searchable import columns, corpus_of, docstrings, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
+from tlm.retrieval.search import index as index_step
 from tlm.retrieval.search import retrieve as retrieve_module
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.query import MOST_TERMS, choose, make_queries
@@ -211,6 +212,12 @@ def test_wrong_index_settings_are_refused(root, settings, sentence):
 def test_an_empty_corpus_is_refused(root):
     with pytest.raises(InputError, match="has no passages"):
         build_index(corpus_of([], root), root=root)
+
+
+def test_a_corpus_that_is_too_large_for_one_machine_is_refused(root, monkeypatch):
+    monkeypatch.setattr(index_step, "MOST_EMBEDDED", 4)
+    with pytest.raises(InputError, match=r"has 5 passages; the embedded engine takes at most 4, so choose the engine"):
+        build_index(corpus_of(list("abcde"), root), root=root)
 
 
 def test_the_index_tells_what_it_is(root, index):

@@ -19,7 +19,8 @@ from tlm.progress import say
 
 USED = "used.json"  # beside the manifest; its age tells `tlm gc` when the artifact was last used
 USED_SECONDS = 3600.0  # a younger note is not written again
-_NUMBERS = re.compile(r"([0-9]+)")
+LONGEST_NUMBER = 12  # digits
+_NUMBERS = re.compile(r"[0-9]+")
 
 
 class Artifact:
@@ -147,9 +148,10 @@ class Artifact:
 
     def entries(self, pattern: str = "*") -> list[FileEntry]:
         """Return the entries whose logical names match `pattern`, sorted so that 99999 comes before 100000."""
+        matches = re.compile(fnmatch.translate(pattern)).match
         return sorted(
-            (entry for entry in self.manifest.files if fnmatch.fnmatch(entry.logical, pattern)),
-            key=lambda entry: [int(part) if part.isdecimal() else part for part in _NUMBERS.split(entry.logical)],
+            (entry for entry in self.manifest.files if matches(entry.logical)),
+            key=lambda entry: _NUMBERS.sub(lambda number: number[0].zfill(LONGEST_NUMBER), entry.logical),
         )
 
     def run(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ _CHECKED = ConfigDict(extra="forbid", frozen=True)
 
 
 def _inside(name: str) -> str:
-    if not _NAME.fullmatch(name) or any(part in (".", "..") for part in name.split("/")):
+    if not _NAME.fullmatch(name) or not {".", ".."}.isdisjoint(name.split("/")):
         raise ValueError(f"file name {name!r} leaves the artifact's folder or has characters that are not allowed")
     return name
 

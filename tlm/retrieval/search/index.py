@@ -25,6 +25,7 @@ ENGINES = ("embedded", "elasticsearch")
 ANALYZER = "standard"
 REJECTED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
+MOST_EMBEDDED = 50_000_000  # passages, on one machine; four million were measured
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
@@ -68,6 +69,11 @@ def build_index(
         raise InputError(f"b is {b}; expected 0 to 1")
     if source.details["passages"] == 0:
         raise InputError(f"{corpus} has no passages to index")
+    if engine == "embedded" and source.details["passages"] > MOST_EMBEDDED:
+        raise InputError(
+            f"{corpus} has {source.details['passages']:,} passages; the embedded engine takes at most "
+            f"{MOST_EMBEDDED:,}, so choose the engine elasticsearch"
+        )
     settings = {"engine": engine, "k1": k1, "b": b}
     details = {
         **settings,

@@ -91,15 +91,25 @@ def both_stages(root: Path, *overrides: str, save_steps: int) -> list[str]:
     return [start.content, end.content]
 
 
-def die_in(stage: str, step: int, by: signal.Signals) -> None:
-    """Have this process send itself a signal when it makes the batch of `step`."""
+def die_in(stage: str, step: int, by: signal.Signals, *, saved: bool = False) -> None:
+    """Have this process send itself a signal when it makes the batch of `step`; `saved`: not while it saves."""
     from tlm.training import classification, joint
+    from tlm.training.checkpoint import Snapshots
 
+    begin, begun = Snapshots.begin, list[Snapshots]()
+
+    def begin_and_note(self: Snapshots, state: Any) -> None:
+        begun[:] = [self]
+        begin(self, state)
+
+    Snapshots.begin = begin_and_note  # type: ignore[method-assign]
     work = {"train": joint.Joint, "finetune": classification.Classification, "multitask": joint.Joint}[stage]
     batch = work.batch
 
     def batch_or_signal(self: Any, at: int) -> Any:
         if at == step:
+            for snapshots in begun if saved else ():
+                snapshots.wait()
             os.kill(os.getpid(), by)
         return batch(self, at)
 
@@ -130,8 +140,8 @@ def killed_runs(folder: Path) -> dict[str, Any]:
     dropout = ("model.dropout=0.1",)
     chance = random.Random()
     ways = {
-        "kill train": ("train", chance.randrange(4, STEPS), signal.SIGKILL),
-        "kill finetune": ("finetune", chance.randrange(4, STEPS), signal.SIGKILL),
+        "kill train": ("train", chance.randrange(7, STEPS), signal.SIGKILL),
+        "kill finetune": ("finetune", chance.randrange(7, STEPS), signal.SIGKILL),
         "term train": ("train", 5, signal.SIGTERM),
         "term finetune": ("finetune", 7, signal.SIGTERM),
         "interrupt train": ("train", 6, signal.SIGINT),

@@ -89,7 +89,7 @@ def run(root: Path, attempt: Attempt, nodes: bool) -> list[dict[str, Any]]:
         if nodes:
             os.environ["LOCAL_RANK"] = "0"
         if attempt.end is not None and rank == len(attempt.joules) - 1:
-            die_in(*attempt.end)
+            die_in(*attempt.end, saved=True)
         return [
             {"content": made["content"], **made["run"]} for made in described(both_stages(root, *SAME, save_steps=3))
         ]

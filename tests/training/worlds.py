@@ -166,8 +166,10 @@ def all_runs(folder: Path) -> dict[str, Any]:
     return {
         "compared": {name: compared(folder / name, overrides) for name, overrides in PLANS.items()},
         "dropout": dropout_seeds(folder / "dropout"),
-        "killed": disturbed(folder / "killed", only(1, lambda: die_in("train", 8, kill)), *DROPOUT),
-        "killed in stage 2": disturbed(folder / "killed 2", only(0, lambda: die_in("finetune", 8, kill)), *DROPOUT),
+        "killed": disturbed(folder / "killed", only(1, lambda: die_in("train", 8, kill, saved=True)), *DROPOUT),
+        "killed in stage 2": disturbed(
+            folder / "killed 2", only(0, lambda: die_in("finetune", 8, kill, saved=True)), *DROPOUT
+        ),
         "stopped": disturbed(folder / "stopped", only(1, lambda: die_in("train", 4, term)), *DROPOUT),
         "looks": {name: looks(folder / f"looks {name}", ticks) for name, ticks in TICKS.items()},
         "failed": disturbed(folder / "failed", only(1, lambda: fail_at(8)), *DROPOUT),

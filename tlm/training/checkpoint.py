@@ -5,6 +5,8 @@ Batches, masks and dropout are functions of (seed, step), so there is no random 
 
 import json
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,6 +70,15 @@ class State:
 
     def write(self, folder: Path) -> None:
         """Write the state into `folder`, as safetensors and JSON."""
+        _write(folder, *self._parts())
+
+    def copied(self) -> Callable[[Path], None]:
+        """Copy the state to the memory of this machine. Returns what writes the copy into a folder."""
+        tensors, facts = self._parts()
+        copies = {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
+        return lambda folder: _write(folder, copies, facts)
+
+    def _parts(self) -> tuple[dict[str, Tensor], dict[str, float]]:
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for name, moments in self.optimizer.moments.items():
             tensors |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
@@ -76,8 +87,7 @@ class State:
         if self.best is not None:
             tensors |= {f"best.{name}": value for name, value in self.best.weights.items()}
             facts |= {"best_step": self.best.step, "best_score": self.best.score}
-        write_tensors(tensors, folder / TENSORS)
-        (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+        return tensors, facts
 
     def read(self, folder: Path) -> None:
         """Take the state that `write` wrote."""
@@ -106,6 +116,11 @@ class State:
                 group.broadcast(tensors[name])
 
 
+def _write(folder: Path, tensors: dict[str, Tensor], facts: dict[str, float]) -> None:
+    write_tensors(tensors, folder / TENSORS)
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(f"{prefix}."): value for name, value in tensors.items() if name.startswith(f"{prefix}.")}
 
@@ -123,6 +138,8 @@ class Snapshots:
         self.progress, self.spending = Progress(recipe.key, root, recipe.inputs), spending or Spending(())
         self.every_steps, self.every_seconds = every_steps, every_minutes * 60
         self._next = time.monotonic() + min(FIRST_SECONDS, self.every_seconds)
+        self._pool = ThreadPoolExecutor(1)
+        self._begun: Future[None] | None = None
 
     def resume(self, state: State) -> None:
         """Set `state` to the newest undamaged snapshot, if there is one."""
@@ -144,11 +161,29 @@ class Snapshots:
         """Whether to save now, by this process's clock."""
         return self.every_seconds > 0 and time.monotonic() >= self._next
 
-    def save(self, state: State) -> None:
-        """Save `state`. Raises Interrupted if that fails (a full disk); the snapshot before this one is kept."""
-        try:
-            self.progress.save(state.step, state.write, {"spent": self.spending.total()})
-        except OSError as error:
-            what = f"the snapshot after step {state.step:,} could not be written ({error})"
-            raise Interrupted(f"{what}; mend that, then repeat the command") from None
+    def begin(self, state: State) -> None:
+        """Copy `state`, which stops training for as long as that takes, and save the copy while training goes on.
+
+        Raises Interrupted if the save that was begun before has failed.
+        """
+        self.wait()
+        self._begun = self._pool.submit(self._save, state.step, state.copied(), self.spending.total())
         self._next = time.monotonic() + self.every_seconds
+
+    def save(self, state: State) -> None:
+        """Save `state` now. Raises Interrupted if that fails (a full disk); the snapshot before this one is kept."""
+        self.wait()
+        self._save(state.step, state.write, self.spending.total())
+
+    def wait(self) -> None:
+        """Wait until the save that was begun is done. Raises Interrupted if it has failed."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.result()
+
+    def _save(self, step: int, write: Callable[[Path], None], spent: dict[str, Amount]) -> None:
+        try:
+            self.progress.save(step, write, {"spent": spent})
+        except OSError as error:
+            what = f"the snapshot after step {step:,} could not be written ({error})"
+            raise Interrupted(f"{what}; mend that, then repeat the command") from None

@@ -115,12 +115,13 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
             if saving:
                 _collect_energy(spending, group)
                 if group.first:
-                    snapshots.save(state)
+                    (snapshots.save if ending else snapshots.begin)(state)
             if ending:
                 group.wait()  # if a process ended now, torchrun would kill rank 0 while it saves
                 raise ending(
                     f"stopped by {ending.by} after step {state.step:,}, which is saved; repeat the command to go on"
                 )
+    snapshots.wait()
     _collect_energy(spending, group)
     meter.close()
 

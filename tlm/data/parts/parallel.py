@@ -1,9 +1,11 @@
-"""Work on many things at once, on all cores of this machine."""
+"""Work on many things at once: in processes, on all cores of this machine, or in threads."""
 
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from typing import TypeVar
 
@@ -44,6 +46,21 @@ def each(work: Callable[[T], R], items: Sequence[T], label: str, unit: str, leas
         raise Interrupted(
             f"{label}: a process was killed, perhaps for lack of memory; repeat the command to go on"
         ) from None
+
+
+def in_threads(function: Callable[[T], R], items: Iterable[T], workers: int) -> Generator[R]:
+    """Yield the result for each item, in order, while threads work ahead by at most two items each."""
+    waiting: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            for future in waiting:
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _quietly(work: Callable[[T], R], item: T, parent: int) -> R:

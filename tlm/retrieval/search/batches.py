@@ -1,12 +1,6 @@
-"""Work in batches: cut texts into batches, and process batches in threads."""
+"""Cut texts into batches."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from collections.abc import Iterable, Iterator
 
 
 def batched(texts: Iterable[str], count: int, characters: int) -> Iterator[list[str]]:
@@ -21,18 +15,3 @@ def batched(texts: Iterable[str], count: int, characters: int) -> Iterator[list[
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def in_threads(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """Yield the result for each item, in order, while threads work ahead by at most two items each."""
-    waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) > 2 * workers:
-                    yield waiting.popleft().result()
-            for future in waiting:
-                yield future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)

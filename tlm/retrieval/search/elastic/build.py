@@ -12,9 +12,10 @@ from typing import Any
 
 from elasticsearch import BadRequestError, Elasticsearch
 
+from tlm.data.parts.parallel import in_threads
 from tlm.errors import InputError, Interrupted
 from tlm.progress import Meter, say
-from tlm.retrieval.search.batches import batched, in_threads
+from tlm.retrieval.search.batches import batched
 from tlm.retrieval.search.elastic import client as server
 from tlm.retrieval.search.elastic.client import (
     BUSY,
@@ -99,7 +100,7 @@ def shards(documents: int, nodes: int) -> int:
 def with_idle_nodes(client: Elasticsearch) -> dict[str, list[str]]:
     """Our indices that were made for fewer data nodes than there are, with the nodes that do not search them."""
     nodes, wanted = data_nodes(client), "*.settings.index.number_of_shards,*.mappings._meta.tlm.documents"
-    made: Mapping[str, Any] = patiently(client.indices.get, index=OURS, filter_path=wanted) if nodes > 1 else {}
+    made: dict[str, Any] = patiently(client.indices.get, index=OURS, filter_path=wanted).body if nodes > 1 else {}
     found = {}
     for index, facts in made.items():
         documents = facts.get("mappings", {}).get("_meta", {}).get("tlm", {}).get("documents", 0)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from elasticsearch import Elasticsearch
 
+from tlm.data.parts.parallel import in_threads
 from tlm.errors import InputError
-from tlm.retrieval.search.batches import in_threads
 from tlm.retrieval.search.bulk_analyzer import terms
 from tlm.retrieval.search.elastic.client import BUSY, connect, patiently, reason, refusal, until_done
 from tlm.retrieval.search.engine import Docs, Scores

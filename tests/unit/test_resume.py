@@ -141,7 +141,7 @@ def test_a_copy_of_the_state_does_not_change_as_training_goes_on(tmp_path):
     for name in ("before", "copy", "after"):
         (tmp_path / name).mkdir()
     state.write(tmp_path / "before")
-    write = state.copied()
+    write = state.copied({})
     net(torch.ones(2, 3)).sum().backward()
     state.optimizer.step(0.1)
     state.step, state.curve.costs[0], state.curve.dev[0] = 1, (1, 2, 3), 0.5

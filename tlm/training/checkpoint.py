@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -72,10 +73,17 @@ class State:
         """Write the state into `folder`, as safetensors and JSON."""
         _write(folder, *self._parts())
 
-    def copied(self) -> Callable[[Path], None]:
-        """Copy the state to the memory of this machine. Returns what writes the copy into a folder."""
+    def copied(self, copies: dict[str, Tensor]) -> Callable[[Path], None]:
+        """Copy the state to the memory of this machine. Returns what writes the copy into a folder.
+
+        Args:
+            copies: An earlier copy, or nothing yet. Its memory is used again, as taking new memory is slow.
+        """
         tensors, facts = self._parts()
-        copies = {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
+        for name, value in tensors.items():
+            if name not in copies:
+                copies[name] = torch.empty_like(value, device="cpu")
+            copies[name].copy_(value.detach())
         return lambda folder: _write(folder, copies, facts)
 
     def _parts(self) -> tuple[dict[str, Tensor], dict[str, float]]:
@@ -140,6 +148,7 @@ class Snapshots:
         self._next = time.monotonic() + min(FIRST_SECONDS, self.every_seconds)
         self._pool = ThreadPoolExecutor(1)
         self._begun: Future[None] | None = None
+        self._copies: dict[str, Tensor] = {}
 
     def resume(self, state: State) -> None:
         """Set `state` to the newest undamaged snapshot, if there is one."""
@@ -167,7 +176,7 @@ class Snapshots:
         Raises Interrupted if the save that was begun before has failed.
         """
         self.wait()
-        self._begun = self._pool.submit(self._save, state.step, state.copied(), self.spending.total())
+        self._begun = self._pool.submit(self._save, state.step, state.copied(self._copies), self.spending.total())
         self._next = time.monotonic() + self.every_seconds
 
     def save(self, state: State) -> None:

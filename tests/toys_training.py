@@ -94,6 +94,22 @@ def both_stages(root: Path, *overrides: str, save_steps: int) -> list[str]:
 def die_in(stage: str, step: int, by: signal.Signals, *, saved: bool = False) -> None:
     """Have this process send itself a signal when it makes the batch of `step`; `saved`: not while it saves."""
     from tlm.training import classification, joint
+
+    wait = end_of_saving() if saved else lambda: None
+    work = {"train": joint.Joint, "finetune": classification.Classification, "multitask": joint.Joint}[stage]
+    batch = work.batch
+
+    def batch_or_signal(self: Any, at: int) -> Any:
+        if at == step:
+            wait()
+            os.kill(os.getpid(), by)
+        return batch(self, at)
+
+    work.batch = batch_or_signal  # type: ignore[method-assign,assignment]
+
+
+def end_of_saving() -> Callable[[], None]:
+    """What waits, in this process, until a snapshot that was begun is saved."""
     from tlm.training.checkpoint import Snapshots
 
     begin, begun = Snapshots.begin, list[Snapshots]()
@@ -103,17 +119,12 @@ def die_in(stage: str, step: int, by: signal.Signals, *, saved: bool = False) ->
         begin(self, state)
 
     Snapshots.begin = begin_and_note  # type: ignore[method-assign]
-    work = {"train": joint.Joint, "finetune": classification.Classification, "multitask": joint.Joint}[stage]
-    batch = work.batch
 
-    def batch_or_signal(self: Any, at: int) -> Any:
-        if at == step:
-            for snapshots in begun if saved else ():
-                snapshots.wait()
-            os.kill(os.getpid(), by)
-        return batch(self, at)
+    def wait() -> None:
+        for snapshots in begun:
+            snapshots.wait()
 
-    work.batch = batch_or_signal  # type: ignore[method-assign,assignment]
+    return wait
 
 
 def in_child(work: Callable[[], Any]) -> tuple[int, Any]:

@@ -15,6 +15,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores.scratch import scratch_folder
 
 SAVE_STEPS = 4  # divides the steps of each training, so that the last state is saved too
+MOST_LOST = 2 * SAVE_STEPS  # since the last snapshot, and while that was being written
 TRAINING = f"--device cpu --save-steps {SAVE_STEPS} --save-minutes 0"
 STAGE1 = TRAINING + " --set train.steps={steps} --set train.warmup_steps=4"
 STAGE2 = TRAINING + " --set finetune.steps={steps}"

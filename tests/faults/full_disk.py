@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults import watched
-from tests.faults.chain import MAIN, SAVE_STEPS, Chain
+from tests.faults.chain import MAIN, MOST_LOST, Chain
 from tests.faults.child import Both, Ended
 from tests.faults.row import HOME, Row
 from tests.faults.tally import tally
@@ -74,7 +74,7 @@ def at_pages(chain: Chain, name: str, disk: Path, stride: int) -> Iterator[str]:
             wrong = f"{name}, {pages} pages: what was there has changed"
         elif full.code != 0:
             wrong = chain.wrong(name, root, chain.run(name, root, prepare))
-            if not wrong and watched.lost(log) > SAVE_STEPS:
+            if not wrong and watched.lost(log) > MOST_LOST:
                 wrong = f"{name}, {pages} pages: {watched.lost(log)} steps were done again"
         chain.drop(root, log, disk / "tmp")
         if full.code == 0:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tests.faults.child import nothing
+from tests.toys_training import end_of_saving
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.progress import Progress
 
@@ -55,11 +56,12 @@ def _watch(step: str, folder: Path, killed_at: int) -> None:
     log = os.open(folder / BEGUN, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.write(log, b"process\n")
     work: Any = {"train": joint.Joint, "finetune": classification.Classification, "train-multitask": joint.Joint}[step]
-    batch, clear = work.batch, Progress.clear
+    batch, clear, wait = work.batch, Progress.clear, end_of_saving()
 
     def batch_and_say(self: Any, at: int) -> Any:
         os.write(log, b"%d\n" % at)
         if at == killed_at:
+            wait()
             os.kill(os.getpid(), signal.SIGKILL)
         return batch(self, at)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.faults import watched
-from tests.faults.chain import MAIN, SAVE_STEPS, STEPS, Chain
+from tests.faults.chain import MAIN, MOST_LOST, SAVE_STEPS, STEPS, Chain
 from tests.faults.child import SERVER, Both, Child, Ended
 from tests.faults.moments import Dying
 from tests.faults.row import Row
@@ -50,7 +50,7 @@ def at_instants(chain: Chain, name: str, count: int, chance: random.Random) -> I
     """Killed once, then let finish; the instants are spread over its whole duration."""
     for number in range(count):
         root, log, _ = struck(chain, name, signal.SIGKILL, (number + chance.random()) / count)
-        yield finished(chain, name, root, log, SAVE_STEPS)
+        yield finished(chain, name, root, log, MOST_LOST)
 
 
 def told_to_end(chain: Chain, name: str, count: int, chance: random.Random) -> Iterator[str]:
@@ -116,7 +116,7 @@ def at_operations(chain: Chain, name: str, *, resuming: bool = False, stride: in
         if ended.code != -signal.SIGKILL:
             yield f"{name}: code {ended.code}: {ended.err[-600:]}"
             break
-        yield finished(chain, name, root, log, SAVE_STEPS)
+        yield finished(chain, name, root, log, MOST_LOST)
     chain.drop(root, *([begin] if begin else []))
 
 

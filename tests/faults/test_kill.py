@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.chain import MAIN
+from tests.faults.in_parts import killed_in_parts
 from tests.faults.moments import told_within_a_library
 from tests.faults.parts import kill
 from tests.faults.tally import tally
@@ -22,6 +23,10 @@ def survived(outcomes: Iterator[str], at_least: int) -> None:
 @pytest.mark.parametrize("name", MAIN)
 def test_sigkill_at_a_random_instant(chain, chance, name):
     survived(kill.at_instants(chain, name, 2, chance), 2)
+
+
+def test_sigkill_of_a_corpus_in_parts(tmp_path, chance):
+    survived(killed_in_parts(tmp_path, 3, chance), 1)
 
 
 @pytest.mark.parametrize("name", ["load-corpus", "train", "finetune"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.faults import watched
 from tests.faults.chain import MAIN, MOST_LOST, SAVE_STEPS, STEPS, Chain
 from tests.faults.child import SERVER, Both, Child, Ended
+from tests.faults.in_parts import killed_in_parts
 from tests.faults.moments import Dying
 from tests.faults.row import Row
 from tests.faults.tally import tally
@@ -35,6 +36,8 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
             yield tally(f"SIGTERM at a random time: {name}", told_to_end(chain, name, TOLD, chance))
         for name in STEPS:
             yield tally(f"run twice at the same time: {name}", twice(chain, name, PAIRS, chance))
+    with tempfile.TemporaryDirectory() as folder:
+        yield tally("SIGKILL at a random time: load-corpus in parts", killed_in_parts(Path(folder), INSTANTS, chance))
     with tempfile.TemporaryDirectory() as folder:
         yield tally("snapshots shared by two processes", shared_snapshots(Path(folder, "shared"), ROUNDS))
         chain = Chain(Path(folder, "tiny"), MAIN, "tiny")

@@ -1,5 +1,6 @@
 """Exporting a subset as large as the paper's at its large scale: memory, and how cost grows with the passages."""
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -58,12 +59,10 @@ def found_all(size: int, quick: bool, root: str) -> str:
 
 
 def asking(place: Path, quick: bool) -> str:
-    """A task with the queries as training, dev and test texts, of which dev and test texts are looked for."""
-    import json
-
+    """A task whose training, dev and test texts are the queries; those of dev and test are looked for."""
     target = place / "asking"
     target.mkdir(exist_ok=True)
-    texts = queries("full", quick)
+    texts = list(dict.fromkeys(queries("full", quick)))
     for number, split in enumerate(("train", "dev", "test")):
         rows = [{"text": text, "label": "ab"[row % 2]} for row, text in enumerate(texts[number::3])]
         (target / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

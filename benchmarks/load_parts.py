@@ -4,66 +4,96 @@ import json
 import os
 import shutil
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from joblib import cpu_count
 
 from benchmarks.measure import CPU, WALL, Cost, Stopwatch, child, compare
 from benchmarks.passages import corpus, texts, told
-from benchmarks.row import Result, Row, against, limit
+from benchmarks.row import Result, Row, against, limit, not_measured
 from benchmarks.training_data import folder
 
-PASSAGES, QUICK = 640_000, 4000
-FILES = 8  # of 40 MB: a part is one of them
-MOST_OVERHEAD, MOST_MB = 1.15, 300.0
+SIZES, QUICK = (160_000, 640_000, 1_280_000), (1000, 4000, 8000)  # passages
+MOST_OVERHEAD, MOST_MB, MOST_SCRATCH_GIB, FLAT = 1.15, 300.0, 2.0, 1.2
 CORES = "LOKY_MAX_CPU_COUNT"
+LOOK_SECONDS = 0.1
 
 
 def run(quick: bool) -> list[Result]:
     """Each way in a process of its own, which starts the others."""
-    cores, passages = cpu_count(), corpus(QUICK if quick else PASSAGES, quick)
+    cores, sizes = cpu_count(), QUICK if quick else SIZES
     with tempfile.TemporaryDirectory(dir=folder()) as place:
-        for name, count in (("one", 1), ("parts", FILES)):
-            split(list(texts(passages)), Path(place) / name, count)
+        small, middle, large = (as_lines(size, Path(place), quick) for size in sizes)
+        store = f"{place}/store"
         sides = {
-            "in one": child(load, f"{place}/one", f"{place}/store", 1),
-            "in parts": child(load, f"{place}/parts", f"{place}/store", 1),
-            "on all cores": child(load, f"{place}/parts", f"{place}/store", cores),
+            "in one": child(load, middle, store, 1, 1 << 30),
+            "in parts": child(load, middle, store, 1, 0),
+            "on all cores": child(load, middle, store, cores, 0),
         }
         measured = compare(sides, 1 if quick else 5)
+        others = compare({name: child(load, name, store, 1, 0) for name in (small, large)}, 1)
     overhead = measured.spread("in parts", CPU).middle / measured.spread("in one", CPU).middle
-    peak = max(cost.memory for cost in measured.costs["in parts"]) / 1e6
+    costs = [*others.costs[small], *measured.costs["in parts"], *others.costs[large]]
+    memory, scratch = [cost.memory / 1e6 for cost in costs], [cost.work / 2**30 for cost in costs]
     faster = f"At most {cores} × with {cores} cores, less what starting processes takes."
     wanted = 1.6 if cores == 2 else None
+    text = f"{sizes[1]:,} passages"
     return [
-        limit("in 8 parts by one process, over one part: CPU seconds", overhead, "", MOST_OVERHEAD, told(quick)),
-        against("in 8 parts on all cores: time", measured, "in one", WALL, ours="on all cores", at_least=wanted,
+        limit(f"{text} in parts by one process, over one part: CPU seconds", overhead, "", MOST_OVERHEAD, told(quick)),
+        against(f"{text} in parts on all cores: time", measured, "in one", WALL, ours="on all cores", at_least=wanted,
                 note=faster),
-        limit("a process: peak memory", peak, "MB", MOST_MB),
+        limit("a process: peak memory", max(memory), "MB", MOST_MB),
+        limit("a process: peak scratch", max(scratch), "GiB", MOST_SCRATCH_GIB),
+        limit(f"a process: peak memory, largest of {sizes[0]:,}, {sizes[1]:,} and {sizes[2]:,} passages over smallest",
+              max(memory) / min(memory), "", FLAT),
+        not_measured("on all cores of a machine with 16: time", "this machine has fewer", "≥ 12×", "in one"),
     ]  # fmt: skip
 
 
-def split(passages: list[str], target: Path, count: int) -> None:
-    """Write the passages to `count` files of JSON lines."""
-    target.mkdir()
-    for number in range(count):
-        own = passages[number * len(passages) // count : (number + 1) * len(passages) // count]
-        (target / f"{number}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in own))
+def as_lines(size: int, place: Path, quick: bool) -> str:
+    """A file with so many passages as JSON lines."""
+    path = place / f"{size}.jsonl"
+    with path.open("w") as lines:
+        lines.writelines(json.dumps({"text": text}) + "\n" for text in texts(corpus(size, quick)))
+    return str(path)
 
 
-def load(source: str, root: str, processes: int) -> Cost:
-    """The step itself, into an empty store."""
+def load(source: str, root: str, processes: int, least: int) -> Cost:
+    """The step itself, into an empty store, in parts of at least so many bytes; its work is the peak of scratch."""
     from joblib.externals.loky import get_reusable_executor
 
-    from tlm.data.corpus import load_corpus
+    from tlm.data import corpus
 
     shutil.rmtree(root, ignore_errors=True)
     os.environ[CORES] = str(processes)
-    with Stopwatch() as watch:
-        load_corpus([source], root=root)
+    corpus.SMALLEST = least or corpus.SMALLEST
+    with scratch_watched(Path(root)) as peak, Stopwatch() as watch:
+        corpus.load_corpus([source], root=root)
         if processes > 1:
             get_reusable_executor().shutdown(wait=True)  # the CPU time of children counts once they have ended
-    return watch.cost()
+    return watch.cost(max(peak))
+
+
+@contextmanager
+def scratch_watched(root: Path) -> Iterator[list[int]]:
+    """The bytes of unfinished files below a store, looked at ten times a second."""
+    seen, over = [0], threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_SECONDS):
+            with suppress(FileNotFoundError):
+                seen.append(sum(path.stat().st_size for path in root.glob(".scratch/**/*") if path.is_file()))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
 
 
 ROW = Row(
@@ -71,9 +101,8 @@ ROW = Row(
     stage="load in parts",
     against="one part",
     target=f"at most {MOST_OVERHEAD - 1:.0%} more CPU by one process; 1.6 times as fast with two",
-    what="640,000 passages (320 MB) as JSON lines, in one file, which is one part, and in eight files, which are eight "
-    "parts: loaded by one process, and by one for each core. Each part is read, its digests are compared with those of "
-    "the others, and it is written.",
+    what="Passages as JSON lines in one file, loaded as one part, or cut into parts of 64 MiB: by one process, and by "
+    "one for each core. Each part is read, its digests are compared with those of the others, and it is written.",
     run=run,
     packages=("pyarrow", "joblib"),
 )

@@ -12,15 +12,18 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.faults import watched
 from tests.faults.chain import MAIN, MOST_LOST, Chain
 from tests.faults.child import Both, Ended
+from tests.faults.in_parts import full_in_parts
 from tests.faults.row import HOME, Row
 from tests.faults.tally import tally
 
 PAGE, MEGABYTES = 4096, 64
+IN_PARTS = "load-corpus in parts"
 MOUNT = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 
 
@@ -34,7 +37,7 @@ def possible() -> bool:
 
 
 def rows(strides: Mapping[str, int]) -> list[Row]:
-    """A row for each of these steps; every so many pages are tried."""
+    """A row for each of these steps, or `IN_PARTS`; every so many pages are tried."""
     with tempfile.TemporaryDirectory() as folder:
         mount = f"mount -t tmpfs -o size={MEGABYTES}m tmpfs {folder}"
         steps = [f"{name}={stride}" for name, stride in strides.items()]
@@ -104,13 +107,24 @@ def _fill(ballast: Path, left: int) -> None:
 def main() -> None:
     disk, *steps = sys.argv[1:]
     strides = {name: int(stride) for name, stride in (step.split("=") for step in steps)}
-    needed = MAIN[: max(MAIN.index(name) for name in strides) + 1]
+    needed = MAIN[: max((MAIN.index(name) for name in strides if name in MAIN), default=-1) + 1]
     found = []
     with tempfile.TemporaryDirectory() as folder:
         chain = Chain(Path(folder, "tiny"), needed, "tiny")
         for name, stride in strides.items():
-            found.append(tally(f"disk full at each page: {name}", at_pages(chain, name, Path(disk), stride)))
+            if name == IN_PARTS:
+                outcomes = full_in_parts(Path(disk), Path(folder, "texts"), stride, partial(_leave, Path(disk)))
+            else:
+                outcomes = at_pages(chain, name, Path(disk), stride)
+            found.append(tally(f"disk full at each page: {name}", outcomes))
     print(json.dumps(found))
+
+
+def _leave(disk: Path, pages: int) -> None:
+    """Have no more than so many pages left; -1: all."""
+    (disk / "ballast").unlink(missing_ok=True)
+    if pages >= 0:
+        _fill(disk / "ballast", pages * PAGE)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""A corpus that is loaded in parts, killed at random times."""
+"""A corpus that is loaded in parts, killed at random times, and on a full disk."""
 
+import itertools
 import json
 import random
 import shutil
@@ -7,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ON_THE_WAY = ("corpus-part", "corpus-bucket", "corpus-shards")
@@ -31,34 +32,59 @@ print(made[0], corpus.Artifact.open(uri).content)
 
 def killed_in_parts(folder: Path, count: int, chance: random.Random) -> Iterator[str]:
     """Killed once, then let finish: the same corpus, no finished part made again, and nothing left of them."""
-    texts = folder / "texts"
-    texts.mkdir(parents=True)
-    for number in range(FILES):
-        lines = (json.dumps({"text": f"text {line % 7000} of {number // 2} " + "word " * 40}) for line in range(LINES))
-        (texts / f"{number}.jsonl").write_text("\n".join(lines))
+    texts = _written(folder / "texts")
     began = time.monotonic()
-    total, content = _loaded(texts, folder / "calm")
+    undisturbed = _loaded(texts, folder / "calm")
     seconds = time.monotonic() - began
     for number in range(count):
         root = folder / f"trial-{number}"
-        process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(texts), str(root)], stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(_command(texts, root), stderr=subprocess.DEVNULL)
         time.sleep(seconds * (number + chance.random()) / count)
         process.send_signal(signal.SIGKILL)
         if process.wait() == 0:  # it was quicker this time
             shutil.rmtree(root)
             continue
-        finished = [path for kind in ON_THE_WAY for path in root.glob(f"{kind}/*/manifest.json")]
-        published = any(root.glob("corpus/*/manifest.json"))
-        made, again = _loaded(texts, root)
-        left = [path for kind in ON_THE_WAY for path in root.glob(f"{kind}/*/manifest.json")]
-        expected = 0 if published else total - len(finished)
-        right = (made, again, left) == (expected, content, [])
-        yield "" if right else f"{made} parts were made, not {expected}; content {again}, not {content}; {left} left"
+        yield _wrong_after(texts, root, *undisturbed)
         shutil.rmtree(root)
+
+
+def full_in_parts(disk: Path, texts: Path, stride: int, leave: Callable[[int], None]) -> Iterator[str]:
+    """The disk is full at some page, then has room again; `leave` leaves so many pages, or all (-1)."""
+    undisturbed = _loaded(_written(texts), texts.with_name("calm"))
+    for pages in itertools.count(0, stride):
+        root = disk / "root"
+        leave(pages)
+        code = subprocess.run(_command(texts, root), capture_output=True, check=False).returncode
+        leave(-1)
+        if code == 0:
+            break
+        yield _wrong_after(texts, root, *undisturbed)
+        shutil.rmtree(root)
+
+
+def _written(texts: Path) -> Path:
+    texts.mkdir(parents=True)
+    for number in range(FILES):
+        lines = (json.dumps({"text": f"text {line % 7000} of {number // 2} " + "word " * 40}) for line in range(LINES))
+        (texts / f"{number}.jsonl").write_text("\n".join(lines))
+    return texts
+
+
+def _wrong_after(texts: Path, root: Path, total: int, content: str) -> str:
+    """What is wrong once the step is begun again that `root` is from; "" if nothing is."""
+    finished = [path for kind in ON_THE_WAY for path in root.glob(f"{kind}/*/manifest.json")]
+    expected = 0 if any(root.glob("corpus/*/manifest.json")) else total - len(finished)
+    made, again = _loaded(texts, root)
+    left = [path for kind in ON_THE_WAY for path in root.glob(f"{kind}/*/manifest.json")]
+    right = (made, again, left) == (expected, content, [])
+    return "" if right else f"{made} parts were made, not {expected}; content {again}, not {content}; {left} left"
 
 
 def _loaded(texts: Path, root: Path) -> tuple[int, str]:
     """How many results on the way a process made, and the content of the corpus."""
-    command = [sys.executable, "-c", SCRIPT, str(texts), str(root)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    said = subprocess.run(_command(texts, root), check=True, capture_output=True, text=True).stdout.split()
     return int(said[0]), said[1]
+
+
+def _command(texts: Path, root: Path) -> list[str]:
+    return [sys.executable, "-c", SCRIPT, str(texts), str(root)]

@@ -39,7 +39,7 @@ def test_training_goes_on_from_the_snapshot_before_a_damaged_one(chain, chance, 
 def test_a_full_disk_is_said_and_spoils_nothing():
     if not full_disk.possible():
         pytest.skip("no small file system can be mounted here: needs unshare and user namespaces")
-    for row in full_disk.rows({"load-corpus": 20, "index": 10, "tokenize": 3, "train": 80}):
+    for row in full_disk.rows({"load-corpus": 20, "index": 10, "tokenize": 3, "train": 80, full_disk.IN_PARTS: 400}):
         assert row["survived"] == row["tried"]
         assert int(row["tried"]) > 1
 

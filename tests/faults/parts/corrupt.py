@@ -57,7 +57,7 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
             for what, harm in OTHERS.items():
                 yield tally(f"{what}, snapshot: {name}", in_snapshots(chain, name, EACH, harm, chance))
     if full_disk.possible():
-        yield from full_disk.rows({name: DISK_STRIDES.get(name, 1) for name in MAIN})
+        yield from full_disk.rows({name: DISK_STRIDES.get(name, 1) for name in MAIN} | {full_disk.IN_PARTS: 40})
     else:
         print("no small file system can be mounted here: full disks were not tried", file=sys.stderr)
 

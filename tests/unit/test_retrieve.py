@@ -173,7 +173,7 @@ def test_there_are_more_random_passages_than_are_wanted(root):
         ({"arm": "bm52"}, "arm 'bm52' is not known; did you mean 'bm25'?"),
         ({"query": "fll"}, "query 'fll' is not known; did you mean 'full'?"),
         ({"arm": "random"}, "needs --like"),
-        ({"like": "root/subset/123"}, "no other arm takes it"),
+        ({"like": "root/subset/123"}, "arm 'bm25' takes no --like"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(root, index, settings, sentence, monkeypatch):

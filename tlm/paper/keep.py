@@ -20,6 +20,7 @@ from tlm.paper.examples import packed
 from tlm.paper.plan import command_for
 from tlm.paper.results import BASELINE, FOLDER, differences, write_result
 from tlm.paper.tables import NEUTRAL, Cell, cells, is_of, our_name, scales
+from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 from tlm.revision import revision as revision_of_code
 from tlm.settings import SECTIONS
 
@@ -156,7 +157,7 @@ def _settings(run: Run, lineage: Lineage) -> dict[str, Any]:
     """The settings that determined the result, by ``section.name``, from the artifacts' manifests."""
     found: dict[str, Any] = {}
     hits = lineage.follow(run.subset, "hits")
-    if hits and hits.manifest.settings["arm"] == "random":
+    if hits and hits.manifest.settings["arm"] in WITHOUT_QUERIES:
         hits = lineage.follow(hits, "like", "hits")
     if hits:
         found |= {f"retrieve.{name}": hits.manifest.settings[name] for name in ("top_k", "query")}

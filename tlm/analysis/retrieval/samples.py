@@ -14,6 +14,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
+from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 
 RANGES = 5  # of the values of a regression task
 
@@ -29,7 +30,7 @@ def sampled(source: Artifact, examples: int, passages: int, label: str, width: i
     hits = source if source.manifest.kind == "hits" else source.input("hits")
     task = hits.input("task")
     kept = None if source is hits else np.concatenate([part["doc"].to_numpy() for part in portions(source, ["doc"])])
-    if hits.details["arm"] == "random":
+    if hits.details["arm"] in WITHOUT_QUERIES:
         groups = [{"label": "", "examples": [_drawn(source, kept, passages, width)]}]
     else:
         groups = []

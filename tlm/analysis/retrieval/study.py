@@ -14,6 +14,7 @@ from tlm.artifacts.produce import Draft
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import roles
+from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 
 MOST_SOURCES = 14
 
@@ -53,7 +54,7 @@ def write_study(draft: Draft, artifacts: list[Artifact], settings: dict[str, Any
 
 def _subset(one: Subset, size: int | None, top: int) -> dict[str, Any]:
     arm = one.artifact.details.get("arm", "")
-    ranked = arm != "random" and len(one.docs) > 0
+    ranked = arm not in WITHOUT_QUERIES and len(one.docs) > 0
     asked = one.asked[one.asked > 0]
     return {
         "name": visible(one.name, 60),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
+from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 
 AT_ONCE = 1 << 16
 PASSAGES = "passages-*.parquet"
@@ -53,7 +54,7 @@ class Subset:
         hits = lineage.follow(artifact, "hits")
         corpus = lineage.follow(artifact, "corpus") or lineage.follow(hits, "index", "corpus")
         weights = np.zeros(0, np.int64)
-        if hits is not None and artifact.details.get("arm") != "random":
+        if hits is not None and artifact.details.get("arm") not in WITHOUT_QUERIES:
             examples = examples_by_query(hits)
             weights = np.zeros(max(examples, default=-1) + 1, np.int64)
             weights[list(examples)] = [len(rows) for rows in examples.values()]

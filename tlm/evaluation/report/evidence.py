@@ -11,6 +11,7 @@ from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.report.dropped import without_root
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group
+from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 
 RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10
 
@@ -26,13 +27,13 @@ def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
         for run in group.runs:
             if run.subset is not None:
                 subsets.setdefault(run.subset.details["arm"], run.subset)
-    return [_arm(arm, subsets[arm], lineage) for arm in sorted(subsets, key=lambda arm: arm == "random")]
+    return [_arm(arm, subsets[arm], lineage) for arm in sorted(subsets, key=lambda arm: arm in WITHOUT_QUERIES)]
 
 
 def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
     total = subset.details["passages"]
     found: dict[str, Any] = {"arm": arm, "total": total, "passages": [], "missing": ""}
-    random = arm == "random"
+    random = arm in WITHOUT_QUERIES
     try:
         wanted = evenly(total, RANDOM_PASSAGES if random else RETRIEVED_PASSAGES)
         rows = rows_at(subset, "passages-*.parquet", wanted).values()

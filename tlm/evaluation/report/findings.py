@@ -10,7 +10,12 @@ from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
 from tlm.evaluation.score.metrics import METRIC_NAMES
 
-OTHER_TEXT = {"random": "random text", "task-only": "the task’s own text"}
+OTHER_TEXT = {
+    "random": "random text",
+    "task-only": "the task’s own text",
+    "dsir": "text by importance (DSIR)",
+    "classifier": "text by a classifier",
+}
 PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks
 Summary = dict[str, Any]  # of `Group.summary`
 Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`

@@ -1,4 +1,4 @@
-"""Retrieve: search an index with a task's training examples, or draw random passages for the control arm."""
+"""Retrieve: search an index with a task's training examples, or select passages without queries."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,9 +18,10 @@ from tlm.progress import say, track
 from tlm.retrieval.search.engine import Docs, Scores
 from tlm.retrieval.search.index import open_engine, texts
 from tlm.retrieval.search.query import Dropped, Query, choose, fit, make_queries
+from tlm.retrieval.select.selectors import WITHOUT_QUERIES, best, selector
 
 VERSION = 1
-ARMS = ("bm25", "random")
+ARMS = ("bm25", *WITHOUT_QUERIES)
 KINDS = ("full", "rake", "auto")
 MOST_HITS = 10_000  # Elasticsearch's default limit (index.max_result_window), used for both engines
 GROUP_ROWS = 1 << 18
@@ -34,14 +35,14 @@ def retrieve(
     index: str,
     task: str,
     *,
-    arm: Literal["bm25", "random"] = "bm25",
+    arm: Literal["bm25", "random", "dsir", "classifier"] = "bm25",
     query: Literal["full", "rake", "auto"] = "full",
     top_k: int = 50,
     like: str = "",
     seed: int = 0,
     root: str | None = None,
 ) -> str:
-    """Search an index with the training examples of a task, or draw random passages for the control arm.
+    """Search an index with the training examples of a task, or select passages of its corpus without queries.
 
     Training examples, and texts of the task without labels, become queries; a pair of texts is one query. Hits are
     ordered by query, then by score descending, then by document ascending.
@@ -49,11 +50,13 @@ def retrieve(
     Args:
         index: URI of the index.
         task: URI of the task.
-        arm: "bm25", or "random": passages drawn regardless of the task, more than `like` has, as export removes some.
+        arm: "bm25"; "random": passages drawn regardless of the task; "dsir": drawn so that their words are distributed
+            as the task's; "classifier": those that a linear model takes for texts of the task. All but "bm25" select
+            more than `like` has, as export removes some.
         query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
         top_k: Most passages per query (the paper's K).
-        like: URI of the subset whose size the random subset is to have; only for arm "random".
-        seed: Seed of the random arm.
+        like: URI of the subset whose size the new subset is to have; not for arm "bm25".
+        seed: Seed of what is drawn; not for arm "bm25".
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
@@ -72,8 +75,10 @@ def retrieve(
         raise InputError(f"query '{query}' is not known{nearest(query, KINDS)}")
     if not 1 <= top_k <= MOST_HITS:
         raise InputError(f"top_k is {top_k}; expected 1 to {MOST_HITS} passages per query")
-    if (arm == "random") != bool(like):
-        raise InputError("arm 'random' needs --like with the URI of the BM25 subset, and no other arm takes it")
+    if (arm == "bm25") == bool(like):
+        raise InputError(
+            f"arm '{arm}' takes no --like" if like else f"arm '{arm}' needs --like with the URI of the BM25 subset"
+        )
     refuse_negative(seed=seed)
     inputs = {"index": source, "task": labelled}
     if arm == "bm25":
@@ -84,7 +89,9 @@ def retrieve(
     if taken_from is None or taken_from.content != corpus.content:
         raise InputError(f"{like} was not taken from the corpus of {index}; give a subset of that index")
     recipe = Recipe("hits", "retrieve", VERSION, {"arm": arm, "seed": seed}, {**inputs, "like": subset})
-    return produce(recipe, root, lambda draft: _draw(draft, corpus, subset, seed))
+    if arm == "random":
+        return produce(recipe, root, lambda draft: _draw(draft, corpus, subset, seed))
+    return produce(recipe, root, lambda draft: _select(draft, arm, corpus, labelled, subset, seed))
 
 
 def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kind: str, top_k: int) -> None:
@@ -155,10 +162,28 @@ def write_hits(path: Path, found: Iterable[tuple[int, Docs, Scores]]) -> int:
 
 def _draw(draft: Draft, corpus: Artifact, subset: Artifact, seed: int) -> None:
     """Draw random passages in random order, enough for export's filters to leave as many as `subset` has."""
-    documents, wanted = corpus.details["passages"], subset.details["passages"]
-    docs = np.random.default_rng(seed).permutation(documents)[: 2 * wanted + 1000]
-    write_hits(draft.folder / "hits.parquet", [(-1, docs, np.zeros(len(docs), np.float32))])
+    docs = np.random.default_rng(seed).permutation(corpus.details["passages"])[: _enough(subset)]
+    _write_selected(draft, "random", docs, np.zeros(len(docs), np.float32), subset)
+
+
+def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, subset: Artifact, seed: int) -> None:
+    """Give every passage a score, and keep the best, enough for export's filters to leave as many as `subset` has."""
+    texts = [text for _, text in _training_texts(task)]
+    if not texts:
+        raise InputError(f"{task.uri} has no training examples to select by")
+    docs, scores = best(selector(arm)(corpus, texts, seed), _enough(subset))
+    _write_selected(draft, arm, docs, scores, subset)
+
+
+def _enough(subset: Artifact) -> int:
+    return 2 * int(subset.details["passages"]) + 1000
+
+
+def _write_selected(draft: Draft, arm: str, docs: Docs, scores: Scores, subset: Artifact) -> None:
+    """Write hits that no query found, best first."""
+    wanted = subset.details["passages"]
+    write_hits(draft.folder / "hits.parquet", [(-1, docs, scores)])
     _write_queries(draft.folder, [(-1, Query("", []))], [])
     draft.rows = {"hits.parquet": len(docs)}
-    draft.details = {"arm": "random", "query": None, "top_k": None, "like": wanted}
+    draft.details = {"arm": arm, "query": None, "top_k": None, "like": wanted}
     draft.counts = {"hits": len(docs), "like": wanted}

@@ -57,6 +57,8 @@ def prepared(text):
 _ARMS = {
     "bm25": "retrieved by BM25 with the training texts as queries",
     "random": "drawn at random from the corpus",
+    "dsir": "drawn from the corpus so that their words are distributed as the training texts' (DSIR)",
+    "classifier": "those of the corpus that a linear model takes for training texts",
     "multi-task": "retrieved by BM25 with the training texts of several tasks, which shared stage 1, as queries",
     "task-only": "none; stage 1 had the task's own texts alone",
     "plm": "none beside those of the published model",

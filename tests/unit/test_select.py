@@ -1,0 +1,146 @@
+"""Selectors without queries: direct computations, the same twice, and the steps that follow."""
+
+import math
+import re
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.searchable import corpus_of, task_of
+from tlm.artifacts.artifact import Artifact
+from tlm.data.corpus import passages
+from tlm.errors import InputError
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select import features
+from tlm.retrieval.select.classifier import fitted, log_odds
+from tlm.retrieval.select.dsir import LEAST, divergence, dsir, log_importance, log_ratios, shares
+from tlm.retrieval.select.selectors import SCORED, best, selector
+from tlm.retrieval.subset.export import export
+
+COOKING = ["stir the soup with salt", "bake the bread with salt", "salt the soup", "stir and bake"]
+CORPUS = [
+    f"{a} the {b} with {c}" for a in ("stir", "bake", "drive", "park") for b in ("soup", "car") for c in ("salt", "oil")
+]
+
+
+def grams(text):
+    words = re.findall(r"[^\W_]+", text.lower())
+    return Counter(words) + Counter(" ".join(pair) for pair in pairwise(words))
+
+
+@pytest.fixture
+def root(tmp_path):
+    return str(tmp_path / "root")
+
+
+@pytest.fixture
+def made(root):
+    """Corpus, index and task, and the subset of BM25."""
+    corpus = corpus_of([f"{text} {number}a {number}b {number}c" for number, text in enumerate(CORPUS * 20)], root)
+    index, task = build_index(corpus, root=root), task_of(COOKING, root)
+    return corpus, index, task, export(retrieve(index, task, top_k=10, root=root), root=root)
+
+
+def test_importance_is_that_of_a_direct_computation():
+    """With far more buckets than words, so that hardly any share one."""
+    task, corpus = sum(map(grams, COOKING), Counter()), sum(map(grams, CORPUS), Counter())
+    logs = log_ratios(shares(COOKING), shares(CORPUS))
+
+    def share(counts, gram):
+        return counts[gram] / counts.total()
+
+    for text, found in zip(CORPUS, log_importance(logs, CORPUS), strict=True):
+        expected = sum(
+            count * (math.log(share(task, gram) + LEAST) - math.log(share(corpus, gram) + LEAST))
+            for gram, count in grams(text).items()
+        )
+        assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_divergence_is_that_of_a_direct_computation():
+    task, corpus = sum(map(grams, COOKING), Counter()), sum(map(grams, CORPUS), Counter())
+    expected = sum(
+        count / task.total() * math.log((count / task.total() + LEAST) / (corpus[gram] / corpus.total() + LEAST))
+        for gram, count in task.items()
+    )
+    assert divergence(shares(COOKING), shares(CORPUS)) == pytest.approx(expected, abs=1e-6)
+    assert divergence(shares(COOKING), shares(COOKING)) == 0
+
+
+def test_dsir_draws_in_proportion_to_importance(root):
+    """The first of many draws falls on a passage as often as its share of all importance says."""
+    texts = ["soup salt", "soup car", "car oil", "oil park"]
+    corpus = Artifact.open(corpus_of(texts, root))
+    weights = np.exp(log_importance(log_ratios(shares(["soup salt soup", "car"]), shares(texts)), texts))
+    first = Counter(int(dsir(corpus, ["soup salt soup", "car"], seed).argmax()) for seed in range(1000))
+    found = np.array([first[doc] for doc in range(len(texts))]) / 1000
+    assert found == pytest.approx(weights / weights.sum(), abs=0.05)
+
+
+def test_the_classifier_tells_a_task_from_a_corpus():
+    odds = log_odds(fitted(COOKING, CORPUS), ["stir the soup with salt", "park the car with oil"])
+    assert odds[0] > 0 > odds[1]
+
+
+def test_a_sample_is_uniform_and_the_same_twice(root, monkeypatch):
+    texts = [f"text {number}" for number in range(100)]
+    corpus = Artifact.open(corpus_of(texts, root))
+    drawn = [text for portion in features.sample(corpus, 30, seed=3) for text in portion]
+    assert len(set(drawn)) == 30
+    assert set(drawn) <= set(texts)
+    assert drawn == [text for portion in features.sample(corpus, 30, seed=3) for text in portion]
+    assert sorted(text for portion in features.sample(corpus, 1000, seed=3) for text in portion) == sorted(texts)
+
+
+def test_the_best_come_first_and_of_equal_ones_the_first():
+    docs, scores = best(np.array([1.0, 3.0, 2.0, 3.0, 0.0]), 4)
+    assert docs.tolist() == [1, 3, 2, 0]
+    assert scores.tolist() == [3, 3, 2, 1]
+
+
+@pytest.mark.parametrize("arm", SCORED)
+def test_a_selection_becomes_a_subset_of_the_size_of_bm25s(made, root, arm):
+    _, index, task, subset = made
+    hits = retrieve(index, task, arm=arm, like=subset, seed=1, root=root)
+    made_of_it = Artifact.open(export(hits, root=root))
+    assert made_of_it.details == {"arm": arm, "passages": Artifact.open(subset).details["passages"]}
+    texts = [text for batch in passages(made_of_it) for text in batch.column("text").to_pylist()]
+    on_topic = [text for text in texts if "soup" in text and "drive" not in text and "park" not in text]
+    assert len(on_topic) > len(texts) / 2
+
+
+@pytest.mark.parametrize("arm", SCORED)
+def test_a_selection_is_the_same_twice_and_another_with_another_seed(made, root, arm):
+    corpus, _, _, _ = made
+    one, again, other = (selector(arm)(Artifact.open(corpus), COOKING, seed) for seed in (0, 0, 1))
+    assert np.array_equal(one, again)
+    assert np.array_equal(one, other) == (arm == "classifier")  # which compares with all of so small a corpus
+
+
+def test_scores_do_not_depend_on_the_number_of_processes(made, monkeypatch):
+    corpus = Artifact.open(made[0])
+    one = features.scores_of_all(corpus, lengths, "scoring")
+    monkeypatch.setattr(features, "SEVERAL", 1)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "2")
+    assert np.array_equal(one, features.scores_of_all(corpus, lengths, "scoring"))
+
+
+def lengths(texts):
+    return np.array([float(len(text)) for text in texts])
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"arm": "dsir"}, "arm 'dsir' needs --like with the URI of the BM25 subset"),
+        ({"arm": "bm25", "like": "x"}, "arm 'bm25' takes no --like"),
+        ({"arm": "dsri"}, "arm 'dsri' is not known; did you mean 'dsir'?"),
+    ],
+)
+def test_wrong_settings_are_said(made, root, settings, expected):
+    _, index, task, _ = made
+    with pytest.raises(InputError, match=re.escape(expected)):
+        retrieve(index, task, root=root, **settings)

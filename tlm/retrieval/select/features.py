@@ -1,0 +1,57 @@
+"""What selectors see of texts: counts of hashed words and pairs of words, as in DSIR and in fastText's classifiers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.corpus import SEVERAL, shard_passages, shards
+from tlm.data.parts.parallel import each
+
+MOST_SHARDS = 20  # that a sample is drawn from, at even distances; 20 have two million passages
+
+Scores: TypeAlias = NDArray[np.float64]
+Score: TypeAlias = Callable[[Sequence[str]], Scores]
+
+
+def counts(texts: Sequence[str], buckets: int) -> csr_matrix:
+    """How often each text has the words and pairs of neighbouring words of each bucket, [texts, buckets].
+
+    Words are lower-cased runs of letters and digits.
+    """
+    hashed = HashingVectorizer(
+        n_features=buckets, ngram_range=(1, 2), token_pattern=r"[^\W_]+", alternate_sign=False, norm=None
+    )
+    return hashed.transform(texts)
+
+
+def sample(corpus: Artifact, count: int, seed: int) -> Iterator[list[str]]:
+    """A uniform sample of passages, in portions, of at most `MOST_SHARDS` shards."""
+    entries = shards(corpus)
+    chosen = sorted({place * len(entries) // MOST_SHARDS for place in range(MOST_SHARDS)})
+    rows = sum(entries[number].rows or 0 for number in chosen)
+    taken = np.zeros(rows, bool)
+    taken[np.random.default_rng(seed).choice(rows, min(count, rows), replace=False)] = True
+    start = 0
+    for number in chosen:
+        for batch in shard_passages(corpus.uri, number, ["text"]):
+            wanted = np.flatnonzero(taken[start : start + len(batch)])
+            start += len(batch)
+            yield batch.column("text").take(wanted).to_pylist()
+
+
+def scores_of_all(corpus: Artifact, score: Score, label: str) -> Scores:
+    """The score of every passage, in order of `doc`; of a large corpus in several processes."""
+    numbers = range(len(shards(corpus)))
+    found = dict(each(partial(_of_shard, corpus.uri, score), numbers, label, "shards", least=SEVERAL))
+    return np.concatenate([found[number] for number in numbers])
+
+
+def _of_shard(uri: str, score: Score, number: int) -> tuple[int, Scores]:
+    portions = (batch.column("text").to_pylist() for batch in shard_passages(uri, number, ["text"]))
+    return number, np.concatenate([np.zeros(0), *map(score, portions)])

@@ -1,0 +1,28 @@
+"""The selectors by name. Each is a function of that name, in a module of that name, which is loaded when it is used."""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.ranges import Ints
+
+Selector: TypeAlias = Callable[[Artifact, Sequence[str], int], NDArray[np.float64]]
+
+SCORED = ("dsir", "classifier")
+WITHOUT_QUERIES = ("random", *SCORED)  # the arms whose hits have no query
+
+
+def selector(name: str) -> Selector:
+    """What gives each passage of a corpus a score, [passages], by texts of the task and a seed; `name`: of `SCORED`."""
+    found: Selector = getattr(import_module(f"tlm.retrieval.select.{name}"), name)
+    return found
+
+
+def best(scores: NDArray[np.float64], count: int) -> tuple[Ints, NDArray[np.float32]]:
+    """The `count` passages with the highest scores and these, highest first; of equal ones, the first passage."""
+    docs = np.lexsort((np.arange(len(scores)), -scores))[:count]
+    return docs, scores[docs].astype(np.float32)

@@ -9,9 +9,11 @@ that they cannot be similar to any other.
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from tempfile import TemporaryFile
 
 import numpy as np
 import numpy.typing as npt
@@ -140,15 +142,28 @@ def _candidates(passages: TokenLists, threshold: Fraction) -> tuple[Ints, Ints, 
 
 
 def _repeated(passages: TokenLists, chunks: list[Ints]) -> HashSet:
-    """The hashes that occur more than once. To save memory, very many are processed in several rounds."""
-    rounds = np.uint64(1 + int(passages.lengths.sum()) // SHINGLES_AT_ONCE)
+    """The hashes that occur more than once. Very many are put into files first, which are looked at one by one."""
+    hashes = (shingles(passages.select(rows), SHINGLE)[0] for rows in chunks)
+    files = 1 + int(passages.lengths.sum()) // SHINGLES_AT_ONCE
+    parts = [np.concatenate(list(hashes))] if files == 1 else _distributed(hashes, files)
     found = [np.zeros(0, np.uint64)]
-    for turn in range(int(rounds)):
-        parts = (shingles(passages.select(rows), SHINGLE)[0] for rows in chunks)
-        hashes = np.concatenate([part[part % rounds == turn] for part in parts])
-        hashes.sort()
-        found.append(hashes[1:][hashes[1:] == hashes[:-1]])
+    for part in parts:
+        part.sort()
+        found.append(part[1:][part[1:] == part[:-1]])
     return HashSet(np.concatenate(found))
+
+
+def _distributed(hashes: Iterator[Hashes], count: int) -> Iterator[Hashes]:
+    """The same hashes in so many parts, each by way of a file, equal ones in the same part."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(TemporaryFile()) for _ in range(count)]
+        for portion in hashes:
+            part = portion % np.uint64(count)
+            for number, file in enumerate(files):
+                file.write(portion[part == number].tobytes())
+        for file in files:
+            file.seek(0)
+            yield np.fromfile(file, np.uint64)
 
 
 def _by_rarity(hashes: Hashes) -> Ints:

@@ -29,18 +29,18 @@ def run(quick: bool) -> list[Result]:
         small, middle, large = (as_lines(size, Path(place), quick) for size in sizes)
         store = f"{place}/store"
         sides = {
-            "in one": child(load, middle, store, 1, 1 << 30),
-            "in parts": child(load, middle, store, 1, 0),
-            "on all cores": child(load, middle, store, cores, 0),
+            "in one": child(load, large, store, 1, 1 << 30),
+            "in parts": child(load, large, store, 1, 0),
+            "on all cores": child(load, large, store, cores, 0),
         }
-        measured = compare(sides, 1 if quick else 5)
-        others = compare({name: child(load, name, store, 1, 0) for name in (small, large)}, 1)
+        measured = compare(sides, 1 if quick else 3)
+        others = compare({name: child(load, name, store, 1, 0) for name in (small, middle)}, 1)
     overhead = measured.spread("in parts", CPU).middle / measured.spread("in one", CPU).middle
-    costs = [*others.costs[small], *measured.costs["in parts"], *others.costs[large]]
+    costs = [*others.costs[small], *others.costs[middle], *measured.costs["in parts"]]
     memory, scratch = [cost.memory / 1e6 for cost in costs], [cost.work / 2**30 for cost in costs]
     faster = f"At most {cores} × with {cores} cores, less what starting processes takes."
     wanted = 1.6 if cores == 2 else None
-    text = f"{sizes[1]:,} passages"
+    text = f"{sizes[-1]:,} passages"
     return [
         limit(f"{text} in parts by one process, over one part: CPU seconds", overhead, "", MOST_OVERHEAD, told(quick)),
         against(f"{text} in parts on all cores: time", measured, "in one", WALL, ours="on all cores", at_least=wanted,

@@ -269,6 +269,9 @@ class Unsaved:
         """Never."""
         return False
 
+    def wait(self) -> None:
+        """There is nothing to wait for."""
+
 
 def finish(device: Any) -> None:
     """Wait until the device has done what it was told."""

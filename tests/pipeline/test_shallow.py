@@ -52,7 +52,7 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
 
 
 def test_a_corpus_that_several_pods_load_gives_the_same_report(run_module: Callable, tmp_path: Path) -> None:
-    """Two parts, of which each pod takes one; all steps after them find the same inputs."""
+    """Two files, each cut in two; each pod takes every other piece. All steps after them find the same inputs."""
     write_tiny(tmp_path)
     (tmp_path / "corpus").mkdir()
     for name, text in in_files(tmp_path, 2).items():
@@ -64,7 +64,7 @@ def test_a_corpus_that_several_pods_load_gives_the_same_report(run_module: Calla
         kinds = ("corpus", "hits", "subset", "metrics")
         found.append({one.folder_name: one.content for kind in kinds for one in artifacts(str(tmp_path / store), kind)})
     assert found[0] == found[1]
-    assert len(artifacts(str(tmp_path / "several"), "corpus-plan")[0].details["parts"]) == 2
+    assert len(artifacts(str(tmp_path / "several"), "corpus-plan")[0].details["parts"]) == 4
 
 
 def test_it_compiles_for_the_data_image_alone() -> None:

@@ -10,8 +10,8 @@ from tests.searchable import columns, corpus_of, docstrings, task_of
 from tests.servers.faulty import HANG_UP, faulty
 from tests.servers.servers import free_port
 from tlm.artifacts.artifact import Artifact
+from tlm.data.parts import parallel
 from tlm.errors import InputError, Interrupted
-from tlm.retrieval.search import batches
 from tlm.retrieval.search.elastic import build as elastic_build
 from tlm.retrieval.search.elastic import client as elastic_client
 from tlm.retrieval.search.elastic.engine import drop_index
@@ -191,7 +191,7 @@ def test_documents_that_others_add_are_noticed(root, elasticsearch):
 
 
 def test_a_full_disk_interrupts_at_once(root, elasticsearch, monkeypatch):
-    monkeypatch.setattr(batches, "ThreadPoolExecutor", _blocking(elasticsearch, batches.ThreadPoolExecutor))
+    monkeypatch.setattr(parallel, "ThreadPoolExecutor", _blocking(elasticsearch, parallel.ThreadPoolExecutor))
     with pytest.raises(Interrupted, match=r"has blocked this .*; free disk space there, then repeat"):
         index_of(TEXTS, root)
 

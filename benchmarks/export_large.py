@@ -1,13 +1,13 @@
 """Exporting a subset as large as the paper's at its large scale: memory, and how cost grows with the passages."""
 
 import json
-import shutil
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure import CPU, MEMORY, Cost, Stopwatch, child, compare
+from benchmarks.data_steps import exported
+from benchmarks.measure import CPU, MEMORY, child, compare
 from benchmarks.passages import corpus, queries, told
 from benchmarks.row import Result, Row, growth, limit
 from benchmarks.training_data import folder
@@ -21,7 +21,7 @@ def run(quick: bool) -> list[Result]:
     """Each size in a process of its own."""
     sizes = QUICK if quick else SIZES
     with tempfile.TemporaryDirectory(dir=folder()) as root:
-        sides = {str(size): child(exported, found_all(size, quick, root), root) for size in sizes}
+        sides = {str(size): child(exported, found_all(size, quick, root), root, size) for size in sizes}
         measured = compare(sides, 1)
     middle = {size: measured.spread(str(size), CPU).middle for size in sizes}
     peak = measured.spread(str(sizes[-1]), MEMORY).middle * 1e6 / 2**30
@@ -67,17 +67,6 @@ def asking(place: Path, quick: bool) -> str:
         rows = [{"text": text, "label": "ab"[row % 2]} for row, text in enumerate(texts[number::3])]
         (target / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(target)
-
-
-def exported(hits: str, root: str) -> Cost:
-    """The step itself; what an earlier round exported is removed."""
-    from tlm.retrieval.subset.export import export
-
-    for made in Path(root).glob("subset/*"):
-        shutil.rmtree(made)
-    with Stopwatch() as watch:
-        export(hits, root=root)
-    return watch.cost()
 
 
 ROW = Row(

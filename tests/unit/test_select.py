@@ -10,7 +10,7 @@ import pytest
 
 from tests.searchable import corpus_of, task_of
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import passages
+from tlm.data.corpus import passages, sample
 from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
@@ -85,14 +85,14 @@ def test_the_classifier_tells_a_task_from_a_corpus():
     assert odds[0] > 0 > odds[1]
 
 
-def test_a_sample_is_uniform_and_the_same_twice(root, monkeypatch):
+def test_a_sample_is_uniform_and_the_same_twice(root):
     texts = [f"text {number}" for number in range(100)]
     corpus = Artifact.open(corpus_of(texts, root))
-    drawn = [text for portion in features.sample(corpus, 30, seed=3) for text in portion]
+    drawn = list(sample(corpus, 30, seed=3))
     assert len(set(drawn)) == 30
     assert set(drawn) <= set(texts)
-    assert drawn == [text for portion in features.sample(corpus, 30, seed=3) for text in portion]
-    assert sorted(text for portion in features.sample(corpus, 1000, seed=3) for text in portion) == sorted(texts)
+    assert drawn == list(sample(corpus, 30, seed=3))
+    assert sorted(sample(corpus, 1000, seed=3)) == sorted(texts)
 
 
 def test_the_best_come_first_and_of_equal_ones_the_first():

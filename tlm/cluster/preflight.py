@@ -15,7 +15,6 @@ from tlm.progress import say
 
 GIB = 1024**3
 OLDEST_ELASTICSEARCH = 8
-INDICES = "tlm-*"
 PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_metadata", "manage")
 
 
@@ -76,7 +75,7 @@ def _check_disk(folder: Path, free_gib: float) -> None:
 
 def _check_elasticsearch() -> None:
     from tlm.retrieval.search.elastic import client as elastic_client
-    from tlm.retrieval.search.elastic.build import with_idle_nodes
+    from tlm.retrieval.search.elastic.build import OURS, with_idle_nodes
 
     if not os.environ.get(elastic_client.URL):
         raise InputError(
@@ -87,13 +86,13 @@ def _check_elasticsearch() -> None:
     version = elastic_client.version(client)
     if version and int(version.partition(".")[0]) < OLDEST_ELASTICSEARCH:
         raise InputError(f"Elasticsearch has version {version}; {OLDEST_ELASTICSEARCH} or later is needed")
-    lacking = elastic_client.lacking_privileges(client, INDICES, PRIVILEGES)
+    lacking = elastic_client.lacking_privileges(client, OURS, PRIVILEGES)
     if lacking:
         raise InputError(
-            f"the API key lacks {', '.join(lacking)} on the indices '{INDICES}'; "
+            f"the API key lacks {', '.join(lacking)} on the indices '{OURS}'; "
             "create one with the roles publisher and writer (k8s/elasticsearch)"
         )
-    say(f"Elasticsearch {version or '(version hidden)'}: may create and fill indices '{INDICES}'")
+    say(f"Elasticsearch {version or '(version hidden)'}: may create and fill indices '{OURS}'")
     for index, nodes in with_idle_nodes(client).items():
         say(
             f"warning: {', '.join(nodes)} of Elasticsearch's data nodes have no shard of '{index}' and do not search "

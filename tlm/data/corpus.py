@@ -5,6 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -27,6 +28,7 @@ from tlm.progress import track
 
 SMALLEST = 64 << 20  # bytes of text in a part; less is not worth a process
 SEVERAL = 8  # shards that are worth several processes
+MOST_SHARDS = 20  # that a sample is drawn from, at even distances if there are more; 20 have two million passages
 
 
 def load_corpus(
@@ -121,6 +123,21 @@ def shard_passages(uri: str, number: int, columns: list[str]) -> Iterator[pa.Rec
 def _opened(uri: str) -> tuple[Artifact, list[FileEntry]]:
     corpus = Artifact.open(uri, "corpus")
     return corpus, shards(corpus)
+
+
+def sample(corpus: Artifact, count: int, seed: int = 0) -> Iterator[str]:
+    """A uniform sample of the texts of at most `MOST_SHARDS` shards of a corpus or subset, in their order."""
+    chosen, total = shards(corpus), int(corpus.details["passages"])
+    if len(chosen) > MOST_SHARDS:
+        chosen = [chosen[place * len(chosen) // MOST_SHARDS] for place in range(MOST_SHARDS)]
+        total = sum(entry.rows or 0 for entry in chosen)
+    taken = np.zeros(total, dtype=bool)
+    taken[np.random.default_rng(seed).choice(total, min(count, total), replace=False)] = True
+    start = 0
+    for batch in passages(corpus, ["text"], chosen):
+        rows = np.flatnonzero(taken[start : start + batch.num_rows])
+        start += batch.num_rows
+        yield from batch.column(0).take(rows).to_pylist()
 
 
 def _write(draft: Draft, files: Sequence[RawFile], layout: Layout, rejects: Rejects) -> None:

@@ -64,14 +64,7 @@ class S3Store:
         return self._call(f"creating {name}", lambda: self._put_new(name, data))
 
     def local(self, name: str) -> Path:
-        path = self._cached(name)
-        if not path.exists():
-            part = path.with_name(f".part-{secrets.token_hex(8)}")
-            try:
-                self._call(f"reading {name}", lambda: self._download(name, part, path))
-            finally:
-                part.unlink(missing_ok=True)
-        return path
+        return self._cached(name, lambda part: self._call(f"reading {name}", lambda: self._download(name, part)))
 
     def local_ranges(self, name: str, size: int, ranges: Ranges) -> Path:
         """A local file of `size` bytes with these ranges of an object; the rest of it is a hole.
@@ -80,21 +73,17 @@ class S3Store:
             InputError: the object is gone, or the store cannot be used.
             Interrupted: the server went away.
         """
-        path = self._cached(f"{name}.{ranges[0][0]}-{ranges[0][1]}")
-        if not path.exists():
-            part = path.with_name(f".part-{secrets.token_hex(8)}")
-            try:
-                with part.open("wb") as file:
-                    file.truncate(size)
-                    for start, stop in ranges:
-                        for first in range(start, stop, RANGE):
-                            read = partial(self._get_range, name, first, min(first + RANGE, stop))
-                            file.seek(first)
-                            file.write(self._call(f"reading {name}", read))
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
-        return path
+
+        def fill(part: Path) -> None:
+            with part.open("wb") as file:
+                file.truncate(size)
+                for start, stop in ranges:
+                    for first in range(start, stop, RANGE):
+                        read = partial(self._get_range, name, first, min(first + RANGE, stop))
+                        file.seek(first)
+                        file.write(self._call(f"reading {name}", read))
+
+        return self._cached(f"{name}.{ranges[0][0]}-{ranges[0][1]}", fill)
 
     def forget(self, name: str) -> None:
         (self.cache / name).unlink(missing_ok=True)
@@ -117,12 +106,20 @@ class S3Store:
     def scratch(self) -> Path:
         return self.cache / ".scratch"
 
-    def _cached(self, name: str) -> Path:
-        """Where a local copy goes."""
+    def _cached(self, name: str, fill: Callable[[Path], None]) -> Path:
+        """A local copy, whole or not at all; `fill` writes it if it is not there, or nothing if there is no object."""
         if {"", ".", ".."} & set(name.split("/")):  # legal in a key, but it would lead out of the cache
             raise InputError(f"{self.root}/{name}: no path on a disk can have such parts; rename the object")
         path = self.cache / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".part-{secrets.token_hex(8)}")
+            try:
+                fill(part)
+                if part.exists():
+                    part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
         return path
 
     # ---- single requests, which raise what boto3 raises
@@ -159,14 +156,12 @@ class S3Store:
             self._put(name, data)
         return True
 
-    def _download(self, name: str, part: Path, path: Path) -> None:
+    def _download(self, name: str, part: Path) -> None:
         try:
             self.client.download_file(self.bucket, self.prefix + name, str(part))
         except ClientError as error:
             if _code(error) not in ABSENT:
                 raise
-        else:
-            part.replace(path)
 
     def _items(self, doing: str, operation: str, key: str, prefix: str) -> Iterator[dict[str, Any]]:
         pages = self.client.get_paginator(operation).paginate(Bucket=self.bucket, Prefix=self.prefix + prefix)

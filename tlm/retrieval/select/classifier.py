@@ -5,14 +5,14 @@ As the filters of DCLM (arXiv 2406.11794) and BETR (arXiv 2507.12466) do, but fi
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 
 from tlm.artifacts.artifact import Artifact
-from tlm.retrieval.select.features import Scores, counts, sample, scores_of_all
+from tlm.data.corpus import sample
+from tlm.retrieval.select.features import Scores, counts, scores_of_all
 
 BUCKETS = 1 << 18
 OTHERS = 20_000  # passages of the corpus that stand for all
@@ -20,7 +20,7 @@ OTHERS = 20_000  # passages of the corpus that stand for all
 
 def classifier(corpus: Artifact, texts: Sequence[str], seed: int) -> Scores:
     """The log-odds that each passage is the task's; the passages that it is compared with are drawn by `seed`."""
-    others = list(chain.from_iterable(sample(corpus, OTHERS, seed)))
+    others = list(sample(corpus, OTHERS, seed))
     return scores_of_all(corpus, partial(log_odds, fitted(texts, others)), "scoring")
 
 

@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.retrieval.select.features import Scores, counts, sample, scores_of_all
+from tlm.data.corpus import sample
+from tlm.retrieval.search.batches import batched
+from tlm.retrieval.select.features import Scores, counts, scores_of_all
 
 BUCKETS = 10_000  # as in the paper
 LEAST = 1e-8  # probability of a bucket that never occurs, as in the authors' code
 SAMPLE = 1_000_000  # passages to learn the corpus's distribution from
+PORTION, PORTION_CHARACTERS = 10_000, 1 << 24  # texts counted at once
 
 Shares = NDArray[np.float64]
 
@@ -52,7 +55,7 @@ def divergence(task: Shares, other: Shares) -> float:
 
 def _shares_of(corpus: Artifact) -> Shares:
     total = np.zeros(BUCKETS)
-    for portion in sample(corpus, SAMPLE, seed=0):
+    for portion in batched(sample(corpus, SAMPLE), PORTION, PORTION_CHARACTERS):
         total += np.asarray(counts(portion, BUCKETS).sum(axis=0)).ravel()
     return _normalised(total)
 

@@ -1,6 +1,6 @@
 """What selectors see of texts: counts of hashed words and pairs of words, as in DSIR and in fastText's classifiers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -12,8 +12,6 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import SEVERAL, shard_passages, shards
 from tlm.data.parts.parallel import each
-
-MOST_SHARDS = 20  # that a sample is drawn from, at even distances; 20 have two million passages
 
 Scores: TypeAlias = NDArray[np.float64]
 Score: TypeAlias = Callable[[Sequence[str]], Scores]
@@ -28,21 +26,6 @@ def counts(texts: Sequence[str], buckets: int) -> csr_matrix:
         n_features=buckets, ngram_range=(1, 2), token_pattern=r"[^\W_]+", alternate_sign=False, norm=None
     )
     return hashed.transform(texts)
-
-
-def sample(corpus: Artifact, count: int, seed: int) -> Iterator[list[str]]:
-    """A uniform sample of passages, in portions, of at most `MOST_SHARDS` shards."""
-    entries = shards(corpus)
-    chosen = sorted({place * len(entries) // MOST_SHARDS for place in range(MOST_SHARDS)})
-    rows = sum(entries[number].rows or 0 for number in chosen)
-    taken = np.zeros(rows, bool)
-    taken[np.random.default_rng(seed).choice(rows, min(count, rows), replace=False)] = True
-    start = 0
-    for number in chosen:
-        for batch in shard_passages(corpus.uri, number, ["text"]):
-            wanted = np.flatnonzero(taken[start : start + len(batch)])
-            start += len(batch)
-            yield batch.column("text").take(wanted).to_pylist()
 
 
 def scores_of_all(corpus: Artifact, score: Score, label: str) -> Scores:

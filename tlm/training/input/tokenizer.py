@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
@@ -16,7 +15,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus import passages, shards
+from tlm.data.corpus import sample as passages_sample
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import examples
 from tlm.errors import InputError, nearest, reason
@@ -24,7 +23,6 @@ from tlm.training.input.vocabulary import SPECIAL, adopt_vocabulary, save_vocabu
 from tlm.training.model.located import HERE, model_folder
 
 VERSION = 1
-MOST_SHARDS = 20  # that are read of a corpus, at even distances if it has more; 20 have two million passages
 SMALLEST = {"wordpiece": 200, "bpe": 300}  # about what single characters and special tokens need
 
 
@@ -78,7 +76,7 @@ def _train(
     draft: Draft, sources: dict[str, Artifact], kind: str, vocab_size: int, sample: int, lower_case: bool
 ) -> None:
     corpus, *tasks = sources.values()
-    texts = [*_corpus_sample(corpus, sample), *chain.from_iterable(map(_train_split, tasks))]
+    texts = [*passages_sample(corpus, sample), *chain.from_iterable(map(_train_split, tasks))]
     tokenizer = train_vocabulary(kind, texts, vocab_size, lower_case)
     _write(draft, tokenizer, SPECIAL, kind, lower_case)
     draft.counts["texts"] = len(texts)
@@ -123,21 +121,6 @@ def _write(draft: Draft, tokenizer: Tokenizer, special: dict[str, str], kind: st
     ids = {f"{role}_id": tokenizer.token_to_id(token) for role, token in special.items()}
     draft.details = {"kind": kind, "vocab_size": size, "lower_case": lower_case, **ids}
     draft.counts["vocab_size"] = size
-
-
-def _corpus_sample(corpus: Artifact, sample: int) -> Iterator[str]:
-    """A uniform sample of passages (with a fixed seed) of at most `MOST_SHARDS` shards, in the order of the corpus."""
-    chosen, total = shards(corpus), int(corpus.details["passages"])
-    if len(chosen) > MOST_SHARDS:
-        chosen = [chosen[place * len(chosen) // MOST_SHARDS] for place in range(MOST_SHARDS)]
-        total = sum(entry.rows or 0 for entry in chosen)
-    taken = np.zeros(total, dtype=bool)
-    taken[np.random.default_rng(0).choice(total, min(sample, total), replace=False)] = True
-    start = 0
-    for batch in passages(corpus, ["text"], chosen):
-        rows = np.flatnonzero(taken[start : start + batch.num_rows])
-        start += batch.num_rows
-        yield from batch.column(0).take(rows).to_pylist()
 
 
 def _train_split(task: Artifact) -> Iterator[str]:

@@ -17,8 +17,10 @@ EVERY = 8  # quick: every eighth service and package
 
 
 def folder() -> Path:
-    """Where benchmarks keep what they made."""
-    return Path(os.environ.get("TLM_BENCHMARK_ROOT", "build/benchmarks"))
+    """Where benchmarks keep what they made; created if it is not there."""
+    path = Path(os.environ.get("TLM_BENCHMARK_ROOT", "build/benchmarks"))
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 @dataclass(frozen=True)

@@ -100,20 +100,39 @@ def retrieve(index: str, task: str, query: str, top_k: int, root: str, counts: O
 @component(DATA_IMAGE)
 def export(
     hits: str,
+    task: str,
     arms: str,
     near_duplicates: bool,
     overlap: bool,
     root: str,
     counts: Output[Metrics],
     dataset_card: Output[Markdown],
-) -> NamedTuple("Subsets", [("subset", str), ("random_subset", str)]):  # type: ignore[valid-type]
-    """Export the hits as a subset, without near-duplicates and dev or test text; as much random text for its arm."""
+) -> list[str]:
+    """Export the hits as a subset, without near-duplicates and dev or test text; list the arms for `select`."""
     from tlm.evaluation.pages.ui import log_counts, write_dataset_card
-    from tlm.retrieval.subset.arms import export_arms
+    from tlm.retrieval.subset.arms import arms_of
+    from tlm.retrieval.subset.export import export
 
-    subset, random = export_arms(hits, arms, near_duplicates=near_duplicates, overlap=overlap, root=root)
+    subset = log_counts(export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root), counts)
     write_dataset_card(subset, dataset_card.path)
-    return log_counts(subset, counts), random
+    return arms_of(arms, task, subset)
+
+
+@component(DATA_IMAGE)
+def select(
+    arm: str,
+    near_duplicates: bool,
+    overlap: bool,
+    root: str,
+    counts: Output[Metrics],
+) -> NamedTuple("Selected", [("subset", str), ("static", str)]):  # type: ignore[valid-type]
+    """Select the text of an arm, as much as BM25 found; train and score a linear model of its static word vectors."""
+    from tlm.evaluation.pages.ui import log_counts
+    from tlm.evaluation.score.select import select
+
+    subset, scored = select(arm, near_duplicates=near_duplicates, overlap=overlap, root=root)
+    log_counts(subset or scored, counts)
+    return subset, scored
 
 
 @component(DATA_IMAGE)
@@ -130,8 +149,7 @@ def plan(
     seeds: str,
     task: str,
     tokenizer: str,
-    subset: str,
-    random_subset: str,
+    subsets: list[str],
     preset: str,
     overrides: str,
     root: str,
@@ -140,9 +158,9 @@ def plan(
     from tlm.plan import plan
     from tlm.training.input.tokenize import tokenize_all
 
-    data, how = filter(None, (task, subset, random_subset)), {"preset": preset, "overrides": overrides.split()}
+    data, how = filter(None, (task, *subsets)), {"preset": preset, "overrides": overrides.split()}
     tokenize_all(data, tokenizer, **how, root=root)
-    sources = {"task": task, "tokenizer": tokenizer, "bm25": subset, "random": random_subset}
+    sources = {"task": task, "tokenizer": tokenizer, "subsets": subsets}
     return plan(arms, seeds, **sources, preset=preset, overrides=overrides)
 
 
@@ -155,16 +173,6 @@ def baseline(task: str, root: str, metrics: Output[Metrics]) -> str:
     uri = baseline(task, root=root)
     log_scores(uri, metrics)
     return uri
-
-
-@component(DATA_IMAGE)
-def static(task: str, arms: str, subset: str, random_subset: str, root: str) -> list[str]:
-    """Learn static word vectors from the text of each arm, and train and score a linear model of them."""
-    from tlm.evaluation.score.baseline import static
-    from tlm.plan import subsets_of
-
-    subsets = subsets_of(arms, bm25=subset, random=random_subset)
-    return [static(task, subset=own, root=root) for own in subsets.values()]
 
 
 @component(DATA_IMAGE)

@@ -16,7 +16,7 @@ ADDRESSES = ("TLM_ELASTICSEARCH_URL", *S3_ADDRESSES)
 ELASTICSEARCH_FOLDER = "/etc/tlm/elasticsearch"  # the images' TLM_ELASTICSEARCH_SECRET
 ELASTICSEARCH_SECRETS = (  # only steps that fill an index can write to it
     dict.fromkeys(("preflight", "index"), "tlm-elasticsearch-writer")
-    | dict.fromkeys(("retrieve", "subsets", "task-subsets"), "tlm-elasticsearch-reader")
+    | dict.fromkeys(("retrieve", "select", "subsets", "task-subsets"), "tlm-elasticsearch-reader")
 )
 
 
@@ -38,7 +38,7 @@ NEEDS = (
     | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "mix", "report", "report-tasks"), MEDIUM)
     | dict.fromkeys(("load-corpus", "index", "retrieve", "export", "tokenizer", "plan"), LARGE)
     | dict.fromkeys(("plan-corpus", "stage-corpus", "dedup-corpus", "write-corpus"), LARGE)
-    | dict.fromkeys(("static", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
+    | dict.fromkeys(("select", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
     | {"publish-corpus": MEDIUM, "plan-together": LARGE}
 )
 TRAINING = ("train", "train-multitask", "finetune", "evaluate")

@@ -28,7 +28,8 @@ def build(
     """Compare a linear model of the task with static word vectors of fetched text, and with both mixed.
 
     Args:
-        run_arms: Texts to learn vectors from, separated by commas: bm25, random, task-only.
+        run_arms: Texts to learn vectors from, separated by commas: bm25, random, task-only, dsir, classifier, dense,
+            hybrid.
         run_overrides: Settings to change, such as retrieve.top_k=20; auto chooses K and query by the paper's rules.
         run_preset: Named settings, of which only those of the retrieval count; see `tlm show`.
         run_seeds: Has no effect, because nothing here is random.
@@ -42,9 +43,10 @@ def build(
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
-    subsets = stages.subsets(index_uri, task_uri, run_arms, advised, export, root)
-    shallow = stages.shallow(task_uri, run_arms, subsets, root)
-    scores = {"baseline": shallow["baseline"], "metrics": data.mix(**shallow, trained=[], root=root).output}
+    _, static = stages.selected(index_uri, task_uri, run_arms, advised, export, root)
+    baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
+    rows = data.mix(baseline=baseline, static=static, trained=[], root=root).output
+    scores = {"baseline": baseline, "metrics": rows}
     return stages.report(scores, train, report, root, notes=advised["reasons"])
 
 

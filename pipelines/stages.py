@@ -45,18 +45,14 @@ def index(corpus: Any, settings: Index, root: Any) -> Any:
     return data.index(corpus=corpus, **vars(settings), root=root).outputs["Output"]
 
 
-def subsets(index: Any, task: Any, arms: Any, advised: dict[str, Any], filters: Export, root: Any) -> dict[str, Any]:
-    """Return the URIs of the subsets of the arms bm25 and random, as components name them."""
+def selected(index: Any, task: Any, arms: Any, advised: dict[str, Any], filters: Export, root: Any) -> tuple[Any, Any]:
+    """Return the URIs of the arms' subsets, and of the metrics of static models of their text."""
     query = {name: advised[name] for name in ("query", "top_k")}
     hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
-    made = data.export(hits=hits, arms=arms, **vars(filters), root=root).outputs
-    return {name: made[name] for name in ("subset", "random_subset")}
-
-
-def shallow(task: Any, arms: Any, subsets: dict[str, Any], root: Any) -> dict[str, Any]:
-    """Return the URIs of the metrics of the baseline and of static models of the arms' text, under their names."""
-    baseline = data.baseline(task=task, root=root).outputs["Output"]
-    return {"baseline": baseline, "static": data.static(task=task, arms=arms, **subsets, root=root).output}
+    exported = data.export(hits=hits, task=task, arms=arms, **vars(filters), root=root).outputs["Output"]
+    with dsl.ParallelFor(exported, name="arms") as arm:
+        made = data.select(arm=arm, **vars(filters), root=root).outputs
+    return dsl.Collected(made["subset"]), dsl.Collected(made["static"])
 
 
 def report(scores: dict[str, Any], train: TrainingPods, prices: Prices, root: Any, **more: Any) -> Any:

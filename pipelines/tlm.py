@@ -23,7 +23,7 @@ def build(
     """Train a text classifier from scratch on a task and the part of a corpus that matters to it (TLM, ICML 2022).
 
     Args:
-        run_arms: Arms to train, separated by commas: bm25, random, task-only.
+        run_arms: Arms to train, separated by commas: bm25, random, task-only, dsir, classifier, dense, hybrid.
     """
     root = store.root
     preflight = data.preflight(
@@ -32,13 +32,14 @@ def build(
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
-    subsets = stages.subsets(index_uri, task_uri, run_arms, advised, export, root)
-    shallow = stages.shallow(task_uri, run_arms, subsets, root)
+    subsets, static = stages.selected(index_uri, task_uri, run_arms, advised, export, root)
+    baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
     tokenizer = stages.tokenizer(preflight, corpus_uri, task_uri, root)
     settings = vars(run) | {"arms": run_arms, "overrides": advised["overrides"]}
-    plan = data.plan(**settings, task=task_uri, tokenizer=tokenizer, **subsets, root=root)
+    plan = data.plan(**settings, task=task_uri, tokenizer=tokenizer, subsets=subsets, root=root)
     metrics = stages.scored(plan.output, train, machines, root)
-    scores = {"baseline": shallow["baseline"], "metrics": data.mix(**shallow, trained=metrics, root=root).output}
+    rows = data.mix(baseline=baseline, static=static, trained=metrics, root=root).output
+    scores = {"baseline": baseline, "metrics": rows}
     return stages.report(scores, train, report, root, notes=advised["reasons"])
 
 

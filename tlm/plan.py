@@ -9,8 +9,10 @@ from tlm.advise import advice_for
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
 from tlm.progress import say
+from tlm.retrieval.search.retrieve import ARMS as RETRIEVED
+from tlm.retrieval.subset.arms import TASK_ONLY
 
-ARMS = ("task-only", "random", "bm25")
+ARMS = (TASK_ONLY, *RETRIEVED)
 TOGETHER = "multi-task"
 AUTO = "auto"  # an override that stands for the paper's advice on the task
 
@@ -76,7 +78,7 @@ def settings(
         InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice.
     """
     resolved = presets.resolve(preset, [override for override in overrides if override != AUTO])
-    runs = len(_arms(arms)) * len(parse_seeds(seeds))
+    runs = len(parse_arms(arms)) * len(parse_seeds(seeds))
     say(f"settings: preset {preset}, K={resolved.retrieve.top_k}, {runs} runs (arms {arms}, seeds {seeds})")
     retrieve, tokenizer = resolved.retrieve, resolved.tokenizer
     return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size
@@ -107,24 +109,18 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
 
 
 def plan(
-    arms: str, seeds: str, *, task: str, tokenizer: str, bm25: str, random: str, preset: str, overrides: str
+    arms: str, seeds: str, *, task: str, tokenizer: str, subsets: Sequence[str], preset: str, overrides: str
 ) -> list[str]:
     """Return a `Run` as a string for each arm and seed (both comma-separated).
 
-    `bm25` and `random` are the URIs of the subsets of these arms.
+    `subsets` are the URIs of the arms' subsets, in any order; "" for task-only.
     """
-    subsets = subsets_of(arms, bm25=bm25, random=random)
+    subset_of = {Artifact.open(uri, "subset").details["arm"]: uri for uri in subsets if uri} | {TASK_ONLY: ""}
     return [
-        str(Run(arm, seed, task, tokenizer, subset, preset, overrides))
+        str(Run(arm, seed, task, tokenizer, subset_of[arm], preset, overrides))
         for seed in parse_seeds(seeds)
-        for arm, subset in subsets.items()
+        for arm in parse_arms(arms)
     ]
-
-
-def subsets_of(arms: str, *, bm25: str, random: str) -> dict[str, str]:
-    """Return the URI of the subset of each arm (comma-separated); "" for task-only."""
-    subsets = {"bm25": bm25, "random": random, "task-only": ""}
-    return {arm: subsets[arm] for arm in _arms(arms)}
 
 
 def check_together(overrides: Sequence[str]) -> None:
@@ -170,7 +166,8 @@ def plan_apart(
     return [str(run) for run in found]
 
 
-def _arms(text: str) -> list[str]:
+def parse_arms(text: str) -> list[str]:
+    """Return the arms written as 'bm25,random'. Raises InputError for an unknown one, or one that is given twice."""
     arms = _items(text, "arms")
     for arm in arms:
         if arm not in ARMS:

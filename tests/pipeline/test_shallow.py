@@ -30,12 +30,12 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
     path = {"PYTHONPATH": f"{tmp_path / 'absent'}:{ROOT}"}
     with pytest.raises(AssertionError, match="there is no torch here"):
         run_module("torch", env=path)
-    given = arguments(tmp_path, "store", "embedded", "bm25,random,task-only", "0")
+    given = arguments(tmp_path, "store", "embedded", "bm25,random,task-only,dsir,hybrid", "0")
     done = run_module("pipelines.run", "local", "--pipeline", "shallow", *given, env=path)
     report = Artifact.open(done.stdout.strip().splitlines()[-1], "report")
     told = json.loads(report.path("report.json").read_text())
     rows = [(group["kind"], group["text"]) for group in told["groups"]]
-    texts = ("task-only", "random", "bm25")
+    texts = ("task-only", "random", "bm25", "dsir", "hybrid")
     assert rows == [
         ("linear", ""),
         *(("static", text) for text in texts),
@@ -45,7 +45,7 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
         "ahead of the linear model?",
         "what was its text worth?",
     }
-    assert {step["arm"] for step in told["evidence"]} == {"bm25", "random"}
+    assert {step["arm"] for step in told["evidence"]} == {"bm25", "random", "dsir", "hybrid"}
     page = report.path("report.html").read_text()
     assert "What bm25 retrieved" in page
     assert "masked-LM" not in page

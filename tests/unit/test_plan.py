@@ -16,21 +16,27 @@ from tlm.retrieval.search.index import build_index
 SOURCES = {
     "task": "/a b/task/1",
     "tokenizer": "s3://b/tokenizer/2",
-    "bm25": "s3://b/subset/3",
-    "random": "s3://b/subset/4",
     "preset": "pocket",
     "overrides": "train.rho1=4 train.steps=9",
 }
 
 
-def test_arms_times_seeds_each_with_its_subset() -> None:
-    runs = [Run.parse(text) for text in plan("random, bm25,task-only", "0,7", **SOURCES)]
-    assert [(run.arm, run.seed) for run in runs] == [
-        (arm, seed) for seed in (0, 7) for arm in ("random", "bm25", "task-only")
-    ]
-    assert [run.subset for run in runs[:3]] == ["s3://b/subset/4", "s3://b/subset/3", ""]
+def test_arms_times_seeds_each_with_its_subset(tmp_path: Path) -> None:
+    """In whatever order the subsets come."""
+    bm25, random = (subset_of(arm, tmp_path) for arm in ("bm25", "random"))
+    for subsets in ([bm25, "", random], [random, bm25]):
+        runs = [Run.parse(text) for text in plan("random, bm25,task-only", "0,7", subsets=subsets, **SOURCES)]
+        assert [(run.arm, run.seed) for run in runs] == [
+            (arm, seed) for seed in (0, 7) for arm in ("random", "bm25", "task-only")
+        ]
+        assert [run.subset for run in runs[:3]] == [random, bm25, ""]
     assert {(run.task, run.tokenizer, run.stages) for run in runs} == {("/a b/task/1", "s3://b/tokenizer/2", "12")}
     assert runs[0].settings() == {"preset": "pocket", "overrides": ["train.rho1=4", "train.steps=9"]}
+
+
+def subset_of(arm: str, root: Path) -> str:
+    """The URI of a subset of this arm, without passages."""
+    return make("subset", root, lambda draft: draft.details.update(arm=arm), {"arm": arm})
 
 
 def test_overrides_reach_the_flat_values() -> None:

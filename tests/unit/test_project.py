@@ -22,7 +22,7 @@ CODE = [path for part in OURS for path in sorted((HOME / part).rglob("*.py"))]
 # Each may import those before it and none behind it.
 FLOORS = (
     *("errors", "progress", "revision", "energy", "spending", "settings", "presets", "artifacts"),
-    *("data", "retrieval", "shallow", "training", "evaluation", "analysis", "cluster"),
+    *("data", "shallow", "retrieval", "training", "evaluation", "analysis", "cluster"),
     *("advise", "plan", "paper", "command", "show", "upkeep", "cli", "demo"),
 )
 HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "kfp")

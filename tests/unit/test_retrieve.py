@@ -8,6 +8,7 @@ from tests.searchable import columns, corpus_of, docstrings, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
+from tlm.retrieval.search import hits as hits_module
 from tlm.retrieval.search import index as index_step
 from tlm.retrieval.search import retrieve as retrieve_module
 from tlm.retrieval.search.index import build_index
@@ -122,7 +123,7 @@ def test_equal_query_texts_are_one_query():
 
 
 def test_equal_inputs_give_equal_content_anywhere(tmp_path, monkeypatch):
-    monkeypatch.setattr(retrieve_module, "GROUP_ROWS", 1000)
+    monkeypatch.setattr(hits_module, "GROUP_ROWS", 1000)
     contents = []
     for name in ("one", "other"):
         root = str(tmp_path / name)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tlm.artifacts.digest import file_sha256
 from tlm.data.tasks.arrays import Split
 from tlm.data.tasks.labels import REGRESSION
 from tlm.errors import InputError, reason
@@ -120,6 +121,23 @@ def load(folder: Path) -> Any:
         )
     except Exception as error:  # many libraries read the files, each with its own errors
         raise InputError(f"{folder} does not load: {reason(error)}; {EXPECTED}") from None
+
+
+def digests(folder: Path, option: str) -> dict[str, str]:
+    """The SHA-256 of each file of a published model.
+
+    Args:
+        folder: The folder of the model.
+        option: The option that names it, for the message.
+
+    Raises:
+        InputError: it is no folder, has no weights, or a config names code of its own.
+    """
+    if not folder.is_dir():
+        raise InputError(
+            f"{option} {folder} is not a folder; download the model, as with 'hf download NAME --local-dir {folder}'"
+        )
+    return {name: file_sha256(file) for name, file in files_of(folder).items()}
 
 
 def files_of(folder: Path) -> dict[str, Path]:

@@ -15,6 +15,8 @@ OTHER_TEXT = {
     "task-only": "the task’s own text",
     "dsir": "text by importance (DSIR)",
     "classifier": "text by a classifier",
+    "dense": "text by vectors",
+    "hybrid": "text by BM25 and vectors",
 }
 PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks
 Summary = dict[str, Any]  # of `Group.summary`

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
@@ -69,16 +68,12 @@ def static(task: str, *, subset: str = "", spans: Sequence[str] = (), root: str 
 
 def _embedded(task: Artifact, folder: Path, spans: Sequence[str], seed: int, root: str | None) -> str:
     from tlm.data.tasks.arrays import read_splits
-    from tlm.shallow.published import files_of, fit
+    from tlm.shallow.published import digests, fit
 
     if spans:
         raise InputError("--spans has no effect on published embeddings, which read the whole text; leave it out")
-    if not folder.is_dir():
-        raise InputError(
-            f"--features {folder} is not a folder; download the model, as with 'hf download NAME --local-dir {folder}'"
-        )
-    digests = {name: file_sha256(file) for name, file in files_of(folder).items()}
-    settings = {"arm": f"{EMBEDDINGS}-{folder.resolve().name}", "seed": seed, "files": digests}
+    files = digests(folder, "--features")
+    settings = {"arm": f"{EMBEDDINGS}-{folder.resolve().name}", "seed": seed, "files": files}
     splits, details = read_splits(task, "train", "dev"), task.details
     given = (splits["train"], splits["dev"], details["metric"], details["labels"])
     return _scored(_recipe(EMBEDDINGS, settings, (), {"task": task}), root, lambda: fit(folder, *given))

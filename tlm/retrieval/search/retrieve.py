@@ -1,13 +1,11 @@
-"""Retrieve: search an index with a task's training examples, or select passages without queries."""
+"""Retrieve: search with a task's training examples, or select passages without queries."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
@@ -15,30 +13,28 @@ from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import examples
 from tlm.errors import InputError, nearest, refuse_negative
 from tlm.progress import say, track
-from tlm.retrieval.search.engine import Docs, Scores
+from tlm.retrieval.search.engine import Docs, Engine, Scores
+from tlm.retrieval.search.hits import write_hits, write_queries
 from tlm.retrieval.search.index import open_engine, texts
-from tlm.retrieval.search.query import Dropped, Query, choose, fit, make_queries
-from tlm.retrieval.select.selectors import WITHOUT_QUERIES, best, selector
+from tlm.retrieval.search.query import Query, choose, fit, make_queries
+from tlm.retrieval.select.selectors import BY_VECTORS, WITHOUT_QUERIES, best, searcher, selector
 
 VERSION = 1
-ARMS = ("bm25", *WITHOUT_QUERIES)
+ARMS = ("bm25", *BY_VECTORS, *WITHOUT_QUERIES)
 KINDS = ("full", "rake", "auto")
 MOST_HITS = 10_000  # Elasticsearch's default limit (index.max_result_window), used for both engines
-GROUP_ROWS = 1 << 18
-
-HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
-QUERIES = pa.schema([("query", pa.int64()), ("text", pa.string()), ("examples", pa.list_(pa.int64()))])
-DROPPED = pa.schema([("query", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+DEEPER = 3  # times top_k: what other arms search for, because export keeps as many passages as BM25's subset has
 
 
 def retrieve(
     index: str,
     task: str,
     *,
-    arm: Literal["bm25", "random", "dsir", "classifier"] = "bm25",
+    arm: Literal["bm25", "random", "dsir", "classifier", "dense", "hybrid"] = "bm25",
     query: Literal["full", "rake", "auto"] = "full",
     top_k: int = 50,
     like: str = "",
+    embedder: str = "",
     seed: int = 0,
     root: str | None = None,
 ) -> str:
@@ -50,12 +46,17 @@ def retrieve(
     Args:
         index: URI of the index.
         task: URI of the task.
-        arm: "bm25"; "random": passages drawn regardless of the task; "dsir": drawn so that their words are distributed
-            as the task's; "classifier": those that a linear model takes for texts of the task. All but "bm25" select
-            more than `like` has, as export removes some.
+        arm: "bm25"; "dense": the nearest by vectors; "hybrid": the rankings of both fused; "random": passages drawn
+            regardless of the task; "dsir": drawn so that their words are distributed as the task's are; "classifier":
+            those that a linear model takes for texts of the task. All but "bm25" select more than `like` has, as
+            export removes some.
         query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
-        top_k: Most passages per query (the paper's K).
+            Not used without queries.
+        top_k: Most passages per query (the paper's K); "dense" and "hybrid" search for three times as many. Not used
+            without queries.
         like: URI of the subset whose size the new subset is to have; not for arm "bm25".
+        embedder: Folder of a published model whose embeddings "dense" and "hybrid" compare; by default, word vectors
+            are learned from the corpus and the task. It needs `pip install tlm-kubeflow[embeddings]`.
         seed: Seed of what is drawn; not for arm "bm25".
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
@@ -69,6 +70,32 @@ def retrieve(
     """
     source, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
     corpus = source.input("corpus")
+    _check(arm, query, top_k, like, embedder)
+    refuse_negative(seed=seed)
+    settings: dict[str, Any] = {"arm": arm}
+    if arm not in WITHOUT_QUERIES:
+        settings |= {"query": query, "top_k": top_k}
+    if arm == "bm25":
+        recipe = Recipe("hits", "retrieve", VERSION, settings, {"index": source, "task": labelled})
+        return produce(recipe, root, lambda draft: _search(draft, recipe, open_engine(source), top_k))
+    subset = Artifact.open(like, "subset")
+    taken_from = subset.manifest.inputs.get("corpus")
+    if taken_from is None or taken_from.content != corpus.content:
+        raise InputError(f"{like} was not taken from the corpus of {index}; give a subset of that index")
+    settings["seed"] = seed
+    if embedder:
+        from tlm.shallow.published import digests
+
+        settings["embedder"] = digests(Path(embedder), "--embedder")
+    recipe = Recipe("hits", "retrieve", VERSION, settings, {"index": source, "task": labelled, "like": subset})
+    if arm == "random":
+        return produce(recipe, root, lambda draft: _draw(draft, corpus, subset, seed))
+    if arm in BY_VECTORS:
+        return produce(recipe, root, lambda draft: _compare(draft, recipe, embedder))
+    return produce(recipe, root, lambda draft: _select(draft, arm, corpus, labelled, subset, seed))
+
+
+def _check(arm: str, query: str, top_k: int, like: str, embedder: str) -> None:
     if arm not in ARMS:
         raise InputError(f"arm '{arm}' is not known{nearest(arm, ARMS)}")
     if query not in KINDS:
@@ -79,23 +106,13 @@ def retrieve(
         raise InputError(
             f"arm '{arm}' takes no --like" if like else f"arm '{arm}' needs --like with the URI of the BM25 subset"
         )
-    refuse_negative(seed=seed)
-    inputs = {"index": source, "task": labelled}
-    if arm == "bm25":
-        recipe = Recipe("hits", "retrieve", VERSION, {"arm": arm, "query": query, "top_k": top_k}, inputs)
-        return produce(recipe, root, lambda draft: _search(draft, source, corpus, labelled, query, top_k))
-    subset = Artifact.open(like, "subset")
-    taken_from = subset.manifest.inputs.get("corpus")
-    if taken_from is None or taken_from.content != corpus.content:
-        raise InputError(f"{like} was not taken from the corpus of {index}; give a subset of that index")
-    recipe = Recipe("hits", "retrieve", VERSION, {"arm": arm, "seed": seed}, {**inputs, "like": subset})
-    if arm == "random":
-        return produce(recipe, root, lambda draft: _draw(draft, corpus, subset, seed))
-    return produce(recipe, root, lambda draft: _select(draft, arm, corpus, labelled, subset, seed))
+    if embedder and arm not in BY_VECTORS:
+        raise InputError(f"arm '{arm}' compares no vectors; leave --embedder out, or take {' or '.join(BY_VECTORS)}")
 
 
-def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kind: str, top_k: int) -> None:
-    asking = _training_texts(task)
+def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int, like: Artifact | None = None) -> None:
+    index, task, kind = recipe.inputs["index"], recipe.inputs["task"], recipe.settings["query"]
+    corpus, asking = index.input("corpus"), _training_texts(task)
     if not asking:
         raise InputError(f"{task.uri} has no training examples to search with")
     if kind == "auto":
@@ -103,7 +120,6 @@ def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kin
         say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as suits the training texts' length")
     if top_k > index.details["documents"]:
         say(f"top_k {top_k} is more than all {index.details['documents']} passages: each query finds all that match")
-    engine = open_engine(index)
     queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
     searched = [number for number in range(len(queries)) if number not in empty]
@@ -117,47 +133,20 @@ def _search(draft: Draft, index: Artifact, corpus: Artifact, task: Artifact, kin
             yield number, docs, scores
 
     rows = write_hits(draft.folder / "hits.parquet", hits())
-    _write_queries(draft.folder, enumerate(queries), dropped)
+    write_queries(draft.folder, enumerate(queries), dropped)
     draft.rows = {"hits.parquet": rows, "queries.parquet": len(queries), "dropped.parquet": len(dropped)}
-    draft.details = {"arm": "bm25", "query": kind, "top_k": top_k, "like": None}
+    wanted = None if like is None else like.details["passages"]
+    draft.details = {"arm": recipe.settings["arm"], "query": kind, "top_k": top_k, "like": wanted}
     draft.counts = {"examples": len(asking), "queries": len(queries), "hits": rows}
     draft.counts |= Counter(reason for _, reason, _ in dropped)
 
 
-def _training_texts(task: Artifact) -> list[tuple[int, str]]:
-    """Row ordinal and text of each training example, and of each text without a label; those of a pair are joined."""
-    table = examples(task).select(["split", "text", "text_pair"])
-    return [
-        (ordinal, row["text"] if row["text_pair"] is None else f"{row['text']} {row['text_pair']}")
-        for ordinal, row in enumerate(table.to_pylist())
-        if row["split"] in ("train", UNLABELLED)
-    ]
-
-
-def _write_queries(folder: Path, queries: Iterable[tuple[int, Query]], dropped: list[Dropped]) -> None:
-    rows = [{"query": number, "text": query.text, "examples": query.examples} for number, query in queries]
-    pq.write_table(pa.Table.from_pylist(rows, QUERIES), folder / "queries.parquet", compression="zstd")
-    table = pa.Table.from_pylist([dict(zip(DROPPED.names, row, strict=True)) for row in sorted(dropped)], DROPPED)
-    pq.write_table(table, folder / "dropped.parquet", compression="zstd")
-
-
-def write_hits(path: Path, found: Iterable[tuple[int, Docs, Scores]]) -> int:
-    """Write the hits of each query, best first, in row groups of one size. Returns the number of hits."""
-    waiting: list[pa.RecordBatch] = []
-    rows = written = 0
-    with pq.ParquetWriter(path, HITS, compression="zstd") as writer:
-        for query, docs, scores in found:
-            ranks = np.arange(1, len(docs) + 1, dtype=np.int32)
-            waiting.append(pa.record_batch([np.full(len(docs), query), docs, ranks, scores], HITS))
-            rows += len(docs)
-            whole = (rows - written) // GROUP_ROWS * GROUP_ROWS
-            if whole:
-                table = pa.Table.from_batches(waiting)
-                writer.write_table(table.slice(0, whole), row_group_size=GROUP_ROWS)
-                waiting = table.slice(whole).to_batches()
-                written += whole
-        writer.write_table(pa.Table.from_batches(waiting, HITS), row_group_size=GROUP_ROWS)
-    return rows
+def _compare(draft: Draft, recipe: Recipe, embedder: str) -> None:
+    """Search by vectors, deep enough for export's filters to leave as many passages as the subset `like` has."""
+    settings, inputs = recipe.settings, recipe.inputs
+    asking = [text for _, text in _training_texts(inputs["task"])]
+    engine = searcher(settings["arm"])(inputs["index"], asking, embedder, settings["seed"])
+    _search(draft, recipe, engine, min(DEEPER * settings["top_k"], MOST_HITS), inputs["like"])
 
 
 def _draw(draft: Draft, corpus: Artifact, subset: Artifact, seed: int) -> None:
@@ -175,6 +164,16 @@ def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, subset: Ar
     _write_selected(draft, arm, docs, scores, subset)
 
 
+def _training_texts(task: Artifact) -> list[tuple[int, str]]:
+    """Row ordinal and text of each training example, and of each text without a label; those of a pair are joined."""
+    table = examples(task).select(["split", "text", "text_pair"])
+    return [
+        (ordinal, row["text"] if row["text_pair"] is None else f"{row['text']} {row['text_pair']}")
+        for ordinal, row in enumerate(table.to_pylist())
+        if row["split"] in ("train", UNLABELLED)
+    ]
+
+
 def _enough(subset: Artifact) -> int:
     return 2 * int(subset.details["passages"]) + 1000
 
@@ -183,7 +182,7 @@ def _write_selected(draft: Draft, arm: str, docs: Docs, scores: Scores, subset: 
     """Write hits that no query found, best first."""
     wanted = subset.details["passages"]
     write_hits(draft.folder / "hits.parquet", [(-1, docs, scores)])
-    _write_queries(draft.folder, [(-1, Query("", []))], [])
+    write_queries(draft.folder, [(-1, Query("", []))], [])
     draft.rows = {"hits.parquet": len(docs)}
     draft.details = {"arm": arm, "query": None, "top_k": None, "like": wanted}
     draft.counts = {"hits": len(docs), "like": wanted}

@@ -2,23 +2,35 @@
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.ranges import Ints
+from tlm.retrieval.search.engine import Engine
 
 Selector: TypeAlias = Callable[[Artifact, Sequence[str], int], NDArray[np.float64]]
+Searcher: TypeAlias = Callable[[Artifact, Sequence[str], str, int], Engine]
 
+BY_VECTORS = ("dense", "hybrid")
 SCORED = ("dsir", "classifier")
 WITHOUT_QUERIES = ("random", *SCORED)  # the arms whose hits have no query
 
 
 def selector(name: str) -> Selector:
     """What gives each passage of a corpus a score, [passages], by texts of the task and a seed; `name`: of `SCORED`."""
-    found: Selector = getattr(import_module(f"tlm.retrieval.select.{name}"), name)
+    return _function(name)
+
+
+def searcher(name: str) -> Searcher:
+    """What makes an engine of an index, texts of the task, a published model or "", and a seed; of `BY_VECTORS`."""
+    return _function(name)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(import_module(f"tlm.retrieval.select.{name}"), name)
     return found
 
 

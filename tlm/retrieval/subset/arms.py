@@ -1,28 +1,52 @@
-"""The subsets of the arms: BM25's, and as much random text if an arm trains on it."""
+"""The subsets of the arms: BM25's, and for each other arm as many passages, chosen in its own way."""
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
 from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 
+TASK_ONLY = "task-only"
 
-def export_arms(
-    hits: str, arms: str, *, near_duplicates: bool = True, overlap: bool = True, root: str | None = None
-) -> tuple[str, str]:
-    """Export BM25's hits, and draw as many random passages through the same filters for the arm "random".
 
-    Args:
-        hits: URI of BM25's hits.
-        arms: The arms to train, separated by commas.
-        near_duplicates: As `export` has it.
-        overlap: As `export` has it.
-        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+class Arm(NamedTuple):
+    """What the text of an arm is chosen by. `str` writes it as a URL query, to be passed to a step of a pipeline.
 
-    Returns:
-        The URIs of both subsets; the second is "" if no arm needs it.
+    Attributes:
+        name: bm25, task-only, or another arm of `retrieve`.
+        task: URI of the task.
+        like: URI of BM25's subset.
     """
-    subset = export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
-    if "random" not in [arm.strip() for arm in arms.split(",")]:
-        return subset, ""
-    index, task = (Artifact.open(hits, "hits").input(name).uri for name in ("index", "task"))
-    drawn = retrieve(index, task, arm="random", like=subset, root=root)
-    return subset, export(drawn, near_duplicates=near_duplicates, overlap=overlap, root=root)
+
+    name: str
+    task: str
+    like: str
+
+    def __str__(self) -> str:
+        return urlencode(self._asdict())
+
+    @classmethod
+    def parse(cls, text: str) -> "Arm":
+        """Return the arm that `str` wrote as `text`."""
+        return cls(**dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True)))
+
+    def subset(self, *, near_duplicates: bool = True, overlap: bool = True, root: str | None = None) -> str:
+        """Return the URI of the subset, chosen and filtered as BM25's was, and as large; "" for task-only.
+
+        Args:
+            near_duplicates: As `export` has it.
+            overlap: As `export` has it.
+            root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+        """
+        if self.name in ("bm25", TASK_ONLY):
+            return self.like if self.name == "bm25" else ""
+        found = Artifact.open(self.like, "subset").input("hits")
+        asked = {name: found.details[name] for name in ("query", "top_k")}
+        hits = retrieve(found.input("index").uri, self.task, arm=self.name, like=self.like, **asked, root=root)  # type: ignore[arg-type]
+        return export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
+
+
+def arms_of(names: str, task: str, like: str) -> list[str]:
+    """The arms of these names (comma-separated) as strings; `task` and `like` are those of `Arm`."""
+    return [str(Arm(name.strip(), task, like)) for name in names.split(",") if name.strip()]

@@ -59,6 +59,8 @@ _ARMS = {
     "random": "drawn at random from the corpus",
     "dsir": "drawn from the corpus so that their words are distributed as the training texts' (DSIR)",
     "classifier": "those of the corpus that a linear model takes for training texts",
+    "dense": "retrieved with the training texts as queries, by the similarity of vectors",
+    "hybrid": "retrieved with the training texts as queries, by BM25 and the similarity of vectors",
     "multi-task": "retrieved by BM25 with the training texts of several tasks, which shared stage 1, as queries",
     "task-only": "none; stage 1 had the task's own texts alone",
     "plm": "none beside those of the published model",

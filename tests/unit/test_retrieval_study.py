@@ -25,6 +25,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.dsir import divergence, shares
 from tlm.retrieval.subset.export import export
 
 
@@ -83,6 +84,22 @@ def test_most_asked_passages_with_the_examples_that_asked(tiny):
         assert len(one["examples"]) == min(3, one["asked"])
     assert told["asked"]["mean"] == pytest.approx(np.mean([len(found) for found in asking.values()]))
     assert sum(row["passages"] for row in told["shared_by"]) == len(asking)
+
+
+def test_the_kl_reduction_is_that_of_a_direct_computation(tiny):
+    root, found, drawn = tiny
+    told = read_json(Artifact.open(retrieval_study([found, drawn], root=root)), "study.json")["subsets"]
+    subset = Artifact.open(found)
+    task = [
+        row for row in rows_of(subset.input("hits").input("task").uri, "examples.parquet") if row["split"] == "train"
+    ]
+    wanted = [row["text"] for row in task]
+    texts = {name: [row["text"] for row in rows_of(uri)] for name, uri in (("bm25", found), ("random", drawn))}
+    texts["corpus"] = [row["text"] for row in rows_of(subset.input("corpus").uri)]
+    distances = {name: divergence(shares(wanted), shares(of)) for name, of in texts.items()}
+    for one in told:
+        assert one["kl_reduction"] == pytest.approx(distances["corpus"] - distances[one["name"]])
+    assert told[0]["kl_reduction"] > max(0, told[1]["kl_reduction"])
 
 
 def test_words_of_the_topics_come_up_and_others_go_down(tiny):

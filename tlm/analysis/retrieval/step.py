@@ -8,7 +8,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
 
-VERSION = 3
+VERSION = 4
 
 
 def retrieval_study(
@@ -23,8 +23,9 @@ def retrieval_study(
     """Study one subset, or compare several subsets of the same corpus (arms, settings, tasks).
 
     Shows the share of the corpus, overlap between subsets, ranks, sources, words that became more and less frequent,
-    the passages that were retrieved for the most labelled examples, and how many examples share a passage. Writes
-    study.html (self-contained, without any script), study.md, study.json and the figures as SVG.
+    how much closer to the task's they are (KL reduction), the passages that were retrieved for the most labelled
+    examples, and how many examples share a passage. Writes study.html (self-contained, without any script), study.md,
+    study.json and the figures as SVG.
 
     Args:
         subsets: URIs of subsets.

@@ -7,6 +7,7 @@ import numpy as np
 from tlm.analysis.page import write_study_pages
 from tlm.analysis.retrieval import figures
 from tlm.analysis.retrieval.asked import most_asked, ranks, shared_by
+from tlm.analysis.retrieval.divergence import reductions
 from tlm.analysis.retrieval.subsets import Subset, overlap, shared_corpus, sources
 from tlm.analysis.retrieval.words import shift
 from tlm.artifacts.artifact import Artifact
@@ -36,8 +37,10 @@ def write_study(draft: Draft, artifacts: list[Artifact], settings: dict[str, Any
     whole = sources(subsets, corpus) if corpus else []
     words = shift(subsets, corpus, settings["sample"], settings["top"], settings["seed"]) if corpus else []
     shown = [_subset(one, size, settings["top"]) for one in subsets]
+    closer = reductions(subsets, corpus, settings["sample"], settings["seed"]) if corpus else []
     for number, one in enumerate(shown):
         one["words"] = words[number] if words else None
+        one["kl_reduction"] = closer[number] if closer else None
     contents: Contents = {
         "settings": settings,
         "corpus": {"passages": size, "sources": len(whole)},

@@ -112,7 +112,7 @@ def _check(arm: str, query: str, top_k: int, like: str, embedder: str) -> None:
 
 def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int, like: Artifact | None = None) -> None:
     index, task, kind = recipe.inputs["index"], recipe.inputs["task"], recipe.settings["query"]
-    corpus, asking = index.input("corpus"), _training_texts(task)
+    corpus, asking = index.input("corpus"), training_texts(task)
     if not asking:
         raise InputError(f"{task.uri} has no training examples to search with")
     if kind == "auto":
@@ -144,7 +144,7 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int, like: Arti
 def _compare(draft: Draft, recipe: Recipe, embedder: str) -> None:
     """Search by vectors, deep enough for export's filters to leave as many passages as the subset `like` has."""
     settings, inputs = recipe.settings, recipe.inputs
-    asking = [text for _, text in _training_texts(inputs["task"])]
+    asking = [text for _, text in training_texts(inputs["task"])]
     engine = searcher(settings["arm"])(inputs["index"], asking, embedder, settings["seed"])
     _search(draft, recipe, engine, min(DEEPER * settings["top_k"], MOST_HITS), inputs["like"])
 
@@ -157,14 +157,14 @@ def _draw(draft: Draft, corpus: Artifact, subset: Artifact, seed: int) -> None:
 
 def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, subset: Artifact, seed: int) -> None:
     """Give every passage a score, and keep the best, enough for export's filters to leave as many as `subset` has."""
-    texts = [text for _, text in _training_texts(task)]
+    texts = [text for _, text in training_texts(task)]
     if not texts:
         raise InputError(f"{task.uri} has no training examples to select by")
     docs, scores = best(selector(arm)(corpus, texts, seed), _enough(subset))
     _write_selected(draft, arm, docs, scores, subset)
 
 
-def _training_texts(task: Artifact) -> list[tuple[int, str]]:
+def training_texts(task: Artifact) -> list[tuple[int, str]]:
     """Row ordinal and text of each training example, and of each text without a label; those of a pair are joined."""
     table = examples(task).select(["split", "text", "text_pair"])
     return [

@@ -8,12 +8,16 @@ from hypothesis import strategies as st
 
 from tests.searchable import assert_same, by_query, columns, corpus_of, docstrings, task_of
 from tests.unit.test_analyzer import CLASSES
+from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search import index as index_step
 from tlm.retrieval.search.analyzer import terms
 from tlm.retrieval.search.elastic import build
 from tlm.retrieval.search.elastic.client import data_nodes
+from tlm.retrieval.search.elastic.engine import drop_index
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.dense import dense
+from tlm.retrieval.subset.export import export
 
 TOKENS_AT_ONCE = 9000  # _analyze gives 10,000 at most
 LONG = st.sampled_from(["a", "a", "a", "_", "'", "é", "1", ".", "\U0001d400", "\u0301", "ก"])
@@ -142,3 +146,34 @@ def test_hits_are_the_same_artifact_by_whatever_name_the_index_has(elasticsearch
     ]
     assert indices[0] != indices[1], "each has its own place on the server"
     assert len({retrieve(index, task, root=elasticsearch_root) for index in indices}) == 1
+
+
+def test_vectors_find_what_exact_search_finds(elasticsearch_root):
+    """Nearly: the server's search is approximate. Its scores are inner products of rounded vectors."""
+    texts, queries = list(docstrings()), list(docstrings()[::15])
+    corpus = corpus_of([*texts, "???"], elasticsearch_root)  # which has no word, and so no vector
+    task = task_of([*queries, "unheard-of"], elasticsearch_root)
+    root = elasticsearch_root
+    plain = build_index(corpus, engine="elasticsearch", root=root)
+    index = build_index(corpus, engine="elasticsearch", name="vectors", vectors=True, root=root)
+    like = export(retrieve(plain, task, top_k=10, root=root), root=root)
+    given = {"arm": "dense", "query": "full", "top_k": 10, "like": like, "root": root}
+    exact, found = by_query(retrieve(plain, task, **given)), by_query(retrieve(index, task, **given))
+    assert exact.keys() == found.keys()
+    shared = [len({doc for doc, _ in exact[query]} & {doc for doc, _ in found[query]}) for query in exact]
+    assert sum(shared) >= 0.95 * sum(map(len, exact.values()))
+    of_exact = {(query, doc): score for query, hits in exact.items() for doc, score in hits}
+    both = [(of_exact[query, doc], score) for query in found for doc, score in found[query] if (query, doc) in of_exact]
+    assert max(abs(one - other) for one, other in both) < 0.02
+    hybrid = by_query(retrieve(index, task, **{**given, "arm": "hybrid"}))
+    assert {len(hits) for hits in hybrid.values()} == {30}
+
+
+def test_an_index_with_vectors_is_restored_with_them(elasticsearch_root):
+    corpus = corpus_of(list(docstrings()[:200]), elasticsearch_root)
+    given = {"engine": "elasticsearch", "vectors": True, "root": elasticsearch_root}
+    index = build_index(corpus, **given)
+    drop_index(index_step.located(Artifact.open(index)))
+    assert build_index(corpus, **given) == index
+    engine = dense(Artifact.open(index), "", 0)
+    assert all(len(docs) == 7 for docs, _ in engine.search(docstrings()[:5], 7))

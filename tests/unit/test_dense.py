@@ -15,7 +15,7 @@ from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select import nearest
-from tlm.retrieval.select.dense import Published, Static
+from tlm.retrieval.select.embed import Published, Static
 from tlm.retrieval.select.hybrid import RRF, fused
 from tlm.retrieval.select.nearest import Best, Nearest
 from tlm.retrieval.select.selectors import BY_VECTORS
@@ -89,11 +89,14 @@ def test_reciprocal_ranks_by_hand():
     assert scores == pytest.approx([1 / 63 + 1 / 61, 2 / 62, 1 / 61])
 
 
-def test_static_vectors_have_length_one_and_nothing_in_common(made):
-    embed = Static.learn(Artifact.open(made[0]), COOKING, seed=0)
-    vectors = embed(["stir the soup", "park the car", "unheard-of"])
+def test_static_vectors_have_length_one_and_nothing_in_common_and_can_be_kept(made, tmp_path):
+    embed = Static.learn(Artifact.open(made[0]), seed=0)
+    texts = ["stir the soup", "park the car", "unheard-of"]
+    vectors = embed(texts)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 0], abs=1e-6)
     assert vectors @ embed.common == pytest.approx(np.zeros(3), abs=1e-6)
+    embed.write(tmp_path / "vectors")
+    assert np.array_equal(Static.read(tmp_path / "vectors")(texts), vectors)
 
 
 @pytest.mark.parametrize("arm", BY_VECTORS)

@@ -26,6 +26,7 @@ ANALYZER = "standard"
 REJECTED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
 MOST_EMBEDDED = 50_000_000  # passages, on one machine; four million were measured
+VECTORS = "vectors"  # folder of the index with what makes vectors of texts
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
@@ -36,6 +37,7 @@ def build_index(
     name: str = "",
     k1: float = 1.2,
     b: float = 0.75,
+    vectors: bool = False,
     root: str | None = None,
 ) -> str:
     """Make the passages of a corpus searchable.
@@ -46,6 +48,8 @@ def build_index(
         name: Name of the index in Elasticsearch, whose alias is tlm-NAME ("corpus" by default). Not used by "embedded".
         k1: BM25's saturation of term frequency, 0 or more.
         b: BM25's normalisation by length, from 0 (none) to 1 (full).
+        vectors: Store a vector of each passage as well, for the arms "dense" and "hybrid" of `retrieve`, which else
+            compare all passages themselves. Only for "elasticsearch".
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
@@ -74,7 +78,9 @@ def build_index(
             f"{corpus} has {source.details['passages']:,} passages; the embedded engine takes at most "
             f"{MOST_EMBEDDED:,}, so choose the engine elasticsearch"
         )
-    settings = {"engine": engine, "k1": k1, "b": b}
+    if vectors and engine != "elasticsearch":
+        raise InputError("engine 'embedded' stores no vectors; leave --vectors out, or take --engine elasticsearch")
+    settings: dict[str, Any] = {"engine": engine, "k1": k1, "b": b}
     details = {
         **settings,
         "analyzer": ANALYZER,
@@ -84,7 +90,8 @@ def build_index(
     if engine == "embedded":
         recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
         return produce(recipe, root, lambda draft: _embed(draft, source, details))
-    recipe = Recipe("index", "index", VERSION, {**settings, "name": name}, {"corpus": source})
+    settings |= {"name": name} | ({"vectors": True} if vectors else {})
+    recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
     return _index_in_elasticsearch(recipe, source, details, root)
 
 
@@ -127,45 +134,57 @@ def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
 def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str, Any], root: str | None) -> str:
     """Fill the index and publish its handle. If the handle exists already, restore the index if it is gone."""
     from tlm.retrieval.search.elastic.build import ensure
+    from tlm.retrieval.select.embed import Static
 
-    fill = partial(_fill, corpus)
-    there = {**details, **_names(recipe.settings["name"], recipe.key)}
+    with_vectors = "vectors" in recipe.settings
+
+    def described(embed: Static | None) -> dict[str, Any]:
+        return details if embed is None else {**details, "vectors": {"dimensions": len(embed.common)}}
+
+    def ensured(embed: Static | None) -> list[tuple[int, str]]:
+        there = {**described(embed), **_names(recipe.settings["name"], recipe.key)}
+        return ensure(there, partial(_fill, corpus, embed), details["documents"])
 
     def write(draft: Draft) -> None:
-        rejected = ensure(there, fill, details["documents"])
+        embed = Static.learn(corpus, seed=0) if with_vectors else None
+        if embed is not None:
+            embed.write(draft.folder / VECTORS)
+        rejected = ensured(embed)
         rows = [{"doc": doc, "reason": "refused", "detail": why} for doc, why in rejected]
         pq.write_table(pa.Table.from_pylist(rows, REJECTED), draft.folder / "rejected.parquet", compression="zstd")
         documents = details["documents"] - len(rejected)
-        draft.details = {**details, "documents": documents}
+        draft.details = {**described(embed), "documents": documents}
         draft.counts = {"documents": documents, "rejected": len(rejected)}
 
     found = finished(recipe, root)
     uri = produce(recipe, root, write)
     if found:
         try:
-            ensure(there, fill, details["documents"])
+            ensured(Static.read(Artifact.open(uri, "index").path(VECTORS)) if with_vectors else None)
         except InputError as error:
             say(f"warning: the artifact exists, but its index could not be checked: {error}")
     return uri
 
 
-def _fill(corpus: Artifact, index: str) -> list[tuple[int, str]]:
+def _fill(corpus: Artifact, embed: Any, index: str) -> list[tuple[int, str]]:
     """Send the passages of a corpus to Elasticsearch, a large one's in several processes. Returns what it refused."""
     from tlm.retrieval.search.elastic import build
 
     rows = [entry.rows or 0 for entry in shards(corpus)]
     if len(rows) < SEVERAL:  # with one bar for all passages
-        return build.fill(index, texts(corpus), corpus.details["passages"])
+        return build.fill(index, texts(corpus), corpus.details["passages"], embed=embed)
     numbered = list(enumerate(pairwise(offsets_of(np.array(rows)).tolist())))
-    return list(chain.from_iterable(each(partial(_fill_shard, corpus.uri, index), numbered, "indexing", "shards")))
+    return list(
+        chain.from_iterable(each(partial(_fill_shard, corpus.uri, embed, index), numbered, "indexing", "shards"))
+    )
 
 
-def _fill_shard(uri: str, index: str, shard: tuple[int, tuple[int, int]]) -> list[tuple[int, str]]:
+def _fill_shard(uri: str, embed: Any, index: str, shard: tuple[int, tuple[int, int]]) -> list[tuple[int, str]]:
     from tlm.retrieval.search.elastic import build
 
     number, (first, end) = shard
     found = (text for batch in shard_passages(uri, number, ["text"]) for text in batch.column("text").to_pylist())
-    return build.fill(index, found, end - first, first)
+    return build.fill(index, found, end - first, first, embed)
 
 
 def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:

@@ -56,7 +56,7 @@ def retrieve(
             without queries.
         like: URI of the subset whose size the new subset is to have; not for arm "bm25".
         embedder: Folder of a published model whose embeddings "dense" and "hybrid" compare; by default, word vectors
-            are learned from the corpus and the task. It needs `pip install tlm-kubeflow[embeddings]`.
+            are learned from the corpus. It needs `pip install tlm-kubeflow[embeddings]`.
         seed: Seed of what is drawn; not for arm "bm25".
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
@@ -144,8 +144,7 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int, like: Arti
 def _compare(draft: Draft, recipe: Recipe, embedder: str) -> None:
     """Search by vectors, deep enough for export's filters to leave as many passages as the subset `like` has."""
     settings, inputs = recipe.settings, recipe.inputs
-    asking = [text for _, text in training_texts(inputs["task"])]
-    engine = searcher(settings["arm"])(inputs["index"], asking, embedder, settings["seed"])
+    engine = searcher(settings["arm"])(inputs["index"], embedder, settings["seed"])
     _search(draft, recipe, engine, min(DEEPER * settings["top_k"], MOST_HITS), inputs["like"])
 
 

@@ -16,9 +16,9 @@ from tlm.retrieval.select.dense import dense
 RRF = 60  # the constant of the paper: the larger, the less the first ranks count
 
 
-def hybrid(index: Artifact, texts: Sequence[str], folder: str, seed: int) -> Engine:
+def hybrid(index: Artifact, folder: str, seed: int) -> Engine:
     """An engine that fuses BM25's ranking and that of `dense`, whose arguments these are."""
-    return Fused([open_engine(index), dense(index, texts, folder, seed)])
+    return Fused([open_engine(index), dense(index, folder, seed)])
 
 
 @dataclass(frozen=True)

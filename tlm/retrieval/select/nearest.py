@@ -1,10 +1,9 @@
 """Exact search by vectors: every passage is compared with every query, block by block."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +12,10 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import SEVERAL, shard_passages, shards
 from tlm.data.parts.parallel import each
 from tlm.retrieval.search.engine import Docs, Scores
+from tlm.retrieval.select.embed import Embed
 from tlm.shallow.models import one_thread
 
 BLOCK = 2048  # passages that are compared at once
-
-Embed: TypeAlias = Callable[[Sequence[str]], NDArray[np.float32]]  # vectors of texts, [texts, dimensions]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tlm.data.ranges import Ints
 from tlm.retrieval.search.engine import Engine
 
 Selector: TypeAlias = Callable[[Artifact, Sequence[str], int], NDArray[np.float64]]
-Searcher: TypeAlias = Callable[[Artifact, Sequence[str], str, int], Engine]
+Searcher: TypeAlias = Callable[[Artifact, str, int], Engine]
 
 BY_VECTORS = ("dense", "hybrid")
 SCORED = ("dsir", "classifier")
@@ -25,7 +25,7 @@ def selector(name: str) -> Selector:
 
 
 def searcher(name: str) -> Searcher:
-    """What makes an engine of an index, texts of the task, a published model or "", and a seed; of `BY_VECTORS`."""
+    """What makes an engine of an index, the folder of a published model or "", and a seed; of `BY_VECTORS`."""
     return _function(name)
 
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
+import numpy as np
 from elasticsearch import BadRequestError, Elasticsearch
+from numpy.typing import NDArray
 
 from tlm.data.parts.parallel import in_threads
 from tlm.errors import InputError, Interrupted
@@ -29,6 +31,7 @@ from tlm.retrieval.search.elastic.client import (
     until_done,
 )
 from tlm.retrieval.search.elastic.engine import meta, shape, stored_meta
+from tlm.retrieval.select.embed import Embed
 
 CHUNK_DOCUMENTS = 4000
 CHUNK_CHARACTERS = 2_000_000  # well below http.max_content_length
@@ -134,9 +137,12 @@ def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     patiently(create)
 
 
-def fill(index: str, texts: Iterable[str], total: int, first: int = 0) -> list[Rejected]:
-    """Send `total` texts to an unfinished index, as documents `first`, `first` + 1, …; those there already are left."""
-    filler = _Filler(connect(), _filling(index))
+def fill(index: str, texts: Iterable[str], total: int, first: int = 0, embed: Embed | None = None) -> list[Rejected]:
+    """Send `total` texts to an unfinished index, as documents `first`, `first` + 1, …; those there already are left.
+
+    With `embed`, each has its vector beside it, unless that is 0.
+    """
+    filler = _Filler(connect(), _filling(index), embed)
     with closing(Meter("indexing", total, "passages")) as meter:
         for documents in in_threads(filler.send, _batches(texts, first), WORKERS):
             meter.advance(documents)
@@ -157,8 +163,8 @@ def _batches(texts: Iterable[str], first: int) -> Iterator[list[Document]]:
 class _Filler:
     """Sends documents to the index behind an alias; used by several threads at once."""
 
-    def __init__(self, client: Elasticsearch, alias: str) -> None:
-        self.client, self.alias = client.options(ignore_status=TOO_LARGE), alias
+    def __init__(self, client: Elasticsearch, alias: str, embed: Embed | None) -> None:
+        self.client, self.alias, self.embed = client.options(ignore_status=TOO_LARGE), alias, embed
         self.rejected: list[Rejected] = []
         self.put_off = ""  # the last reason why a document was put off
 
@@ -174,7 +180,8 @@ class _Filler:
 
     def _create(self, documents: list[Document]) -> list[Document]:
         """Create the documents in one request. Returns those that the server put off."""
-        operations = [_lines(doc, text) for doc, text in documents]
+        vectors = [""] * len(documents) if self.embed is None else _written(self.embed([text for _, text in documents]))
+        operations = [_lines(*document, vector) for document, vector in zip(documents, vectors, strict=True)]
         answer = patiently(
             self.client.bulk,
             index=self.alias,
@@ -219,9 +226,14 @@ class _Filler:
             raise InputError(f"Elasticsearch refused more than {MOST_REJECTED} passages, passage {doc} because: {why}")
 
 
-def _lines(doc: int, text: str) -> str:
+def _lines(doc: int, text: str, vector: str) -> str:
     """A document as the bulk API takes it. Writing it here is faster than leaving it to the client."""
-    return f'{{"create":{{"_id":"{doc}"}}}}\n{{"doc":{doc},"text":{_quoted(text)}}}'
+    return f'{{"create":{{"_id":"{doc}"}}}}\n{{"doc":{doc},"text":{_quoted(text)}{vector}}}'
+
+
+def _written(vectors: NDArray[np.float32]) -> list[str]:
+    """The field with the vector of each document; none where the vector is 0."""
+    return [f',"vector":{json.dumps(vector)}' if any(vector) else "" for vector in vectors.tolist()]
 
 
 def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, rejected: list[Rejected]) -> None:

@@ -42,8 +42,11 @@ class Elastic:
             yield from hits
 
     def _found(self, queries: Sequence[str], top_k: int) -> list[tuple[Docs, Scores]]:
-        requests = [_request(found, top_k) for found in terms(queries).by_text()]
-        return [_hits(answer.get("hits", {}).get("hits", ())) for answer in self._answers(requests)]
+        answers = self._answers(self._requests(queries, top_k))
+        return [_hits(answer.get("hits", {}).get("hits", ())) for answer in answers]
+
+    def _requests(self, queries: Sequence[str], top_k: int) -> list[dict[str, Any]]:
+        return [request({"bool": {"should": _clauses(found)}}, top_k) for found in terms(queries).by_text()]
 
     def _answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Ask for one complete answer to each request. Those that a busy server put off are sent again."""
@@ -113,14 +116,18 @@ def _numbers(similarity: Mapping[str, str]) -> dict[str, Any]:
 
 def meta(details: Mapping[str, Any]) -> dict[str, Any]:
     """What decides the hits of an index, for its ``_meta``; a finished index has its number of documents there, too."""
-    return {name: details[name] for name in ("corpus_content", "analyzer", "k1", "b")}
+    return {name: details[name] for name in ("corpus_content", "analyzer", "k1", "b", "vectors") if name in details}
 
 
 def shape(details: Mapping[str, Any]) -> dict[str, Any]:
     """The fields and settings that decide the hits; ``analysis`` is empty, as it could redefine the analyzer."""
     text = {"type": "text", "analyzer": details["analyzer"], "index_options": "freqs", "similarity": "tlm"}
+    properties = {"doc": {"type": "long", "index": False}, "text": text}
+    if vectors := details.get("vectors"):
+        dense = {"type": "dense_vector", "dims": vectors["dimensions"], "index": True, "similarity": "dot_product"}
+        properties["vector"] = dense | {"index_options": {"type": "int8_hnsw", "m": 16, "ef_construction": 100}}
     return {
-        "properties": {"doc": {"type": "long", "index": False}, "text": text},
+        "properties": properties,
         "similarity": {"tlm": {"type": "BM25", "k1": details["k1"], "b": details["b"]}},
         "analysis": {},
     }
@@ -132,10 +139,11 @@ def drop_index(details: Mapping[str, Any]) -> None:
     patiently(client.indices.delete, index=details["index"], ignore_unavailable=True)
 
 
-def _request(terms: Sequence[str], top_k: int) -> dict[str, Any]:
+def request(query: dict[str, Any], top_k: int) -> dict[str, Any]:
+    """The body of a search for the best documents."""
     return {
         "size": top_k,
-        "query": {"bool": {"should": _clauses(terms)}},
+        "query": query,
         "_source": False,
         "stored_fields": "_none_",
         "sort": [{"_score": "desc"}, {"doc": "asc"}],

@@ -80,12 +80,12 @@ def advise(task: str, corpus: str, preset: str, overrides: str) -> NamedTuple(  
 
 
 @component(DATA_IMAGE)
-def index(corpus: str, engine: str, name: str, root: str, counts: Output[Metrics]) -> str:
-    """Index the corpus for BM25."""
+def index(corpus: str, engine: str, name: str, vectors: bool, root: str, counts: Output[Metrics]) -> str:
+    """Index the corpus for BM25, and by vectors if asked to."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.retrieval.search.index import build_index
 
-    return log_counts(build_index(corpus, engine=engine, name=name, root=root), counts)
+    return log_counts(build_index(corpus, engine=engine, name=name, vectors=vectors, root=root), counts)
 
 
 @component(DATA_IMAGE)

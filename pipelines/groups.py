@@ -43,10 +43,12 @@ class Index:
     Args:
         engine: elasticsearch, or embedded (a file in the store, no server).
         name: Name of the Elasticsearch index.
+        vectors: Store vectors of passages in Elasticsearch, too, for the arms dense and hybrid on a large corpus.
     """
 
     engine: str = "elasticsearch"
     name: str = "corpus"
+    vectors: bool = False
 
 
 @dataclass

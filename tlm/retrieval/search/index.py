@@ -49,7 +49,7 @@ def build_index(
         k1: BM25's saturation of term frequency, 0 or more.
         b: BM25's normalisation by length, from 0 (none) to 1 (full).
         vectors: Store a vector of each passage as well, for the arms "dense" and "hybrid" of `retrieve`, which else
-            compare all passages themselves. Only for "elasticsearch".
+            compare all passages themselves. Not used by "embedded".
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
@@ -78,8 +78,6 @@ def build_index(
             f"{corpus} has {source.details['passages']:,} passages; the embedded engine takes at most "
             f"{MOST_EMBEDDED:,}, so choose the engine elasticsearch"
         )
-    if vectors and engine != "elasticsearch":
-        raise InputError("engine 'embedded' stores no vectors; leave --vectors out, or take --engine elasticsearch")
     settings: dict[str, Any] = {"engine": engine, "k1": k1, "b": b}
     details = {
         **settings,

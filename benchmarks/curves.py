@@ -2,14 +2,15 @@
 
 A point of ``compute`` is one encoder of BM25's text. A point of ``dilution`` or ``labels`` is a linear model, static
 models of BM25's text and of as much random text, and both mixed with the linear one; with --preset, also an encoder of
-either text, whose seed is the draw. What it made is kept in the folder of results. CORPUS and TASK are URIs; finished
-steps are found.
+either text, whose seed is the draw. With --arm, a point of ``dilution`` has the text of other selectors, and is kept as
+one of ``selectors``. What it made is kept in the folder of results. CORPUS and TASK are URIs; finished steps are found.
 """
 
 import shlex
 import sys
 from collections import Counter
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -42,6 +43,7 @@ def curves() -> None:
 
 Preset = Annotated[str, typer.Option(help="Preset of encoders to train, too.")]
 TopK = Annotated[int, typer.Option(help="Passages for each example.")]
+RANDOM = ["random"]
 Results = Annotated[str, typer.Option(help="Folder of the results.")]
 
 
@@ -51,18 +53,20 @@ def dilution(
     task: str,
     topic: Annotated[list[str], typer.Option(help="A source on topic; may be repeated.")],
     share: Annotated[float, typer.Option(help="Share of the corpus on topic; 0: as it is.")] = 0.0,
-    draw: Annotated[int, typer.Option(help="Seed of the diluted corpus and of the random passages.")] = 0,
+    draw: Annotated[int, typer.Option(help="Seed of the diluted corpus and of what selectors draw.")] = 0,
+    arm: Annotated[list[str], typer.Option(help="A selector beside BM25; may be repeated.")] = RANDOM,
     top_k: TopK = 50,
     preset: Preset = "",
     results: Results = FOLDER,
 ) -> None:
-    """Static models of BM25's and of random text, where this share of the corpus is on topic."""
+    """Static models of BM25's and of other text, where this share of the corpus is on topic."""
     thinned = dilute(corpus, topic=topic, share=share, seed=draw) if share else corpus
     words = [*(word for one in topic for word in ("--topic", one)), "--share", f"{share:g}"]
-    command = command_of("dilution", words, draw, top_k, preset)
-    metrics = point(thinned, task, draw, top_k, preset)
-    at = share or on_topic(corpus, topic)
-    print(keep(metrics, table="dilution", at=at, draw=draw, command=command, results=results))
+    curve = "dilution" if arm == RANDOM else "selectors"
+    words += [word for one in arm for word in ("--arm", one) if curve == "selectors"]
+    metrics = point(thinned, task, draw, top_k, preset, arm)
+    at, command = share or on_topic(corpus, topic), command_of("dilution", words, draw, top_k, preset)
+    print(keep(metrics, table=curve, at=at, draw=draw, command=command, results=results))
 
 
 @app.command()
@@ -113,14 +117,15 @@ def encoder(corpus: str, task: str, subset: str, seed: int, preset: str, setting
     return evaluate(finetune(checkpoint, task, preset=preset, overrides=settings), task)
 
 
-def point(corpus: str, task: str, draw: int, top_k: int, preset: str) -> list[str]:
-    """The metrics of a point: the linear model, static ones of BM25's and of random text, encoders, and mixtures."""
+def point(corpus: str, task: str, draw: int, top_k: int, preset: str, arms: Sequence[str] = RANDOM) -> list[str]:
+    """The metrics of a point: the linear model, static ones of BM25's and other text, encoders, and mixtures."""
     index = build_index(corpus)
     bm25 = export(retrieve(index, task, top_k=top_k))
-    random = export(retrieve(index, task, arm="random", like=bm25, seed=draw))
-    linear, models = baseline(task), [static(task, subset=subset) for subset in (bm25, random)]
+    others: list[Any] = [*arms]
+    subsets = [bm25, *(export(retrieve(index, task, arm=arm, top_k=top_k, like=bm25, seed=draw)) for arm in others)]
+    linear, models = baseline(task), [static(task, subset=subset) for subset in subsets]
     if preset:
-        models += [encoder(corpus, task, subset, draw, preset, []) for subset in (bm25, random)]
+        models += [encoder(corpus, task, subset, draw, preset, []) for subset in subsets]
     return [linear, *models, *mixtures(linear, models)]
 
 

@@ -30,7 +30,7 @@ def test_points_of_a_diluted_corpus_and_of_the_whole_one(world: tuple[str, str, 
     topic, whole = sources[0], round(sources.count(sources[0]) / len(sources), 2)
     assert on_topic(corpus, [topic]) == whole
     for share in (0.0, whole / 2):
-        dilution(corpus, task, [topic], share, 1, 5, results=results)
+        dilution(corpus, task, [topic], share, 1, top_k=5, results=results)
     found = read_results(Path(results))
     assert {one.values["cell"]["at"] for one in found} == {whole, whole / 2}
     assert {one.values["arm"] for one in found} == set(STATIC)
@@ -38,6 +38,18 @@ def test_points_of_a_diluted_corpus_and_of_the_whole_one(world: tuple[str, str, 
     assert [fault(one, root) for one in found] == [""] * 10
     assert {one.seed for one in found} == {1}
     assert all(one.values["command"].startswith("python -m benchmarks.curves dilution CORPUS TASK") for one in found)
+
+
+def test_points_of_several_selectors(world: tuple[str, str, str, str]) -> None:
+    corpus, task, root, results = world
+    topic = next(passages(Artifact.open(corpus), ["source"]))[0][0].as_py()
+    dilution(corpus, task, [topic], 0.0, 2, ["random", "dsir", "dense"], top_k=5, results=results)
+    found = read_results(Path(results))
+    assert {(one.values["cell"]["table"], one.seed) for one in found} == {("selectors", 2)}
+    others = ("static-dsir", "static-dense", "static-dsir + baseline", "static-dense + baseline")
+    assert {one.values["arm"] for one in found} == {*STATIC, *others}
+    assert [fault(one, root) for one in found] == [""] * len(found)
+    assert found[0].values["command"].endswith("--share 0 --arm random --arm dsir --arm dense --draw 2 --top-k 5")
 
 
 def test_points_with_fewer_labels_and_with_encoders(world: tuple[str, str, str, str]) -> None:

@@ -33,6 +33,7 @@ COMMANDS = {  # name: (module:function, summary)
     "train": ("tlm.training.stage1:train", "Stage 1: train from scratch on both at once"),
     "train-multitask": ("tlm.training.stage1:train_multitask", "Stage 1 for several tasks, with a head for each"),
     "finetune": ("tlm.training.stage2:finetune", "Stage 2: fine-tune on the task alone"),
+    "rerank": ("tlm.training.influence.rerank:rerank", "Choose passages by their influence on a trained model"),
     "evaluate": ("tlm.evaluation.score.evaluate:evaluate", "Score a model on dev and test"),
     "baseline": ("tlm.evaluation.score.baseline:baseline", "Train and score a linear model of words and spans"),
     "static": ("tlm.evaluation.score.baseline:static", "Train and score static vectors of fetched text"),

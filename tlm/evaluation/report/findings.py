@@ -17,6 +17,7 @@ OTHER_TEXT = {
     "classifier": "text by a classifier",
     "dense": "text by vectors",
     "hybrid": "text by BM25 and vectors",
+    "rerank": "text by influence (ISS)",
 }
 PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks
 Summary = dict[str, Any]  # of `Group.summary`

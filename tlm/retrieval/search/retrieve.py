@@ -17,10 +17,11 @@ from tlm.retrieval.search.engine import Docs, Engine, Scores
 from tlm.retrieval.search.hits import write_hits, write_queries
 from tlm.retrieval.search.index import open_engine, texts
 from tlm.retrieval.search.query import Query, choose, fit, make_queries
-from tlm.retrieval.select.selectors import BY_VECTORS, WITHOUT_QUERIES, best, searcher, selector
+from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, searcher, selector
 
 VERSION = 1
-ARMS = ("bm25", *BY_VECTORS, *WITHOUT_QUERIES)
+WITH_QUERIES = ("bm25", *BY_VECTORS)
+ARMS = (*WITH_QUERIES, "random", *SCORED)
 KINDS = ("full", "rake", "auto")
 MOST_HITS = 10_000  # Elasticsearch's default limit (index.max_result_window), used for both engines
 DEEPER = 3  # times top_k: what other arms search for, because export keeps as many passages as BM25's subset has
@@ -73,7 +74,7 @@ def retrieve(
     _check(arm, query, top_k, like, embedder)
     refuse_negative(seed=seed)
     settings: dict[str, Any] = {"arm": arm}
-    if arm not in WITHOUT_QUERIES:
+    if arm in WITH_QUERIES:
         settings |= {"query": query, "top_k": top_k}
     if arm == "bm25":
         recipe = Recipe("hits", "retrieve", VERSION, settings, {"index": source, "task": labelled})

@@ -16,7 +16,8 @@ Searcher: TypeAlias = Callable[[Artifact, str, int], Engine]
 
 BY_VECTORS = ("dense", "hybrid")
 SCORED = ("dsir", "classifier")
-WITHOUT_QUERIES = ("random", *SCORED)  # the arms whose hits have no query
+RERANKED = "rerank"  # by `tlm.training.influence`, with a model that was trained on BM25's text
+WITHOUT_QUERIES = ("random", *SCORED, RERANKED)  # the arms whose hits have no query
 
 
 def selector(name: str) -> Selector:

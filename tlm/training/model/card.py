@@ -61,6 +61,7 @@ _ARMS = {
     "classifier": "those of the corpus that a linear model takes for training texts",
     "dense": "retrieved with the training texts as queries, by the similarity of vectors",
     "hybrid": "retrieved with the training texts as queries, by BM25 and the similarity of vectors",
+    "rerank": "retrieved by BM25, and of these the ones with most influence on the task's loss (ISS)",
     "multi-task": "retrieved by BM25 with the training texts of several tasks, which shared stage 1, as queries",
     "task-only": "none; stage 1 had the task's own texts alone",
     "plm": "none beside those of the published model",

@@ -132,6 +132,11 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
+def seconds(value: float | None) -> str:
+    """A time with its unit."""
+    return "–" if value is None else _seconds(value)
+
+
 def _mean(form: Callable[[float], str]) -> Callable[[Spread], str]:
     """Apply a format to the mean of a spread."""
     return lambda spread: "–" if spread["mean"] is None else form(spread["mean"])
@@ -168,6 +173,7 @@ COSTS = {  # heading and format of each kind of cost
     "money": ("money", _mean(_money)),
 }
 FILTERS = (
+    seconds,
     *(hundred, plain_score, interval, signed, device, paid, percent, count, power),
     *(code, cell, prose, plots.data_uri),
 )

@@ -63,7 +63,7 @@ def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label:
     counted = [point.flops for point in ours if point.flops]
     ends = [_decades(counted), _decades([point.flops for point in papers])]
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7.4, 3.5), layout="constrained")
+        figure = Figure(figsize=(7.4, 3.8), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=[math.log10(high / low) for low, high in ends])
         _ours(left, ours)
         _papers(right, papers)
@@ -86,7 +86,7 @@ def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label:
         left.set_ylabel(label)
         right.set_ylabel("average test score of its eight tasks")
         right.set_xlabel("FLOPs of training, by the paper’s rule")
-        figure.legend(loc="outside lower left", ncols=4, frameon=False, fontsize=9, handletextpad=0.4,
+        figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=9, handletextpad=0.4,
                       labelcolor=INK)  # fmt: skip
         return svg(figure)
 

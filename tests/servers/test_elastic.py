@@ -166,7 +166,7 @@ def test_vectors_find_what_exact_search_finds(elasticsearch_root):
     both = [(of_exact[query, doc], score) for query in found for doc, score in found[query] if (query, doc) in of_exact]
     assert max(abs(one - other) for one, other in both) < 0.02
     hybrid = by_query(retrieve(index, task, **{**given, "arm": "hybrid"}))
-    assert {len(hits) for hits in hybrid.values()} == {30}
+    assert {len(hits) for hits in hybrid.values()} == {50}
 
 
 def test_an_index_with_vectors_is_restored_with_them(elasticsearch_root):

@@ -105,7 +105,7 @@ def test_a_search_by_vectors_becomes_a_subset_of_the_size_of_bm25s(made, root, a
     given = {"arm": arm, "top_k": 10, "like": subset, "root": root}
     found = Artifact.open(retrieve(index, task, seed=1, **given))
     wanted = Artifact.open(subset).details["passages"]
-    assert found.details == {"arm": arm, "query": "full", "top_k": 30, "like": wanted}
+    assert found.details == {"arm": arm, "query": "full", "top_k": 50, "like": wanted}
     assert found.uri == retrieve(index, task, seed=1, **given)
     assert found.uri != retrieve(index, task, seed=2, **given)
     made_of_it = Artifact.open(export(found.uri, root=root))

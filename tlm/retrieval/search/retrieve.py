@@ -24,7 +24,7 @@ WITH_QUERIES = ("bm25", *BY_VECTORS)
 ARMS = (*WITH_QUERIES, "random", *SCORED)
 KINDS = ("full", "rake", "auto")
 MOST_HITS = 10_000  # Elasticsearch's default limit (index.max_result_window), used for both engines
-DEEPER = 3  # times top_k: what other arms search for, because export keeps as many passages as BM25's subset has
+DEEPER = 5  # times top_k: other arms search deeper, because export keeps as many passages as BM25's subset has
 
 
 def retrieve(
@@ -53,7 +53,7 @@ def retrieve(
             export removes some.
         query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
             Not used without queries.
-        top_k: Most passages per query (the paper's K); "dense" and "hybrid" search for three times as many. Not used
+        top_k: Most passages per query (the paper's K); "dense" and "hybrid" search for five times as many. Not used
             without queries.
         like: URI of the subset whose size the new subset is to have; not for arm "bm25".
         embedder: Folder of a published model whose embeddings "dense" and "hybrid" compare; by default, word vectors

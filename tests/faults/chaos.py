@@ -81,15 +81,17 @@ def main() -> None:
         print(f"PART={given.part} is unknown; use PART={', PART='.join(NAMES)}", file=sys.stderr)
         sys.exit(2)
     files = [folder / f"{given.part}.json" for folder in ((BUILT, KEPT) if given.keep else (BUILT,))]
-    kept = {file: json.loads(file.read_text())["rows"] if given.only and file.exists() else [] for file in files}
+    nothing = {"rows": [], "seconds": 0}
+    kept = {file: json.loads(file.read_text()) if given.only and file.exists() else nothing for file in files}
     facts = {"day": f"{date.today()}", "revision": revision() or "unknown", "machine": machine()}
     started, rows = time.time(), list[Row]()
     for one in _rows(given.part, given.only, given.seconds, given.seed):
         rows.append(one)  # written at once: the next ones may take hours
-        result = {"part": given.part, "seed": given.seed, "seconds": round(time.time() - started), **facts}
+        result = {"part": given.part, "seed": given.seed, **facts}
         for file, before in kept.items():
             tried = {row["what"] for row in rows}
-            result["rows"] = [*(row for row in before if row["what"] not in tried), *rows]
+            result["seconds"] = before["seconds"] + round(time.time() - started)
+            result["rows"] = [*(row for row in before["rows"] if row["what"] not in tried), *rows]
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(result, indent=1) + "\n")
     if given.keep:

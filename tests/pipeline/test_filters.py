@@ -72,13 +72,19 @@ def test_the_components_of_both_arms_filter_as_they_are_told(
         "counts": dsl.Metrics(uri=str(tmp_path / "counts")),
         "dataset_card": dsl.Markdown(uri=str(tmp_path / "card.md")),
     }
-    bm25, random = data.export.python_func(made.hits, "bm25,random", **switches, **outputs)
-    assert removed(bm25) == expected(near_duplicates, overlap)
+    arms = data.export.python_func(made.hits, made.task, "bm25, random,task-only", **switches, **outputs)
     assert bool(outputs["counts"].metadata["overlaps test"]) == overlap
     assert "passages (bm25)" in (tmp_path / "card.md").read_text(encoding="utf-8")
-    assert Artifact.open(random).details["arm"] == "random"
-    assert removed(random) == expected(near_duplicates, overlap)
-    assert data.export.python_func(made.hits, "bm25, task-only", **switches, **outputs) == (bm25, "")
+    counts = [dsl.Metrics(uri=str(tmp_path / f"counts-{number}")) for number in range(3)]
+    chosen = [data.select.python_func(arm, **switches, counts=one) for arm, one in zip(arms, counts, strict=True)]
+    (bm25, _), (random, _), (nothing, _) = chosen
+    for subset, arm in ((bm25, "bm25"), (random, "random")):
+        assert Artifact.open(subset).details["arm"] == arm
+        assert removed(subset) == expected(near_duplicates, overlap)
+    assert nothing == ""
+    assert [Artifact.open(scored).details["arm"] for _, scored in chosen] == [
+        "static-bm25", "static-random", "static-task-only",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("near_duplicates", "overlap"), SWITCHES)

@@ -13,6 +13,9 @@ import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
 
 Hits: TypeAlias = dict[int, list[tuple[int, float]]]  # documents and scores, by query
 
@@ -26,6 +29,20 @@ EXAMPLES = pa.schema(
         ("split", pa.string()),
     ]
 )
+
+
+COOKING = ["stir the soup with salt", "bake the bread with salt", "salt the soup", "stir and bake"]
+KITCHEN_AND_ROAD = [
+    f"{a} the {b} with {c}" for a in ("stir", "bake", "drive", "park") for b in ("soup", "car") for c in ("salt", "oil")
+]
+
+
+def cooking(root: str) -> tuple[str, str, str, str]:
+    """Corpus, index and a task about cooking, and the subset of BM25."""
+    texts = [f"{text} {number}a {number}b {number}c" for number, text in enumerate(KITCHEN_AND_ROAD * 20)]
+    corpus, task = corpus_of(texts, root), task_of(COOKING, root)
+    index = build_index(corpus, root=root)
+    return corpus, index, task, export(retrieve(index, task, top_k=10, root=root), root=root)
 
 
 def corpus_of(texts: list[str], root: str) -> str:

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.searchable import corpus_of, task_of
+from tests.searchable import COOKING, cooking
 from tests.unit.test_embeddings import of_model2vec
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import passages
 from tlm.errors import InputError
-from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select import nearest
 from tlm.retrieval.select.embed import Published, Static
@@ -20,11 +19,6 @@ from tlm.retrieval.select.hybrid import RRF, fused
 from tlm.retrieval.select.nearest import Best, Nearest
 from tlm.retrieval.select.selectors import BY_VECTORS
 from tlm.retrieval.subset.export import export
-
-COOKING = ["stir the soup with salt", "bake the bread with salt", "salt the soup", "stir and bake"]
-CORPUS = [
-    f"{a} the {b} with {c}" for a in ("stir", "bake", "drive", "park") for b in ("soup", "car") for c in ("salt", "oil")
-]
 
 
 @pytest.fixture
@@ -34,10 +28,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def made(root):
-    """Corpus, index and task, and the subset of BM25."""
-    corpus = corpus_of([f"{text} {number}a {number}b {number}c" for number, text in enumerate(CORPUS * 20)], root)
-    index, task = build_index(corpus, root=root), task_of(COOKING, root)
-    return corpus, index, task, export(retrieve(index, task, top_k=10, root=root), root=root)
+    return cooking(root)
 
 
 def lengths_and_vowels(texts):

@@ -8,22 +8,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.searchable import corpus_of, task_of
+from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import passages, sample
 from tlm.errors import InputError
-from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select import features
 from tlm.retrieval.select.classifier import fitted, log_odds
 from tlm.retrieval.select.dsir import LEAST, divergence, dsir, log_importance, log_ratios, shares
 from tlm.retrieval.select.selectors import SCORED, best, selector
 from tlm.retrieval.subset.export import export
-
-COOKING = ["stir the soup with salt", "bake the bread with salt", "salt the soup", "stir and bake"]
-CORPUS = [
-    f"{a} the {b} with {c}" for a in ("stir", "bake", "drive", "park") for b in ("soup", "car") for c in ("salt", "oil")
-]
 
 
 def grams(text):
@@ -38,21 +32,18 @@ def root(tmp_path):
 
 @pytest.fixture
 def made(root):
-    """Corpus, index and task, and the subset of BM25."""
-    corpus = corpus_of([f"{text} {number}a {number}b {number}c" for number, text in enumerate(CORPUS * 20)], root)
-    index, task = build_index(corpus, root=root), task_of(COOKING, root)
-    return corpus, index, task, export(retrieve(index, task, top_k=10, root=root), root=root)
+    return cooking(root)
 
 
 def test_importance_is_that_of_a_direct_computation():
     """With far more buckets than words, so that hardly any share one."""
-    task, corpus = sum(map(grams, COOKING), Counter()), sum(map(grams, CORPUS), Counter())
-    logs = log_ratios(shares(COOKING), shares(CORPUS))
+    task, corpus = sum(map(grams, COOKING), Counter()), sum(map(grams, KITCHEN_AND_ROAD), Counter())
+    logs = log_ratios(shares(COOKING), shares(KITCHEN_AND_ROAD))
 
     def share(counts, gram):
         return counts[gram] / counts.total()
 
-    for text, found in zip(CORPUS, log_importance(logs, CORPUS), strict=True):
+    for text, found in zip(KITCHEN_AND_ROAD, log_importance(logs, KITCHEN_AND_ROAD), strict=True):
         expected = sum(
             count * (math.log(share(task, gram) + LEAST) - math.log(share(corpus, gram) + LEAST))
             for gram, count in grams(text).items()
@@ -61,12 +52,12 @@ def test_importance_is_that_of_a_direct_computation():
 
 
 def test_divergence_is_that_of_a_direct_computation():
-    task, corpus = sum(map(grams, COOKING), Counter()), sum(map(grams, CORPUS), Counter())
+    task, corpus = sum(map(grams, COOKING), Counter()), sum(map(grams, KITCHEN_AND_ROAD), Counter())
     expected = sum(
         count / task.total() * math.log((count / task.total() + LEAST) / (corpus[gram] / corpus.total() + LEAST))
         for gram, count in task.items()
     )
-    assert divergence(shares(COOKING), shares(CORPUS)) == pytest.approx(expected, abs=1e-6)
+    assert divergence(shares(COOKING), shares(KITCHEN_AND_ROAD)) == pytest.approx(expected, abs=1e-6)
     assert divergence(shares(COOKING), shares(COOKING)) == 0
 
 
@@ -81,7 +72,7 @@ def test_dsir_draws_in_proportion_to_importance(root):
 
 
 def test_the_classifier_tells_a_task_from_a_corpus():
-    odds = log_odds(fitted(COOKING, CORPUS), ["stir the soup with salt", "park the car with oil"])
+    odds = log_odds(fitted(COOKING, KITCHEN_AND_ROAD), ["stir the soup with salt", "park the car with oil"])
     assert odds[0] > 0 > odds[1]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tlm.artifacts.produce import Draft
 from tlm.retrieval.search.engine import Docs, Scores
 from tlm.retrieval.search.query import Dropped, Query
 
@@ -42,3 +43,12 @@ def write_queries(folder: Path, queries: Iterable[tuple[int, Query]], dropped: l
     pq.write_table(pa.Table.from_pylist(rows, QUERIES), folder / "queries.parquet", compression="zstd")
     table = pa.Table.from_pylist([dict(zip(DROPPED.names, row, strict=True)) for row in sorted(dropped)], DROPPED)
     pq.write_table(table, folder / "dropped.parquet", compression="zstd")
+
+
+def write_selected(draft: Draft, arm: str, docs: Docs, scores: Scores, wanted: int) -> None:
+    """Fill `draft` with hits that no query found, best first; `wanted` is how many passages the subset is to have."""
+    write_hits(draft.folder / "hits.parquet", [(-1, docs, scores)])
+    write_queries(draft.folder, [(-1, Query("", []))], [])
+    draft.rows = {"hits.parquet": len(docs)}
+    draft.details = {"arm": arm, "query": None, "top_k": None, "like": wanted}
+    draft.counts = {"hits": len(docs), "like": wanted}

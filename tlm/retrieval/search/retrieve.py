@@ -14,9 +14,9 @@ from tlm.data.tasks.task import examples
 from tlm.errors import InputError, nearest, refuse_negative
 from tlm.progress import say, track
 from tlm.retrieval.search.engine import Docs, Engine, Scores
-from tlm.retrieval.search.hits import write_hits, write_queries
+from tlm.retrieval.search.hits import write_hits, write_queries, write_selected
 from tlm.retrieval.search.index import open_engine, texts
-from tlm.retrieval.search.query import Query, choose, fit, make_queries
+from tlm.retrieval.search.query import choose, fit, make_queries
 from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, searcher, selector
 
 VERSION = 1
@@ -152,7 +152,7 @@ def _compare(draft: Draft, recipe: Recipe, embedder: str) -> None:
 def _draw(draft: Draft, corpus: Artifact, subset: Artifact, seed: int) -> None:
     """Draw random passages in random order, enough for export's filters to leave as many as `subset` has."""
     docs = np.random.default_rng(seed).permutation(corpus.details["passages"])[: _enough(subset)]
-    _write_selected(draft, "random", docs, np.zeros(len(docs), np.float32), subset)
+    write_selected(draft, "random", docs, np.zeros(len(docs), np.float32), subset.details["passages"])
 
 
 def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, subset: Artifact, seed: int) -> None:
@@ -161,7 +161,7 @@ def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, subset: Ar
     if not texts:
         raise InputError(f"{task.uri} has no training examples to select by")
     docs, scores = best(selector(arm)(corpus, texts, seed), _enough(subset))
-    _write_selected(draft, arm, docs, scores, subset)
+    write_selected(draft, arm, docs, scores, subset.details["passages"])
 
 
 def training_texts(task: Artifact) -> list[tuple[int, str]]:
@@ -176,13 +176,3 @@ def training_texts(task: Artifact) -> list[tuple[int, str]]:
 
 def _enough(subset: Artifact) -> int:
     return 2 * int(subset.details["passages"]) + 1000
-
-
-def _write_selected(draft: Draft, arm: str, docs: Docs, scores: Scores, subset: Artifact) -> None:
-    """Write hits that no query found, best first."""
-    wanted = subset.details["passages"]
-    write_hits(draft.folder / "hits.parquet", [(-1, docs, scores)])
-    write_queries(draft.folder, [(-1, Query("", []))], [])
-    draft.rows = {"hits.parquet": len(docs)}
-    draft.details = {"arm": arm, "query": None, "top_k": None, "like": wanted}
-    draft.counts = {"hits": len(docs), "like": wanted}

@@ -9,8 +9,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus import passages
 from tlm.errors import InputError, refuse_negative
 from tlm.progress import say
-from tlm.retrieval.search.hits import write_hits, write_queries
-from tlm.retrieval.search.query import Query
+from tlm.retrieval.search.hits import write_selected
 from tlm.retrieval.select.selectors import RERANKED, best
 from tlm.training.input.tokenize import tokenize
 
@@ -93,9 +92,5 @@ def _write(draft: Draft, recipe: Recipe, subset: Artifact, device: str) -> None:
         say(f"warning: {wanted:,} passages were asked for, but there are only {len(texts):,} to choose from")
     rows, found = best(scores, len(scores))
     docs = np.concatenate([batch.column("doc").to_numpy() for batch in passages(subset, ["doc"])])
-    write_hits(draft.folder / "hits.parquet", [(-1, docs[rows], found)])
-    write_queries(draft.folder, [(-1, Query("", []))], [])
-    draft.rows = {"hits.parquet": len(rows)}
-    draft.details = {"arm": RERANKED, "query": None, "top_k": None, "like": wanted}
-    draft.counts = {"hits": len(rows), "like": wanted}
+    write_selected(draft, RERANKED, docs[rows], found, wanted)
     draft.run |= {"device": str(place), "threads": torch.get_num_threads()}

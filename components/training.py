@@ -1,4 +1,6 @@
-"""Components of the train image (with torch): stage 1, stage 2 and evaluation."""
+"""Components of the train image (with torch): stage 1, stage 2 and evaluation; text that a model chooses."""
+
+from typing import NamedTuple
 
 from kfp.dsl import ClassificationMetrics, Metrics, Model, Output
 
@@ -15,6 +17,17 @@ def train(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
     arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
     uri = train(arm.task, **arm.inputs(), **arm.settings(), **how) if "1" in arm.stages else arm.start
     return log_counts(uri, cost)
+
+
+@component(TRAIN_IMAGE)
+def rerank(report: str, seeds: str, preset: str, overrides: str, root: str) -> NamedTuple(  # type: ignore[valid-type]
+    "Reranked",
+    [("Output", list[str]), ("baseline", str), ("models", list[str])],  # kfp.local loops over Output alone
+):
+    """Choose text by influence on BM25's first model of a report; list the runs on it, and what they compare with."""
+    from tlm.reranked import plan_reranked
+
+    return plan_reranked(report, seeds, preset=preset, overrides=overrides, root=root)
 
 
 @component(TRAIN_IMAGE)

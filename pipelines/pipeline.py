@@ -13,7 +13,7 @@ from pipelines.options import ONE_OF_EACH, Machines
 from tlm.command import descriptions
 from tlm.errors import InputError, nearest
 
-MODULES = {name: f"pipelines.{name}" for name in ("tlm", "shallow", "ablation", "multitask")}
+MODULES = {name: f"pipelines.{name}" for name in ("tlm", "shallow", "rerank", "ablation", "multitask")}
 
 
 def pipeline(name: str, display_name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -16,7 +16,7 @@ ADDRESSES = ("TLM_ELASTICSEARCH_URL", *S3_ADDRESSES)
 ELASTICSEARCH_FOLDER = "/etc/tlm/elasticsearch"  # the images' TLM_ELASTICSEARCH_SECRET
 ELASTICSEARCH_SECRETS = (  # only steps that fill an index can write to it
     dict.fromkeys(("preflight", "index"), "tlm-elasticsearch-writer")
-    | dict.fromkeys(("retrieve", "select", "subsets", "task-subsets"), "tlm-elasticsearch-reader")
+    | dict.fromkeys(("retrieve", "select", "rerank", "subsets", "task-subsets"), "tlm-elasticsearch-reader")
 )
 
 
@@ -41,7 +41,7 @@ NEEDS = (
     | dict.fromkeys(("select", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
     | {"publish-corpus": MEDIUM, "plan-together": LARGE}
 )
-TRAINING = ("train", "train-multitask", "finetune", "evaluate")
+TRAINING = ("train", "train-multitask", "finetune", "evaluate", "rerank")
 LONG = (*TRAINING, "train-on-nodes")
 
 

@@ -52,9 +52,10 @@ def run(
     Raises:
         StepFailed: A step failed.
     """
-    values = {"index_engine": "embedded", "store_root": "artifacts"} | parameters
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
     pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
+    defaults = {"index_engine": "embedded", "store_root": "artifacts"}
+    values = {name: value for name, value in defaults.items() if name in pipeline.component_spec.inputs} | parameters
     running: Any = contextlib.nullcontext(kfp_local.SubprocessRunner(use_venv=False))
     if images:
         from pipelines.local.containers import hardened_runner

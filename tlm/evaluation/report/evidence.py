@@ -36,6 +36,7 @@ def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
     found["seconds"] = {
         step: _seconds(made) for step, made in (("search", lineage.follow(subset, "hits")), ("export", subset))
     }
+    found["flops"] = _flops(lineage.follow(subset, "hits"), lineage)
     random = arm in WITHOUT_QUERIES
     try:
         wanted = evenly(total, RANDOM_PASSAGES if random else RETRIEVED_PASSAGES)
@@ -50,6 +51,14 @@ def _seconds(artifact: Artifact | None) -> int | None:
     """The wall-clock time of the step that made it; None if it is not known."""
     found = None if artifact is None else artifact.run().get("seconds")
     return None if found is None else round(found)
+
+
+def _flops(hits: Artifact | None, lineage: Lineage) -> int | None:
+    """What the model that chose the passages computed, in its training, too; None if none did, or it is not known."""
+    model = lineage.follow(hits, "checkpoint")
+    if hits is None or model is None:
+        return None
+    return int(hits.counts["flops"]) + int(model.details["cost"]["flops"])
 
 
 def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any]:

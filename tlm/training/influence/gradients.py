@@ -25,6 +25,7 @@ from tlm.training.scoring import MASK_SHARE, by_length
 
 STEP = 1e-3  # the small step, as a share of the length of all weights
 DRAWS = 2  # masks of each passage
+PASSES = 2 * DRAWS  # over all passages: a step to either side, with each mask
 
 Gradient = dict[str, Tensor]
 

@@ -74,7 +74,7 @@ def _write(draft: Draft, recipe: Recipe, subset: Artifact, device: str) -> None:
     import torch
 
     from tlm.training.device import resolve_device
-    from tlm.training.influence.gradients import influences, task_gradient
+    from tlm.training.influence.gradients import PASSES, influences, task_gradient
     from tlm.training.input.texts import Examples, Texts
     from tlm.training.model import build
 
@@ -93,4 +93,7 @@ def _write(draft: Draft, recipe: Recipe, subset: Artifact, device: str) -> None:
     rows, found = best(scores, len(scores))
     docs = np.concatenate([batch.column("doc").to_numpy() for batch in passages(subset, ["doc"])])
     write_selected(draft, RERANKED, docs[rows], found, wanted)
+    parameters = build.parameter_count(model)
+    read = PASSES * int(texts.lengths.sum()), int(examples.texts.lengths[examples.rows("train")].sum())
+    draft.counts["flops"] = 2 * parameters * read[0] + 6 * parameters * read[1]  # forward; forward and backward
     draft.run |= {"device": str(place), "threads": torch.get_num_threads()}

@@ -1,0 +1,97 @@
+"""The arm `rerank`: a pipeline of its own, after a run with the arm bm25."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.compile.compiled import compile_text, parse
+from pipelines.compile.lint import lint
+from pipelines.options import Machines
+from pipelines.parameters import of_this_code
+from pipelines.pipeline import build
+from tests.pipeline.test_run import arguments, artifacts
+from tests.tiny import write_tiny
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+
+SETTINGS = {"run_preset": "tiny", "run_overrides": "train.steps=20", "run_seeds": "3"}
+
+
+def after(report: str, **more: str) -> list[str]:
+    """Arguments of the pipeline, which continues the run of a report."""
+    values = {"compared_with": report, "store_root": "store", **SETTINGS, **more}
+    return ["--pipeline", "rerank", *(item for name, value in values.items() for item in ("--set", f"{name}={value}"))]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rerank")
+    write_tiny(folder)
+    return folder
+
+
+def test_the_model_of_an_earlier_run_chooses_text_for_new_ones(
+    tiny: Path, run_module: Callable[..., Any], tmp_path: Path
+) -> None:
+    overrides = ("--set", "run_overrides=train.steps=20", "--set", "export_near_duplicates=false")
+    first = run_module("pipelines.run", "local", *arguments(tiny, "store", "embedded", "bm25,random", "3"), *overrides)
+    report = first.stdout.strip().splitlines()[-1]
+    done = run_module("pipelines.run", "local", *after(report))
+    made = done.stdout.strip().splitlines()[-1]
+    told = json.loads(Artifact.open(made, "report").path("report.json").read_text())
+    rows = [(group["kind"], group["text"]) for group in told["groups"]]
+    earlier = [(group["kind"], group["text"]) for group in json.loads(report_of(report))["groups"]]
+    assert set(rows) == {*earlier, ("encoder", "rerank"), ("encoder + linear", "rerank")}
+    subsets = {
+        (one.details["arm"], one.details["passages"]): one for one in artifacts(str(tmp_path / "store"), "subset")
+    }
+    sizes = [size for arm, size in subsets if arm in ("bm25", "rerank")]
+    assert len(sizes) == 3  # BM25's, BM25's with three times K, and what was chosen of these
+    assert sorted(sizes)[0] == sorted(sizes)[1] < sorted(sizes)[2]
+    assert all(one.manifest.settings["jaccard"] is None for one in subsets.values())
+    chosen = next(one for one in told["evidence"] if one["arm"] == "rerank")
+    assert chosen["flops"] > Artifact.open(encoder(tmp_path).uri).details["cost"]["flops"]
+    again = run_module("pipelines.run", "local", *after(report))
+    assert again.stdout.strip().splitlines()[-1] == made
+
+
+def report_of(uri: str) -> str:
+    return Artifact.open(uri, "report").path("report.json").read_text()
+
+
+def encoder(folder: Path) -> Artifact:
+    """The checkpoint of BM25's text."""
+    made = artifacts(str(folder / "store"), "checkpoint")
+    return next(one for one in made if one.input("subset_tokens").input("data").details["arm"] == "bm25")
+
+
+@pytest.mark.parametrize(
+    ("arms", "sentence"),
+    [("bm25", "there is none; train bm25"), ("", "compared_with is empty")],
+)
+def test_without_a_model_of_bm25s_text_it_says_so(
+    tiny: Path, run_module: Callable[..., Any], arms: str, sentence: str
+) -> None:
+    report = ""
+    if arms:  # the pipeline without a network has the arm, but no encoder of it
+        given = arguments(tiny, "store", "embedded", arms, "0")
+        report = run_module("pipelines.run", "local", "--pipeline", "shallow", *given).stdout.strip().splitlines()[-1]
+    done = run_module("pipelines.run", "local", *after(report), code=2)
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_it_compiles_with_parameters_of_the_first_pipeline() -> None:
+    theirs, ours = of_this_code("rerank"), of_this_code("tlm")
+    assert theirs.keys() - ours.keys() == {"compared_with"}
+    assert all(theirs[name] == ours[name] for name in theirs.keys() & ours.keys())
+    assert lint(parse(compile_text(name="rerank"), "rerank")) == []
+    assert lint(parse(compile_text(name="rerank", machines=Machines(nodes=2)), "rerank")) == []
+
+
+def test_it_has_no_corpus_to_load() -> None:
+    with pytest.raises(InputError, match="loads no corpus; leave --data-pods out"):
+        build("rerank", Machines(data_pods=2))

@@ -27,7 +27,7 @@ def preflight(
     """Check settings, prices, training pods, store, disk and Elasticsearch before any work starts."""
     from tlm.cluster.preflight import preflight
     from tlm.evaluation.report.cost import Prices
-    from tlm.plan import settings
+    from tlm.plan.runs import settings
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour)
     preflight(engine=engine, train_cpu=train_cpu, train_memory=train_memory, train_gpus=train_gpus, root=root)
@@ -74,7 +74,7 @@ def advise(task: str, corpus: str, preset: str, overrides: str) -> NamedTuple(  
     "Advised", [("top_k", int), ("query", str), ("overrides", str), ("reasons", str)]
 ):
     """Choose the settings that overrides leave open (auto): K, query and rho1 by the paper's rules, with reasons."""
-    from tlm.plan import advised
+    from tlm.plan.runs import advised
 
     return advised(task, preset, overrides.split(), corpus)
 
@@ -155,7 +155,7 @@ def plan(
     root: str,
 ) -> list[str]:
     """List the runs (arms × seeds), each with all that the steps inside the loop need; tokenize their texts once."""
-    from tlm.plan import plan
+    from tlm.plan.runs import plan
     from tlm.training.input.tokenize import tokenize_all
 
     data, how = filter(None, (task, *subsets)), {"preset": preset, "overrides": overrides.split()}

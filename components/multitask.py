@@ -19,7 +19,7 @@ def load_tasks(
 ) -> list[str]:
     """Read several labelled tasks (train, dev, test), after refusing settings that tasks cannot share."""
     from tlm.data.tasks.task import load_task
-    from tlm.plan import check_together
+    from tlm.plan.runs import check_together
 
     check_together(overrides.split())
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
@@ -55,7 +55,7 @@ def plan_together(
     seeds: str, tasks: list[str], tokenizer: str, subsets: list[str], preset: str, overrides: str, root: str
 ) -> list[str]:
     """List the runs of stage 1 for all tasks together, one for each seed, and tokenize all texts once."""
-    from tlm.plan import plan_together
+    from tlm.plan.runs import plan_together
     from tlm.training.input.tokenize import tokenize_all
 
     tokenize_all([*tasks, *subsets], tokenizer, preset=preset, overrides=overrides.split(), root=root)
@@ -67,7 +67,7 @@ def plan_together(
 def train_multitask(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
     """Stage 1: train one encoder for all tasks, with a classification head for each."""
     from tlm.evaluation.pages.ui import log_counts
-    from tlm.plan import Run
+    from tlm.plan.runs import Run
     from tlm.training.stage1 import train_multitask
 
     arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
@@ -77,7 +77,7 @@ def train_multitask(run: str, gpus: str, root: str, cost: Output[Metrics]) -> st
 @component(DATA_IMAGE)
 def plan_apart(together: list[str], checkpoints: list[str], subsets: list[str], overrides: str) -> list[str]:
     """List two runs for each task and seed: the task alone, and stage 2 of the encoder trained on all tasks."""
-    from tlm.plan import plan_apart
+    from tlm.plan.runs import plan_apart
 
     return plan_apart(together, checkpoints, subsets=subsets[1:], overrides=overrides)
 

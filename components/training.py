@@ -11,7 +11,7 @@ from components.base import TRAIN_IMAGE, component
 def train(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
     """Stage 1: train an encoder jointly on the task and the arm's subset; a run without stage 1 passes its start on."""
     from tlm.evaluation.pages.ui import log_counts
-    from tlm.plan import Run
+    from tlm.plan.runs import Run
     from tlm.training.stage1 import train
 
     arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
@@ -25,7 +25,7 @@ def rerank(report: str, seeds: str, preset: str, overrides: str, root: str) -> N
     [("Output", list[str]), ("baseline", str), ("models", list[str])],  # kfp.local loops over Output alone
 ):
     """Choose text by influence on BM25's first model of a report; list the runs on it, and what they compare with."""
-    from tlm.reranked import plan_reranked
+    from tlm.plan.reranked import plan_reranked
 
     return plan_reranked(report, seeds, preset=preset, overrides=overrides, root=root)
 
@@ -34,7 +34,7 @@ def rerank(report: str, seeds: str, preset: str, overrides: str, root: str) -> N
 def finetune(checkpoint: str, run: str, gpus: str, root: str, cost: Output[Metrics], model: Output[Model]) -> str:
     """Stage 2: fine-tune on the task alone with a new head, best on dev; a run without stage 2 is passed on."""
     from tlm.evaluation.pages.ui import log_counts
-    from tlm.plan import Run
+    from tlm.plan.runs import Run
     from tlm.training.stage2 import finetune
 
     arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
@@ -49,7 +49,7 @@ def evaluate(
     """Score the model on dev and test, once each."""
     from tlm.evaluation.pages.ui import log_scores
     from tlm.evaluation.score.evaluate import evaluate
-    from tlm.plan import Run
+    from tlm.plan.runs import Run
 
     uri = evaluate(model, Run.parse(run).task, root=root)
     log_scores(uri, metrics, confusion_matrix)

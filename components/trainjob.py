@@ -17,7 +17,7 @@ def train_on_nodes(
 ) -> str:
     """Stage 1 on several nodes: start a TrainJob, show its log, and wait for its checkpoint."""
     from tlm.cluster.trainjob import Pods, train_on_nodes
-    from tlm.plan import Run
+    from tlm.plan.runs import Run
 
     arm = Run.parse(run)
     pods = Pods(nodes, int(gpus), gpu_type, cpu, memory, node_selector, tolerations)

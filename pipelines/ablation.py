@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from components import data
 from components.paper import models, subsets, trials
 from pipelines import stages
-from pipelines.groups import Corpus, Export, Index, Prices, Store, Task, TrainingPods
-from pipelines.options import Machines
+from pipelines.form.groups import Corpus, Export, Index, Prices, Store, Task, TrainingPods
+from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 
 

@@ -4,8 +4,8 @@ from kfp import dsl
 
 from components import data, multitask
 from pipelines import stages
-from pipelines.groups import Corpus, Examples, Export, Index, Prices, Run, Store, TrainingPods
-from pipelines.options import Machines
+from pipelines.form.groups import Corpus, Examples, Export, Index, Prices, Run, Store, TrainingPods
+from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 from tlm.errors import InputError
 

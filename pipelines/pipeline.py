@@ -8,8 +8,8 @@ from typing import Any
 from docstring_parser import parse
 from kfp import dsl
 
-from pipelines.grouped import ungrouped
-from pipelines.options import ONE_OF_EACH, Machines
+from pipelines.form.grouped import ungrouped
+from pipelines.form.options import ONE_OF_EACH, Machines
 from tlm.command import descriptions
 from tlm.errors import InputError, nearest
 

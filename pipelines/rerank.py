@@ -2,8 +2,8 @@
 
 from components import data, training
 from pipelines import stages
-from pipelines.groups import Prices, Run, Store, TrainingPods
-from pipelines.options import Machines
+from pipelines.form.groups import Prices, Run, Store, TrainingPods
+from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 from tlm.errors import InputError
 

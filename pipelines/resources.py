@@ -5,7 +5,7 @@ from typing import NamedTuple
 from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
-from pipelines.groups import TrainingPods
+from pipelines.form.groups import TrainingPods
 from tlm.cluster.job import CONFIG_MAP, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
 from tlm.cluster.pods import LEAST
 

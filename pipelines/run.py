@@ -9,8 +9,8 @@ from typing import Annotated, get_args, get_origin
 import typer
 from docstring_parser import parse
 
-from pipelines.grouped import ungrouped
-from pipelines.options import Connection, Machines, Order, Parameters, Source, Waiting
+from pipelines.form.grouped import ungrouped
+from pipelines.form.options import Connection, Machines, Order, Parameters, Source, Waiting
 from tlm.command import descriptions
 from tlm.errors import InputError, TlmError
 from tlm.progress import say
@@ -58,8 +58,8 @@ def local(
             multitask: several tasks.
         data_pods: Steps that load the corpus together, two at a time, as they do on a cluster.
     """
+    from pipelines.form.parameters import of_this_code, read_parameters
     from pipelines.local.runner import run
-    from pipelines.parameters import of_this_code, read_parameters
 
     built = images or (Path("build/images.json") if docker else None)
     run(
@@ -146,12 +146,12 @@ def submit(
         wait: Return when the run has ended.
         resubmit: With --wait, how often to start a run that failed again; its finished steps are found.
     """
-    from pipelines import parameters as values
     from pipelines.client.api import Api
     from pipelines.client.submit import submit
     from pipelines.client.wait import RunFailed
     from pipelines.client.wait import wait as wait_for
     from pipelines.compile.compiled import parse, text_of
+    from pipelines.form import parameters as values
 
     if resubmit and not wait:
         raise InputError("--resubmit goes with --wait: a run is started again when it has been seen to fail")

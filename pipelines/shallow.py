@@ -6,8 +6,8 @@ no effect here.
 
 from components import data
 from pipelines import stages
-from pipelines.groups import Corpus, Export, Index, Prices, Run, Store, Task, TrainingPods
-from pipelines.options import Machines
+from pipelines.form.groups import Corpus, Export, Index, Prices, Run, Store, Task, TrainingPods
+from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 from tlm.errors import InputError
 

@@ -7,8 +7,8 @@ from kfp.dsl.pipeline_context import Pipeline
 
 from components import corpus as parts
 from components import data, training, trainjob
-from pipelines.groups import Corpus, Export, Index, Prices, Task, TrainingPods
-from pipelines.options import Machines
+from pipelines.form.groups import Corpus, Export, Index, Prices, Task, TrainingPods
+from pipelines.form.options import Machines
 from pipelines.resources import equip
 
 

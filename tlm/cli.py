@@ -47,7 +47,7 @@ COMMANDS = {  # name: (module:function, summary)
     "predict": ("tlm.evaluation.score.predict:predict_command", "Label new texts"),
     "fetch": ("tlm.upkeep:fetch", "Copy a model or any artifact out of the store"),
     "show": ("tlm.show:show", "Print a preset's settings and their sources"),
-    "advise": ("tlm.advise:advise_command", "Choose K, rho1 and rho2 by the paper's rules"),
+    "advise": ("tlm.plan.advise:advise_command", "Choose K, rho1 and rho2 by the paper's rules"),
     "paper": ("tlm.paper.command:paper", "Lay what was run beside the paper's tables"),
     "keep": ("tlm.paper.keep:keep", "Keep finished runs as results of the paper's tables"),
     "ls": ("tlm.upkeep:ls", "List finished artifacts"),

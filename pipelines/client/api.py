@@ -14,7 +14,7 @@ import urllib3
 
 from pipelines.client import address, errors
 from pipelines.client.errors import Conflict, Elsewhere, Unreachable
-from pipelines.options import Connection
+from pipelines.form.options import Connection
 from tlm.errors import InputError
 from tlm.progress import say
 

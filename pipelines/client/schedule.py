@@ -7,8 +7,8 @@ from pipelines.client.errors import Unanswered
 from pipelines.client.submit import experiment
 from pipelines.client.upload import find_pipeline, find_version
 from pipelines.compile.compiled import from_api
-from pipelines.options import Order, Parameters
-from pipelines.parameters import check_reachable, declared, read_parameters
+from pipelines.form.options import Order, Parameters
+from pipelines.form.parameters import check_reachable, declared, read_parameters
 from tlm.errors import InputError, Interrupted, nearest
 from tlm.progress import say
 

@@ -9,7 +9,7 @@ import kfp_server_api
 from pipelines.client.api import Api
 from pipelines.client.errors import Unanswered
 from pipelines.compile.compiled import Compiled
-from pipelines.options import Order
+from pipelines.form.options import Order
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 

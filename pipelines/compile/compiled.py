@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from pipelines.options import ONE_OF_EACH, Machines
+from pipelines.form.options import ONE_OF_EACH, Machines
 from tlm import __version__
 from tlm.errors import InputError
 from tlm.progress import say

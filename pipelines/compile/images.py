@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.parameters import read_mapping
+from pipelines.form.parameters import read_mapping
 from tlm.errors import InputError, nearest
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from tlm.paper.inputs import make_subsets
 from tlm.paper.keep import keep
 from tlm.paper.plan import missing, subsets_for, trials, wanted
 from tlm.paper.results import Result, by_key, digest, fault, read_results
-from tlm.plan import Run
+from tlm.plan.runs import Run
 from tlm.retrieval.search.index import build_index
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train

@@ -8,10 +8,10 @@ import pytest
 
 import tlm.data
 from tlm import presets
-from tlm.advise import paper_top_k
 from tlm.errors import InputError
 from tlm.paper.plan import top_k
 from tlm.paper.tables import CORPUS, PAPER, RETRIEVING, cells, expected, ladders
+from tlm.plan.advise import paper_top_k
 from tlm.presets.published import table_b1
 
 SMALL_SCALES = list(ladders())

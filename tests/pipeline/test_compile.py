@@ -11,7 +11,7 @@ import yaml
 from pipelines.compile.compiled import compile_text, parse
 from pipelines.compile.document import replaced
 from pipelines.compile.lint import lint
-from pipelines.parameters import of_this_code, read_parameters
+from pipelines.form.parameters import of_this_code, read_parameters
 from pipelines.tlm import tlm
 from tlm.errors import InputError
 

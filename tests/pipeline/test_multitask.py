@@ -8,8 +8,8 @@ import pytest
 
 from pipelines.compile.compiled import compile_text, parse
 from pipelines.compile.lint import lint
-from pipelines.options import Machines
-from pipelines.parameters import of_this_code
+from pipelines.form.options import Machines
+from pipelines.form.parameters import of_this_code
 from pipelines.pipeline import build
 from tests.tiny import GLUE, TOPICS, write_tiny
 from tlm.artifacts.artifact import Artifact

@@ -10,8 +10,8 @@ import yaml
 from components.base import DATA_IMAGE
 from pipelines.compile.compiled import compile_text, parse
 from pipelines.compile.lint import lint
-from pipelines.options import Machines
-from pipelines.parameters import of_this_code
+from pipelines.form.options import Machines
+from pipelines.form.parameters import of_this_code
 from pipelines.pipeline import build
 from tests.pipeline.test_run import arguments, artifacts
 from tests.tiny import in_files, write_tiny

@@ -12,7 +12,7 @@ from kfp import dsl
 from components import training
 from tests.toys_training import checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
-from tlm.plan import Run
+from tlm.plan.runs import Run
 from tlm.training.device import to_device
 from tlm.training.input.batches import Masking, collate
 from tlm.training.input.rng import HELD_OUT, generator

@@ -7,9 +7,9 @@ import pytest
 from tests.toys import Row, make, make_task, words
 from tests.toys_training import passages
 from tlm import presets
-from tlm.advise import advise, advise_command
 from tlm.errors import InputError
-from tlm.plan import Run, advised, plan, plan_apart, plan_together, settings
+from tlm.plan.advise import advise, advise_command
+from tlm.plan.runs import Run, advised, plan, plan_apart, plan_together, settings
 from tlm.presets import resolve
 from tlm.retrieval.search.index import build_index
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils import parse_quantity
 
-from pipelines.groups import TrainingPods
+from pipelines.form.groups import TrainingPods
 from tlm.cluster.pods import amount, check_pods
 from tlm.errors import InputError
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tlm import presets
-from tlm.advise import FEW, GRID, LONG_WORDS, MANY, advise, paper_top_k
+from tlm.plan.advise import FEW, GRID, LONG_WORDS, MANY, advise, paper_top_k
 from tlm.presets.cost import stage1_cost
 from tlm.presets.published import paper_presets, published, table_b1, task_names
 from tlm.retrieval.search import query

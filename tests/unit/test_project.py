@@ -23,7 +23,7 @@ CODE = [path for part in OURS for path in sorted((HOME / part).rglob("*.py"))]
 FLOORS = (
     *("errors", "progress", "revision", "energy", "spending", "settings", "presets", "artifacts"),
     *("data", "shallow", "retrieval", "training", "evaluation", "analysis", "cluster"),
-    *("advise", "plan", "reranked", "paper", "command", "show", "upkeep", "cli", "demo"),
+    *("plan", "paper", "command", "show", "upkeep", "cli", "demo"),
 )
 HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "kfp")
 

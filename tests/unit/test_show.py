@@ -4,9 +4,9 @@ import pytest
 
 from tests.toys import make_task
 from tlm import presets
-from tlm.advise import advise_command
 from tlm.command import descriptions
 from tlm.errors import InputError
+from tlm.plan.advise import advise_command
 from tlm.settings import SECTIONS
 from tlm.show import show
 

@@ -7,7 +7,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.paper.plan import RANDOM, Start, missing, subsets_for, top_k, trials, wanted
 from tlm.paper.tables import our_name
-from tlm.plan import parse_seeds
+from tlm.plan.runs import parse_seeds
 from tlm.presets import resolve
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
@@ -93,7 +93,7 @@ def plan_trials(
     seeds: str = "",
     root: str | None = None,
 ) -> list[str]:
-    """Tokenize the task and the subsets of a table, and list all its runs as strings of `tlm.plan.Run`.
+    """Tokenize the task and the subsets of a table, and list all its runs as strings of `tlm.plan.runs.Run`.
 
     Args:
         task: URI of the task.

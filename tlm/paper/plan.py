@@ -7,7 +7,7 @@ from tlm import presets
 from tlm.errors import InputError
 from tlm.paper.results import BASELINE, Result
 from tlm.paper.tables import PAPER, PLM, RETRIEVING, Cell, all_tables, cells, is_of
-from tlm.plan import Run
+from tlm.plan.runs import Run
 
 ByKey = Mapping[str, Mapping[int, Result]]
 RANDOM = "random"
@@ -77,7 +77,7 @@ def trials(
     subsets: Mapping[str, str],
     models: Mapping[str, Start] | None = None,
 ) -> list[str]:
-    """The runs that `missing` found as strings of `tlm.plan.Run`, seed by seed.
+    """The runs that `missing` found as strings of `tlm.plan.runs.Run`, seed by seed.
 
     Args:
         todo: Cells, each with its seeds.

@@ -12,8 +12,8 @@ from importlib.resources import files
 from typing import Any
 
 from tlm import presets
-from tlm.advise import paper_top_k
 from tlm.errors import InputError, nearest
+from tlm.plan.advise import paper_top_k
 from tlm.presets.published import paper_presets, table_b1, task_names
 
 PAPER = ("small", "medium", "large")

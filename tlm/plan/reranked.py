@@ -7,7 +7,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.mixture.kinds import PARTS
 from tlm.evaluation.score.baseline import ARM
-from tlm.plan import Run, advised, parse_seeds
+from tlm.plan.runs import Run, advised, parse_seeds
 from tlm.retrieval.search.retrieve import MOST_HITS, retrieve
 from tlm.retrieval.select.selectors import RERANKED
 from tlm.retrieval.subset.export import export

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tlm import presets
-from tlm.advise import advice_for
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
+from tlm.plan.advise import advice_for
 from tlm.progress import say
 from tlm.retrieval.search.retrieve import ARMS as RETRIEVED
 from tlm.retrieval.subset.arms import TASK_ONLY

@@ -1,0 +1,1 @@
+"""What a person fills in: parameters in groups, and options of the command line."""

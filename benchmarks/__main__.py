@@ -31,6 +31,7 @@ ROWS = (  # modules, in the order of the data
     "embedded",
     "embedded_1m",
     "embedded_4m",
+    "selectors",
     "training_cpu",
     "levers",
     "snapshots",

@@ -22,9 +22,13 @@ WARM = (
         "tlm.retrieval.subset.merge",
     ),
     *("tlm.training.input.tokenizer", "tlm.training.joint", "tlm.training.classification"),
-    *("tlm.training.scoring", "tlm.evaluation.score.classifier", "transformers.models.modernbert.modeling_modernbert"),
     *(
-        "tlm.evaluation.score.tfidf",
+        "tlm.training.scoring",
+        "tlm.evaluation.predict.classifier",
+        "transformers.models.modernbert.modeling_modernbert",
+    ),
+    *(
+        "tlm.shallow.tfidf",
         "tlm.evaluation.report.contents",
         "tlm.evaluation.pages.page",
         "matplotlib.backends.backend_svg",

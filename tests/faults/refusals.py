@@ -19,7 +19,7 @@ from tests.toys_training import task
 from tlm.artifacts.roots import close_stores, open_store
 from tlm.data.corpus import load_corpus
 from tlm.errors import InputError
-from tlm.evaluation.score.classifier import Classifier
+from tlm.evaluation.predict.classifier import Classifier
 from tlm.retrieval.search.elastic import client as elastic_client
 from tlm.training.load_model import load_model
 from tlm.training.model.located import model_folder

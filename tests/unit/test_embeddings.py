@@ -20,8 +20,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.mixture.kinds import Row
 from tlm.evaluation.mixture.step import mix
+from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline
-from tlm.evaluation.score.predict import predict
 from tlm.shallow.published import files_of, load
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "because", "of", "inside", "hitze", "ist"]

@@ -15,7 +15,8 @@ from tests.toys import Row, make, make_task, random_model, read_json, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.errors import InputError
-from tlm.evaluation.score.classifier import Classifier, probabilities
+from tlm.evaluation.predict.classifier import Classifier
+from tlm.evaluation.predict.encoder import probabilities
 from tlm.evaluation.score.evaluate import evaluate
 
 LABELS = ["blue", "green", "red"]

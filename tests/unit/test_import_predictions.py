@@ -14,10 +14,10 @@ import pytest
 from tests.toys import Row, make, make_task, read_json, words
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.predict.predict import predict_command
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.imported import import_predictions
-from tlm.evaluation.score.predict import predict_command
 
 LABELS = ["blue", "green", "red"]
 SPLITS = ["train"] * 30 + ["dev"] * 8 + ["test"] * 12

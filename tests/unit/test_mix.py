@@ -19,11 +19,11 @@ from tlm.errors import InputError
 from tlm.evaluation.mixture.rows import mixtures
 from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.mixture.weights import EQUAL, TEMPERATURES, Weights, cross_fitted, fitted, loss
+from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.imported import import_predictions
-from tlm.evaluation.score.predict import predict
 from tlm.upkeep import fetch
 
 LABELS = ["blue", "green", "red"]

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tests.toys import Row, make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.score import predict as predicting
+from tlm.evaluation.predict import predict as predicting
+from tlm.evaluation.predict.predict import predict, predict_command
+from tlm.evaluation.predict.rows import inert, read_rows, write_rows
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.evaluation.score.predict import predict, predict_command
-from tlm.evaluation.score.rows import inert, read_rows, write_rows
 
 Made = tuple[str, str, Path]  # URIs of task and model, root
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r")

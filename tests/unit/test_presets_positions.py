@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.toys_training import checkpoint, rows, task
-from tlm.evaluation.score.classifier import Classifier
+from tlm.evaluation.predict.classifier import Classifier
 from tlm.training.device import to_device
 from tlm.training.input.batches import collate
 from tlm.training.input.texts import Examples

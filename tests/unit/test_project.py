@@ -22,7 +22,7 @@ CODE = [path for part in OURS for path in sorted((HOME / part).rglob("*.py"))]
 # Each may import those before it and none behind it.
 FLOORS = (
     *("errors", "progress", "revision", "energy", "spending", "settings", "presets", "artifacts"),
-    *("data", "shallow", "retrieval", "training", "evaluation", "analysis", "cluster"),
+    *("data", "shallow", "retrieval", "training", "evaluation", "analysis", "serving", "cluster"),
     *("plan", "paper", "command", "show", "upkeep", "cli", "demo"),
 )
 HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "kfp")
@@ -172,7 +172,7 @@ def test_tlm_needs_neither_kfp_nor_the_pipelines():
 
 
 def test_every_package_that_is_imported_is_declared():
-    declared_names = {canonicalize_name(wanted.name) for wanted in declared("train", "pipelines", "hub", "embeddings")}
+    declared_names = {canonicalize_name(wanted.name) for wanted in declared("train", "pipelines", "hub", "embeddings", "onnx")}
     distributions, undeclared = packages_distributions(), set()
     for path in CODE:
         packages = {name.split(".")[0] for name in imports(path, everywhere=True)}

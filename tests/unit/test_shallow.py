@@ -24,10 +24,10 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.tasks.arrays import Split
 from tlm.errors import InputError
+from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score import baseline as steps
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.evaluation.score.predict import predict
 from tlm.shallow import tuning
 from tlm.shallow.linear import Linear
 from tlm.shallow.static import Static, learn
@@ -475,7 +475,7 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 from tlm.evaluation.score import baseline as steps
 from tlm.evaluation.score.baseline import baseline, static
-from tlm.evaluation.score.predict import predict
+from tlm.evaluation.predict.predict import predict
 for step in (baseline, static):
     metrics = step({task!r}, root={str(tmp_path)!r})
     print([row["label"] for row in predict(metrics, {texts!r})])

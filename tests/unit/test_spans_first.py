@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from tests.toys_training import checkpoint, model, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import with_spans_first
-from tlm.evaluation.score.classifier import Classifier
+from tlm.evaluation.predict.classifier import Classifier
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.training.input.texts import Examples
 from tlm.training.input.tokenize import tokenize

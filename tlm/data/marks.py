@@ -3,9 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tlm.errors import InputError
 
+SPANS_FIRST = "tlm_spans_first"  # key of config.json
 NEARLY_ALL = 0.95  # of the texts hold each mark exactly once
 MOST_SPANS = 4
 # Marks that are looked for: <e1> … </e1>, [E1] … [/E1], and runs of two or more of the same punctuation, as in [[ … ]].
@@ -46,6 +48,11 @@ def named_marks(given: Sequence[str]) -> Marks:
 def listed_marks(pairs: Iterable[Sequence[str]]) -> Marks:
     """Marks from lists of two, as JSON has them."""
     return tuple((opening, closing) for opening, closing in pairs)
+
+
+def marks_in(config: dict[str, Any]) -> Marks:
+    """The marks around the spans that an encoder reads first, by its config.json; () if it reads texts as they are."""
+    return listed_marks(config.get(SPANS_FIRST, ()))
 
 
 def marks_of(texts: Sequence[str], named: Marks | None) -> Marks:

@@ -1,11 +1,14 @@
-"""Arithmetic of many lists that are stored in one array, one after the other."""
+"""Arithmetic of many lists that are stored in one array, one after the other, and of their lengths."""
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 Ints: TypeAlias = npt.NDArray[np.int64]
+
+BATCH_TOKENS = 8192
 
 
 def ranges(starts: Ints, lengths: Ints) -> Ints:
@@ -16,3 +19,13 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
 def offsets_of(lengths: Ints) -> Ints:
     """The offsets of concatenated lists of these lengths: where each begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def by_length(lengths: npt.NDArray[np.int32]) -> Iterator[Ints]:
+    """Indices 0 … n-1 in batches of similar length, of at most `BATCH_TOKENS` padded tokens (or of one text)."""
+    order = np.argsort(-lengths.astype(np.int64), kind="stable")
+    start = 0
+    while start < len(order):
+        stop = start + max(1, BATCH_TOKENS // int(lengths[order[start]]))
+        yield order[start:stop]
+        start = stop

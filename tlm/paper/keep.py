@@ -10,11 +10,11 @@ from typing import Any
 from tlm import __version__
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.predict.predictor import MIXTURE
 from tlm.evaluation.report.lineage import Lineage, flat
 from tlm.evaluation.report.runs import Run
 from tlm.evaluation.score.baseline import EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
-from tlm.evaluation.score.predictor import MIXTURE
 from tlm.paper.curves import curves, place_of
 from tlm.paper.examples import packed
 from tlm.paper.plan import command_for

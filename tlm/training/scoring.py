@@ -1,13 +1,12 @@
 """Scoring a model without gradients: class logits of texts, and the masked-language-model loss of held-out texts."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.ranges import by_length
 from tlm.errors import InputError
 from tlm.training.device import resolve_device, to_device
 from tlm.training.input.batches import Masking, collate
@@ -17,7 +16,6 @@ from tlm.training.input.tokenize import tokenize
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder
 
-BATCH_TOKENS = 8192
 MASK_DRAWS = 8  # masks for each text: enough for their mean to differ little between seeds
 MASK_SHARE = 0.15
 
@@ -70,13 +68,3 @@ def masked_lm_loss(
     if count == 0:
         raise InputError(f"the {split} texts of {task.uri} have no token to predict; expected texts with words")
     return total / count
-
-
-def by_length(lengths: NDArray[np.int32]) -> Iterator[NDArray[np.int64]]:
-    """Indices 0 … n-1 in batches of similar length, of at most `BATCH_TOKENS` padded tokens (or of one text)."""
-    order = np.argsort(-lengths.astype(np.int64), kind="stable")
-    start = 0
-    while start < len(order):
-        stop = start + max(1, BATCH_TOKENS // int(lengths[order[start]]))
-        yield order[start:stop]
-        start = stop

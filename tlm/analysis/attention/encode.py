@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from transformers import AutoModel
 
 from tlm.errors import InputError
-from tlm.evaluation.score.classifier import load_pretrained, longest_input
+from tlm.evaluation.predict.classifier import load_pretrained, longest_input
 
 BATCH = 8
 UNUSED = ("pooler.",)  # no layer reads it, and some models are saved without it

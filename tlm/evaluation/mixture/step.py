@@ -9,7 +9,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
-from tlm.evaluation.score.predictor import MIXTURE
+from tlm.evaluation.predict.predictor import MIXTURE
 from tlm.evaluation.score.record import scored
 from tlm.progress import say
 

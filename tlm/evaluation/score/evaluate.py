@@ -3,7 +3,7 @@
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
-from tlm.evaluation.score.predictor import labels_of, open_predictor
+from tlm.evaluation.predict.predictor import labels_of, open_predictor
 from tlm.evaluation.score.record import scored
 
 VERSION = 3

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tlm.data.ranges import by_length
 from tlm.progress import track
 from tlm.training.device import to_device
 from tlm.training.input.batches import Masking, collate
@@ -21,7 +22,7 @@ from tlm.training.input.rng import HELD_OUT, generator
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.model.encoder import Encoder
 from tlm.training.model.losses import classification_loss
-from tlm.training.scoring import MASK_SHARE, by_length
+from tlm.training.scoring import MASK_SHARE
 
 STEP = 1e-3  # the small step, as a share of the length of all weights
 DRAWS = 2  # masks of each passage

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from safetensors.torch import load_file
 
-from tlm.data.marks import Marks, listed_marks
+from tlm.data.marks import SPANS_FIRST, Marks
 from tlm.settings import Model
 from tlm.training.input.texts import Special
 from tlm.training.model import bert, modernbert
@@ -23,7 +23,7 @@ HEADS = "heads.safetensors"  # of several tasks
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 # In config.json: the length that task texts are cut to (the model may have more positions), and the marks around the
 # spans that are put first in each text.
-TEXT_LENGTH, SPANS_FIRST = "tlm_text_length", "tlm_spans_first"
+TEXT_LENGTH = "tlm_text_length"
 
 
 class _Architecture(NamedTuple):
@@ -104,11 +104,6 @@ def with_dropout(config: dict[str, Any], share: float) -> dict[str, Any]:
 def text_length(config: dict[str, Any]) -> int:
     """The length to which task texts are cut, in tokens, special tokens included."""
     return int(config.get(TEXT_LENGTH, config["max_position_embeddings"]))
-
-
-def marks_of(config: dict[str, Any]) -> Marks:
-    """The marks around the spans that are put first in each text; () if texts are read as they are."""
-    return listed_marks(config.get(SPANS_FIRST, ()))
 
 
 def build(config: dict[str, Any], seed: int) -> Encoder:

@@ -1,4 +1,4 @@
-"""Any model folder as something that predicts: an encoder of transformers, or a shallow model."""
+"""Any model folder as something that predicts: an encoder of transformers or ONNX, a shallow model, or a mixture."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.evaluation.mixture.weights import Weights
+from tlm.evaluation.predict.encoder import model_labels
+from tlm.evaluation.predict.onnx import ONNX, OnnxClassifier
 from tlm.shallow.folder import FAMILY, config_of
 
 MIXTURE = "mixture"  # the family of a folder of several models
@@ -42,7 +44,9 @@ def open_predictor(folder: Path, device: str) -> tuple[Predictor, str]:
         from tlm.shallow.models import ShallowPredictor
 
         return ShallowPredictor(folder), "cpu"
-    from tlm.evaluation.score.classifier import Classifier
+    if ONNX in config:
+        return OnnxClassifier(folder), "cpu"
+    from tlm.evaluation.predict.classifier import Classifier
     from tlm.training.device import resolve_device
 
     place = resolve_device(device)
@@ -79,6 +83,4 @@ def labels_of(folder: Path) -> list[str] | None:
     if FAMILY in config:
         labels: list[str] | None = config["labels"]
         return labels
-    from tlm.evaluation.score.classifier import model_labels
-
     return model_labels(config)

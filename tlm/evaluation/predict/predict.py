@@ -9,8 +9,8 @@ from typing import Any, TextIO
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.score.predictor import Predictor, open_predictor
-from tlm.evaluation.score.rows import ReadFormat, Row, WriteFormat, checked, read_rows, write_rows
+from tlm.evaluation.predict.predictor import Predictor, open_predictor
+from tlm.evaluation.predict.rows import ReadFormat, Row, WriteFormat, checked, read_rows, write_rows
 from tlm.progress import say
 
 CHUNK = 1024

@@ -1,0 +1,200 @@
+"""`export-onnx`: what onnxruntime computes, beside the model of `transformers` that it was made from."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.toys_training import checkpoint, model, rows, task
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation.mixture.step import mix
+from tlm.evaluation.predict.classifier import Classifier
+from tlm.evaluation.predict.onnx import OnnxClassifier
+from tlm.evaluation.predict.predict import predict
+from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.evaluate import evaluate
+from tlm.serving import export_onnx as exporting
+from tlm.serving.export_onnx import agreement, export_onnx
+
+ROOT = Path(__file__).parents[2]
+KINDS = {  # examples, and settings of the model
+    "modernbert": ({}, ()),
+    "bert": ({}, ("model.architecture=bert", "model.positions=64", "model.token_types=1")),
+    "pairs": ({"pair": True}, ()),
+    "pairs for bert": ({"pair": True}, ("model.architecture=bert", "model.positions=64", "model.token_types=2")),
+    "numbers": ({"regression": True}, ()),
+}
+TEXTS = [
+    "",
+    "cell",
+    "the judge",
+    "Ünknown wörds, 42!",
+    "ship wave harbour " * 40,
+    *("tide of fish " * n for n in range(9)),
+]
+NO_TORCH = "raise ImportError('there is no torch here')\n"
+
+
+def trained(root: Path, kind: str) -> Artifact:
+    """A model of stage 2."""
+    examples, overrides = KINDS[kind]
+    metric = "pearson" if examples.get("regression") else "macro_f1"
+    labelled = task(root, rows(**examples), metric, labels=not examples.get("regression"))
+    return model(root, checkpoint(root, labelled, *overrides), labelled, "finetune.epochs=4")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def both(request, tmp_path_factory) -> tuple[Artifact, Artifact]:
+    """A model, and its ONNX."""
+    root = tmp_path_factory.mktemp("onnx")
+    one = trained(root, request.param)
+    return one, Artifact.open(export_onnx(one.uri, root=str(root)))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> tuple[Path, Artifact]:
+    """Root, and a model of single texts."""
+    root = tmp_path_factory.mktemp("plain")
+    return root, trained(root, "modernbert")
+
+
+def test_logits_are_those_of_the_model(both) -> None:
+    """Whatever the length of the texts and the size of a batch; the int8 model is near."""
+    one, made = both
+    wanted, pair = Classifier(one.path("model"), "cpu"), one.input("task").details["pair"]
+    pairs = TEXTS[::-1] if pair else None
+    exact, small = (OnnxClassifier(made.path("model"), file) for file in ("model.onnx", "model_quantized.onnx"))
+    expected = wanted.logits(TEXTS, pairs)
+    assert np.abs(exact.logits(TEXTS, pairs) - expected).max() <= 1e-4
+    for row, text in enumerate(TEXTS[:5]):
+        alone = exact.logits([text], pairs and [pairs[row]])
+        assert np.abs(alone[0] - expected[row]).max() <= 1e-4
+    spread = max(1.0, float(np.abs(expected).max()))
+    assert 0 < np.abs(small.logits(TEXTS, pairs) - expected).max() < 0.3 * spread
+    assert (exact.labels, exact.max_length, exact.marks) == (wanted.labels, wanted.max_length, wanted.marks)
+
+
+def test_what_the_model_reads_is_the_same(both) -> None:
+    one, made = both
+    wanted, found = Classifier(one.path("model"), "cpu"), OnnxClassifier(made.path("model"))
+    for pairs in (None, TEXTS[::-1]):
+        expected, tokens = wanted.tokenize(TEXTS, pairs), found.tokenize(TEXTS, pairs)
+        assert {name: expected[name] for name in tokens} == tokens
+        assert set(tokens) == set(expected)
+
+
+def test_evaluate_scores_it_as_the_model(both) -> None:
+    """With int8, a prediction may differ here and there; the loss on tokens is that of the same stage 1."""
+    one, made = both
+    scores = [
+        json.loads(
+            Artifact.open(evaluate(each.uri, one.input("task").uri, device="cpu")).path("metrics.json").read_text()
+        )
+        for each in (one, made)
+    ]
+    assert scores[0]["mlm_loss"] == scores[1]["mlm_loss"]
+    name = scores[0]["metric"]
+    assert abs(scores[0]["splits"]["dev"][name] - scores[1]["splits"]["dev"][name]) < 0.06
+
+
+def test_the_same_model_gives_the_same_files_that_name_no_folder(plain, tmp_path) -> None:
+    root, one = plain
+    first = Artifact.open(export_onnx(one.uri))
+    shutil.copytree(root, tmp_path / "again")
+    shutil.rmtree(tmp_path / "again" / "model" / first.uri.rsplit("/", 1)[1])
+    again = Artifact.open(export_onnx(f"{tmp_path}/again/model/{one.uri.rsplit('/', 1)[1]}"))
+    assert again.content == first.content
+    for file in first.path("model").iterdir():
+        data = file.read_bytes()
+        assert not [
+            word for word in (b"site-packages", b".py", str(Path.home()).encode(), str(ROOT).encode()) if word in data
+        ]
+
+
+def test_it_is_smaller_and_a_whole_onnx_model(plain) -> None:
+    folder = Artifact.open(export_onnx(plain[1].uri)).path("model")
+    for name in ("model.onnx", "model_quantized.onnx"):
+        onnx.checker.check_model(folder / name, full_check=True)
+    assert (folder / "model_quantized.onnx").stat().st_size < (folder / "model.onnx").stat().st_size
+    assert not list(folder.glob("*.safetensors"))
+    assert "transformers` loads the model that they were made from" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("least", "file"), [(0.98, "model_quantized.onnx"), (1.01, "model.onnx")])
+def test_int8_is_used_if_it_predicts_what_float32_does(plain, tmp_path, monkeypatch, least: float, file: str) -> None:
+    root, one = plain
+    shutil.copytree(root, tmp_path / "root")
+    for made in (tmp_path / "root" / "model").iterdir():
+        if not one.uri.endswith(made.name):
+            shutil.rmtree(made)
+    monkeypatch.setattr(exporting, "SMALL_AGREES", least)
+    folder = Artifact.open(export_onnx(f"{tmp_path}/root/model/{one.uri.rsplit('/', 1)[1]}")).path("model")
+    assert json.loads((folder / "config.json").read_text())["tlm_onnx"]["file"] == file
+    assert f"`tlm predict` takes `{file}`" in (folder / "README.md").read_text()
+
+
+def test_logits_that_differ_are_an_error(plain, tmp_path, monkeypatch) -> None:
+    root, one = plain
+    shutil.copytree(root, tmp_path / "root")
+    shutil.rmtree(tmp_path / "root" / "model" / export_onnx(one.uri).rsplit("/", 1)[1])
+    monkeypatch.setattr(exporting, "EXACT_WITHIN", 1e-12)
+    with pytest.raises(InputError, match=r"logits of its ONNX model differ by .*, more than 1e-12"):
+        export_onnx(f"{tmp_path}/root/model/{one.uri.rsplit('/', 1)[1]}")
+
+
+def test_agreement_is_equal_classes_or_explained_variance() -> None:
+    exact = np.array([[0, 1], [2, 1], [3, 0]], np.float32)
+    assert agreement(exact, exact[:, ::-1], numbers=False) == 0
+    assert agreement(exact, np.array([[0, 9], [0, 1], [3, 0]], np.float32), numbers=False) == pytest.approx(2 / 3)
+    values = np.array([[1], [2], [3]], np.float32)
+    assert agreement(values, values, numbers=True) == 1
+    assert agreement(values, values + 1, numbers=True) == pytest.approx(1 - 3 / 2)
+
+
+def test_a_mixture_keeps_its_shallow_parts(plain) -> None:
+    _, one = plain
+    labelled = one.input("task").uri
+    mixed = mix([evaluate(one.uri, labelled, device="cpu"), baseline(labelled)])
+    made = Artifact.open(export_onnx(mixed))
+    before, after = (list(predict(each, filter(None, TEXTS), device="cpu")) for each in (mixed, made.uri))
+    for expected, found in zip(before, after, strict=True):
+        assert found["probabilities"] == pytest.approx(expected["probabilities"], abs=0.05)
+    assert not list(made.path("model").rglob("model.safetensors"))
+    assert len(list(made.path("model").rglob("model.onnx"))) == 1
+
+
+def test_a_shallow_model_has_nothing_to_convert(plain) -> None:
+    with pytest.raises(InputError, match="has no encoder, so nothing to convert; it predicts without PyTorch as it is"):
+        export_onnx(baseline(plain[1].input("task").uri))
+
+
+def test_it_predicts_where_there_is_no_torch(plain, tmp_path) -> None:
+    _, one = plain
+    made = export_onnx(one.uri)
+    for package in ("torch", "transformers"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text(NO_TORCH)
+    answers = []
+    for model_uri, path in ((made, f"{tmp_path}:{ROOT}"), (one.uri, f"{ROOT}")):
+        done = subprocess.run(
+            [sys.executable, "-m", "tlm.cli", "predict", model_uri], input="court judge\nship\n", text=True,
+            capture_output=True, env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin"}, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        answers.append([json.loads(line) for line in done.stdout.splitlines()])
+    assert [row["label"] for row in answers[0]] == [row["label"] for row in answers[1]]
+
+
+@pytest.mark.parametrize("damage", ["model_quantized.onnx", "tokenizer.json"])
+def test_a_damaged_folder_is_one_sentence(plain, tmp_path, damage: str) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(Artifact.open(export_onnx(plain[1].uri)).path("model"), folder)
+    (folder / damage).write_bytes(b"not what it was")
+    with pytest.raises(InputError, match=r"model does not load as an ONNX model: .*; export it again"):
+        list(predict(str(folder), ["court"]))

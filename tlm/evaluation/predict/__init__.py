@@ -1,0 +1,1 @@
+"""Predict with any model folder: encoders, shallow models and mixtures of them."""

@@ -1,0 +1,75 @@
+"""Predict with an ONNX folder, as `tlm export-onnx` writes it: with onnxruntime and tokenizers, without torch."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.errors import InputError, reason
+from tlm.evaluation.predict.encoder import EncoderPredictor
+from tlm.shallow.folder import config_of
+
+ONNX = "tlm_onnx"  # key of config.json: the model's file, and the longest input
+TOKENIZER = "tokenizer.json"
+
+
+class OnnxClassifier(EncoderPredictor):
+    """A classifier that onnxruntime computes, on CPU cores."""
+
+    def __init__(self, folder: Path, file: str = "") -> None:
+        """Load the model.
+
+        Args:
+            folder: The model folder.
+            file: The model's file in it; by default the one that config.json names.
+
+        Raises:
+            InputError: a package is not installed, or the folder does not hold a whole model.
+        """
+        try:
+            import onnxruntime  # type: ignore[import-untyped]
+        except ImportError:
+            raise InputError(
+                f"{folder} is an ONNX model; pip install tlm-kubeflow[onnx] installs what it needs"
+            ) from None
+        from tokenizers import Tokenizer
+
+        config = config_of(folder)
+        super().__init__(config, int(config[ONNX]["max_length"]))
+        self._padding = int(config.get("pad_token_id") or 0)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = int(os.environ.get("TLM_THREADS") or 0)  # 0: all cores
+        try:
+            self._tokenizer = Tokenizer.from_file(f"{folder / TOKENIZER}")
+            self._session = onnxruntime.InferenceSession(
+                f"{folder / (file or config[ONNX]['file'])}", options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # both libraries raise what they like
+            raise InputError(f"{folder} does not load as an ONNX model: {reason(error)}; export it again") from None
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(self.max_length)
+        self._inputs = [given.name for given in self._session.get_inputs()]
+
+    def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
+        """What the model reads of each text."""
+        given = texts if pairs is None else list(zip(texts, pairs, strict=True))
+        found = self._tokenizer.encode_batch(given)
+        values = {
+            "input_ids": [one.ids for one in found],
+            "attention_mask": [one.attention_mask for one in found],
+            "token_type_ids": [one.type_ids for one in found],
+        }
+        return {name: values[name] for name in self._inputs}
+
+    def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
+        """Logits of a batch."""
+        width = max(map(len, inputs["input_ids"]))
+        batch = {}
+        for name, rows in inputs.items():
+            batch[name] = np.full((len(rows), width), self._padding if name == "input_ids" else 0, np.int64)
+            for row, values in zip(batch[name], rows, strict=True):
+                row[: len(values)] = values
+        logits: NDArray[np.float32] = self._session.run(None, batch)[0]
+        return logits

@@ -1,0 +1,1 @@
+"""Small and fast models, to be served."""

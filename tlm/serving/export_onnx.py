@@ -1,0 +1,138 @@
+"""The step `export-onnx`: a trained model as ONNX, in float32 and in int8, compared with itself on dev."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.errors import InputError
+from tlm.evaluation.predict.predictor import MIXTURE
+from tlm.progress import say
+from tlm.shallow.folder import FAMILY, config_of
+
+VERSION = 1
+EXACT_WITHIN = 1e-4  # the largest difference of a logit
+CARD = """
+## ONNX
+`model.onnx` computes in float32; on dev, no logit differs by more than {within:g} from the model's.
+`model_quantized.onnx` computes matrix products in int8, and predicts {agreement:.1%} of dev as the former does.
+`tlm predict` takes `{used}`, as `config.json` says. Both need onnxruntime, not PyTorch;
+`transformers` loads the model that they were made from, not this folder.
+"""
+SMALL_AGREES = 0.98  # the share of dev that int8 must predict as float32 does, to be the default
+
+
+def export_onnx(model: str, *, root: str | None = None) -> str:
+    """Write a model for onnxruntime, which predicts without PyTorch: as float32, and smaller and faster as int8.
+
+    Both are compared with the model on the dev examples of its task. `config.json` names the one that `tlm predict`
+    takes: int8, if it predicts at least 98 % of them as float32 does. In a mixture, the encoders are converted.
+
+    Args:
+        model: URI of a model, or of the metrics of one.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Returns:
+        The URI of a model, which `tlm predict`, `tlm fetch` and `tlm evaluate` take.
+
+    Raises:
+        InputError: the model has no encoder, a package is not installed, or the logits differ by more than 1e-4.
+    """
+    given = Artifact.open(model, "model", "metrics")
+    trained = given.input("model") if given.manifest.kind == "metrics" else given
+    task = _task(trained)
+    if not encoders(trained.path("model")):
+        raise InputError(f"{trained.uri} has no encoder, so nothing to convert; it predicts without PyTorch as it is")
+    inputs = {"converted": trained, "task": task}
+    for name in ("checkpoint", "task_tokens"):  # what `evaluate` and reports ask of a model
+        if name in trained.manifest.inputs:
+            inputs[name] = trained.input(name)
+    recipe = Recipe("model", "export-onnx", VERSION, {}, inputs)
+    return produce(recipe, root, lambda draft: _write(draft, trained, task))
+
+
+def encoders(folder: Path) -> list[str]:
+    """The folders of a model's encoders: "." of a single one, the folders of a mixture's."""
+    config = config_of(folder)
+    if config.get(FAMILY) == MIXTURE:
+        parts = [name for part in config["parts"] for name in part]
+        return [name for name in parts if encoders(folder / name)]
+    return [] if FAMILY in config else ["."]
+
+
+def _task(trained: Artifact) -> Artifact:
+    if "task" in trained.manifest.inputs:
+        return trained.input("task")
+    return trained.input(next(iter(trained.manifest.inputs))).input("task")  # a mixture's: the metrics of its members
+
+
+def _write(draft: Draft, trained: Artifact, task: Artifact) -> None:
+    from tlm.data.tasks.arrays import read_splits
+
+    try:
+        from tlm.serving.convert import EXACT, SMALL, convert, use
+    except ImportError as error:
+        raise InputError(f"{error.name} is not installed; export-onnx needs `pip install tlm-kubeflow[onnx]`") from None
+    source, to = trained.path("model"), draft.folder / "model"
+    dev = read_splits(task, "dev")["dev"]
+    found: list[dict[str, Any]] = []
+    converted = encoders(source)
+    if converted != ["."]:
+        shutil.copytree(source, to, ignore=lambda folder, _: converted if Path(folder) == source else [])
+    for name in converted:
+        say(f"converting the encoder {name}" if len(converted) > 1 else "converting")
+        convert(source / name, to / name)
+        found.append(compared(source / name, to / name, dev.texts, dev.pairs))
+        if found[-1]["agreement"] >= SMALL_AGREES:
+            use(to / name, SMALL)
+        _tell(to / name, found[-1])
+    sizes = {file: sum((to / name / file).stat().st_size for name in converted) for file in (EXACT, SMALL)}
+    draft.details = trained.details | {"agreement": [one["agreement"] for one in found]}
+    draft.counts = {f"bytes of {file}": size for file, size in sizes.items()}
+    draft.counts |= {"largest difference": max(one["difference"] for one in found)}
+
+
+def compared(folder: Path, converted: Path, texts: list[str], pairs: list[str] | None) -> dict[str, Any]:
+    """How both ONNX files predict texts, beside the model that they were made from.
+
+    Returns:
+        ``difference``: the largest of float32's logits; ``agreement``: the share of texts to which int8 gives the same
+        class as float32, or for numbers the share of variance that it explains.
+
+    Raises:
+        InputError: the difference is above `EXACT_WITHIN`.
+    """
+    from tlm.evaluation.predict.classifier import Classifier
+    from tlm.evaluation.predict.onnx import OnnxClassifier
+    from tlm.serving.convert import EXACT, SMALL
+
+    model = Classifier(folder, "cpu")
+    wanted = model.logits(texts, pairs, "comparing")
+    exact, small = (OnnxClassifier(converted, file).logits(texts, pairs, "comparing") for file in (EXACT, SMALL))
+    difference = float(np.abs(wanted - exact).max(initial=0))
+    if difference > EXACT_WITHIN:
+        raise InputError(
+            f"{folder}: the logits of its ONNX model differ by {difference:.2g}, more than {EXACT_WITHIN:g}"
+        )
+    return {"difference": difference, "agreement": agreement(exact, small, model.labels is None)}
+
+
+def agreement(exact: NDArray[np.float32], small: NDArray[np.float32], numbers: bool) -> float:
+    """How alike two predictions are, at most 1: the share of equal classes, or of explained variance of numbers."""
+    if numbers:
+        return float(1 - np.square(small - exact).sum() / max(np.square(exact - exact.mean()).sum(), 1e-12))
+    return float((exact.argmax(axis=1) == small.argmax(axis=1)).mean())
+
+
+def _tell(folder: Path, found: dict[str, Any]) -> None:
+    """Add what was compared to the model card."""
+    from tlm.evaluation.predict.onnx import ONNX
+
+    card = folder / "README.md"
+    before = card.read_text(encoding="utf-8") if card.is_file() else ""
+    used = config_of(folder)[ONNX]["file"]
+    card.write_text(before + CARD.format(within=EXACT_WITHIN, used=used, **found), encoding="utf-8")

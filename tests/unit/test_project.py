@@ -172,9 +172,8 @@ def test_tlm_needs_neither_kfp_nor_the_pipelines():
 
 
 def test_every_package_that_is_imported_is_declared():
-    declared_names = {
-        canonicalize_name(wanted.name) for wanted in declared("train", "pipelines", "hub", "embeddings", "onnx")
-    }
+    extras = ("train", "pipelines", "hub", "embeddings", "onnx", "serve")
+    declared_names = {canonicalize_name(wanted.name) for wanted in declared(*extras)}
     distributions, undeclared = packages_distributions(), set()
     for path in CODE:
         packages = {name.split(".")[0] for name in imports(path, everywhere=True)}

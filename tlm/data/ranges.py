@@ -21,11 +21,11 @@ def offsets_of(lengths: Ints) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-def by_length(lengths: npt.NDArray[np.int32]) -> Iterator[Ints]:
-    """Indices 0 … n-1 in batches of similar length, of at most `BATCH_TOKENS` padded tokens (or of one text)."""
+def by_length(lengths: npt.NDArray[np.int32], most: int = BATCH_TOKENS) -> Iterator[Ints]:
+    """Indices 0 … n-1 in batches of similar length, of at most `most` padded tokens (or of one text)."""
     order = np.argsort(-lengths.astype(np.int64), kind="stable")
     start = 0
     while start < len(order):
-        stop = start + max(1, BATCH_TOKENS // int(lengths[order[start]]))
+        stop = start + max(1, most // int(lengths[order[start]]))
         yield order[start:stop]
         start = stop

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from tlm.data.marks import marks_in, with_spans_first
-from tlm.data.ranges import by_length
+from tlm.data.ranges import BATCH_TOKENS, by_length
 from tlm.errors import InputError
 from tlm.progress import Meter
 
@@ -21,7 +21,10 @@ class EncoderPredictor(ABC):
         labels: The classes in the order of the logits; None for regression.
         max_length: Longest input in tokens, special tokens included; the rest of a text (or pair) is cut.
         marks: The marks around the spans that are put first in each text, where the model was trained so.
+        batch_tokens: Most padded tokens in a batch of several texts.
     """
+
+    batch_tokens = BATCH_TOKENS
 
     def __init__(self, config: dict[str, Any], max_length: int) -> None:
         """Take the classes and marks from the model's config.json."""
@@ -56,7 +59,7 @@ class EncoderPredictor(ABC):
         first = [with_spans_first(text, self.marks) for text in texts]
         tokens = self.tokenize(first, list(pairs) if pairs is not None else None)
         meter = Meter(label, len(texts), "texts")
-        for rows in by_length(np.array([len(ids) for ids in tokens["input_ids"]])):
+        for rows in by_length(np.array([len(ids) for ids in tokens["input_ids"]]), self.batch_tokens):
             result[rows] = self.compute({name: [values[row] for row in rows] for name, values in tokens.items()})
             meter.advance(len(rows))
         meter.close()

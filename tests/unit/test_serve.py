@@ -1,0 +1,273 @@
+"""`tlm serve`: a real server, asked over HTTP, beside `tlm predict`."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.toys_training import TOPICS, checkpoint, model, rows, task
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation.mixture.step import mix
+from tlm.evaluation.predict.predict import predict
+from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.evaluate import evaluate
+from tlm.serving.export_onnx import export_onnx
+from tlm.serving.server import protocol
+from tlm.serving.server.serve import serve
+
+ROOT = Path(__file__).parents[2]
+TEXTS = ["the court and the judge", "a ship", "gene protein cell", "tide " * 300, "Ünknown 🐟"]
+KINDS = ("encoder", "onnx", "linear", "mixture", "pairs", "numbers")
+
+
+class Running:
+    """A server in a process of its own."""
+
+    def __init__(self, uri: str, *options: str) -> None:
+        """Start it and wait until it is ready."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        command = [sys.executable, "-m", "tlm.cli", "serve", uri, "--port", str(self.port), *options]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TLM_THREADS": "1"}
+        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        for _ in range(600):
+            try:
+                self.ask("/v2/health/ready")
+                return
+            except OSError:
+                assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
+                time.sleep(0.1)
+        raise AssertionError("not ready after a minute")
+
+    def ask(self, path: str, body: Any = None, raw: bytes | None = None) -> tuple[int, Any]:
+        """The status and the JSON of an answer."""
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=data)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text = answer.read().decode()
+                return answer.status, json.loads(text) if "json" in answer.headers["content-type"] else text
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def end(self) -> int:
+        """Tell it to end; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> dict[str, str]:
+    """A model of each of `KINDS`."""
+    root = tmp_path_factory.mktemp("serve")
+    plain = task(root)
+    encoder = model(root, checkpoint(root, plain), plain).uri
+    linear = baseline(plain)
+    pairs = task(root, rows(pair=True))
+    numbers = task(root, rows(regression=True), "pearson", labels=False)
+    mixed = mix([evaluate(encoder, plain, device="cpu"), linear])
+    return {
+        "encoder": encoder, "onnx": export_onnx(encoder), "linear": linear, "mixture": export_onnx(mixed),
+        "pairs": baseline(pairs), "numbers": baseline(numbers),
+    }  # fmt: skip
+
+
+@pytest.fixture
+def started() -> Iterator[list[Running]]:
+    """Servers to be ended after a test."""
+    found: list[Running] = []
+    yield found
+    for server in found:
+        server.process.kill()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_protocols_answer_as_predict_does(models, started, kind: str) -> None:
+    server = Running(models[kind], "--name", "toy")
+    started.append(server)
+    pairs = TEXTS[::-1] if kind == "pairs" else None
+    given: list[Any] = list(zip(TEXTS, pairs, strict=True)) if pairs else TEXTS
+    expected = list(predict(models[kind], given, device="cpu"))
+    instances = [{"text": text, "text_pair": pair} for text, pair in given] if pairs else TEXTS
+    code, answer = server.ask("/v1/models/toy:predict", {"instances": instances})
+    assert code == 200
+    columns = [TEXTS, pairs] if pairs else [TEXTS]
+    tensors = [{"name": "t", "shape": [len(TEXTS)], "datatype": "BYTES", "data": column} for column in columns]
+    code, second = server.ask("/v2/models/toy/infer", {"id": "42", "inputs": tensors})
+    outputs = {one["name"]: one for one in second["outputs"]}
+    assert (code, second["id"], second["model_name"]) == (200, "42", "toy")
+    if kind == "numbers":
+        values = [row["value"] for row in expected]
+        assert answer["predictions"] == pytest.approx(values, abs=1e-4)
+        assert outputs["value"]["data"] == pytest.approx(values, abs=1e-4)
+        return
+    classes = server.ask("/v2/models/toy")[1]["parameters"]["classes"]
+    assert classes == sorted(TOPICS)
+    for place, (row, found) in enumerate(zip(expected, answer["predictions"], strict=True)):
+        assert found["label"] == row["label"] == outputs["label"]["data"][place]
+        assert found["probabilities"] == pytest.approx(row["probabilities"], abs=1e-4)
+        flat = outputs["probabilities"]["data"][3 * place : 3 * place + 3]
+        assert dict(zip(classes, flat, strict=True)) == pytest.approx(row["probabilities"], abs=1e-4)
+    assert outputs["probabilities"]["shape"] == [len(TEXTS), 3]
+
+
+def test_health_metadata_and_metrics(models, started) -> None:
+    server = Running(models["linear"])
+    started.append(server)
+    for path in (
+        "/v2",
+        "/v2/health/live",
+        "/v2/health/ready",
+        "/v1/models",
+        "/v1/models/model",
+        "/v2/models/model/ready",
+    ):
+        assert server.ask(path)[0] == 200, path
+    about = server.ask("/v2/models/model")[1]
+    assert about["versions"] == [Artifact.open(models["linear"]).content[:12]]
+    server.ask("/v1/models/model:predict", {"instances": TEXTS})
+    server.ask("/v1/models/model:predict", {"instances": []})
+    metrics = server.ask("/metrics")[1]
+    assert 'tlm_requests_total{code="200",protocol="v1"} 1.0' in metrics
+    assert 'tlm_requests_total{code="400",protocol="v1"} 1.0' in metrics
+    assert f"tlm_texts_total {len(TEXTS)}.0" in metrics
+    assert "tlm_waiting_texts 0.0" in metrics
+
+
+WRONG = {  # body: code and sentence
+    b"": (400, "the body is not JSON in UTF-8"),
+    b"\xff\xfe": (400, "the body is not JSON in UTF-8"),
+    b"[" * 100_000: (400, "the body is not JSON in UTF-8"),
+    b"3": (400, "the body is an int; expected an object"),
+    b"{}": (400, "the body has no instances; expected a list with at least one entry"),
+    b'{"instances": "a"}': (400, "the body has no instances"),
+    b'{"instances": [1]}': (400, "instances[0]: the text is an int; expected a string"),
+    b'{"instances": ["a", " "]}': (400, "instances[1]: the text is empty"),
+    b'{"instances": ["\\ud800"]}': (400, "instances[0]: the text is not UTF-8"),
+    b'{"instances": [{"txt": "a"}]}': (400, "instances[0]: the text is a dict; expected a string"),
+    b'{"instances": ["a", {"text": "a", "text_pair": "b"}]}': (400, "some are pairs and others are not"),
+    b'{"instances": ["' + b"a" * 2000 + b'"]}': (413, "the body has more than 2000 bytes; send fewer texts"),
+    b'{"instances": ["a", "a", "a", "a", "a"]}': (400, "5 texts in a request; expected at most 4"),
+}
+
+
+def test_a_wrong_request_is_one_sentence_and_the_server_goes_on(models, started) -> None:
+    server = Running(models["linear"], "--max-bytes", "2000", "--max-texts", "4")
+    started.append(server)
+    for body, (code, sentence) in WRONG.items():
+        if len(body) > 2000:
+            code, sentence = 413, "the body has more than 2000 bytes; send fewer texts"
+        found = server.ask("/v1/models/model:predict", raw=body)
+        assert found[0] == code, body[:40]
+        assert sentence in found[1]["error"]
+    assert server.ask("/nothing")[0] == 404
+    assert server.ask("/v1/models/model:predict")[0] == 405
+    assert server.ask("/v1/models/model:predict", {"instances": ["court"]})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("tensors", "sentence"),
+    [
+        ([{"datatype": "FP32", "shape": [1], "data": [1.0]}], "inputs[0] has datatype 'FP32'; expected BYTES"),
+        ([{"datatype": "BYTES", "shape": [2], "data": ["a"]}], "inputs[0] has shape [2] and 1 texts; expected [1]"),
+        ([{"datatype": "BYTES", "shape": [1]}], "inputs[0] has no data"),
+        ([7], "inputs[0] is an int; expected an object"),
+        ([{"datatype": "BYTES", "shape": [1], "data": ["a"]}] * 3, "inputs holds 3 tensors"),
+        (
+            [{"datatype": "BYTES", "shape": [n], "data": ["a"] * n} for n in (1, 2)],
+            "1 texts and 2 second texts; expected equal numbers",
+        ),
+    ],
+)
+def test_a_wrong_tensor_is_one_sentence(tensors: list[Any], sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        protocol.read_v2({"inputs": tensors})
+    assert sentence in str(caught.value)
+
+
+def test_many_clients_get_their_own_answers_and_bad_bodies_harm_nobody(models, started) -> None:
+    server = Running(models["linear"])
+    started.append(server)
+    expected = {text: row["probabilities"] for text, row in zip(TEXTS, predict(models["linear"], TEXTS), strict=True)}
+    wrong: list[str] = []
+
+    def client(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(30):
+            if chance.random() < 0.3:
+                body = chance.randbytes(chance.randint(0, 200))
+                if server.ask("/v1/models/model:predict", raw=body)[0] != 400:
+                    wrong.append(repr(body))
+                continue
+            asked = chance.choices(TEXTS, k=chance.randint(1, 4))
+            code, answer = server.ask("/v1/models/model:predict", {"instances": asked})
+            found = [one["probabilities"] for one in answer.get("predictions", [])]
+            if code != 200 or found != [pytest.approx(expected[text], abs=1e-9) for text in asked]:
+                wrong.append(f"{code} {asked}")
+
+    clients = [threading.Thread(target=client, args=(seed,)) for seed in range(8)]
+    for one in clients:
+        one.start()
+    for one in clients:
+        one.join()
+    assert wrong == []
+
+
+def test_what_waits_is_limited(models, started) -> None:
+    """One request is always taken; others are refused while too many texts wait."""
+    server = Running(models["encoder"], "--max-waiting", "1", "--device", "cpu")
+    started.append(server)
+    codes: list[int] = []
+    body = {"instances": ["tide " * 50] * 200}
+    clients = [
+        threading.Thread(target=lambda: codes.append(server.ask("/v1/models/model:predict", body)[0])) for _ in range(4)
+    ]
+    for one in clients:
+        one.start()
+    for one in clients:
+        one.join()
+    assert sorted(set(codes)) == [200, 503]
+
+
+def test_sigterm_lets_it_finish_what_it_has_begun(models, started) -> None:
+    server = Running(models["encoder"], "--device", "cpu")
+    started.append(server)
+    answers: list[tuple[int, Any]] = []
+    body = {"instances": ["tide " * 50] * 1000}
+    asking = threading.Thread(target=lambda: answers.append(server.ask("/v1/models/model:predict", body)))
+    asking.start()
+    for _ in range(200):
+        if "tlm_waiting_texts 1000.0" in server.ask("/metrics")[1]:
+            break
+        time.sleep(0.01)
+    assert server.end() == 0
+    asking.join()
+    assert answers[0][0] == 200
+    assert len(answers[0][1]["predictions"]) == 1000
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"name": "a/b"}, "name is 'a/b'; expected letters, digits, '-', '_' and '.'"),
+        ({"max_texts": 0}, "max_texts is 0; expected 1 or more"),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(models, settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        serve(models["linear"], **settings)
+    assert sentence in str(caught.value)

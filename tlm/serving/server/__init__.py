@@ -1,0 +1,1 @@
+"""An HTTP server for a model: the inference protocols that KServe speaks."""

@@ -1,0 +1,144 @@
+"""Requests and answers of the Open Inference Protocol (V2) and of KServe's V1 protocol, as plain JSON values."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from tlm.errors import InputError, with_article
+from tlm.evaluation.predict.rows import checked
+
+V2_TYPES = {"BYTES": "text", "FP64": "numbers"}  # datatypes that we read and write
+
+
+class Asked(NamedTuple):
+    """The texts of a request.
+
+    Attributes:
+        texts: The texts.
+        pairs: The second texts, for a task on pairs; else None.
+    """
+
+    texts: list[str]
+    pairs: list[str] | None
+
+
+def read_v1(body: Any) -> Asked:
+    """Read ``{"instances": [TEXT or {"text": TEXT, "text_pair": TEXT}, …]}``.
+
+    Raises:
+        InputError: the body is anything else.
+    """
+    instances = _listed(_object(body, "the body"), "instances")
+    rows = [[one["text"], *_second(one)] if _has_text(one) else [one] for one in instances]
+    return _asked(rows, "instances")
+
+
+def read_v2(body: Any) -> Asked:
+    """Read an inference request: one tensor of datatype BYTES with the texts, or two with both texts of pairs.
+
+    Raises:
+        InputError: the body is anything else.
+    """
+    tensors = [
+        _object(one, f"inputs[{place}]") for place, one in enumerate(_listed(_object(body, "the body"), "inputs"))
+    ]
+    if len(tensors) > 2:
+        raise InputError(f"inputs holds {len(tensors)} tensors; expected one with texts, or two for pairs")
+    columns = [_texts_of(one, f"inputs[{place}]") for place, one in enumerate(tensors)]
+    if len({len(column) for column in columns}) > 1:
+        raise InputError(
+            f"inputs: {len(columns[0])} texts and {len(columns[1])} second texts; expected equal numbers"
+        )
+    return _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")
+
+
+def answer_v1(predicted: NDArray[Any], labels: Sequence[str] | None) -> dict[str, Any]:
+    """``{"predictions": […]}``: a label with its probability and all probabilities; or a number."""
+    return {"predictions": [_prediction(row, labels) for row in predicted.tolist()]}
+
+
+def answer_v2(
+    predicted: NDArray[Any], labels: Sequence[str] | None, name: str, version: str, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An inference response: tensors ``label``, ``probability`` and ``probabilities``; or ``value``."""
+    count = len(predicted)
+    if labels is None:
+        outputs = [_tensor("value", [count], predicted[:, 0].tolist())]
+    else:
+        best = predicted.argmax(axis=1)
+        outputs = [
+            {"name": "label", "shape": [count], "datatype": "BYTES", "data": [labels[place] for place in best]},
+            _tensor("probability", [count], predicted.max(axis=1).tolist()),
+            _tensor("probabilities", [count, len(labels)], predicted.ravel().tolist()),
+        ]
+    identity = {"id": request["id"]} if isinstance(request.get("id"), str) else {}
+    return {"model_name": name, "model_version": version, **identity, "outputs": outputs}
+
+
+def metadata(name: str, version: str, labels: Sequence[str] | None) -> dict[str, Any]:
+    """What V2 tells of a model. The classes stand in the order of ``probabilities``."""
+    outputs = [{"name": "value", "datatype": "FP64", "shape": [-1]}]
+    if labels is not None:
+        outputs = [
+            {"name": "label", "datatype": "BYTES", "shape": [-1]},
+            {"name": "probability", "datatype": "FP64", "shape": [-1]},
+            {"name": "probabilities", "datatype": "FP64", "shape": [-1, len(labels)]},
+        ]
+    inputs = [{"name": name, "datatype": "BYTES", "shape": [-1]} for name in ("text", "text_pair")]
+    about = {"name": name, "versions": [version], "platform": "tlm", "inputs": inputs, "outputs": outputs}
+    return about if labels is None else {**about, "parameters": {"classes": list(labels)}}
+
+
+def _prediction(values: list[float], labels: Sequence[str] | None) -> dict[str, Any] | float:
+    if labels is None:
+        return values[0]
+    named = dict(zip(labels, values, strict=True))
+    label = max(named, key=named.__getitem__)
+    return {"label": label, "probability": named[label], "probabilities": named}
+
+
+def _tensor(name: str, shape: list[int], data: list[float]) -> dict[str, Any]:
+    return {"name": name, "shape": shape, "datatype": "FP64", "data": data}
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{name} is {with_article(type(value).__name__)}; expected an object")
+    return value
+
+
+def _listed(value: dict[str, Any], field: str) -> list[Any]:
+    found = value.get(field)
+    if not isinstance(found, list) or not found:
+        raise InputError(f"the body has no {field}; expected a list with at least one entry")
+    return found
+
+
+def _has_text(instance: Any) -> bool:
+    return isinstance(instance, dict) and "text" in instance
+
+
+def _second(instance: dict[str, Any]) -> list[Any]:
+    return [instance["text_pair"]] if instance.get("text_pair") is not None else []
+
+
+def _texts_of(tensor: dict[str, Any], name: str) -> list[Any]:
+    if tensor.get("datatype") != "BYTES":
+        raise InputError(f"{name} has datatype {tensor.get('datatype')!r}; expected BYTES, which are texts")
+    data, shape = tensor.get("data"), tensor.get("shape")
+    if not isinstance(data, list) or not data:
+        raise InputError(f"{name} has no data; expected a list of texts")
+    if shape not in ([len(data)], [len(data), 1]):
+        raise InputError(f"{name} has shape {shape} and {len(data)} texts; expected [{len(data)}]")
+    return data
+
+
+def _asked(rows: list[list[Any]], name: str) -> Asked:
+    """Check that all texts are texts, and that all or none are pairs."""
+    for place, values in enumerate(rows):
+        if error := checked(place, values).error:
+            raise InputError(f"{name}[{place}]: {error}")
+    if len({len(values) for values in rows}) > 1:
+        raise InputError(f"{name}: some are pairs and others are not; expected one kind")
+    return Asked([values[0] for values in rows], [values[1] for values in rows] if len(rows[0]) == 2 else None)

@@ -65,7 +65,8 @@ def test_advice_is_read_on_stderr_and_taken_from_stdout(tmp_path, capsys):
     assert out == ""
     assert "40 training examples are fewer than 5,000" in err
     assert "121 words" in err
-    assert err.count("\n- ") == 4
+    assert err.count("\n- ") == 5
+    assert "Text: the arm bm25" in err
 
 
 def test_advice_needs_a_preset_that_exists(tmp_path):

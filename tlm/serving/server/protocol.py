@@ -47,9 +47,7 @@ def read_v2(body: Any) -> Asked:
         raise InputError(f"inputs holds {len(tensors)} tensors; expected one with texts, or two for pairs")
     columns = [_texts_of(one, f"inputs[{place}]") for place, one in enumerate(tensors)]
     if len({len(column) for column in columns}) > 1:
-        raise InputError(
-            f"inputs: {len(columns[0])} texts and {len(columns[1])} second texts; expected equal numbers"
-        )
+        raise InputError(f"inputs: {len(columns[0])} texts and {len(columns[1])} second texts; expected equal numbers")
     return _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")
 
 

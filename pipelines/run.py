@@ -229,7 +229,7 @@ def schedule(
 
     Args:
         list_all: Print all recurring runs: name, when, whether they are on, link.
-        delete: Delete the recurring run called --name; runs that have begun go on.
+        delete: Delete the recurring run called --name; while runs that it started go on, it is only turned off.
         cron: When: second, minute, hour, day, month, weekday, as in '0 0 3 * * 1'.
         name: Name of the recurring run; one of this name is replaced.
         pipeline: Name of the uploaded pipeline.

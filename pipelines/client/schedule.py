@@ -6,6 +6,7 @@ from pipelines.client.api import Api
 from pipelines.client.errors import Unanswered
 from pipelines.client.submit import experiment
 from pipelines.client.upload import find_pipeline, find_version
+from pipelines.client.wait import FINAL
 from pipelines.compile.compiled import from_api
 from pipelines.form.options import Order, Parameters
 from pipelines.form.parameters import check_reachable, declared, read_parameters
@@ -93,8 +94,7 @@ def schedule(
             raise Interrupted(f"whether '{name}' is scheduled is not known, repeat it: {error}") from None
     for job in old:
         if job.recurring_run_id != made.recurring_run_id:
-            api.client.delete_recurring_run(job.recurring_run_id)
-            say(f"replaced the recurring run {job.recurring_run_id} of this name")
+            say(f"'{name}' is scheduled anew: {_end(api, job)}")
     return str(made.recurring_run_id)
 
 
@@ -119,7 +119,7 @@ def recurring_runs(api: Api) -> list[tuple[str, str, str, str]]:
 
 
 def unschedule(api: Api, name: str) -> None:
-    """Delete the recurring runs of this name in all experiments; runs that have begun go on.
+    """End the recurring runs of this name in all experiments; runs that have begun go on.
 
     Raises:
         InputError: There is none of this name.
@@ -129,8 +129,34 @@ def unschedule(api: Api, name: str) -> None:
         known = sorted({each for each, *_ in recurring_runs(api)})
         raise InputError(f"{api.url}: has no recurring run '{name}'{nearest(name, known)}; `schedule --list` lists all")
     for job in old:
-        api.client.delete_recurring_run(job.recurring_run_id)
-        say(f"deleted the recurring run {job.recurring_run_id} called '{name}'; runs that have begun go on")
+        say(_end(api, job))
+
+
+def _end(api: Api, job: Any) -> str:
+    """Delete a recurring run, or only turn it off while runs that it started go on; returns what was done.
+
+    Workflows belong to the recurring run that started them, and Kubernetes deletes them with it.
+    """
+    identity, going_on = job.recurring_run_id, _going_on(api, job.recurring_run_id)
+    if not going_on:
+        api.client.delete_recurring_run(identity)
+        return f"deleted the recurring run {identity} called '{job.display_name}'"
+    api.client.disable_recurring_run(identity)
+    runs = f"{going_on} runs that it started go" if going_on > 1 else "a run that it started goes"
+    return (
+        f"turned off the recurring run {identity} called '{job.display_name}'; {runs} on, and would be deleted with "
+        "it, so delete it when they have ended: `schedule --delete`"
+    )
+
+
+def _going_on(api: Api, identity: str) -> int:
+    """How many runs that a recurring run started have not ended."""
+    count, token = 0, ""
+    while True:
+        page = api.client.runs.run_service_list_runs(page_token=token, page_size=PAGE, **api.scope)
+        count += sum(run.recurring_run_id == identity and run.state not in FINAL for run in page.runs or [])
+        if not (token := page.next_page_token or ""):
+            return count
 
 
 def _equals(api: Api, job: Any, wanted: dict[str, Any]) -> bool:

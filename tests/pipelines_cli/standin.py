@@ -110,12 +110,14 @@ class StandIn:
             ("GET", "/experiments", self._list(self.experiments, kfp.V2beta1ListExperimentsResponse, "experiments")),
             ("POST", "/experiments", self._create(self.experiments, kfp.V2beta1Experiment, "experiment_id")),
             ("GET", "/runs/", self._look),
+            ("GET", "/runs", self._list(self.runs, kfp.V2beta1ListRunsResponse, "runs")),
             ("POST", "/runs", self._create(self.runs, kfp.V2beta1Run, "run_id")),
             ("GET", "/pipelines/names/", self._by_name),
             ("POST", "/pipelines/upload_version", self._upload),
             ("POST", "/pipelines", self._create(self.pipelines, kfp.V2beta1Pipeline, "pipeline_id")),
             ("GET", "/pipelines/", self._versions),
             ("GET", "/recurringruns", self._list(self.jobs, kfp.V2beta1ListRecurringRunsResponse, "recurring_runs")),
+            ("POST", "/recurringruns/", self._turn_off),
             ("POST", "/recurringruns", self._create(self.jobs, kfp.V2beta1RecurringRun, "recurring_run_id")),
             ("DELETE", "/recurringruns/", lambda rest, query, body: self.jobs.pop(rest) and {}),
         ]
@@ -155,6 +157,10 @@ class StandIn:
             return model(**{field: found[start : start + size], "total_size": len(found)}, **further)
 
         return listed
+
+    def _turn_off(self, rest: str, query: dict[str, str], body: Any) -> Any:
+        self.jobs[rest.removesuffix(":disable")].status = "DISABLED"
+        return {}
 
     def _look(self, run_id: str, query: dict[str, str], body: Any) -> Any:
         if run_id not in self.runs:

@@ -46,7 +46,7 @@ def test_the_same_name_again(uploaded, api: StandIn) -> None:
         assert done.code == 0, done.err
         (now,) = api.jobs
         assert [now] != before
-        assert f"replaced the recurring run {before[0]}" in done.err
+        assert f"'tlm' is scheduled anew: deleted the recurring run {before[0]}" in done.err
     assert uploaded("schedule", *NIGHTLY, "--name", "another").code == 0
     assert len(api.jobs) == 2
 
@@ -121,11 +121,35 @@ def test_a_schedule_is_ended_by_its_name(uploaded, api: StandIn) -> None:
         uploaded("schedule", *NIGHTLY, "--name", name)
     done = uploaded("schedule", "--delete", "--name", "nightly")
     assert done.code == 0, done.err
-    assert "called 'nightly'; runs that have begun go on" in done.err
+    assert "deleted the recurring run" in done.err
     assert [job.display_name for job in api.jobs.values()] == ["weekly"]
     done = uploaded("schedule", "--delete", "--name", "weakly")
     assert (done.code, "has no recurring run 'weakly'; did you mean 'weekly'?" in done.err) == (2, True)
     assert len(api.jobs) == 1
+
+
+@pytest.mark.parametrize("page", [1, 100])
+@pytest.mark.parametrize("again", [("--delete",), (*NIGHTLY, "--at-once", "3")])
+def test_a_schedule_whose_runs_go_on_is_only_turned_off(
+    uploaded, api: StandIn, again: tuple[str, ...], page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Kubernetes deletes the workflows of a recurring run with it (seen on KFP 2.17.0)."""
+    monkeypatch.setattr("pipelines.client.schedule.PAGE", page)
+    uploaded("schedule", *NIGHTLY)
+    (job,) = api.jobs.values()
+    for state, started_by in (("RUNNING", job.recurring_run_id), ("SUCCEEDED", job.recurring_run_id), ("RUNNING", "x")):
+        assert uploaded("submit").code == 0
+        run = list(api.runs.values())[-1]
+        run.state, run.recurring_run_id = state, started_by
+    done = uploaded("schedule", *again)
+    assert done.code == 0, done.err
+    assert "turned off the recurring run" in done.err
+    assert "a run that it started goes on, and would be deleted with it" in done.err
+    assert api.jobs[job.recurring_run_id].status == "DISABLED"
+    assert len(api.jobs) == (1 if "--delete" in again else 2)
+    next(run for run in api.runs.values() if run.recurring_run_id == job.recurring_run_id).state = "FAILED"
+    assert "deleted the recurring run" in uploaded("schedule", "--delete").err
+    assert not api.jobs
 
 
 @pytest.mark.parametrize("options", [(), ("--list", "--delete"), ("--cron", "0 0 3 * * *", "--list")])

@@ -149,6 +149,7 @@ def scheduled(folder: str, expected: dict[str, str]) -> list[str]:
     cluster.pipelines("schedule", "--delete", "--name", name)
     for identity in working:
         cluster.pipelines("wait", identity, "--timeout", f"{cluster.TIMEOUT}")
+    cluster.pipelines("schedule", "--delete", "--name", name)  # it was only turned off, as its runs went on
     return [cluster.difference("scheduled", root, expected)] * len(working)
 
 

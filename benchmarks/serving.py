@@ -35,10 +35,8 @@ def run(quick: bool) -> list[Result]:
         sides: dict[str, Predictor] = {"torch": open_predictor(folder, "cpu")[0]}
         for label, file in (("ONNX float32", EXACT), ("ONNX int8", SMALL)):
             sides[label] = of_file(onnx, file)
-        for label, scored in (
-            ("linear", baseline(material.task)),
-            ("static", static(material.task, subset=material.subset)),
-        ):
+        shallow = {"linear": baseline(material.task), "static": static(material.task, subset=material.subset)}
+        for label, scored in shallow.items():
             sides[label] = open_predictor(Artifact.open(scored).input("model").path("model"), "cpu")[0]
         size = (onnx / SMALL).stat().st_size
         small = limit("pocket, int8, the model's file", size, "bytes", MOST_BYTES)
@@ -115,9 +113,7 @@ ROW = Row(
     against="the same model with PyTorch and transformers",
     target=f"int8: {TIMES:g} times the texts a CPU second, at most {MOST_BYTES / 1e6:g} MB",
     what="SciERC's training sentences, with one thread: in one call (PyTorch pads texts of similar length to a batch; "
-    "ONNX computes each alone), and in a call for each. The linear and static models are of the same task. A text of "
-    "30 tokens takes the pocket model some 30 million operations, of which a core does about 50 billion a second in "
-    "float32, so that 1,500 texts a CPU second are the limit of arithmetic there.",
+    "ONNX computes each alone), and in a call for each. The linear and static models are of the same task.",
     run=run,
     packages=("torch", "transformers", "onnxruntime", "scikit-learn"),
 )

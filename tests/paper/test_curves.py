@@ -2,9 +2,12 @@
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.paper.kept import rights
 from tests.toy_reports import toy_world
@@ -16,7 +19,7 @@ from tlm.evaluation.score.baseline import baseline, static
 from tlm.paper.command import paper
 from tlm.paper.curves import SCALE, key_of, place_of
 from tlm.paper.document.blocks import markdown
-from tlm.paper.document.curve_figure import figure
+from tlm.paper.document.curve_figure import apart, figure
 from tlm.paper.document.curves import blocks
 from tlm.paper.document.sections import update
 from tlm.paper.keep import keep
@@ -161,3 +164,15 @@ def test_a_section_of_a_page_is_rewritten(tmp_path: Path, capsys: pytest.Capture
     assert text.endswith("\nB\n")
     paper("dilution", results=str(tmp_path / "nothing"))
     assert "nothing is run yet" in capsys.readouterr().out
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=15).map(sorted), st.floats(0.1, 6))
+def test_names_of_lines_stand_apart_in_order_and_within_the_axis(heights: list[float], gap: float) -> None:
+    found = apart(heights, gap, 0, 100)
+    assert len(found) == len(heights)
+    assert found[-1] <= 100
+    assert all(second - first >= gap * (1 - 1e-9) for first, second in pairwise(found))
+
+
+def test_names_that_have_room_stay_at_their_lines() -> None:
+    assert apart([1, 5, 9], 2, 0, 10) == [1, 5, 9]

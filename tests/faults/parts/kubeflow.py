@@ -139,12 +139,12 @@ def scheduled(folder: str, expected: dict[str, str]) -> list[str]:
     root, name = cluster.fresh_root("scheduled"), "chaos"
     cluster.pipelines("upload", *cluster.images())
     often = ("--cron", "0 * * * * *", "--at-once", "2")
-    cluster.pipelines("schedule", *often, "--name", name, *cluster.given(root))
+    job = cluster.pipelines("schedule", *often, "--name", name, *cluster.given(root)).splitlines()[0]
     client, working = cluster.client(), list[str]()
     while len(working) < 2:
         time.sleep(PAUSE)
         listed = client.list_runs(page_size=20, sort_by="created_at desc").runs or []
-        ours = [run for run in listed if run.recurring_run_id]
+        ours = [run for run in listed if run.recurring_run_id == job]
         working = [run.run_id for run in ours if run.state in ("PENDING", "RUNNING")]
     cluster.pipelines("schedule", "--delete", "--name", name)
     for identity in working:

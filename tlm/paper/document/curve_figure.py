@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from tlm.evaluation.mixture.kinds import KINDS, Row
+from tlm.evaluation.mixture.kinds import KINDS, PARTS, Row
 from tlm.evaluation.pages.plots import COLOURS, INK, STYLE, svg
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.score.baseline import STATIC
@@ -33,12 +33,13 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
     grid = drawn.subplots(len(found), 1, squeeze=False)
     for (task, points), (axes,) in zip(found.items(), grid, strict=True):
         axes.set_title(title(task), fontsize=10, loc="left", color=INK)
-        names = []
+        names, spare = [], _spare_tones(points)
         for arm, own in points.items():
             row = Row.of(arm, "")
             if row.kind not in KINDS:
                 continue
-            tone = COLOURS.get(row.text or "baseline", COLOURS["other-0"])[0]
+            role = row.text or "baseline"
+            tone = COLOURS.get(role, COLOURS[spare.get(role, "other-0")])[0]
             values = sorted(own)
             means = [summed(own[value], "test")["mean"] for value in values]
             axes.plot(
@@ -57,12 +58,31 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
         axes.set_xlabel(curves()[curve]["axis"])
         axes.set_ylabel("test, hundredths")
         lowest, highest = axes.get_ylim()
-        place = lowest
-        for mean, value, name, tone in sorted(names):  # from below, none over another
-            place = max(mean, place + (highest - lowest) * NAME_HEIGHT)
+        names.sort()
+        heights = apart([mean for mean, *_ in names], (highest - lowest) * NAME_HEIGHT, lowest, highest)
+        for place, (_, value, name, tone) in zip(heights, names, strict=True):
             axes.annotate(name, (value, place), (6, 0), textcoords="offset points", va="center", fontsize=8, color=tone)
     head, end, rest = svg(drawn).partition("</style>")
     return f"{head}{end}{GROUND}{rest}"
+
+
+def apart(heights: list[float], gap: float, lowest: float, highest: float) -> list[float]:
+    """Ascending heights, moved until they are `gap` apart: up first, and down again from `highest`."""
+    found: list[float] = []
+    for height in heights:
+        found.append(max(height, found[-1] + gap if found else lowest))
+    limit = highest
+    for place in reversed(range(len(found))):
+        found[place] = min(found[place], limit)
+        limit = found[place] - gap
+    return found
+
+
+def _spare_tones(points: Points) -> dict[str, str]:
+    """A colour role for each text that has none of its own, in the order of the rows."""
+    texts = dict.fromkeys(Row.of(arm, "").text for arm in points)
+    others = [text for text in texts if text and text not in COLOURS and PARTS not in text]
+    return {text: f"other-{number % 4}" for number, text in enumerate(others)}
 
 
 def _extend(axes: Axes, line: tuple[float, float], paper: tuple[float, float] | None, last: float) -> None:

@@ -1,5 +1,6 @@
 """`tlm serve`: a real server, asked over HTTP, beside `tlm predict`."""
 
+import asyncio
 import json
 import os
 import random
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.toys_training import TOPICS, checkpoint, model, rows, task
@@ -26,6 +28,7 @@ from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.serving.export_onnx import export_onnx
 from tlm.serving.server import protocol
+from tlm.serving.server.batcher import Batcher, Failed
 from tlm.serving.server.serve import serve
 
 ROOT = Path(__file__).parents[2]
@@ -258,6 +261,35 @@ def test_sigterm_lets_it_finish_what_it_has_begun(models, started) -> None:
     asking.join()
     assert answers[0][0] == 200
     assert len(answers[0][1]["predictions"]) == 1000
+
+
+class Moody:
+    """A model that fails when a text asks for it."""
+
+    labels = ("a", "b")
+
+    def predict(self, texts: list[str], pairs: Any = None, label: str = "") -> np.ndarray:
+        if "fail" in texts:
+            raise ValueError("no\nway")
+        return np.full((len(texts), 2), 0.5)
+
+
+def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> None:
+    async def both() -> list[Any]:
+        batcher = Batcher(Moody(), 9)  # type: ignore[arg-type]
+        work = asyncio.create_task(batcher.run())
+        found = [
+            await asyncio.gather(batcher.predict(protocol.Asked([text], None)), return_exceptions=True)
+            for text in ("fail", "fine")
+        ]
+        work.cancel()
+        batcher.close()
+        return [one for (one,) in found]
+
+    failed, answered = asyncio.run(both())
+    assert isinstance(failed, Failed)
+    assert str(failed) == "the model failed: no"
+    assert answered.tolist() == [[0.5, 0.5]]
 
 
 @pytest.mark.parametrize(

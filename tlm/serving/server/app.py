@@ -18,7 +18,7 @@ from tlm import __version__
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.serving.server import protocol
-from tlm.serving.server.batcher import Batcher, Busy
+from tlm.serving.server.batcher import Batcher, Busy, Failed
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -99,6 +99,8 @@ class Server:
                 answer = _error(str(error), 400)
             except Busy as error:
                 answer = _error(str(error), 503, {"Retry-After": "1"})
+            except Failed as error:
+                answer = _error(str(error), 500)
             except HTTPException as error:
                 answer = _error(error.detail, error.status_code)
             self.requests.labels(name, answer.status_code).inc()

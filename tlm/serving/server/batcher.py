@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tlm.errors import TlmError
+from tlm.errors import TlmError, reason
 from tlm.evaluation.predict.predictor import Predictor
+from tlm.progress import say
 from tlm.serving.server.protocol import Asked
 
 MOST_TOGETHER = 64  # texts
@@ -16,6 +17,10 @@ MOST_TOGETHER = 64  # texts
 
 class Busy(TlmError):
     """More texts wait than may."""
+
+
+class Failed(TlmError):
+    """The model did not predict."""
 
 
 class _Waiting(NamedTuple):
@@ -42,7 +47,7 @@ class Batcher:
 
         Raises:
             Busy: too many texts are waiting.
-            InputError: the model gives values that are not finite.
+            Failed: the model raised an error, such as for values that are not finite.
         """
         count = len(asked.texts)
         if self.waiting and self.waiting + count > self._most:
@@ -62,10 +67,11 @@ class Batcher:
             together = self._together(await self._queue.get())
             try:
                 found = await loop.run_in_executor(self._thread, self._predict, [one.asked for one in together])
-            except Exception as error:  # belongs to those who asked
+            except Exception as error:  # told to those who asked; the next batch may do
+                say(f"serve: {type(error).__name__}: {reason(error)}")
                 for one in together:
                     if not one.answer.cancelled():
-                        one.answer.set_exception(error)
+                        one.answer.set_exception(Failed(f"the model failed: {reason(error)}"))
                 continue
             for one, values in zip(together, found, strict=True):
                 if not one.answer.cancelled():

@@ -1,7 +1,9 @@
 """The commands in README make the same artifacts as the pipeline."""
 
+import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -54,11 +56,36 @@ def test_the_steps_by_hand_make_what_the_pipeline_makes(
     values = {"corpus_paths": "corpus.jsonl", "task_path": "task", "run_preset": "tiny", "store_root": "pipeline"}
     given = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
     run_module("pipelines.run", "local", *given)
-    script = f'set -e\ntlm() {{ "{sys.executable}" -m tlm.cli "$@"; }}\n{readme_steps()}'
+    made, begin, served = readme_steps().partition("small=")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TLM_ROOT": "by-hand"}
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
+    printed = run_script(made + 'echo "$metrics $linear"', tmp_path, env)
     by_hand, pipeline = contents(tmp_path / "by-hand"), contents(tmp_path / "pipeline")
     assert all(by_hand.values())
     assert by_hand == pipeline
     assert (tmp_path / "my-model" / "model.safetensors").is_file()
+    metrics, linear = printed.splitlines()[-1].split()
+    known = f"metrics={metrics}\nlinear={linear}\n"
+    answer = run_script(known + begin + waiting(served), tmp_path, env)
+    (prediction,) = json.loads(answer)["predictions"]
+    assert set(prediction["probabilities"]) == {"bread", "chess", "rain"}
+
+
+def run_script(script: str, folder: Path, env: dict[str, str]) -> str:
+    """What commands of ours print."""
+    commands = f'set -e\ntlm() {{ "{sys.executable}" -m tlm.cli "$@"; }}\n{script}'
+    done = subprocess.run(["bash", "-c", commands], cwd=folder, env=env, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def waiting(commands: str) -> str:
+    """The commands of README that serve and ask, at a free port: asking when the server is ready, and ending it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    assert commands.count(":8080/") == 1
+    serving = re.sub(r"tlm serve \$small &.*", f"tlm serve $small --port {port} > server.log 2>&1 &", commands)
+    assert serving != commands
+    ready = f"curl --silent --fail --retry 60 --retry-connrefused --retry-delay 1 -o ready 127.0.0.1:{port}/v2\ncurl "
+    asked = serving.replace(":8080/", f":{port}/").replace("curl ", f"{ready}--silent ")
+    return f"{asked}\nkill %1\n"

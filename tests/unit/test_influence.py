@@ -79,7 +79,7 @@ def test_influence_is_the_inner_product_of_gradients_by_autograd(opened, monkeyp
     gradient = task_gradient(model, examples, CPU)
     monkeypatch.setattr(gradients, "by_length", lambda lengths: iter(np.arange(len(lengths))[:, None]))
     larger = influences(model, texts, gradient, CPU, seed=3)
-    monkeypatch.setattr(gradients, "STEP", 1e-6)
+    monkeypatch.setattr(gradients, "STEP", 1e-5)  # below that, rotary positions in single precision show
     found = influences(model, texts, gradient, CPU, seed=3)
     masking = Masking(0.15, model.body.config["vocab_size"], texts.special.mask, texts.special.ids)
     expected = []

@@ -11,6 +11,7 @@ from benchmarks.passages import queries
 from benchmarks.row import Result, Row, against, limit, need
 from benchmarks.training_data import prepare
 from tlm.artifacts.artifact import Artifact
+from tlm.evaluation.predict.onnx import OnnxClassifier
 from tlm.evaluation.predict.predictor import Predictor, open_predictor
 
 TEXTS, ALONE = 400, 100  # predicted together, and one after the other
@@ -34,7 +35,7 @@ def run(quick: bool) -> list[Result]:
         convert(folder, onnx)
         sides: dict[str, Predictor] = {"torch": open_predictor(folder, "cpu")[0]}
         for label, file in (("ONNX float32", EXACT), ("ONNX int8", SMALL)):
-            sides[label] = of_file(onnx, file)
+            sides[label] = OnnxClassifier(onnx, file)
         shallow = {"linear": baseline(material.task), "static": static(material.task, subset=material.subset)}
         for label, scored in shallow.items():
             sides[label] = open_predictor(Artifact.open(scored).input("model").path("model"), "cpu")[0]
@@ -84,13 +85,6 @@ def one_by_one(model: Predictor, texts: list[str]) -> float:
     for text in texts:
         model.predict([text])
     return len(texts)
-
-
-def of_file(folder: Path, file: str) -> Predictor:
-    """The ONNX model of a file."""
-    from tlm.evaluation.predict.onnx import OnnxClassifier
-
-    return OnnxClassifier(folder, file)
 
 
 def write_model(tokenizer: str, task: str, folder: Path) -> None:

@@ -57,14 +57,17 @@ def convert(folder: Path, to: Path) -> None:
     for name in COPIED:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, to / name)
-    config = config_of(folder) | {ONNX: {"file": EXACT, "max_length": classifier.max_length}}
-    (to / CONFIG).write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    _write_config(to, config_of(folder) | {ONNX: {"file": EXACT, "max_length": classifier.max_length}})
 
 
 def use(folder: Path, file: str) -> None:
     """Name another model file in config.json."""
     config = config_of(folder)
     config[ONNX]["file"] = file
+    _write_config(folder, config)
+
+
+def _write_config(folder: Path, config: dict[str, Any]) -> None:
     (folder / CONFIG).write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 

@@ -95,10 +95,14 @@ def _predicted(predictor: Predictor, rows: list[Row]) -> Iterator[dict[str, Any]
             yield {"row": row.number, "text": row.text, "value": value}
         return
     for row, chances in zip(rows, predicted.tolist(), strict=True):
-        named = dict(zip(predictor.labels, chances, strict=True))
-        label = max(named, key=named.__getitem__)
-        answer = {"row": row.number, "text": row.text, "label": label}
-        yield {**answer, "probability": named[label], "probabilities": named}
+        yield {"row": row.number, "text": row.text, **likeliest(chances, predictor.labels)}
+
+
+def likeliest(chances: list[float], labels: list[str]) -> dict[str, Any]:
+    """The likeliest label, its probability, and the probabilities of all labels."""
+    named = dict(zip(labels, chances, strict=True))
+    label = max(named, key=named.__getitem__)
+    return {"label": label, "probability": named[label], "probabilities": named}
 
 
 def _opened(source: str, files: ExitStack) -> Iterator[str]:

@@ -112,14 +112,14 @@ class Server:
     async def predict_v1(self, request: Request) -> Response:
         """V1: ``instances`` in, ``predictions`` out."""
         asked = protocol.read_v1(await self.body(request))
-        return _json(protocol.answer_v1(await self.predict(asked), self.served.predictor.labels))
+        return JSONResponse(protocol.answer_v1(await self.predict(asked), self.served.predictor.labels))
 
     async def predict_v2(self, request: Request) -> Response:
         """V2, the Open Inference Protocol: tensors in, tensors out."""
         body = await self.body(request)
         predicted = await self.predict(protocol.read_v2(body))
         labels, name, version = self.served.predictor.labels, self.served.name, self.served.version
-        return _json(protocol.answer_v2(predicted, labels, name, version, body))
+        return JSONResponse(protocol.answer_v2(predicted, labels, name, version, body))
 
     async def predict(self, asked: protocol.Asked) -> Any:
         """Predict together with what else waits."""
@@ -149,7 +149,7 @@ class Server:
 
 def _answering(body: dict[str, Any]) -> Handler:
     async def handle(_: Request) -> Response:
-        return _json(body)
+        return JSONResponse(body)
 
     return handle
 
@@ -161,7 +161,3 @@ async def _told(_: Request, error: Exception) -> Response:
 
 def _error(text: str, code: int, headers: dict[str, str] | None = None) -> Response:
     return JSONResponse({"error": text}, code, headers)
-
-
-def _json(body: dict[str, Any]) -> Response:
-    return JSONResponse(body)

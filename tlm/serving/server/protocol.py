@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from tlm.errors import InputError, with_article
+from tlm.evaluation.predict.predict import likeliest
 from tlm.evaluation.predict.rows import checked
-
-V2_TYPES = {"BYTES": "text", "FP64": "numbers"}  # datatypes that we read and write
 
 
 class Asked(NamedTuple):
@@ -51,9 +50,10 @@ def read_v2(body: Any) -> Asked:
     return _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")
 
 
-def answer_v1(predicted: NDArray[Any], labels: Sequence[str] | None) -> dict[str, Any]:
+def answer_v1(predicted: NDArray[Any], labels: list[str] | None) -> dict[str, Any]:
     """``{"predictions": […]}``: a label with its probability and all probabilities; or a number."""
-    return {"predictions": [_prediction(row, labels) for row in predicted.tolist()]}
+    rows = predicted.tolist()
+    return {"predictions": [row[0] if labels is None else likeliest(row, labels) for row in rows]}
 
 
 def answer_v2(
@@ -86,14 +86,6 @@ def metadata(name: str, version: str, labels: Sequence[str] | None) -> dict[str,
     inputs = [{"name": name, "datatype": "BYTES", "shape": [-1]} for name in ("text", "text_pair")]
     about = {"name": name, "versions": [version], "platform": "tlm", "inputs": inputs, "outputs": outputs}
     return about if labels is None else {**about, "parameters": {"classes": list(labels)}}
-
-
-def _prediction(values: list[float], labels: Sequence[str] | None) -> dict[str, Any] | float:
-    if labels is None:
-        return values[0]
-    named = dict(zip(labels, values, strict=True))
-    label = max(named, key=named.__getitem__)
-    return {"label": label, "probability": named[label], "probabilities": named}
 
 
 def _tensor(name: str, shape: list[int], data: list[float]) -> dict[str, Any]:

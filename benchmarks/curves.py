@@ -3,7 +3,8 @@
 A point of ``compute`` is one encoder of BM25's text. A point of ``dilution`` or ``labels`` is a linear model, static
 models of BM25's text and of as much random text, and both mixed with the linear one; with --preset, also an encoder of
 either text, whose seed is the draw. With --arm, a point of ``dilution`` has the text of other selectors, and is kept as
-one of ``selectors``. What it made is kept in the folder of results. CORPUS and TASK are URIs; finished steps are found.
+one of ``selectors``; its encoders are of those alone, as ``dilution`` has BM25's. What it made is kept in the folder of
+results. CORPUS and TASK are URIs; finished steps are found.
 """
 
 import shlex
@@ -125,7 +126,8 @@ def point(corpus: str, task: str, draw: int, top_k: int, preset: str, arms: Sequ
     subsets = [bm25, *(export(retrieve(index, task, arm=arm, top_k=top_k, like=bm25, seed=draw)) for arm in others)]
     linear, models = baseline(task), [static(task, subset=subset) for subset in subsets]
     if preset:
-        models += [encoder(corpus, task, subset, draw, preset, []) for subset in subsets]
+        encoded = subsets if arms == RANDOM else subsets[1:]
+        models += [encoder(corpus, task, subset, draw, preset, []) for subset in encoded]
     return [linear, *models, *mixtures(linear, models)]
 
 

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,21 @@ def end_of_saving() -> Callable[[], None]:
     return wait
 
 
+def term_in_last_save() -> None:
+    """Have this process send itself SIGTERM while the snapshot after the last step is being written."""
+    from tlm.artifacts.progress import Progress
+
+    save = Progress.save
+
+    def slow_save(self: Any, step: int, *more: Any) -> None:
+        if step == STEPS:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.3)
+        save(self, step, *more)
+
+    Progress.save = slow_save  # type: ignore[method-assign]
+
+
 def in_child(work: Callable[[], Any]) -> tuple[int, Any]:
     """Exit code (minus a signal's number) of a fork that does `work`, and what it returned."""
     reading, writing = os.pipe()
@@ -155,6 +171,7 @@ def killed_runs(folder: Path) -> dict[str, Any]:
         "kill finetune": ("finetune", chance.randrange(7, STEPS), signal.SIGKILL),
         "term train": ("train", 5, signal.SIGTERM),
         "term finetune": ("finetune", 7, signal.SIGTERM),
+        "late train": ("train", STEPS - 1, signal.SIGTERM),
         "interrupt train": ("train", 6, signal.SIGINT),
         "interrupt finetune": ("finetune", 5, signal.SIGINT),
     }
@@ -165,8 +182,8 @@ def killed_runs(folder: Path) -> dict[str, Any]:
     for name, way in ways.items():
         root = folder / name
 
-        def dying(root: Path = root, way: Any = way) -> Any:
-            die_in(*way)
+        def dying(root: Path = root, name: str = name, way: Any = way) -> Any:
+            term_in_last_save() if name.startswith("late") else die_in(*way)
             return both_stages(root, *dropout, save_steps=3)
 
         code, _ = in_child(dying)

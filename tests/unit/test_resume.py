@@ -47,9 +47,17 @@ def test_a_signal_saves_the_step_in_progress(runs, stage, way, code):
     assert ended["again"] == runs["undisturbed"]
 
 
+def test_a_signal_during_the_last_save_waits_for_it(runs):
+    ended = runs["late train"]
+    assert ended["code"] == 143
+    assert max(ended["snapshots"]) == f"step-{ended['step'] + 1:09d}"
+    assert ended["again"] == runs["undisturbed"]
+
+
 def test_snapshots_are_removed_when_the_work_is_published(runs):
+    ways = [f"{way} {stage}" for way in ("kill", "term", "interrupt") for stage in ("train", "finetune")]
     assert {name: run["left"] for name, run in runs.items() if name != "undisturbed"} == dict.fromkeys(
-        [f"{way} {stage}" for way in ("kill", "term", "interrupt") for stage in ("train", "finetune")], 0
+        [*ways, "late train"], 0
     )
 
 

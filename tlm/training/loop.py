@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from tlm.errors import Terminated
 from tlm.progress import Meter
 from tlm.settings import Finetune, Train
 from tlm.spending import JOULES, Amount, Spending
@@ -118,12 +119,17 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
                     (snapshots.save if ending else snapshots.begin)(state)
             if ending:
                 group.wait()  # if a process ended now, torchrun would kill rank 0 while it saves
-                raise ending(
-                    f"stopped by {ending.by} after step {state.step:,}, which is saved; repeat the command to go on"
-                )
-    snapshots.wait()
+                raise _stopped(ending, state)
+        snapshots.wait()
+        if stop.is_set() and group.first:  # it arrived after the last step
+            snapshots.save(state)
+            raise _stopped(stop.error(), state)
     _collect_energy(spending, group)
     meter.close()
+
+
+def _stopped(error: type[Terminated], state: State) -> Terminated:
+    return error(f"stopped by {error.by} after step {state.step:,}, which is saved; repeat the command to go on")
 
 
 def _collect_energy(spending: Spending, group: ProcessGroup) -> None:

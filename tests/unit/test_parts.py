@@ -1,5 +1,6 @@
 """A corpus in parts: byte for byte the same as in one, whatever the parts and however many work on them."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, remove
 from tlm.data.corpus import load_corpus
 from tlm.data.parts import shards
 from tlm.data.parts.plan import part_size, parts_of
@@ -195,6 +196,29 @@ def test_shards_that_are_gone_are_written_again(tmp_path, monkeypatch):
     with pytest.raises(Interrupted, match="shards of 1 parts are gone"):
         publish_corpus(items)
     same(load(folder, tmp_path / "one"), Artifact.open(publish_corpus([write_corpus(pod) for pod in items]), "corpus"))
+
+
+@pytest.mark.parametrize("removed", [0, 5])
+def test_parts_that_a_kill_left_behind_are_removed_by_the_repetition(tmp_path, monkeypatch, removed):
+    """The kill comes after the corpus is published, while its parts are being removed."""
+    folder, root, calls = files(tmp_path / "raw", ["one", "two"], ["three"]), tmp_path / "root", itertools.count()
+
+    class Killed(BaseException):
+        """So that nothing handles it."""
+
+    def remove_or_die(store, name):
+        if next(calls) == removed:
+            raise Killed
+        remove(store, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tlm.data.parts.publish.remove", remove_or_die)
+        with pytest.raises(Killed):
+            load(folder, root, size=1)
+    (corpus,) = root.glob("corpus/*")
+    assert left(root)
+    assert Path(load(folder, root, size=1).uri) == corpus
+    assert not left(root)
 
 
 def children(pid):

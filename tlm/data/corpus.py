@@ -70,8 +70,10 @@ def load_corpus(
     addresses = corpus_addresses(paths)
     with raw_files(addresses, together=False) as files:
         plan = make_plan(addresses, root, layout, files, part_size(files, SMALLEST))
-        if len(plan.parts) == 1 or finished(plan.corpus, root) is not None:
+        if len(plan.parts) == 1:
             return produce(plan.corpus, root, lambda draft: _write(draft, files, layout, rejects))
+    if finished(plan.corpus, root) is not None:  # what was on the way may be there still, after a kill
+        return publish(plan, max_rejected)
     try:
         return _in_parts(plan, max_rejected)
     except (InputError, OSError):

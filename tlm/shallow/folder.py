@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from tlm.errors import InputError
 
@@ -23,7 +23,8 @@ def write(folder: Path, config: dict[str, Any], vocabulary: dict[str, list[str]]
     for name, values in ((CONFIG, config), (VOCABULARY, vocabulary)):
         text = json.dumps(values, ensure_ascii=False, indent=1 if name == CONFIG else None, allow_nan=False)
         (folder / name).write_text(text + "\n", encoding="utf-8")
-    save_file({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}, folder / WEIGHTS)
+    tensors = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
+    (folder / WEIGHTS).write_bytes(save(tensors))  # save_file hides from whoever catches OSError that the disk is full
 
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, list[str]], Arrays]:

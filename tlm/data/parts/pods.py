@@ -89,7 +89,7 @@ def write_corpus(pod: str) -> str:
 def publish_corpus(pods: list[str]) -> str:
     """Publish the corpus, and return its URI."""
     plan, _ = _opened(pods[0])
-    return finished(plan.corpus, plan.root) or publish(plan, MAX_REJECTED)
+    return publish(plan, MAX_REJECTED)
 
 
 def _there(plan: Plan) -> bool:

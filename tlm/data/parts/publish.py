@@ -18,7 +18,7 @@ from tlm.errors import Interrupted
 
 
 def publish(plan: Plan, max_rejected: int) -> str:
-    """Publish the corpus.
+    """Publish the corpus, unless it is there already, and remove what was on the way to it.
 
     Raises:
         InputError: too many rejected rows, or a part is not there.
@@ -26,6 +26,9 @@ def publish(plan: Plan, max_rejected: int) -> str:
     """
     uri = produce(plan.corpus, plan.root, lambda draft: _write(draft, plan, max_rejected))
     store = home(plan.root, ())
+    last = plan.recipe(PART, len(plan.parts) - 1).key
+    if not any(store.list(f"{PART}/{last}/")):  # it goes last
+        return uri
     for kind, count in ((SHARDS, len(plan.parts)), (BUCKET, plan.buckets), (PART, len(plan.parts))):
         for number in range(count):
             remove(store, f"{kind}/{plan.recipe(kind, number).key}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController, threadpool_limits  # type: ignore[import-untyped]
 
 from tlm.errors import InputError
 from tlm.shallow import published, static, tfidf
@@ -42,10 +42,11 @@ class ShallowPredictor:
             raise InputError(f"{folder} holds a model of the family '{family}'; expected {', '.join(FAMILIES)}")
         self.model = FAMILIES[family].read(folder)
         self.labels = self.model.labels
+        self._libraries = ThreadpoolController()  # found once: looking for them takes longer than to predict a text
 
     def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "") -> NDArray[np.float64]:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
         if not texts:
             return np.zeros((0, len(self.labels or [""])))
-        with one_thread():
+        with self._libraries.limit(limits=1):
             return self.model.predict(texts, pairs)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
@@ -39,7 +39,7 @@ class Vectors:
 
     def means(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
         """The weighted mean of each text's words, of length 1, shape [n, dimensions]; 0 where no word is known."""
-        numbers = self._numbers(chain.from_iterable(texts))
+        numbers = np.array([self._number_of.get(word, -1) for word in chain.from_iterable(texts)], np.int64)
         rows = np.repeat(np.arange(len(texts)), [len(words) for words in texts])
         known = numbers >= 0
         shape = (len(texts), len(self.words))
@@ -48,9 +48,9 @@ class Vectors:
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         return sums / np.where(lengths > 0, lengths, 1)  # type: ignore[no-any-return]
 
-    def _numbers(self, words: Iterable[str]) -> NDArray[np.int64]:
-        found = pc.index_in(pa.array(words, pa.string()), pa.array(self.words, pa.string()))
-        return found.fill_null(-1).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+    @cached_property
+    def _number_of(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words)}
 
 
 def word_vectors(texts: Iterable[str], dimensions: int = DIMENSIONS) -> Vectors:

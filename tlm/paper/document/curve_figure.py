@@ -36,7 +36,7 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
         names, spare = [], _spare_tones(points)
         for arm, own in points.items():
             row = Row.of(arm, "")
-            if row.kind not in KINDS:
+            if row.kind not in KINDS or row.kind in curves()[curve].get("undrawn", ()):
                 continue
             role = row.text or "baseline"
             tone = COLOURS.get(role, COLOURS[spare.get(role, "other-0")])[0]

@@ -1,0 +1,22 @@
+"""The picture of score against cost of choosing, from the results that are kept."""
+
+from pathlib import Path
+
+from benchmarks.score_and_cost import ROLES, TAKEN, draw, scores, seconds
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+def test_each_selector_has_its_time_and_its_scores_at_the_same_places():
+    taken, scored = seconds(RESULTS / TAKEN), scores(RESULTS)
+    assert set(taken) == {("scierc", 0.48), ("scierc", 0.1), ("scierc", 0.02), ("acl-arc", 0.48)}
+    for place, costs in taken.items():
+        assert set(costs) == set(ROLES) == set(scored[place]) - {""}
+        assert {len(runs) for runs in scored[place].values()} == {3}
+
+
+def test_the_picture_names_places_and_selectors():
+    drawn = draw(RESULTS)
+    for text in ("SciERC, 48% on topic", "SciERC, 2% on topic", "ACL-ARC, 48% on topic", *ROLES, "CPU seconds"):
+        assert text in drawn
+    assert drawn == draw(RESULTS)

@@ -36,6 +36,7 @@ COMMANDS = {  # name: (module:function, summary)
     "rerank": ("tlm.training.influence.rerank:rerank", "Choose passages by their influence on a trained model"),
     "evaluate": ("tlm.evaluation.score.evaluate:evaluate", "Score a model on dev and test"),
     "serve": ("tlm.serving.server.serve:serve", "Serve a model over HTTP"),
+    "manifest": ("tlm.serving.manifest:manifest", "Print what KServe needs to serve a model"),
     "export-onnx": ("tlm.serving.export_onnx:export_onnx", "Write a model as ONNX, in float32 and int8"),
     "baseline": ("tlm.evaluation.score.baseline:baseline", "Train and score a linear model of words and spans"),
     "static": ("tlm.evaluation.score.baseline:static", "Train and score static vectors of fetched text"),

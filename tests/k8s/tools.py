@@ -23,6 +23,7 @@ ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 DEFINITIONS = {
     "github.com/elastic/cloud-on-k8s/v3@v3.5.0": "config/crds/v1/resources/elasticsearch.k8s.elastic.co_*.yaml",
     "github.com/external-secrets/external-secrets@v1.3.2": "config/crds/bases/external-secrets.io_externalsecrets.yaml",
+    "github.com/kserve/kserve@v0.20.0": "config/crd/full/serving.kserve.io_inferenceservices.yaml",
     "github.com/kubeflow/trainer/v2@v2.3.0": "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
 }
 

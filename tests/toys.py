@@ -85,6 +85,7 @@ class World:
     def metrics(self, arm: str, seed: int, skill: Skill, stage: int = 2, mlm: float = 5.0, **settings: Any) -> str:
         """Metrics of a run that predicts right with probability `skill`, which may be another for dev and test."""
         self.vocabulary = str(settings.pop("vocabulary", "own"))
+        self.published = {name: settings.pop(name) for name in ("name",) if name in settings}
         checkpoint = self._trained("checkpoint", arm, seed, skill, mlm, settings)
         name, trained = "checkpoint", checkpoint
         if stage == 2:
@@ -194,6 +195,7 @@ class World:
         elif arm != "task-only":
             inputs["subset_tokens"] = self._tokens(self.subsets[arm])
         chosen = {"preset": {"name": "pocket", "train": {"lr": 0.003, **settings}}, "seed": seed, "arm": arm}
+        chosen |= self.published if kind == "checkpoint" else {}
         return make(kind, self.root, write, chosen, inputs)
 
     def _tokens(self, data: str) -> str:

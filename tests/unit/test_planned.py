@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tlm.evaluation.mixture.kinds import Row
-from tlm.evaluation.report.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, planned, recommended
+from tlm.evaluation.report.compare.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, planned, recommended
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.mixture.kinds import LINEAR
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.compare.break_even import break_even, told
+from tlm.evaluation.report.compare.planned import planned, recommended
 from tlm.evaluation.report.cost import Prices
 from tlm.evaluation.report.curves import curves
 from tlm.evaluation.report.dropped import dropped, numbers
 from tlm.evaluation.report.evidence import evidence
 from tlm.evaluation.report.findings import findings, finished
 from tlm.evaluation.report.lineage import Lineage, lineage_rows
-from tlm.evaluation.report.planned import planned, recommended
 from tlm.evaluation.report.runs import Group, Run, grouped, roles, spread
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.metrics import METRIC_NAMES
@@ -45,6 +46,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     chosen = groups[summaries.index(best)]
     whole_groups = {group.name: group for group, summary in zip(groups, summaries, strict=True) if summary in whole}
     compared = _compared(whole_groups, whole)
+    even = break_even(whole_groups, whole, compared)
     first = groups[0].runs[0].values
     regression = first["problem"] == "regression"
     found: Contents = {
@@ -60,7 +62,8 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "groups": summaries,
         "prices": asdict(prices),
         "differences": compared,
-        "findings": findings(summaries, first["metric"], compared),
+        "findings": [*findings(summaries, first["metric"], compared), *told(even)],
+        "break_even": even,
         "metric_names": METRIC_NAMES,
         "curves": curves([*whole_groups.values()], regression),
         "best": {"name": best["name"], "role": best["role"]},

@@ -5,7 +5,7 @@ from typing import Any
 
 from tlm.evaluation.mixture.kinds import LINEAR
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.report.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, best_on_dev, recommended
+from tlm.evaluation.report.compare.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, best_on_dev, recommended
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
 from tlm.evaluation.score.metrics import METRIC_NAMES

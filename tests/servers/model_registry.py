@@ -47,7 +47,7 @@ class StandIn:
         self.versions = versions  # of the API
         self.token = ""  # asked for, if set
         self.calls: list[str] = []
-        self._entries: dict[str, list[Entry]] = {kind: [] for kind in FIELDS}
+        self.entries: dict[str, list[Entry]] = {kind: [] for kind in FIELDS}
         self._parents: dict[str, str] = {}
         self._ids, self._clock, self._lock = count(1), count(1_700_000_000_000), Lock()
 
@@ -71,11 +71,11 @@ class StandIn:
         kind = {"versions": "model_version", "artifacts": "model_artifact"}.get(what, what[:-1])
         if method == "POST":
             return 201, self._create(kind, parent, body)
-        found = [one for one in self._entries[kind] if not parent or self._parents[one["id"]] == parent]
+        found = [one for one in self.entries[kind] if not parent or self._parents[one["id"]] == parent]
         return 200, {"items": found, "nextPageToken": "", "pageSize": 0, "size": len(found)}
 
     def _found(self, kind: str, **wanted: str) -> Entry:
-        for one in self._entries[kind]:
+        for one in self.entries[kind]:
             if all((one[key] if key else self._parents[one["id"]]) == value for key, value in wanted.items()):
                 return one
         raise Refusal(404, "Not Found", f"no {kind} found for {wanted}: not found")
@@ -92,13 +92,13 @@ class StandIn:
         parent = parent or body.get("registeredModelId", "")
         if len(f"{parent}:{body['name']}" if parent else body["name"]) > LONGEST:
             raise Refusal(500, "Internal Server Error", "value too long for type character varying(255)")
-        if any(one["name"] == body["name"] and self._parents[one["id"]] == parent for one in self._entries[kind]):
+        if any(one["name"] == body["name"] and self._parents[one["id"]] == parent for one in self.entries[kind]):
             raise Refusal(409, "Conflict", f"{kind} with name {body['name']} already exists: conflict")
         now, made = str(next(self._clock)), str(next(self._ids))
         times = {"createTimeSinceEpoch": now, "lastUpdateTimeSinceEpoch": now}
         entry = {"customProperties": {}, "state": "LIVE", **body, "id": made, **times}
         self._parents[made] = parent
-        self._entries[kind].append(entry)
+        self.entries[kind].append(entry)
         return entry
 
 

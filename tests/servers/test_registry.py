@@ -23,7 +23,7 @@ import pytest
 from tests.k8s import tools
 from tests.servers.faulty import HALF, HANG_UP, LOST, RESET, Answer, Request, Weather, faulty
 from tests.servers.model_registry import StandIn, serving
-from tests.toys import make_task
+from tests.toys import make, make_task, random_model, words
 from tests.unit.test_mix import LABELS, SPLITS, Store, encoder, rows_of
 from tlm.artifacts.artifact import Artifact, remove
 from tlm.cluster import registry as client
@@ -34,6 +34,7 @@ from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.report.multitask import report_multitask
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.imported import import_predictions
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +133,48 @@ def test_of_several_seeds_it_is_the_best_on_dev(url: str, name: str, store: Stor
     assert version["customProperties"]["content"]["string_value"] == best.input("model").content
     assert artifact["modelFormatName"] == "transformers"
     assert "modelSourceKind" not in artifact, "it was no pipeline's run"
+
+
+@pytest.mark.parametrize(
+    ("config", "form"),
+    [
+        ({"tlm_onnx": {"file": "model.onnx"}, "transformers_version": "5.1.0"}, {"modelFormatName": "onnx"}),
+        ({"transformers_version": "5.1.0"}, {"modelFormatName": "transformers", "modelFormatVersion": "5.1.0"}),
+    ],
+    ids=["onnx", "transformers"],
+)
+def test_the_format_is_that_of_the_folder(
+    url: str, name: str, store: Store, config: dict[str, Any], form: dict[str, str]
+) -> None:
+    scored = Artifact.open(store.static)
+
+    def write_model(draft: Any) -> None:
+        (draft.folder / "model").mkdir()
+        (draft.folder / "model" / "config.json").write_text(json.dumps(config))
+
+    def write_metrics(draft: Any) -> None:
+        for file in ("metrics.json", "predictions.parquet"):
+            shutil.copy(scored.path(file), draft.folder / file)
+        draft.details.update(scored.details, of=form["modelFormatName"])  # metrics of equal content have one report
+
+    model = make("model", store.root, write_model, config)
+    metrics = make("metrics", store.root, write_metrics, config, {"model": model, "task": store.task})
+    register(report([metrics], root=str(store.root)), address=url, name=name)
+    (artifact,) = entries(url, name)["artifacts"]
+    assert {key: artifact[key] for key in artifact if key.startswith("modelFormat")} == form
+
+
+def test_on_s3_it_is_an_address_of_s3(url: str, name: str, s3_root: str) -> None:
+    import boto3
+
+    store = Store(s3_root)  # type: ignore[arg-type]
+    register(report([store.baseline], root=s3_root), address=url, name=name)
+    (version,), (artifact,) = (entries(url, name)[kind] for kind in ("versions", "artifacts"))
+    assert artifact["uri"].startswith(f"{s3_root}/model/")
+    bucket, _, folder = artifact["uri"].removeprefix("s3://").partition("/")
+    stored = boto3.client("s3").get_object(Bucket=bucket, Key=f"{folder}/config.json")["Body"].read()
+    assert json.loads(stored)["labels"] == LABELS
+    assert version["customProperties"]["report"]["string_value"].startswith(f"{s3_root}/report/")
 
 
 def test_the_model_is_called_as_the_task_by_default(made: str) -> None:
@@ -356,6 +399,15 @@ def imported(root: Path) -> str:
     return report([import_predictions(str(root / "answers.jsonl"), store.task, name="llm", root=str(root))])
 
 
+def told_apart_by_what_is_gone(root: Path) -> str:
+    store = Store(root)
+    models = [random_model(root, store.task, words(50, 9), scale=scale)[1] for scale in (1.0, -1.0)]
+    uri = report([evaluate(model, store.task, device="cpu", root=str(root)) for model in models])
+    for model in map(Artifact.open, models):
+        remove(model.store, model.folder_name)
+    return uri
+
+
 def on_two_tasks(root: Path) -> str:
     store = Store(root)
     other = make_task(root, rows_of(numbers=False), "macro_f1", LABELS, name="other")
@@ -367,10 +419,11 @@ def on_two_tasks(root: Path) -> str:
     [
         (broken(lambda one: remove(one.store, one.input("model").folder_name)), "which is gone; run its step again"),
         (broken(lambda one: remove(one.store, one.folder_name)), "which is gone; run its step again"),
+        (told_apart_by_what_is_gone, "is not told apart any more from others, because what they were made from is"),
         (on_two_tasks, "is on several tasks; give the report of one task"),
         (imported, "'llm' is of imported predictions, so there is no model to register"),
     ],
-    ids=["no model", "no metrics", "several tasks", "imported"],
+    ids=["no model", "no metrics", "no names", "several tasks", "imported"],
 )
 def test_a_report_whose_model_is_not_there(make: Callable[[Path], str], sentence: str, tmp_path: Path) -> None:
     registry = StandIn("v1")

@@ -46,6 +46,7 @@ class StandIn:
     def __init__(self, *versions: str) -> None:
         self.versions = versions  # of the API
         self.token = ""  # asked for, if set
+        self.moved_to = ""  # where it sends everybody, if set
         self.calls: list[str] = []
         self.entries: dict[str, list[Entry]] = {kind: [] for kind in FIELDS}
         self._parents: dict[str, str] = {}
@@ -114,6 +115,8 @@ def serving(registry: StandIn, certificate: Path | None = None) -> Iterator[str]
             raw = self.rfile.read(int(self.headers.get("content-length", 0)))
             if registry.token and self.headers.get("authorization") != f"Bearer {registry.token}":
                 return self.send(401, b"Jwt is missing", "text/plain")  # as Istio words it
+            if registry.moved_to:
+                return self.send(302, b"", "text/html", location=f"{registry.moved_to}{self.path}")
             version, _, path = url.path.removeprefix("/api/model_registry/").partition("/")
             query = {name: values[0] for name, values in parse_qs(url.query).items()}
             answer = None
@@ -126,9 +129,9 @@ def serving(registry: StandIn, certificate: Path | None = None) -> Iterator[str]
                 return self.send(404, b"404 page not found\n", "text/plain; charset=utf-8")
             return self.send(answer[0], json.dumps(answer[1]).encode(), "application/json; charset=UTF-8")
 
-        def send(self, status: int, body: bytes, kind: str) -> None:
+        def send(self, status: int, body: bytes, kind: str, **headers: str) -> None:
             self.send_response(status)
-            for name, value in (("content-type", kind), ("content-length", str(len(body)))):
+            for name, value in {"content-type": kind, "content-length": str(len(body)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)

@@ -344,6 +344,16 @@ def test_what_the_server_says_is_one_sentence(made: str, answer: Any, kind: type
     assert registry.calls == []
 
 
+def test_nobody_is_followed_elsewhere(made: str) -> None:
+    """A redirect could lead the token away."""
+    registry, elsewhere = StandIn("v1"), StandIn("v1")
+    with serving(registry) as url, serving(elsewhere) as other:
+        registry.moved_to = other
+        with pytest.raises(InputError, match=r"what answers there \(302\) is not Kubeflow's Model Registry"):
+            register(made, address=url)
+    assert elsewhere.calls == []
+
+
 def test_a_name_that_is_taken_but_not_shown(made: str) -> None:
     def hidden(request: Request) -> int | None:
         return 409 if request.method == "POST" else None

@@ -18,19 +18,20 @@ def preflight(
     gpu_hour: float,
     cpu_hour: float,
     kilowatt_hour: float,
-    train_cpu: str,
-    train_memory: str,
-    train_gpus: str,
+    cpu: str,
+    memory: str,
+    gpus: str,
+    registry: str = "",
 ) -> NamedTuple(  # type: ignore[valid-type]
     "Settings", [("top_k", int), ("query", str), ("tokenizer_kind", str), ("vocab_size", int)]
 ):
-    """Check settings, prices, training pods, store, disk and Elasticsearch before any work starts."""
+    """Check settings, prices, training pods, store, disk, Elasticsearch and model registry before any work starts."""
     from tlm.cluster.preflight import preflight
     from tlm.evaluation.report.cost import Prices
     from tlm.plan.runs import settings
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour)
-    preflight(engine=engine, train_cpu=train_cpu, train_memory=train_memory, train_gpus=train_gpus, root=root)
+    preflight(engine=engine, train_cpu=cpu, train_memory=memory, train_gpus=gpus, registry=registry, root=root)
     return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds)
 
 
@@ -203,3 +204,11 @@ def report(
     uri = make_report([baseline, *metrics], **prices, notes=notes.splitlines(), root=root)
     write_report(uri, report.path, summary.path)
     return uri
+
+
+@component(DATA_IMAGE)
+def register(report: str, address: str, model: str, run: str, run_name: str) -> str:
+    """Tell Kubeflow's Model Registry of the model that the report calls the best by dev."""
+    from tlm.cluster.register import register
+
+    return register(report, address=address, name=model, run=run, run_name=run_name)

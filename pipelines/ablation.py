@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from components import data
 from components.paper import models, subsets, trials
 from pipelines import stages
-from pipelines.form.groups import Corpus, Export, Index, Prices, Store, Task, TrainingPods
+from pipelines.form.groups import Corpus, Export, Index, Prices, Registry, Store, Task, TrainingPods
 from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 
@@ -34,6 +34,7 @@ def build(
     export: Export,
     index: Index,
     paper: Paper,
+    registry: Registry,
     report: Prices,
     store: Store,
     task: Task,
@@ -47,7 +48,9 @@ def build(
     """
     root, cells = store.root, {"table": paper.table, "scale": paper.scale, "corpus": paper.corpus}
     settings = {"preset": paper.scale, "overrides": "", "arms": "bm25", "seeds": run_seeds}
-    preflight = data.preflight(**settings, engine=index.engine, root=root, **vars(report), **train.sizes())
+    preflight = data.preflight(
+        **settings, engine=index.engine, root=root, registry=registry.address, **vars(report), **train.sizes()
+    )
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)
     made = {
@@ -58,7 +61,7 @@ def build(
     plan = trials(task=task_uri, **made, **cells, seeds=run_seeds, root=root)
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
     scores = {"baseline": baseline, "metrics": stages.scored(plan.output, train, machines, root)}
-    return stages.report(scores, train, report, root)
+    return stages.report(scores, train, report, registry, root)
 
 
 ablation = build()

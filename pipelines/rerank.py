@@ -2,7 +2,7 @@
 
 from components import data, training
 from pipelines import stages
-from pipelines.form.groups import Prices, Run, Store, TrainingPods
+from pipelines.form.groups import Prices, Registry, Run, Store, TrainingPods
 from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 from tlm.errors import InputError
@@ -11,6 +11,7 @@ from tlm.errors import InputError
 @pipeline("tlm-rerank", "TLM with reranked text")
 def build(
     machines: Machines,
+    registry: Registry,
     report: Prices,
     run: Run,
     store: Store,
@@ -28,11 +29,11 @@ def build(
         raise InputError("pipeline 'rerank' loads no corpus; leave --data-pods out")
     root, sizes = store.root, train.sizes()
     settings = {"arms": "bm25", "engine": "embedded", "root": root}  # the index exists; what searches it is found there
-    preflight = data.preflight(**vars(run), **settings, **vars(report), **sizes)
+    preflight = data.preflight(**vars(run), **settings, **vars(report), registry=registry.address, **sizes)
     chosen = training.rerank(report=compared_with, **vars(run), root=root).after(preflight).outputs
     metrics = stages.scored(chosen["Output"], train, machines, root)
     rows = data.mix(baseline=chosen["baseline"], static=chosen["models"], trained=metrics, root=root).output
-    return stages.report({"baseline": chosen["baseline"], "metrics": rows}, train, report, root)
+    return stages.report({"baseline": chosen["baseline"], "metrics": rows}, train, report, registry, root)
 
 
 rerank = build()

@@ -18,6 +18,7 @@ ELASTICSEARCH_SECRETS = (  # only steps that fill an index can write to it
     dict.fromkeys(("preflight", "index"), "tlm-elasticsearch-writer")
     | dict.fromkeys(("retrieve", "select", "rerank", "subsets", "task-subsets"), "tlm-elasticsearch-reader")
 )
+REGISTRY_FOLDER, REGISTRY_SECRET = "/etc/tlm/model-registry", "tlm-model-registry"  # TLM_MODEL_REGISTRY_SECRET
 
 
 class Needs(NamedTuple):
@@ -34,7 +35,7 @@ SMALL = Needs("100m", "1", "256Mi", "1Gi", "1Gi")
 MEDIUM = Needs("500m", "2", "1Gi", "4Gi", "20Gi")
 LARGE = Needs("1", "4", "2Gi", "8Gi", "200Gi")
 NEEDS = (
-    dict.fromkeys(("preflight", "plan-apart", "train-on-nodes"), SMALL)  # the last one only starts other pods
+    dict.fromkeys(("preflight", "plan-apart", "register", "train-on-nodes"), SMALL)  # the last only starts other pods
     | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "mix", "report", "report-tasks"), MEDIUM)
     | dict.fromkeys(("load-corpus", "index", "retrieve", "export", "tokenizer", "plan"), LARGE)
     | dict.fromkeys(("plan-corpus", "stage-corpus", "dedup-corpus", "write-corpus"), LARGE)
@@ -87,6 +88,8 @@ def _connect(step: PipelineTask, name: str) -> None:
     kubernetes.use_secret_as_env(step, S3_SECRET, {key: key for key in S3_KEYS}, optional=True)
     if secret := ELASTICSEARCH_SECRETS.get(name):
         kubernetes.use_secret_as_volume(step, secret, ELASTICSEARCH_FOLDER, optional=True)
+    if name in ("preflight", "register"):
+        kubernetes.use_secret_as_volume(step, REGISTRY_SECRET, REGISTRY_FOLDER, optional=True)
 
 
 def _secure(step: PipelineTask, name: str) -> None:

@@ -6,7 +6,7 @@ no effect here.
 
 from components import data
 from pipelines import stages
-from pipelines.form.groups import Corpus, Export, Index, Prices, Run, Store, Task, TrainingPods
+from pipelines.form.groups import Corpus, Export, Index, Prices, Registry, Run, Store, Task, TrainingPods
 from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 from tlm.errors import InputError
@@ -18,6 +18,7 @@ def build(
     corpus: Corpus,
     export: Export,
     index: Index,
+    registry: Registry,
     report: Prices,
     run: Run,
     store: Store,
@@ -36,9 +37,9 @@ def build(
     """
     if machines.nodes > 1:
         raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
-    root = store.root
+    root, sizes = store.root, train.sizes()
     preflight = data.preflight(
-        **vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report), **train.sizes()
+        **vars(run), arms=run_arms, engine=index.engine, root=root, registry=registry.address, **vars(report), **sizes
     )
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)
@@ -47,7 +48,7 @@ def build(
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
     rows = data.mix(baseline=baseline, static=static, trained=[], root=root).output
     scores = {"baseline": baseline, "metrics": rows}
-    return stages.report(scores, train, report, root, notes=advised["reasons"])
+    return stages.report(scores, train, report, registry, root, notes=advised["reasons"])
 
 
 shallow = build()

@@ -7,7 +7,7 @@ from kfp.dsl.pipeline_context import Pipeline
 
 from components import corpus as parts
 from components import data, training, trainjob
-from pipelines.form.groups import Corpus, Export, Index, Prices, Task, TrainingPods
+from pipelines.form.groups import Corpus, Export, Index, Prices, Registry, Task, TrainingPods
 from pipelines.form.options import Machines
 from pipelines.resources import equip
 
@@ -55,9 +55,14 @@ def selected(index: Any, task: Any, arms: Any, advised: dict[str, Any], filters:
     return dsl.Collected(made["subset"]), dsl.Collected(made["static"])
 
 
-def report(scores: dict[str, Any], train: TrainingPods, prices: Prices, root: Any, **more: Any) -> Any:
-    """Return the URI of the report on some metrics, the last step of a pipeline."""
+def report(
+    scores: dict[str, Any], train: TrainingPods, prices: Prices, registry: Registry, root: Any, **more: Any
+) -> Any:
+    """Return the URI of the report on some metrics; its best model is registered, if there is a registry."""
     made = data.report(**scores, **vars(prices), root=root, **more).outputs["Output"]
+    run = {"run": dsl.PIPELINE_JOB_ID_PLACEHOLDER, "run_name": dsl.PIPELINE_JOB_NAME_PLACEHOLDER}
+    with dsl.If(registry.address != "", name="registry"):
+        data.register(report=made, **vars(registry), **run)
     equip_all(train)
     return made
 

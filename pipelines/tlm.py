@@ -2,7 +2,7 @@
 
 from components import data
 from pipelines import stages
-from pipelines.form.groups import Corpus, Export, Index, Prices, Run, Store, Task, TrainingPods
+from pipelines.form.groups import Corpus, Export, Index, Prices, Registry, Run, Store, Task, TrainingPods
 from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 
@@ -13,6 +13,7 @@ def build(
     corpus: Corpus,
     export: Export,
     index: Index,
+    registry: Registry,
     report: Prices,
     run: Run,
     store: Store,
@@ -25,9 +26,9 @@ def build(
     Args:
         run_arms: Arms to train, separated by commas: bm25, random, task-only, dsir, classifier, dense, hybrid.
     """
-    root = store.root
+    root, sizes = store.root, train.sizes()
     preflight = data.preflight(
-        **vars(run), arms=run_arms, engine=index.engine, root=root, **vars(report), **train.sizes()
+        **vars(run), arms=run_arms, engine=index.engine, root=root, registry=registry.address, **vars(report), **sizes
     )
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)
@@ -40,7 +41,7 @@ def build(
     metrics = stages.scored(plan.output, train, machines, root)
     rows = data.mix(baseline=baseline, static=static, trained=metrics, root=root).output
     scores = {"baseline": baseline, "metrics": rows}
-    return stages.report(scores, train, report, root, notes=advised["reasons"])
+    return stages.report(scores, train, report, registry, root, notes=advised["reasons"])
 
 
 tlm = build()

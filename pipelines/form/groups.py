@@ -67,6 +67,19 @@ class Prices:
 
 
 @dataclass
+class Registry:
+    """Where the report's best model is registered.
+
+    Args:
+        address: Kubeflow's Model Registry, http(s)://host:port, to register the best model by dev; empty for none.
+        model: Name of the registered model; empty for the task's name.
+    """
+
+    address: str = ""
+    model: str = ""
+
+
+@dataclass
 class Run:
     """Settings of model and training.
 
@@ -150,4 +163,4 @@ class TrainingPods:
 
     def sizes(self) -> dict[str, str]:
         """How large the pods are, as the component `preflight` names it."""
-        return {f"train_{name}": getattr(self, name) for name in ("cpu", "memory", "gpus")}
+        return {name: getattr(self, name) for name in ("cpu", "memory", "gpus")}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from tlm.cluster.pods import check_pods
+from tlm.cluster.registry import check_address
 from tlm.errors import InputError, nearest, with_article
 
 # Parameters that are paths or URIs.
@@ -62,6 +63,8 @@ def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[
             raise InputError(f"parameter '{name}' is missing and has no default; give it with --set {name}=…")
     checked = {name: _checked(name, value, known) for name, value in values.items()}
     check_pods(checked)
+    if address := checked.get("registry_address"):
+        check_address(address)
     return checked
 
 

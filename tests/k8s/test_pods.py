@@ -12,7 +12,7 @@ from pipelines.tlm import tlm
 from tests.k8s import policies, tools
 
 Pipeline = list[dict[str, Any]]
-KNOWN_FILES = {"/tmp", "/dev/shm", "/etc/tlm/elasticsearch"}
+KNOWN_FILES = {"/tmp", "/dev/shm", "/etc/tlm/elasticsearch", "/etc/tlm/model-registry"}
 
 
 @pytest.fixture(scope="module")

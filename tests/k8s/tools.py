@@ -48,28 +48,28 @@ def build(folder: Path) -> str:
 @cache
 def definitions() -> list[Path]:
     """Files with the CustomResourceDefinitions of all kinds that are not Kubernetes' own."""
-    with _or_missing():
+    with or_missing():
         return [file for module, pattern in DEFINITIONS.items() for file in sorted(_module(module).glob(pattern))]
 
 
 @cache
 def _found(program: str) -> tuple[list[str], dict[str, str]]:
-    with _or_missing():
+    with or_missing():
         if program in ("kustomize", "actionlint"):
             target = KUSTOMIZE if program == "kustomize" else ACTIONLINT
             return [str(_go_program(program, target))], {**os.environ}
-        packages = _packages("requirements-checkov.txt" if program == "checkov" else "requirements.txt")
-        environment = {**os.environ, "PYTHONPATH": str(packages), "PATH": f"{packages / 'bin'}:{os.environ['PATH']}"}
+        folder = packages(HERE / ("requirements-checkov.txt" if program == "checkov" else "requirements.txt"))
+        environment = {**os.environ, "PYTHONPATH": str(folder), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
         if program == "python":
             return [sys.executable], environment
-        file = packages / "bin" / program
+        file = folder / "bin" / program
         with file.open("rb") as content:
             script = content.read(2) == b"#!"  # its first line names the folder that it was installed from
         return [sys.executable, str(file)] if script else [str(file)], environment
 
 
 @contextmanager
-def _or_missing() -> Iterator[None]:
+def or_missing() -> Iterator[None]:
     """Skip the test, or fail it in CI, where a program cannot be had."""
     try:
         yield
@@ -90,16 +90,15 @@ def _module(target: str) -> Path:
     return Path(json.loads(answer)["Dir"])
 
 
-def _packages(requirements: str) -> Path:
+def packages(file: Path) -> Path:
     """A folder with the packages of a requirements file; in no environment, because their pins differ from ours."""
-    file = HERE / requirements
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     digest = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
 
     def make(folder: Path) -> None:
         pip = [sys.executable, "-m", "pip"] if _has_pip() else [_uv(), "pip"]
         options = ["--quiet", "--target", str(folder), "--requirement", str(file)]
-        _call([*pip, "install", *options], f"{requirements}: pip could not install it; is there a package index?")
+        _call([*pip, "install", *options], f"{file.name}: pip could not install it; is there a package index?")
 
     return _whole(f"{file.stem}-{python}-{digest}", make)
 

@@ -80,6 +80,23 @@ def test_all_that_a_step_refers_to_reaches_its_dag(compiled: str) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["tlm", "shallow", "rerank", "ablation"])
+def test_without_a_registry_no_pod_registers(name: str) -> None:
+    """The step is alone in a DAG that begins only if there is an address, and nothing waits for it."""
+    spec = yaml.safe_load(compile_text(name=name).split("\n---")[0])
+    within = {component: set(one["dag"]["tasks"]) for component, one in spec["components"].items() if "dag" in one}
+    (inner,) = [component for component, tasks in within.items() if "register" in tasks]
+    assert within[inner] == {"register"}
+    tasks = spec["root"]["dag"]["tasks"]
+    ((outer, begun),) = [(task, one) for task, one in tasks.items() if one["componentRef"]["name"] == inner]
+    assert begun["triggerPolicy"] == {"condition": "inputs.parameter_values['pipelinechannel--registry_address'] != ''"}
+    assert begun["inputs"]["parameters"]["pipelinechannel--registry_address"] == {
+        "componentInputParameter": "registry_address"
+    }
+    assert spec["root"]["inputDefinitions"]["parameters"]["registry_address"]["defaultValue"] == ""
+    assert not [task for task, one in tasks.items() if outer in one.get("dependentTasks", [])]
+
+
 def test_the_table_in_the_docs_is_that_of_the_pipeline() -> None:
     page = (ROOT / "docs/kubeflow.md").read_text()
     assert replaced(page, tlm.pipeline_func) == page, "run: python -m pipelines.compile.document docs/kubeflow.md"
@@ -100,6 +117,8 @@ def test_every_parameter_has_a_default_and_a_description() -> None:
         ("run_sedes=1", "parameter 'run_sedes' is not known; did you mean 'run_seeds'?"),
         ("corpus_words=many", "parameter 'corpus_words': 'many' is a str, expected int"),
         ("corpus_words", "--set corpus_words: expected name=value"),
+        ("registry_address=registry:8080", "registry_address is 'registry:8080'; expected the address of Kubeflow's"),
+        ("registry_address=http://me:key@registry:8080", "parameter 'registry_address' has a password, key or token"),
     ],
 )
 def test_a_wrong_parameter_is_one_sentence(change: str, sentence: str) -> None:

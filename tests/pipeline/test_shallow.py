@@ -14,6 +14,7 @@ from pipelines.form.options import Machines
 from pipelines.form.parameters import of_this_code
 from pipelines.pipeline import build
 from tests.pipeline.test_run import arguments, artifacts
+from tests.servers.model_registry import StandIn, serving
 from tests.tiny import in_files, write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
@@ -49,6 +50,30 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
     page = report.path("report.html").read_text()
     assert "What bm25 retrieved" in page
     assert "masked-LM" not in page
+
+
+def test_with_a_registry_the_best_model_is_registered_once(run_module: Callable, tmp_path: Path) -> None:
+    write_tiny(tmp_path)
+    given = ["local", "--pipeline", "shallow", *arguments(tmp_path, "store", "embedded", "bm25", "0")]
+    registry = StandIn("v1alpha3")
+    with serving(registry) as url:
+        without = run_module("pipelines.run", *given)
+        assert registry.calls == []
+        assert "register" not in without.stderr, "a step without a registry"
+        named = [*given, "--set", f"registry_address={url}", "--set", "registry_model=weather"]
+        done = run_module("pipelines.run", *named)
+        assert f"model registry {url}: answers" in done.stderr
+        posted = [call for call in registry.calls if call.startswith("POST")]
+        assert len(posted) == 3
+        run_module("pipelines.run", *named)
+        assert [call for call in registry.calls if call.startswith("POST")] == posted
+    (model,), (version,), (artifact,) = registry.entries.values()
+    report = Artifact.open(done.stdout.strip().splitlines()[-1], "report")
+    assert model["name"] == "weather"
+    assert version["customProperties"]["report"]["string_value"] == report.uri
+    assert artifact["modelSourceId"]
+    assert artifact["modelSourceName"].startswith("tlm-shallow")
+    assert "{{" not in json.dumps(artifact), "a placeholder that was not filled in"
 
 
 def test_a_corpus_that_several_pods_load_gives_the_same_report(run_module: Callable, tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 import base64
 import hashlib
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import missing, started
+from tests.conftest import started
 from tests.searchable import columns, corpus_of, task_of
 from tests.servers import servers
 from tlm.cluster.preflight import preflight
@@ -22,31 +21,6 @@ ROLES = """
 writes: {indices: [{names: ['tlm-*'], privileges: [all]}]}
 reads: {indices: [{names: ['tlm-*'], privileges: [read, view_index_metadata]}]}
 """
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """A certificate that vouches for itself, and its key beside it."""
-    if shutil.which("openssl") is None:
-        missing("TLS: install openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    names = ["-subj", "/CN=tlm-tests", "-addext", "subjectAltName=IP:127.0.0.1"]
-    new = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-keyout",
-        "key.pem",
-        "-out",
-        "cert.pem",
-    ]
-    subprocess.run([*new, *names], cwd=folder, check=True, capture_output=True)
-    return folder / "cert.pem"
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,10 @@ def preflight(
     train_cpu: str = "4",
     train_memory: str = "16Gi",
     train_gpus: str = "0",
+    registry: str = "",
     root: str | None = None,
 ) -> None:
-    """Check the sizes of training pods, the store, the disk and perhaps Elasticsearch; print what was found.
+    """Check training pods' sizes, the store, the disk, perhaps Elasticsearch and a registry; print what was found.
 
     Args:
         engine: The engine that the run will use: embedded or elasticsearch.
@@ -35,6 +36,7 @@ def preflight(
         train_cpu: CPU limit of a training pod on Kubernetes.
         train_memory: Memory limit of a training pod.
         train_gpus: GPUs of a training pod.
+        registry: Address of the model registry that the run will use, http(s)://host:port; empty without one.
         root: Store that the run will write to; by default TLM_ROOT, else ./artifacts.
     """
     if engine not in ("embedded", "elasticsearch"):
@@ -45,6 +47,8 @@ def preflight(
     _check_disk(store.scratch(), free_gib)
     if engine == "elasticsearch":
         _check_elasticsearch()
+    if registry:
+        _check_registry(registry)
 
 
 def _check_store(store: Store) -> None:
@@ -98,3 +102,10 @@ def _check_elasticsearch() -> None:
             f"warning: {', '.join(nodes)} of Elasticsearch's data nodes have no shard of '{index}' and do not search "
             "it; it was made for fewer nodes, so remove it there, and the next run makes it again with more shards"
         )
+
+
+def _check_registry(address: str) -> None:
+    from tlm.cluster.registry import Registry
+
+    Registry(address).check()
+    say(f"model registry {address}: answers")

@@ -15,7 +15,7 @@ PIP = $(RUN) -m pip --disable-pip-version-check
 COMPILE = .tools/bin/uv pip compile --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links --quiet $(ARGS)
 
-# Images: REGISTRY/tlm-data and REGISTRY/tlm-train, tagged with version and revision.
+# Images: REGISTRY/tlm-data, REGISTRY/tlm-train and REGISTRY/tlm-serve, tagged with version and revision.
 REGISTRY ?= ghcr.io/tlm-kubeflow
 BASE_IMAGE ?=
 BUILD_ARGS ?=
@@ -36,7 +36,8 @@ BUILD = DOCKER_BUILDKIT=1 $(DOCKER) build --file docker/Dockerfile \
 	$(if $(PIP_CONFIG_FILE),--secret id=pip$(comma)src=$(PIP_CONFIG_FILE)) $(BUILD_ARGS)
 DIGEST = $(DOCKER) image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' $(REGISTRY)/tlm-$(1):$(TAG) | \
 	grep -m 1 '^$(REGISTRY)/tlm-$(1)@'
-NAME_IMAGES = mkdir -p build && printf '{"data": "%s", "train": "%s"}\n' "$$data" "$$train" | tee build/images.json
+NAME_IMAGES = mkdir -p build && printf '{"data": "%s", "train": "%s", "serve": "%s"}\n' "$$data" "$$train" "$$serve" | \
+	tee build/images.json
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint chaos install lock images push sbom kind-up kind-run kind-down clean
@@ -80,17 +81,21 @@ lock: .tools/bin/uv pyproject.toml  ## Write the requirements files; keep versio
 	$(COMPILE) pyproject.toml --extra train --extra pipelines --extra dev --output-file requirements.txt
 	$(COMPILE) pyproject.toml --constraint requirements.txt --output-file requirements-data.txt
 	$(COMPILE) pyproject.toml --constraint requirements.txt --extra train --output-file requirements-train.txt
+	$(COMPILE) pyproject.toml --constraint requirements.txt --extra serve --excludes docker/not-in-serve.txt \
+		--output-file requirements-serve.txt
 	echo 'cyclonedx-bom>=7,<8' | $(COMPILE) - --output-file docker/requirements-sbom.txt
 
-images:  ## Build both container images; write their names to build/images.json
+images:  ## Build the three container images; write their names to build/images.json
 	$(BUILD) --target data --tag $(REGISTRY)/tlm-data:$(TAG) .
 	$(BUILD) --target train --tag $(REGISTRY)/tlm-train:$(TAG) .
-	@data=$(REGISTRY)/tlm-data:$(TAG) train=$(REGISTRY)/tlm-train:$(TAG); $(NAME_IMAGES)
+	$(BUILD) --target serve --tag $(REGISTRY)/tlm-serve:$(TAG) .
+	@data=$(REGISTRY)/tlm-data:$(TAG) train=$(REGISTRY)/tlm-train:$(TAG) serve=$(REGISTRY)/tlm-serve:$(TAG); $(NAME_IMAGES)
 
-push: images  ## Push both images; write their digests to build/images.json
+push: images  ## Push the images; write their digests to build/images.json
 	$(DOCKER) push $(REGISTRY)/tlm-data:$(TAG)
 	$(DOCKER) push $(REGISTRY)/tlm-train:$(TAG)
-	@data=$$($(call DIGEST,data)) && train=$$($(call DIGEST,train)) && $(NAME_IMAGES)
+	$(DOCKER) push $(REGISTRY)/tlm-serve:$(TAG)
+	@data=$$($(call DIGEST,data)) && train=$$($(call DIGEST,train)) && serve=$$($(call DIGEST,serve)) && $(NAME_IMAGES)
 
 sbom:  ## Write the contents of the images to build/sbom, as CycloneDX
 	$(BUILD) --target sbom --output build/sbom .

@@ -35,7 +35,7 @@ default_base() { sed -n 's/^ARG BASE_IMAGE=//p' docker/Dockerfile; }
 
 can_pull() { timeout 300 docker pull --quiet "$(default_base)" > /dev/null 2>&1; }
 
-# build_images: build both images on the Dockerfile's base image, or on Debian's Python if it cannot be pulled
+# build_images: build the images on the Dockerfile's base image, or on Debian's Python if it cannot be pulled
 build_images() {
     if can_pull; then
         make images
@@ -52,7 +52,8 @@ make_base() {
     folder="$(mktemp -d)"
     as_root debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv "$BASE_SUITE" "$folder/root" \
         ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} &&
-        as_root rm -rf "$folder"/root/var/cache/apt/archives "$folder"/root/var/lib/apt/lists &&
+        as_root rm -rf "$folder"/root/var/cache/apt/archives "$folder"/root/var/lib/apt/lists \
+            "$folder"/root/usr/share/man "$folder"/root/usr/share/locale &&  # as python:*-slim does
         as_root tar --create --directory "$folder/root" . | docker import - "$1"
     local status=$?
     as_root rm -rf "$folder"

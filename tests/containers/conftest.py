@@ -45,15 +45,18 @@ def daemon() -> Iterator[docker.DockerClient]:
 
 @pytest.fixture(scope="session")
 def images(daemon: docker.DockerClient) -> dict[str, str]:
-    """References of both images by kind; they hold the code that is tested."""
+    """References of the three images by kind; they hold the code that is tested."""
     try:
         references: dict[str, str] = json.loads(BUILT.read_text())
         found = [daemon.images.get(reference) for reference in references.values()]
     except (OSError, ImageNotFound) as error:
         missing(f"images: `make images` builds them ({error}); TLM_TEST_IMAGES names another file than {BUILT}")
-    assert len(found) == 2
+    assert len(found) == len(references)
+    if "serve" not in references:
+        missing(f"images: {BUILT} names no image 'serve'; `make images` builds it")
     for reference in references.values():
-        inside = daemon.containers.run(reference, ["python3", "-c", SOURCE_DIGEST], remove=True).decode().strip()
+        run = ["-c", SOURCE_DIGEST]
+        inside = daemon.containers.run(reference, run, entrypoint="python3", remove=True).decode().strip()
         if inside != source_digest():
             missing(f"images: {reference} holds another state of tlm/ than this checkout; `make images` builds it anew")
     return references
@@ -71,7 +74,8 @@ def in_container(images: dict[str, str], daemon: docker.DockerClient) -> InConta
     """Run a command in a hardened container of an image without network; it must end with `code`."""
 
     def run(kind: str, *command: str, code: int = 0, options: tuple[str, ...] = ()):  # type: ignore[no-untyped-def]
-        whole = ["docker", "run", "--rm", *HARDENED, *options, images[kind], *command]
+        program, arguments = ([f"--entrypoint={command[0]}"], command[1:]) if command else ([], ())
+        whole = ["docker", "run", "--rm", *HARDENED, *options, *program, images[kind], *arguments]
         done = subprocess.run(whole, capture_output=True, text=True, timeout=300)
         assert done.returncode == code, f"{whole} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done

@@ -9,16 +9,24 @@ from packaging.utils import canonicalize_name
 from tests.containers.conftest import ROOT, InContainer
 from tlm import __version__
 
-KINDS = ("data", "train")
+KINDS = ("data", "train", "serve")
+OF_STEPS = ("data", "train")
 MEGABYTE = 1_000_000
 FIND = "import importlib.util, sys; print([name for name in sys.argv[1:] if importlib.util.find_spec(name)])"
 PACKAGES = "import importlib.metadata as m; print(*(f'{d.metadata[\"Name\"]}=={d.version}' for d in m.distributions()))"
 IMPORT_ALL = """
 import importlib, pkgutil, tlm
-others = ("tlm.serving.convert", "tlm.serving.server.app")  # of the extras onnx and serve, which no image has
+others = ("tlm.serving.convert", "tlm.serving.server.app")  # of the extras onnx and serve, which this image lacks
 for module in pkgutil.walk_packages(tlm.__path__, "tlm."):
     if not module.name.endswith("__main__") and module.name not in others:
         importlib.import_module(module.name)
+"""
+IMPORT_SERVER = """
+import importlib, pkgutil, tlm.evaluation.predict as predict, tlm.serving.server as server, tlm.shallow as shallow
+for package in (predict, server, shallow):
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if module.name != "tlm.evaluation.predict.classifier":  # of torch
+            importlib.import_module(module.name)
 """
 ALL_REDUCE = """
 import sys, torch, torch.distributed as group
@@ -30,21 +38,27 @@ group.destroy_process_group()  # without it, gloo's threads may abort the proces
 """
 
 
-def test_data_is_small(images: dict[str, str], daemon: docker.DockerClient) -> None:
-    """What it adds to its base; everything since the first of our own instructions."""
+@pytest.mark.parametrize(("kind", "megabytes"), [("data", 450), ("serve", 275)])  # 130 are scipy and scikit-learn
+def test_images_without_torch_are_small(
+    kind: str, megabytes: int, images: dict[str, str], daemon: docker.DockerClient
+) -> None:
+    """What they add to their base; everything since the first of our own instructions."""
     added = 0
-    for layer in daemon.api.history(images["data"]):
+    for layer in daemon.api.history(images[kind]):
         added += layer["Size"]
         if "ensurepip" in layer["CreatedBy"]:
             break
     else:
         pytest.fail("where the base ends is not to be seen in the image's history")
-    assert 100 * MEGABYTE < added <= 450 * MEGABYTE  # 130 of it are scipy and scikit-learn
+    assert 100 * MEGABYTE < added <= megabytes * MEGABYTE
 
 
-def test_data_has_nothing_that_only_training_needs(in_container: InContainer) -> None:
-    heavy = ("torch", "triton", "nvidia", "transformers", "setuptools", "pip", "pytest", "docker")
-    assert in_container("data", "python3", "-c", FIND, *heavy).stdout.strip() == "[]"
+@pytest.mark.parametrize(("kind", "others"), [("data", ()), ("serve", ("pyarrow", "elasticsearch", "kfp"))])
+def test_there_is_nothing_that_only_training_needs(
+    kind: str, others: tuple[str, ...], in_container: InContainer
+) -> None:
+    heavy = ("torch", "triton", "nvidia", "transformers", "setuptools", "pip", "pytest", "docker", *others)
+    assert in_container(kind, "python3", "-c", FIND, *heavy).stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -55,6 +69,7 @@ def test_packages_are_those_of_the_lock(kind: str, in_container: InContainer) ->
     locked = {"tlm-kubeflow": __version__, "kfp": pins("requirements.txt")["kfp"], **pins(f"requirements-{kind}.txt")}
     assert len(found) > 20
     assert {name: version for name, version in found.items() if locked.get(name) != version} == {}
+    assert ("kfp" in found) == (kind in OF_STEPS)
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -68,6 +83,10 @@ def test_train_has_what_training_needs(images: dict[str, str], in_container: InC
     if not images["train"].partition("@")[0].endswith("-cpu"):
         code = "import torch; print(torch.version.cuda is not None, torch.distributed.is_nccl_available())"
         assert in_container("train", "python3", "-c", code).stdout.split() == ["True", "True"]
+
+
+def test_serve_has_what_serving_needs(in_container: InContainer) -> None:
+    in_container("serve", "python3", "-c", IMPORT_SERVER)
 
 
 def test_torchrun_runs_two_processes(in_container: InContainer) -> None:
@@ -87,10 +106,11 @@ def test_torchrun_runs_two_processes(in_container: InContainer) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_command_line_answers(kind: str, in_container: InContainer) -> None:
     assert in_container(kind, "tlm", "--version").stdout.strip() == __version__
-    assert "retrieve" in in_container(kind).stdout  # what it does when it is told nothing: --help
+    told_nothing = in_container(kind).stdout  # --help
+    assert ("retrieve" if kind in OF_STEPS else "Serve a model over HTTP") in told_nothing
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OF_STEPS)
 def test_the_executor_of_kubeflow_is_there(kind: str, in_container: InContainer) -> None:
     executor = "_KFP_RUNTIME=true python3 -m kfp.dsl.executor_main --help"
     assert "--function_to_execute" in in_container(kind, "sh", "-ec", executor).stdout
@@ -156,4 +176,4 @@ def test_labels(kind: str, images: dict[str, str], daemon: docker.DockerClient) 
     if "@" not in images[kind]:
         assert images[kind].rpartition(":")[2].removesuffix("-cpu") == f"{__version__}-{labels['revision']}"
     assert config["User"] == "65532:65532"
-    assert config["Entrypoint"] is None  # Kubeflow gives the command
+    assert config["Entrypoint"] == (None if kind in OF_STEPS else ["tlm", "serve"])  # Kubeflow gives a step's command

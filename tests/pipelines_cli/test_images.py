@@ -66,6 +66,12 @@ def test_a_wrong_file_is_one_sentence(tmp_path: Path, text: str | None, said: st
     assert "\n" not in str(error.value)
 
 
+def test_the_image_that_serves_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "images.json"
+    file.write_text(json.dumps({**GOOD, "serve": "localhost:5000/a/tlm-serve:0.1.0"}))
+    assert load_images(file) == GOOD
+
+
 def test_every_step_runs_in_the_image_of_its_kind(tmp_path: Path) -> None:
     file = tmp_path / "images.yaml"
     file.write_text("".join(f"{kind}: {reference}\n" for kind, reference in GOOD.items()))

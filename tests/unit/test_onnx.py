@@ -191,6 +191,15 @@ def test_it_predicts_where_there_is_no_torch(plain, tmp_path) -> None:
     assert [row["label"] for row in answers[0]] == [row["label"] for row in answers[1]]
 
 
+def test_onnxruntime_reports_to_nobody(plain, tmp_path) -> None:
+    """Where it does, it keeps an identity of this machine and a queue of events in the cache folder."""
+    made = export_onnx(plain[1].uri)
+    environment = {"PYTHONPATH": f"{ROOT}", "PATH": "/usr/bin:/bin", "HOME": f"{tmp_path}"}  # in CI it reports nothing
+    command = [sys.executable, "-m", "tlm.cli", "predict", made]
+    subprocess.run(command, input="court\n", text=True, capture_output=True, env=environment, check=True)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 @pytest.mark.parametrize("damage", ["model_quantized.onnx", "tokenizer.json"])
 def test_a_damaged_folder_is_one_sentence(plain, tmp_path, damage: str) -> None:
     folder = tmp_path / "model"

@@ -9,7 +9,7 @@ import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data import registry
-from tlm.data.tasks.labels import CLASSIFICATION, REGRESSION
+from tlm.data.tasks.metrics import CLASSIFICATION, REGRESSION
 from tlm.data.tasks.task import examples, load_task
 from tlm.errors import InputError
 

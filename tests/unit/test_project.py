@@ -63,6 +63,7 @@ LOCKS = {
     "requirements.txt": ("train", "pipelines", "dev"),
     "requirements-data.txt": (),
     "requirements-train.txt": ("train",),
+    "requirements-serve.txt": ("serve",),
     "docker/requirements-sbom.txt": None,
 }
 
@@ -84,7 +85,8 @@ def test_locks_name_no_host_and_no_place(lock):
 @pytest.mark.parametrize(("lock", "extras"), [item for item in LOCKS.items() if item[1] is not None])
 def test_locks_hold_what_the_project_declares(lock, extras):
     locked = pins(lock)
-    for wanted in declared(*extras):
+    left_out = (HOME / "docker/not-in-serve.txt").read_text().splitlines() if lock == "requirements-serve.txt" else ()
+    for wanted in (one for one in declared(*extras) if one.name not in left_out):
         version, _ = locked[canonicalize_name(wanted.name)]
         assert wanted.specifier.contains(version), f"{wanted} is not met by {version}: run `make lock`"
 
@@ -95,6 +97,10 @@ def test_the_locks_of_the_images_are_parts_of_the_whole():
     assert not {"kfp", "pytest"} & train.keys()
     assert not {"torch", "transformers"} & data.keys()
     assert not [name for name in data if name.startswith("nvidia-")]
+    serve = pins("requirements-serve.txt")
+    assert serve.items() <= everything.items()
+    assert "onnxruntime" in serve
+    assert not {"torch", "transformers", "kfp", "pyarrow", "elasticsearch", "onnx"} & serve.keys()
 
 
 # ---- the code

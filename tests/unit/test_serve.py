@@ -23,8 +23,8 @@ from tests.toys_training import TOPICS, checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.mixture.step import mix
-from tlm.evaluation.predict.predict import predict
-from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.predict.predict import model_folder, predict
+from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.serving.export_onnx import export_onnx
 from tlm.serving.server import protocol
@@ -85,7 +85,7 @@ def models(tmp_path_factory) -> dict[str, str]:
     mixed = mix([evaluate(encoder, plain, device="cpu"), linear])
     return {
         "encoder": encoder, "onnx": export_onnx(encoder), "linear": linear, "mixture": export_onnx(mixed),
-        "pairs": baseline(pairs), "numbers": baseline(numbers),
+        "pairs": baseline(pairs), "numbers": baseline(numbers), "static": static(plain),
     }  # fmt: skip
 
 
@@ -126,6 +126,23 @@ def test_both_protocols_answer_as_predict_does(models, started, kind: str) -> No
         flat = outputs["probabilities"]["data"][3 * place : 3 * place + 3]
         assert dict(zip(classes, flat, strict=True)) == pytest.approx(row["probabilities"], abs=1e-4)
     assert outputs["probabilities"]["shape"] == [len(TEXTS), 3]
+
+
+@pytest.mark.parametrize("kind", ["mixture", "static"])
+def test_it_predicts_without_what_its_image_lacks(models, tmp_path, kind: str) -> None:
+    """An ONNX encoder and a linear model, and static vectors."""
+    lacking = (ROOT / "docker/not-in-serve.txt").read_text().splitlines()
+    for package in ("torch", "transformers", *(name for name in lacking if name[0] != "#")):
+        (tmp_path / package.replace("-", "_")).mkdir()
+        (tmp_path / package.replace("-", "_") / "__init__.py").write_text("raise ImportError('the image has none')\n")
+    folder = str(model_folder(models[kind]))
+    done = subprocess.run(
+        [sys.executable, "-m", "tlm.cli", "predict", folder], input="\n".join(TEXTS), text=True, capture_output=True,
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": "/usr/bin:/bin", "HOME": f"{tmp_path}"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    expected = [row["label"] for row in predict(folder, TEXTS)]
+    assert [json.loads(line)["label"] for line in done.stdout.splitlines()] == expected
 
 
 def test_health_metadata_and_metrics(models, started) -> None:

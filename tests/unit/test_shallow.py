@@ -22,7 +22,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from tests.toys import Row, make, make_task, read_json, save, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.data.tasks.arrays import Split
+from tlm.data.tasks.split import Split
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score import baseline as steps

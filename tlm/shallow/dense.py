@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tlm.data.tasks.arrays import Split
+from tlm.data.tasks.split import Split
 from tlm.progress import say
 from tlm.shallow.folder import Arrays
 from tlm.shallow.linear import Linear

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.digest import file_sha256
-from tlm.data.tasks.arrays import Split
-from tlm.data.tasks.labels import REGRESSION
+from tlm.data.tasks.metrics import REGRESSION
+from tlm.data.tasks.split import Split
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
 from tlm.shallow.dense import Dense, as_trained, of_pairs

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold
 
-from tlm.data.tasks.arrays import Split
-from tlm.data.tasks.labels import REGRESSION
-from tlm.data.tasks.metrics import dev_score
+from tlm.data.tasks.metrics import REGRESSION, dev_score
+from tlm.data.tasks.split import Split
 from tlm.shallow.linear import Linear
 
 FOLDS = 3

@@ -7,7 +7,6 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
@@ -39,7 +38,7 @@ class Vectors:
 
     def means(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
         """The weighted mean of each text's words, of length 1, shape [n, dimensions]; 0 where no word is known."""
-        numbers = np.array([self._number_of.get(word, -1) for word in chain.from_iterable(texts)], np.int64)
+        numbers = np.fromiter((self._numbers.get(word, -1) for word in chain.from_iterable(texts)), np.int64)
         rows = np.repeat(np.arange(len(texts)), [len(words) for words in texts])
         known = numbers >= 0
         shape = (len(texts), len(self.words))
@@ -49,7 +48,7 @@ class Vectors:
         return sums / np.where(lengths > 0, lengths, 1)  # type: ignore[no-any-return]
 
     @cached_property
-    def _number_of(self) -> dict[str, int]:
+    def _numbers(self) -> dict[str, int]:
         return {word: number for number, word in enumerate(self.words)}
 
 
@@ -117,6 +116,8 @@ def ppmi(counts: Any) -> Any:
 
 def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64], list[str]]:
     """The words of all texts as numbers, in order; the number of words of each text; and the words by number."""
+    import pyarrow as pa  # here, because predicting does without it
+
     lengths, portions, source = [np.zeros(0, np.int64)], [pa.array([], pa.string()).dictionary_encode()], iter(texts)
     while lists := [words_of(text) for text in islice(source, AT_ONCE)]:
         lengths.append(np.array([len(words) for words in lists]))

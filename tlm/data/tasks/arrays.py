@@ -1,6 +1,5 @@
 """A task's examples as arrays, split by split."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,30 +11,8 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.groups import groups_of
 from tlm.data.tasks.labelled import UNLABELLED
+from tlm.data.tasks.split import Split
 from tlm.data.tasks.task import examples
-
-
-@dataclass(frozen=True)
-class Split:
-    """The n examples of one split.
-
-    Attributes:
-        name: train, dev or test.
-        example: Row ordinals in the task; shape [n].
-        texts: The texts.
-        pairs: The second texts, for a task on pairs.
-        gold: Class ordinals (int64), or targets (float64) for regression; shape [n].
-        group: Ordinal of each example's group (`tlm.data.tasks.groups`); shape [n].
-        copied: Whether train has the same text; shape [n].
-    """
-
-    name: str
-    example: NDArray[np.int64]
-    texts: list[str]
-    pairs: list[str] | None
-    gold: NDArray[Any]
-    group: NDArray[np.int64]
-    copied: NDArray[np.bool_]
 
 
 def classes_of(task: Artifact) -> list[str] | None:

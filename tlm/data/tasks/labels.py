@@ -1,17 +1,12 @@
-"""Labels: valid values, whether they are numbers, and the metrics for classes and for regression."""
+"""Labels: valid values, and whether they are numbers."""
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tlm.data.reading.records import BadRow, checked_text, value_of
-from tlm.errors import InputError
 
-CLASSIFICATION = ("macro_f1", "micro_f1", "accuracy", "matthews")
-POSITIVE = "f1"  # of the second of two classes
-REGRESSION = ("pearson", "spearman")
-METRICS = ("auto", *CLASSIFICATION, POSITIVE, *REGRESSION)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -36,19 +31,3 @@ def label_of(values: Mapping[str, Any], field: str) -> str:
 def is_number(label: str) -> bool:
     """Tell whether a label is a number."""
     return _NUMBER.fullmatch(label) is not None
-
-
-def metric_for(labels: Sequence[str], metric: str) -> str:
-    """Return the metric for a task with these classes, or for a regression if there are none.
-
-    'auto' is macro_f1 for classes, pearson for regression. Raises InputError if the metric is for another problem.
-    """
-    metrics = CLASSIFICATION if labels else REGRESSION
-    if metric == "auto":
-        return metrics[0]
-    if len(labels) == 2:
-        metrics = (*metrics, POSITIVE)
-    if metric not in metrics:
-        problem = f"a classification with {len(labels)} classes" if labels else "a regression"
-        raise InputError(f"metric '{metric}' does not fit: the task is {problem}; expected {', '.join(metrics)}")
-    return metric

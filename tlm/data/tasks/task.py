@@ -19,7 +19,7 @@ from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
 from tlm.data.tasks.groups import COLUMN as GROUP
 from tlm.data.tasks.labelled import UNLABELLED, Example, Fields, read_examples, read_unlabelled
-from tlm.data.tasks.labels import METRICS, metric_for
+from tlm.data.tasks.metrics import METRICS, metric_for
 from tlm.data.tasks.problem import PROBLEMS, is_regression
 from tlm.data.tasks.registered import fitting_fields, named_files
 from tlm.data.tasks.splits import SPLITS, divided, find_leaks, split_files

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.labels import CLASSIFICATION, POSITIVE, REGRESSION
+from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION
 from tlm.evaluation.mixture.kinds import Row
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import cell, code

@@ -14,6 +14,9 @@ from tlm.shallow.folder import config_of
 ONNX = "tlm_onnx"  # key of config.json: the model's file, and the longest input
 TOKENIZER = "tokenizer.json"
 
+# From version 1.29 on, onnxruntime reports to its makers what it computes, unless this is set before it is imported.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
 
 class OnnxClassifier(EncoderPredictor):
     """A classifier that onnxruntime computes, on CPU cores.

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tlm.data.tasks.labels import CLASSIFICATION, POSITIVE, REGRESSION
-from tlm.data.tasks.metrics import score
+from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION, score
 
 BINS = 10
 METRIC_NAMES = {

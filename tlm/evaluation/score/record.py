@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.data.tasks.arrays import Split, classes_of
+from tlm.data.tasks.arrays import classes_of
+from tlm.data.tasks.split import Split
 from tlm.evaluation.score.metrics import positive, scores
 
 ROW_GROUP = 65536

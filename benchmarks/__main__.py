@@ -38,6 +38,7 @@ ROWS = (  # modules, in the order of the data
     "training_gpu",
     "growth",
     "serving",
+    "serving_load",
     "startup",
     "overhead",
     "demo",

@@ -24,6 +24,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.predict import model_folder, predict
+from tlm.evaluation.predict.predictor import open_predictor
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.serving.export_onnx import export_onnx
@@ -206,6 +207,8 @@ def test_a_wrong_request_is_one_sentence_and_the_server_goes_on(models, started)
         ([{"datatype": "BYTES", "shape": [2], "data": ["a"]}], "inputs[0] has shape [2] and 1 texts; expected [1]"),
         ([{"datatype": "BYTES", "shape": [1]}], "inputs[0] has no data"),
         ([7], "inputs[0] is an int; expected an object"),
+        ([{"datatype": [[[[[[[["a"]]]]]]]] * 50}], "inputs[0] has datatype [[[[[[[...]"),
+        ([{"datatype": "BYTES", "shape": "\ud800" * 99, "data": ["a"]}], "inputs[0] has shape '\\ud800"),
         ([{"datatype": "BYTES", "shape": [1], "data": ["a"]}] * 3, "inputs holds 3 tensors"),
         (
             [{"datatype": "BYTES", "shape": [n], "data": ["a"] * n} for n in (1, 2)],
@@ -217,6 +220,52 @@ def test_a_wrong_tensor_is_one_sentence(tensors: list[Any], sentence: str) -> No
     with pytest.raises(InputError) as caught:
         protocol.read_v2({"inputs": tensors})
     assert sentence in str(caught.value)
+    assert len(str(caught.value).encode()) < 200
+
+
+def test_an_id_that_no_answer_can_hold_is_one_sentence() -> None:
+    with pytest.raises(InputError, match="the id is not UTF-8"):
+        protocol.read_v2({"id": "\ud800", "inputs": [{"datatype": "BYTES", "shape": [1], "data": ["a"]}]})
+
+
+def test_a_length_that_is_wrong_holds_nobody_up(models, started) -> None:
+    """A body said to be too large is refused at once; one that ends early leaves no traceback."""
+    server = Running(models["linear"])
+    started.append(server)
+    head = (
+        "POST /v1/models/model:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n[".format
+    )
+    found = []
+    for length in (10**12, 100):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+            connection.sendall(head(length).encode())
+            if length == 100:
+                connection.shutdown(socket.SHUT_WR)
+            found.append(b"".join(iter(lambda: connection.recv(65536), b"")))
+    assert found[0].startswith(b"HTTP/1.1 413 ")
+    assert found[0].endswith(b'{"error":"the body has more than 1048576 bytes; send fewer texts"}')
+    assert found[1] == b""  # there is nobody to answer
+    assert server.ask("/v1/models/model:predict", {"instances": ["court"]})[0] == 200
+    assert 'tlm_requests_total{code="413",protocol="v1"} 1.0' in server.ask("/metrics")[1]
+    assert server.end() == 0
+    assert server.process.stderr is not None
+    assert "Traceback" not in server.process.stderr.read()
+
+
+def test_an_error_of_ours_is_an_answer_too(models, monkeypatch) -> None:
+    from starlette.testclient import TestClient
+
+    from tlm.serving.server.app import Served, Server
+
+    predictor, _ = open_predictor(model_folder(models["linear"]), "cpu")
+    monkeypatch.setattr(protocol, "answer_v1", lambda *_: {}["lost"])
+    with TestClient(Server(Served(predictor, "toy", "1")).app(), raise_server_exceptions=False) as client:
+        answer = client.post("/v1/models/toy:predict", json={"instances": ["court"]})
+        assert (answer.status_code, answer.json()) == (
+            500,
+            {"error": "the server failed (KeyError); its log says where"},
+        )
+        assert 'tlm_requests_total{code="500",protocol="v1"} 1.0' in client.get("/metrics").text
 
 
 def test_many_clients_get_their_own_answers_and_bad_bodies_harm_nobody(models, started) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -76,7 +76,9 @@ class Server:
             Route(f"{v1}:predict", self.counted("v1", self.predict_v1), methods=["POST"]),
             Route(f"{v2}/infer", self.counted("v2", self.predict_v2), methods=["POST"]),
         ]
-        return Starlette(routes=routes, lifespan=self.lifespan, exception_handlers={HTTPException: _told})
+        return Starlette(
+            routes=routes, lifespan=self.lifespan, exception_handlers={HTTPException: _told, Exception: _failed}
+        )
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -103,6 +105,9 @@ class Server:
                 answer = _error(str(error), 500)
             except HTTPException as error:
                 answer = _error(error.detail, error.status_code)
+            except Exception:  # of ours; `_failed` answers, and uvicorn logs it
+                self.requests.labels(name, 500).inc()
+                raise
             self.requests.labels(name, answer.status_code).inc()
             self.seconds.observe(time.perf_counter() - begun)
             return answer
@@ -132,15 +137,24 @@ class Server:
     async def body(self, request: Request) -> Any:
         """The body as a JSON value. Reads no more than is allowed."""
         parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size > self.served.most_bytes:
-                raise HTTPException(413, f"the body has more than {self.served.most_bytes} bytes; send fewer texts")
-            parts.append(part)
+        if request.headers.get("content-length", "").isdecimal():
+            self.refuse_large(int(request.headers["content-length"]))  # rather than wait for it
+        try:
+            async for part in request.stream():
+                size += len(part)
+                self.refuse_large(size)
+                parts.append(part)
+        except ClientDisconnect:
+            raise InputError("the connection ended before the body") from None
         try:
             return json.loads(b"".join(parts))
         except (ValueError, RecursionError):
             raise InputError("the body is not JSON in UTF-8") from None
+
+    def refuse_large(self, size: int) -> None:
+        """Raise for a body of so many bytes if it is larger than is allowed."""
+        if size > self.served.most_bytes:
+            raise HTTPException(413, f"the body has more than {self.served.most_bytes} bytes; send fewer texts")
 
     async def metrics(self, _: Request) -> Response:
         """The metrics, as Prometheus reads them."""
@@ -157,6 +171,10 @@ def _answering(body: dict[str, Any]) -> Handler:
 async def _told(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _error(error.detail, error.status_code, dict(error.headers or {}))
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    return _error(f"the server failed ({type(error).__name__}); its log says where", 500)
 
 
 def _error(text: str, code: int, headers: dict[str, str] | None = None) -> Response:

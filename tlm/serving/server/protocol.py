@@ -1,6 +1,7 @@
 """Requests and answers of the Open Inference Protocol (V2) and of KServe's V1 protocol, as plain JSON values."""
 
 from collections.abc import Mapping, Sequence
+from reprlib import repr  # short, whatever was sent
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -47,6 +48,8 @@ def read_v2(body: Any) -> Asked:
     columns = [_texts_of(one, f"inputs[{place}]") for place, one in enumerate(tensors)]
     if len({len(column) for column in columns}) > 1:
         raise InputError(f"inputs: {len(columns[0])} texts and {len(columns[1])} second texts; expected equal numbers")
+    if any("\ud800" <= character <= "\udfff" for character in str(body.get("id", ""))):
+        raise InputError("the id is not UTF-8")
     return _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")
 
 
@@ -115,12 +118,12 @@ def _second(instance: dict[str, Any]) -> list[Any]:
 
 def _texts_of(tensor: dict[str, Any], name: str) -> list[Any]:
     if tensor.get("datatype") != "BYTES":
-        raise InputError(f"{name} has datatype {tensor.get('datatype')!r}; expected BYTES, which are texts")
+        raise InputError(f"{name} has datatype {repr(tensor.get('datatype'))}; expected BYTES, which are texts")
     data, shape = tensor.get("data"), tensor.get("shape")
     if not isinstance(data, list) or not data:
         raise InputError(f"{name} has no data; expected a list of texts")
     if shape not in ([len(data)], [len(data), 1]):
-        raise InputError(f"{name} has shape {shape} and {len(data)} texts; expected [{len(data)}]")
+        raise InputError(f"{name} has shape {repr(shape)} and {len(data)} texts; expected [{len(data)}]")
     return data
 
 

@@ -1,6 +1,7 @@
 """The authors' way, as the benchmarks have it, trains our model: on equal inputs its losses and gradients are ours."""
 
 import dataclasses
+import importlib.util
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedToke
 
 from benchmarks.reference.joint import CLASSES, JointModel, Rows, collator
 from benchmarks.reference.trainer import AtSteps, trainer
+from tests.conftest import missing
 from tests.unit.test_encoder import SPECIAL, VOCABULARY, made, masked_batch
 from tlm.presets import resolve
 from tlm.training.device import to_device
@@ -150,6 +152,8 @@ def short_texts(count: int) -> Texts:
 
 @pytest.mark.parametrize(("clip", "masks"), [(0.0, 0.15), (0.5, 0.0)])
 def test_the_trainer_has_its_best_ordinary_settings(tmp_path, clip, masks):
+    if importlib.util.find_spec("accelerate") is None:
+        missing("the reference trainer: pip install -r benchmarks/requirements.txt")
     settings = resolve("tiny", [f"train.clip={clip}"]).train
     count, steps = 1600, 24
     classes = None if masks else np.arange(count) % 3

@@ -85,7 +85,7 @@ class World:
     def metrics(self, arm: str, seed: int, skill: Skill, stage: int = 2, mlm: float = 5.0, **settings: Any) -> str:
         """Metrics of a run that predicts right with probability `skill`, which may be another for dev and test."""
         self.vocabulary = str(settings.pop("vocabulary", "own"))
-        self.published = {name: settings.pop(name) for name in ("name",) if name in settings}
+        self.published = {"name": settings.pop("name")} if "name" in settings else {}
         checkpoint = self._trained("checkpoint", arm, seed, skill, mlm, settings)
         name, trained = "checkpoint", checkpoint
         if stage == 2:

@@ -301,8 +301,8 @@ def test_another_place_of_the_same_model_is_warned_of(
         ("http://me:secret@127.0.0.1:80", "registry_address is 'http://…@127.0.0.1:80'; expected the address"),
         ("ftp://127.0.0.1", "expected the address"),
         ("http://169.254.169.254", "a link-local address"),
-        ("http://registry.invalid:8080", "without TLS anybody on the network"),
-        ("https://registry.invalid:8443", "but there is no host of this name; correct the address"),
+        ("http://models.invalid:8080", "without TLS anybody on the network"),
+        ("https://models.invalid:8443", "but there is no host of this name; correct the address"),
     ],
 )
 def test_a_wrong_address_is_one_sentence(made: str, address: str, sentence: str) -> None:

@@ -13,10 +13,10 @@ from tlm.evaluation.predict.onnx import ONNX
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group, Run, grouped
 from tlm.progress import say
+from tlm.serving.server.serve import VERSION_DIGITS
 from tlm.shallow.folder import CONFIG, FAMILY
 
 LONGEST_NAME = 200  # the registry's column has 255 characters, and it puts the parent's ID before a name
-VERSION_DIGITS = 12  # of the model's content; `tlm serve` calls the version so, too
 FOLDER = "model"  # of every artifact that predicts
 
 
@@ -95,7 +95,7 @@ def _file_facts(model: Artifact) -> dict[str, str]:
     if not entry:
         raise InputError(f"{model.uri} has no file '{FOLDER}/{CONFIG}'; register a model that `tlm predict` takes")
     config = json.loads(model.verified(entry[0]).read_text(encoding="utf-8"))
-    place = f"{model.uri}/{entry[0].name.partition('/')[0]}"
+    place = model.address(FOLDER)
     facts = {"uri": place if "://" in place else Path(place).as_uri()}
     if FAMILY in config:  # linear, static, a mixture: for `tlm predict` and `tlm serve`
         return facts | {"modelFormatName": "tlm", "modelFormatVersion": model.manifest.tool}

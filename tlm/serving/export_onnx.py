@@ -42,8 +42,7 @@ def export_onnx(model: str, *, root: str | None = None) -> str:
     Raises:
         InputError: the model has no encoder, a package is not installed, or the logits differ by more than 1e-4.
     """
-    given = Artifact.open(model, "model", "metrics")
-    trained = given.input("model") if given.manifest.kind == "metrics" else given
+    trained = trained_model(model)
     task = _task(trained)
     if not encoders(trained.path("model")):
         raise InputError(f"{trained.uri} has no encoder, so nothing to convert; it predicts without PyTorch as it is")
@@ -53,6 +52,12 @@ def export_onnx(model: str, *, root: str | None = None) -> str:
             inputs[name] = trained.input(name)
     recipe = Recipe("model", "export-onnx", VERSION, {}, inputs)
     return produce(recipe, root, lambda draft: _write(draft, trained, task))
+
+
+def trained_model(uri: str) -> Artifact:
+    """The model of this URI, or the one that metrics of this URI are of. Raises InputError if there is none."""
+    given = Artifact.open(uri, "model", "metrics")
+    return given.input("model") if given.manifest.kind == "metrics" else given
 
 
 def encoders(folder: Path) -> list[str]:

@@ -12,7 +12,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import SPANS_FIRST
 from tlm.errors import InputError
 from tlm.evaluation.predict.onnx import ONNX
-from tlm.shallow.folder import FAMILY, config_of
+from tlm.serving.export_onnx import trained_model
+from tlm.shallow.folder import CONFIG, FAMILY, config_of
 
 Runtime = Literal["huggingface", "tlm"]
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")  # KServe makes longer names of it, of at most 63 characters
@@ -20,7 +21,6 @@ MOUNTED = "/mnt/models"  # where KServe puts the files of a storageUri
 PORT = 8080
 POD_LABEL = "serving.kserve.io/inferenceservice"
 USER = 65532
-CONFIG = "model/config.json"
 
 
 def manifest(
@@ -59,8 +59,7 @@ def manifest(
         raise InputError(f"name is '{name}'; expected at most 40 lower-case letters, digits and '-', a letter first")
     if (runtime == "tlm") != bool(image):
         raise InputError(f"runtime is {runtime} and image is '{image}'; give an image for tlm, and for tlm alone")
-    given = Artifact.open(model, "model", "metrics")
-    trained = given.input("model") if given.manifest.kind == "metrics" else given
+    trained = trained_model(model)
     address = storage_uri(trained)
     resources = {kind: {"cpu": cpu, "memory": memory} for kind in ("requests", "limits")}
     predictor: dict[str, Any] = {"serviceAccountName": service_account} if service_account else {}
@@ -85,13 +84,11 @@ def storage_uri(model: Artifact) -> str:
         raise InputError(
             f"{model.uri} is not on S3, where a cluster could read it; run the pipeline with an s3:// root"
         )
-    (entry,) = model.entries(CONFIG)
-    return f"{model.uri}/{entry.name.removesuffix('/config.json')}"
+    return model.address("model")
 
 
 def _hugging_face(model: Artifact, name: str, address: str, resources: dict[str, Any]) -> dict[str, Any]:
-    folder = model.path("model")
-    config = config_of(folder)
+    config = config_of(model.path(f"model/{CONFIG}").parent)
     advice = "; use --runtime tlm"
     if FAMILY in config or ONNX in config:
         kind = config.get(FAMILY) or "onnx"
@@ -100,7 +97,7 @@ def _hugging_face(model: Artifact, name: str, address: str, resources: dict[str,
         raise InputError(f"{model.uri} reads marked spans first, which only `tlm` prepares so{advice}")
     if config.get("problem_type") == "regression":
         raise InputError(f"{model.uri} predicts a number, but KServe's runtime answers with classes{advice}")
-    tokenizer = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    tokenizer = json.loads(model.path("model/tokenizer_config.json").read_text(encoding="utf-8"))
     return {
         "modelFormat": {"name": "huggingface"},
         "protocolVersion": "v1",

@@ -24,7 +24,7 @@ def write(folder: Path, config: dict[str, Any], vocabulary: dict[str, list[str]]
         text = json.dumps(values, ensure_ascii=False, indent=1 if name == CONFIG else None, allow_nan=False)
         (folder / name).write_text(text + "\n", encoding="utf-8")
     tensors = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
-    (folder / WEIGHTS).write_bytes(save(tensors))  # save_file hides from whoever catches OSError that the disk is full
+    (folder / WEIGHTS).write_bytes(save(tensors))  # save_file raises no OSError where the disk is full
 
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, list[str]], Arrays]:

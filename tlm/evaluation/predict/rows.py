@@ -137,6 +137,11 @@ def _line_row(number: int, line: str, fields: list[str] | None) -> Row:
     return checked(number, [record[field] for field in fields])
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written as UTF-8: it has no lone surrogate."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def checked(number: int, values: Sequence[Any]) -> Row:
     """A row of these texts (one, or a pair), or what is wrong with them."""
     for value in values:
@@ -144,6 +149,6 @@ def checked(number: int, values: Sequence[Any]) -> Row:
             return Row(number, error=f"the text is {with_article(type(value).__name__)}; expected a string")
         if not value.strip():
             return Row(number, error="the text is empty")
-        if any("\ud800" <= character <= "\udfff" for character in value):
+        if not is_utf8(value):
             return Row(number, error="the text is not UTF-8")
     return Row(number, *values)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tlm.errors import InputError, with_article
 from tlm.evaluation.predict.predict import likeliest
-from tlm.evaluation.predict.rows import checked
+from tlm.evaluation.predict.rows import checked, is_utf8
 
 
 class Asked(NamedTuple):
@@ -48,7 +48,7 @@ def read_v2(body: Any) -> Asked:
     columns = [_texts_of(one, f"inputs[{place}]") for place, one in enumerate(tensors)]
     if len({len(column) for column in columns}) > 1:
         raise InputError(f"inputs: {len(columns[0])} texts and {len(columns[1])} second texts; expected equal numbers")
-    if any("\ud800" <= character <= "\udfff" for character in str(body.get("id", ""))):
+    if not is_utf8(str(body.get("id", ""))):
         raise InputError("the id is not UTF-8")
     return _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")
 

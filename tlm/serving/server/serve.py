@@ -8,6 +8,7 @@ from tlm.errors import InputError
 from tlm.progress import hidden, say
 
 DRAIN_SECONDS = 30
+VERSION_DIGITS = 12  # of a model's content
 
 
 def serve(
@@ -62,4 +63,4 @@ def serve(
 
 def version_of(model: str) -> str:
     """The beginning of the content of an artifact; "1" for a folder."""
-    return "1" if (Path(model) / "config.json").is_file() else Artifact.open(model).content[:12]
+    return "1" if (Path(model) / "config.json").is_file() else Artifact.open(model).content[:VERSION_DIGITS]

@@ -84,7 +84,7 @@ def told(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         paid = f"fine-tuning {flops['fine_tuning']}, pretraining {row['pretrained']} {flops['pretraining']}"
         beside = f"{first} beside {row['published']} ({theirs}; {paid}, the paper’s Table 2)"
         if not row["similar"]:
-            yield f"No number of tasks is said to break even for {beside}: their scores are not similar."
+            yield f"The scores are not similar, so there is no number of tasks to break even: {beside}."
         elif row["tasks"] is None:
             yield f"Pretraining never breaks even for {beside}: training from scratch costs no more than fine-tuning."
         else:

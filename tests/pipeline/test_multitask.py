@@ -63,7 +63,8 @@ def test_two_tasks_train_alone_and_together_and_stand_side_by_side(run_module, t
 def test_it_compiles_with_the_parameters_of_the_first_pipeline() -> None:
     theirs, ours = of_this_code("multitask"), of_this_code("tlm")
     assert theirs.keys() - ours.keys() == {"task_paths"}
-    assert ours.keys() - theirs.keys() <= {"run_arms", "task_path", "task_files", "task_unlabelled_path"}
+    of_one_task = {"run_arms", "task_path", "task_files", "task_unlabelled_path", "registry_address", "registry_model"}
+    assert ours.keys() - theirs.keys() <= of_one_task
     assert all(theirs[name] == ours[name] for name in theirs.keys() & ours.keys())
     assert lint(parse(compile_text(name="multitask"), "multitask")) == []
 

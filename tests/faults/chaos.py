@@ -3,8 +3,8 @@
 The table says what was tried, how often it survived and how often it was lost. The results go to build/chaos/PART.json,
 with --keep also to docs/reliability and the table in docs/RELIABILITY.md. A part is a module of `tests.faults.parts`
 with a function ``rows(seconds, seed)``; its short version, if it has one, is a test next to this file. A part that
-takes hours also has the NAMES of its rows and a function ``rows_of(names, seed)``: --only tries some, and others stay
-as they were kept.
+takes hours also has the NAMES of its rows and a function ``rows_of(names, seed)``: --only tries some, which then have a
+revision of their own, and others stay as they were kept.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from datetime import date
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from benchmarks.machine import machine
 from tests.faults.chain import STEPS
@@ -28,20 +29,43 @@ PAGE = HOME / "docs" / "RELIABILITY.md"
 BEGIN, END = "<!-- make chaos -->\n", "<!-- end -->"
 NAMES = ("kill", "corrupt", "elastic", "s3", "input", "security", "load", "kubeflow")
 
+Result = dict[str, Any]  # of a part, as it is kept: rows, and when, where and at which revision they were tried
+
 
 def table(*folders: Path) -> str:
     """The results of all parts, as Markdown. Results in later folders replace those in earlier ones."""
     lines = ["| part | what | tried | survived | lost |", "|---|---|--:|--:|--:|"]
-    made = []
+    made = ["", "Tried at:", ""]
     for name in NAMES:
         found = [folder / f"{name}.json" for folder in folders if (folder / f"{name}.json").exists()]
         if not found:
             continue
         result = json.loads(found[-1].read_text())
-        made.append(f"{name}: {result['day']}, {result['seconds'] // 60} min, seed {result['seed']}")
-        for what, tried, survived in (one.values() for one in folded(result["rows"])):
+        made.append(f"* {name}: {moments(result)}; {result['seconds'] // 60} min")
+        for what, tried, survived in (list(one.values())[:3] for one in folded(result["rows"])):
             lines.append(f"| {name} | {what} | {tried:,} | {survived:,} | {tried - survived:,} |")
-    return "\n".join([*lines, "", "; ".join(made)])
+    return "\n".join([*lines, *made])
+
+
+def moments(result: Result) -> str:
+    """At which revision, day and seed a part was tried; rows that were tried again later are named with their own."""
+    whole, found = _moment(result), dict[str, list[str]]()
+    for one in result["rows"]:
+        found.setdefault(_moment(result | one), []).append(one["what"])
+    later = [f"{moment}: {', '.join(names)}" for moment, names in found.items() if moment != whole]
+    return "; ".join([*([whole] if whole in found else []), *later])
+
+
+def _moment(facts: Result) -> str:
+    return f"revision {facts['revision']}, {facts['day']}, seed {facts['seed']}"
+
+
+def merged(before: Result, new: Result) -> Result:
+    """A part of which some rows were tried again: these say when, and the others stay as they were kept."""
+    own = {name: new[name] for name in ("revision", "day", "seed")}
+    again = {one["what"]: one | own for one in new["rows"]}
+    rows = [again.pop(one["what"], one) for one in before["rows"]]
+    return before | {"seconds": before["seconds"] + new["seconds"], "rows": [*rows, *again.values()]}
 
 
 def folded(rows: list[Row]) -> Iterator[Row]:
@@ -81,17 +105,15 @@ def main() -> None:
         print(f"PART={given.part} is unknown; use PART={', PART='.join(NAMES)}", file=sys.stderr)
         sys.exit(2)
     files = [folder / f"{given.part}.json" for folder in ((BUILT, KEPT) if given.keep else (BUILT,))]
-    nothing = {"rows": [], "seconds": 0}
-    kept = {file: json.loads(file.read_text()) if given.only and file.exists() else nothing for file in files}
-    facts = {"day": f"{date.today()}", "revision": revision() or "unknown", "machine": machine()}
+    kept = {file: json.loads(file.read_text()) for file in files if given.only and file.exists()}
+    facts: Result = {"part": given.part, "seed": given.seed, "day": f"{date.today()}"}
+    facts |= {"revision": revision() or "unknown", "machine": machine()}
     started, rows = time.time(), list[Row]()
     for one in _rows(given.part, given.only, given.seconds, given.seed):
         rows.append(one)  # written at once: the next ones may take hours
-        result = {"part": given.part, "seed": given.seed, **facts}
-        for file, before in kept.items():
-            tried = {row["what"] for row in rows}
-            result["seconds"] = before["seconds"] + round(time.time() - started)
-            result["rows"] = [*(row for row in before["rows"] if row["what"] not in tried), *rows]
+        new = facts | {"seconds": round(time.time() - started), "rows": rows}
+        for file in files:
+            result = merged(kept[file], new) if file in kept else new
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(result, indent=1) + "\n")
     if given.keep:

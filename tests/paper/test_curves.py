@@ -67,6 +67,27 @@ def test_orders_are_claimed_value_by_value_where_intervals_carry_them() -> None:
     assert few.count("fewer than three draws, so no order is claimed") == 2
 
 
+def test_a_task_with_copies_of_training_texts_has_a_second_table_without_them() -> None:
+    """Half of the texts are copies, and the second model has its right answers there alone."""
+    copied = " ".join(["1"] * 200 + ["0"] * 200)
+    runs = [point(arm, 0.48, draw, 300 + draw) for arm in ("static-bm25", "static-random") for draw in range(3)]
+    for run in runs:
+        run.values["examples"]["test"]["copied"] = copied
+    for draw, run in enumerate(runs[3:]):
+        run.values["examples"]["test"]["predicted"] = " ".join(["1"] * (200 + draw) + ["0"] * (200 - draw))
+    whole, distinct = blocks("dilution", kept(*runs))
+    assert whole.heading.startswith("toy: ")
+    assert distinct.heading.startswith("toy (distinct texts): ")
+    assert "without the 200 of the 400 test texts that are copies of training texts" in distinct.lines
+    assert distinct.rows[1] == ("static-random", "0.5 ± 0.5 (3)")
+    shares = [sum(map(int, run.values["examples"]["test"]["predicted"].split()[200:])) / 2 for run in runs[:3]]
+    assert distinct.rows[2][1].startswith(f"{sum(shares) / 3:.1f} ± ")
+    assert "static-bm25 at 0.48 is ahead" in distinct.lines[-1]
+    for run in runs:
+        del run.values["examples"]
+    assert len(blocks("dilution", kept(*runs))) == 1, "runs kept without their predictions do not tell"
+
+
 def test_models_of_other_kinds_or_values_are_not_compared() -> None:
     text = markdown(
         blocks("dilution", kept(point("static-bm25", 0.1, 0, 9), point("static-random + baseline", 0.1, 0, 9)))

@@ -45,12 +45,16 @@ def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copi
     return Arm((together,), fixed=runs[0].values["arm"] == BASELINE)
 
 
-def summed(runs: Sequence[Result], split: str, metric: str = "") -> dict[str, Any]:
-    """The `spread` of the runs' scores in hundredths; ``seeds_only`` if the interval does not cover test examples."""
-    found, arm = spread(run.score(split, metric) for run in runs), arm_of(runs, split, metric)
+def summed(runs: Sequence[Result], split: str, metric: str = "", *, without_copies: bool = False) -> dict[str, Any]:
+    """The `spread` of the runs' scores in hundredths; ``seeds_only`` if the interval does not cover test examples.
+
+    Without copies, there are no scores if a run was kept without its predictions.
+    """
+    arm = arm_of(runs, split, metric, without_copies=without_copies)
+    found = spread(() if without_copies else (run.score(split, metric) for run in runs))
     if arm is not None:
         whole = in_hundredths(with_interval(arm))
-        found |= {end: whole[end] for end in ("low", "high")}
+        found |= whole if without_copies else {end: whole[end] for end in ("low", "high")}
     return found | {"seeds_only": bool(runs) and arm is None}
 
 
@@ -62,7 +66,16 @@ def in_hundredths(found: dict[str, Any]) -> dict[str, Any]:
 
 def copies_in(runs: Sequence[Result], split: str) -> bool:
     """Whether some, but not all, texts of a split are also in train."""
-    return any({"0", "1"} <= set(run.values.get("examples", {}).get(split, {}).get("copied", "")) for run in runs)
+    copies, texts = copies_of(runs, split)
+    return 0 < copies < texts
+
+
+def copies_of(runs: Sequence[Result], split: str) -> tuple[int, int]:
+    """How many examples of a split have a text that is also in train, of how many; 0 of 0 without predictions."""
+    found = [
+        flags for run in runs if (flags := run.values.get("examples", {}).get(split, {}).get("copied", "").split())
+    ]
+    return max(((flags.count("1"), len(flags)) for flags in found), default=(0, 0))
 
 
 def _scored(run: Result, split: str, metric: str, without_copies: bool) -> Scored:

@@ -5,11 +5,11 @@ from itertools import combinations
 from typing import Any
 
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.report.runs import spread, with_interval
+from tlm.evaluation.report.runs import spread
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.metrics import METRIC_NAMES
 from tlm.paper.document.blocks import Block, plus_minus
-from tlm.paper.examples import arm_of, copies_in, in_hundredths, summed
+from tlm.paper.examples import arm_of, copies_in, summed
 from tlm.paper.plan import ByKey, tasks_at
 from tlm.paper.results import BASELINE, Result
 from tlm.paper.tables import cells, own_tables, title
@@ -47,8 +47,7 @@ def _row(name: str, runs: list[Result], *, copies: bool) -> tuple[str, ...]:
     dev, test = (summed(runs, split) for split in ("dev", "test"))
     scores = [plus_minus(dev), plus_minus(test), _interval(test)]
     if copies:
-        arm = arm_of(runs, "test", without_copies=True)
-        scores.append(plus_minus(in_hundredths(with_interval(arm))) if arm is not None else "")
+        scores.append(plus_minus(summed(runs, "test", without_copies=True)))
     loss = plus_minus(spread(run.values["mlm_loss"] for run in runs), 2)
     flops = [sum(stage["flops"] for stage in run.values["cost"].values()) for run in runs]
     mean = power(sum(flops) / len(flops)) if any(flops) else ""

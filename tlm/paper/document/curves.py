@@ -12,7 +12,7 @@ from tlm.evaluation.score.intervals import Arm, differences
 from tlm.evaluation.score.metrics import METRIC_NAMES
 from tlm.paper.curves import curves
 from tlm.paper.document.blocks import Block, plus_minus
-from tlm.paper.examples import arm_of, summed
+from tlm.paper.examples import arm_of, copies_in, copies_of, summed
 from tlm.paper.plan import ByKey
 from tlm.paper.results import Result
 from tlm.paper.tables import title
@@ -21,8 +21,15 @@ Points = dict[str, dict[float, list[Result]]]  # runs by arm and value
 
 
 def blocks(curve: str, results: ByKey) -> list[Block]:
-    """A table for each task that has results; a line that says so if there are none."""
-    found = [_block(curve, task, points) for task, points in points_of(curve, results).items()]
+    """A table for each task that has results; a line that says so if there are none.
+
+    A task whose test has copies of training texts has a second table, without them.
+    """
+    found = []
+    for task, points in points_of(curve, results).items():
+        found.append(_block(curve, task, points))
+        if copies_in(_all(points), "test"):
+            found.append(_block(curve, task, points, without_copies=True))
     return found or [Block(f"Curve {curve}", [], ["nothing is run yet"])]
 
 
@@ -48,17 +55,29 @@ def values_of(points: Points) -> list[float]:
     return sorted({at for own in points.values() for at in own})
 
 
-def _block(curve: str, task: str, points: Points) -> Block:
+def _all(points: Points) -> list[Result]:
+    return [run for own in points.values() for runs in own.values() for run in runs]
+
+
+def _block(curve: str, task: str, points: Points, *, without_copies: bool = False) -> Block:
     facts, values = curves()[curve], values_of(points)
-    metric = next(iter(next(iter(points.values())).values()))[0].values["metric"]
+    runs = _all(points)
+
+    def cell(own: dict[float, list[Result]], value: float) -> str:
+        return plus_minus(summed(own.get(value, []), "test", without_copies=without_copies)) or "–"
+
     head = (facts["axis"], *(f"{value:g}" for value in values))
-    rows = [
-        (Row.of(arm, "").name, *(plus_minus(summed(own[value], "test")) if value in own else "–" for value in values))
-        for arm, own in points.items()
-    ]
-    legend = f"{METRIC_NAMES[metric]} on test in hundredths; mean ± standard deviation (draws); {facts['source']}"
-    lines = [legend, *_worth(facts, points), *_more(facts, task, points)]
-    return Block(f"{title(task)}: {facts['title']}", [head, *rows], lines)
+    rows = [(Row.of(arm, "").name, *(cell(own, value) for value in values)) for arm, own in points.items()]
+    metric = METRIC_NAMES[runs[0].values["metric"]]
+    lines = [f"{metric} on test in hundredths; mean ± standard deviation (draws); {facts['source']}"]
+    name = title(task)
+    if without_copies:
+        copies, texts = copies_of(runs, "test")
+        name += " (distinct texts)"
+        lines.append(f"without the {copies} of the {texts} test texts that are copies of training texts")
+    lines += _worth(facts, points, without_copies=without_copies)
+    lines += [] if without_copies else _more(facts, task, points)
+    return Block(f"{name}: {facts['title']}", [head, *rows], lines)
 
 
 def fit(facts: dict[str, Any], points: Points) -> tuple[float, float] | None:
@@ -84,7 +103,7 @@ def _more(facts: dict[str, Any], task: str, points: Points) -> Iterator[str]:
         yield f"the line has {there:.1f} at {at:.1e}, where the paper has {score:.1f} (its small scale)"
 
 
-def _worth(facts: dict[str, Any], points: Points) -> Iterator[str]:
+def _worth(facts: dict[str, Any], points: Points, *, without_copies: bool) -> Iterator[str]:
     """What the first model of each pair gains over the second, value by value; all intervals corrected."""
     named = {Row.of(arm, "").name: own for arm, own in points.items()}
     arms: dict[str, Arm] = {}
@@ -92,7 +111,7 @@ def _worth(facts: dict[str, Any], points: Points) -> Iterator[str]:
     for pair in facts["pairs"]:
         ours, theirs = (named.get(name, {}) for name in pair)
         for value in sorted(ours.keys() & theirs.keys()):
-            first, second = (arm_of(own[value], "test") for own in (ours, theirs))
+            first, second = (arm_of(own[value], "test", without_copies=without_copies) for own in (ours, theirs))
             if first is not None and second is not None:
                 names = f"{pair[0]} at {value:g}", f"{pair[1]} at {value:g}"
                 arms |= {names[0]: first, names[1]: second}

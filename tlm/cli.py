@@ -37,6 +37,7 @@ COMMANDS = {  # name: (module:function, summary)
     "evaluate": ("tlm.evaluation.score.evaluate:evaluate", "Score a model on dev and test"),
     "serve": ("tlm.serving.server.serve:serve", "Serve a model over HTTP"),
     "manifest": ("tlm.serving.manifest:manifest", "Print what KServe needs to serve a model"),
+    "distill": ("tlm.serving.distill.step:distill", "Train a small model on the answers of a better one"),
     "export-onnx": ("tlm.serving.export_onnx:export_onnx", "Write a model as ONNX, in float32 and int8"),
     "baseline": ("tlm.evaluation.score.baseline:baseline", "Train and score a linear model of words and spans"),
     "static": ("tlm.evaluation.score.baseline:static", "Train and score static vectors of fetched text"),

@@ -35,43 +35,67 @@ def fine_tune(draft: Draft, recipe: Recipe, settings: Finetune, device: str, sna
         device: The device, as the step was given it.
         snapshots: Where unfinished work is kept.
     """
-    torch_device, group = torch.device(resolve_device(device)), ProcessGroup.current()
-    inputs, facts = recipe.inputs, {name: recipe.settings[name] for name in ("arm", "seed")}
-    checkpoint, task = inputs["checkpoint"], inputs["task"]
+    with ProcessGroup.current().in_turn():
+        model, examples, shape = begin(recipe, settings)
+    metric = recipe.inputs["task"].details["metric"]
+    work = Classification(model, examples, shape, settings, metric, recipe.settings["seed"])
+    work.label = f"stage 2, {recipe.settings['arm']}, seed {recipe.settings['seed']}"
+    carry_out(work, draft, recipe, device, snapshots)
+
+
+def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model]:
+    """The model that training begins with, the examples of the task, and the model's shape."""
+    checkpoint, task = recipe.inputs["checkpoint"], recipe.inputs["task"]
     shape = Model.model_validate(checkpoint.manifest.settings["model"])
-    with group.in_turn():
-        examples = Examples.open(task, inputs["task_tokens"], shape.max_length)
-        model = _begin(checkpoint, examples, task.details["name"], settings, facts["seed"])
-    model.to(torch_device)
-    work = Classification(model, examples, shape, settings, task.details["metric"], facts["seed"])
-    work.label = f"stage 2, {facts['arm']}, seed {facts['seed']}"
+    examples = Examples.open(task, recipe.inputs["task_tokens"], shape.max_length)
+    return _begun(checkpoint, examples, task.details["name"], settings, recipe.settings["seed"]), examples, shape
+
+
+def carry_out(
+    work: "Classification", draft: Draft, recipe: Recipe, device: str, snapshots: Snapshots, **about: object
+) -> None:
+    """Train to the end and write the weights that are best on dev. Of several processes, the first one writes.
+
+    Args:
+        work: The work, whose model is not on the device yet.
+        draft: Where to write.
+        recipe: What is trained, as `fine_tune` takes it.
+        device: The device, as the step was given it.
+        snapshots: Where unfinished work is kept.
+        about: More for the model card.
+    """
+    torch_device, settings = torch.device(resolve_device(device)), work.settings
+    facts = {name: recipe.settings[name] for name in ("arm", "seed")}
+    work.model.to(torch_device)
     plan = Plan(settings, work.steps, round(settings.warmup_share * work.steps), settings.dropout, facts["seed"])
-    state = State.fresh(model.body, settings, plan.steps)
+    state = State.fresh(work.model.body, settings, plan.steps)
     fit(state, work, plan, snapshots, torch_device)
-    if not group.first:
+    if not ProcessGroup.current().first:
         return
     assert state.best is not None
-    model.body.load_state_dict(state.best.weights)
-    build.save(model, draft.folder / "model", inputs["task_tokens"].input("tokenizer").path("tokenizer"))
+    work.model.body.load_state_dict(state.best.weights)
+    tokenizer = recipe.inputs["task_tokens"].input("tokenizer").path("tokenizer")
+    build.save(work.model, draft.folder / "model", tokenizer)
     state.curve.write(draft, work.columns(state.curve, plan))
-    parameters = build.parameter_count(model)
+    parameters = build.parameter_count(work.model)
     cost = {"steps": plan.steps, **state.curve.cost(parameters)}
     best = {"best_step": state.best.step, "best_dev": state.best.score}
     draft.details = {**facts, "parameters": parameters, **best, "cost": cost}
     draft.counts = {**cost, "best_step": state.best.step}
     draft.run |= run_facts(torch_device, settings.precision)
-    stage1 = checkpoint.details["cost"]
+    stage1 = recipe.inputs["checkpoint"].details["cost"]
     card = {
-        **facts, "parameters": parameters, "architecture": shape.architecture, "max_length": shape.max_length,
-        "marks": examples.marks,
+        **facts, "parameters": parameters, "architecture": work.shape.architecture,
+        "max_length": work.shape.max_length, "marks": work.examples.marks,
         "best": state.best.score, "best_step": state.best.step, "evaluations": len(work.evaluated),
         "steps": plan.steps, "flops": cost["flops"], "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"],
+        **about,
     }  # fmt: skip
-    text = model_card({**task.details, "train": len(work.train_rows)}, card)
+    text = model_card({**recipe.inputs["task"].details, "train": len(work.train_rows)}, card)
     (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
 
 
-def _begin(checkpoint: Artifact, examples: Examples, name: str, settings: Finetune, seed: int) -> Encoder:
+def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetune, seed: int) -> Encoder:
     """The checkpoint's encoder, with a fresh head for this task or with its own head for it."""
     folder, tasks = checkpoint.path("model"), checkpoint.details.get("tasks", [])
     config = build.with_dropout(build.load_config(folder), settings.dropout)
@@ -106,11 +130,17 @@ class Classification:
         self, model: Encoder, examples: Examples, shape: Model, settings: Finetune, metric: str, seed: int
     ) -> None:
         self.label, self.model, self.examples, self.metric = "stage 2", model, examples, metric
+        self.shape, self.settings = shape, settings
         self.train_rows, self.dev_rows = examples.rows("train"), examples.rows("dev")
         self.order = Order(examples.texts.lengths[self.train_rows], settings.batch, seed, STAGE2)
         self.steps = settings.steps or max(1, round(settings.epochs * self.order.per_epoch))
-        self.evaluated = {-(-self.steps * k // settings.evaluations) for k in range(1, settings.evaluations + 1)}
         self.cost = Cost(shape, model.body.config["vocab_size"], len(model.body.config["id2label"]))
+
+    @property
+    def evaluated(self) -> set[int]:
+        """The steps after which dev is scored."""
+        count = self.settings.evaluations
+        return {-(-self.steps * k // count) for k in range(1, count + 1)}
 
     def batch(self, step: int) -> Batch:
         """The batch of `step`."""

@@ -41,16 +41,11 @@ def finetune(
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     arguments = dict(locals())
-    start, examples = Artifact.open(checkpoint, "checkpoint"), Artifact.open(task, "task")
+    start, examples = Artifact.open(checkpoint, "checkpoint"), trainable(task)
     settings = presets.resolve(preset, overrides).finetune
     if seed < -1:
         raise InputError(f"seed is {seed}; expected -1 or more")
     refuse_negative(save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
-    for split in ("train", "dev"):
-        if not examples.counts[split]:
-            raise InputError(
-                f"{examples.uri} has no {split} examples; stage 2 needs them, give load-task such a file or share"
-            )
     root = home(root, [start, examples]).root
     of_stage1 = start.input("task_tokens")
     tokenizer = of_stage1.input("tokenizer")
@@ -69,3 +64,14 @@ def finetune(
         draft.run |= presets.named(preset, overrides)
 
     return train_together(recipe, root, write, finetune, arguments)
+
+
+def trainable(task: str) -> Artifact:
+    """Open a task. Raises InputError if it has no train or dev examples."""
+    examples = Artifact.open(task, "task")
+    for split in ("train", "dev"):
+        if not examples.counts[split]:
+            raise InputError(
+                f"{examples.uri} has no {split} examples; stage 2 needs them, give load-task such a file or share"
+            )
+    return examples

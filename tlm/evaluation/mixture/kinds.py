@@ -5,11 +5,12 @@ from typing import NamedTuple
 from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
 
-LINEAR, ENCODER = "linear", "encoder"
+LINEAR, ENCODER, STUDENT = "linear", "encoder", "student"
 KINDS = (  # in the order of a report's rows; kinds of mixtures that a user made stand before what was imported
-    *(LINEAR, EMBEDDINGS, STATIC, ENCODER),
+    *(LINEAR, EMBEDDINGS, STATIC, STUDENT, ENCODER),
     *(f"{STATIC} + {LINEAR}", f"{ENCODER} + {LINEAR}", f"{ENCODER} + {STATIC} + {LINEAR}"),
 )
+NETWORKS = (STUDENT, ENCODER)
 PARTS = " + "  # between the arms of a mixture
 
 
@@ -49,6 +50,8 @@ def _part(arm: str) -> Row:
     several = times + seeds
     if model == ARM:
         return Row(LINEAR + several, LINEAR + several, "")
+    if model == STUDENT:
+        return Row(arm, STUDENT + several, "")
     if model.startswith(f"{STATIC}-"):
         return Row(arm, STATIC + several, model.removeprefix(f"{STATIC}-"))
     if model.startswith(f"{EMBEDDINGS}-"):

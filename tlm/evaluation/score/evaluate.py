@@ -5,6 +5,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
 from tlm.evaluation.score.record import scored
+from tlm.evaluation.score.stages import stages_of
 
 VERSION = 3
 
@@ -23,24 +24,20 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
     """
     trained, examples = Artifact.open(model, "checkpoint", "model"), Artifact.open(task, "task")
     kind = trained.manifest.kind
-    # The artifact of each stage, in order; the last one is `trained`.
-    stages = {"stage 1": trained}
-    if "stage" in trained.details:
-        stages = {trained.details["stage"]: trained}
-    elif kind == "model":
-        stages = {"stage 1": trained.input("checkpoint"), "stage 2": trained}
+    stages = stages_of(trained)
     if "stage 1" in stages:
         stages["stage 1"].input("task_tokens").input("tokenizer")  # needed for the loss: fail now if it is gone
     recipe = Recipe("metrics", "evaluate", VERSION, scored(examples), inputs={kind: trained, "task": examples})
-    return produce(recipe, root, lambda draft: _write(draft, stages, examples, device, root))
+    return produce(recipe, root, lambda draft: _write(draft, trained, stages, examples, device, root))
 
 
-def _write(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None) -> None:
+def _write(
+    draft: Draft, trained: Artifact, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None
+) -> None:
     from tlm.data.tasks.arrays import read_splits
     from tlm.evaluation.score.record import Prediction, write_metrics
 
-    stage, trained = list(stages.items())[-1]
-    _check(trained, task)
+    check_classes(trained, task)
     predictor, place = open_predictor(trained.path("model"), device)
     predictions = []
     for name, split in read_splits(task, "dev", "test").items():
@@ -49,7 +46,7 @@ def _write(draft: Draft, stages: dict[str, Artifact], task: Artifact, device: st
     identity = {
         "arm": trained.details["arm"],
         "seed": trained.details["seed"],
-        "stage": stage,
+        "stage": list(stages)[-1],
         "mlm_loss": _loss(stages["stage 1"], task, device, root) if "stage 1" in stages else None,
     }
     facts = {"cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()}}
@@ -67,7 +64,7 @@ def _loss(checkpoint: Artifact, task: Artifact, device: str, root: str | None) -
     return masked_lm_loss(checkpoint, task, "test", device, root)
 
 
-def _check(trained: Artifact, task: Artifact) -> None:
+def check_classes(trained: Artifact, task: Artifact) -> None:
     """Raise InputError unless `trained` predicts the classes of `task`."""
     from tlm.data.tasks.arrays import classes_of
 

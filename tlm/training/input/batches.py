@@ -23,7 +23,8 @@ class Batch:
         ids: Token ids, [B, T].
         lengths: Tokens of each text, special tokens included, [B].
         types: 1 for the second text of a pair, [B, T]; None without pairs.
-        labels: Class indices (int64) or targets (float32), [B]; None for external data.
+        labels: Class indices (int64) or targets (float32), [B]; a teacher's probabilities (float32), [B, classes]; None
+            for external data.
         corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is predicted.
         positions: Which tokens to predict, as ascending indices into the flattened [B·T], [M].
         targets: The original ids of those tokens, [M].

@@ -1,6 +1,10 @@
 """What external steps read: the passages of a subset, and the texts of the task that have no label."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tlm.training.input.batches import Batch, Ints, Order, collate
 from tlm.training.input.rng import EXTERNAL, UNLABELLED
@@ -26,11 +30,11 @@ class External:
     def __bool__(self) -> bool:
         return bool(self.sources)
 
-    def batch(self, index: int) -> Batch:
-        """Batch `index` (from 0)."""
+    def batch(self, index: int, labels: Sequence[NDArray[Any]] = ()) -> Batch:
+        """Batch `index` (from 0); with `labels`, those of all texts of each source."""
         source, index = self._place(index)
         texts, rows, order = self.sources[source]
-        return collate(texts, rows[order.rows(index)])
+        return collate(texts, rows[order.rows(index)], labels[source] if labels else None)
 
     def length(self, index: int) -> int:
         """Tokens that a text of that batch may have."""

@@ -24,7 +24,7 @@ Texts longer than {max_length} tokens are cut.{preparation}
 - task: {name}, {train:,} training examples; {output}
 - passages: {passages}
 - seed {seed}
-- stage 1: {stage1_steps:,} steps, {stage1_flops:.3g} FLOPs; stage 2: {steps:,} steps, {flops:.3g} FLOPs
+- stage 1: {stage1_steps:,} steps, {stage1_flops:.3g} FLOPs; stage 2: {steps:,} steps, {flops:.3g} FLOPs{taught}
 
 ## How good it is
 {metric} on dev: {best:.4f}, after step {best_step:,} of stage 2. That is the best of {evaluations} scores, so somewhat
@@ -53,6 +53,10 @@ def prepared(text):
     first, last = min(start for start, _ in places), max(stop for _, stop in places)
     return f"{{text[first:last]}} . {{text}}"
 ```"""
+
+_TAUGHT = """
+- in stage 2, its labels were what a teacher ({teacher}) answered to the training texts and to {taught_passages:,}
+  passages; it has its teacher's errors, too"""
 
 _ARMS = {
     "bm25": "retrieved by BM25 with the training texts as queries",
@@ -84,7 +88,8 @@ def model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
     Args:
         task: Details of the task artifact, and ``train``: how many training examples.
         facts: What stage 2 knows: arm, seed, parameters, architecture, max_length, best, best_step,
-            evaluations, steps, flops, stage1_steps, stage1_flops; marks, where spans are put first in each text.
+            evaluations, steps, flops, stage1_steps, stage1_flops; marks, where spans are put first in each text; of a
+            student, teacher and taught_passages.
     """
     classes = task["labels"]
     single = task["problem"] == "classification"
@@ -102,5 +107,6 @@ def model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
         output=f"{len(classes)} classes: {', '.join(classes)}" if single else "the output is a number",
         example='{"text": "…", "text_pair": "…"}' if task["pair"] else '"…"',
         passages=_ARMS.get(facts["arm"], facts["arm"]),
+        taught=_TAUGHT.format(**facts) if "teacher" in facts else "",
         **{name: value for name, value in facts.items() if name not in ("arm", "architecture", "parameters")},
     )

@@ -1,4 +1,4 @@
-"""The losses of both stages (paper, section 3.2): what one part of a batch contributes to the loss of the whole."""
+"""The losses of both stages (paper, section 3.2) and of a student: what a part of a batch adds to that of the whole."""
 
 from typing import Any, NamedTuple
 
@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tlm.training.model.encoder import Encoder, Inputs
+
+TINY = 1e-12  # the smallest probability whose logarithm is taken
 
 
 class Losses(NamedTuple):
@@ -51,6 +53,28 @@ def classification_loss(model: Encoder, inputs: Inputs) -> Losses:
     _, class_logits = model(inputs, inputs.ids, tokens=False, classes=True)
     ce = _class_loss(class_logits, inputs)
     return Losses(ce, torch.zeros_like(ce), ce.detach())
+
+
+def distillation_loss(model: Encoder, inputs: Inputs, temperature: float) -> Losses:
+    """The loss of a student: cross entropy with a teacher's probabilities, both at a temperature (arXiv 1503.02531).
+
+    It is multiplied by the squared temperature, so that gradients keep their size. For regression, the squared
+    distance from the teacher's number.
+
+    Args:
+        model: The student.
+        inputs: A batch whose labels are what the teacher answered.
+        temperature: Probabilities p become p^(1/T), normalised; logits are divided by T.
+    """
+    _, logits = model(inputs, inputs.ids, tokens=False, classes=True)
+    assert inputs.labels is not None
+    if inputs.labels.dim() == 1:
+        loss = _class_loss(logits, inputs)
+    else:
+        taught = torch.softmax(inputs.labels.clamp_min(TINY).log() / temperature, dim=1)
+        summed = F.cross_entropy(logits.float() / temperature, taught, reduction="sum")
+        loss = temperature**2 * summed / inputs.of_rows
+    return Losses(loss, torch.zeros_like(loss), loss.detach())
 
 
 def _token_loss(logits: Tensor, inputs: Inputs) -> Tensor:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from tlm.evaluation.mixture.kinds import ENCODER, LINEAR
+from tlm.evaluation.mixture.kinds import ENCODER, LINEAR, NETWORKS, STUDENT
 from tlm.evaluation.score.imported import IMPORTED
 
 Summary = dict[str, Any]  # of `Group.summary`
@@ -13,6 +13,7 @@ TEXT = "what was its text worth?"
 NETWORK = "what was the network worth?"
 ARMS = "which arm is ahead?"
 OTHERS = "ahead of another model?"
+TEACHER = "as good as its teacher?"
 
 
 class Planned(NamedTuple):
@@ -64,8 +65,8 @@ def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
         for other in groups:
             if other["kind"] == best["kind"] and other["text"] in ("random", "task-only"):
                 yield fetched, other, TEXT
-    with_network = [group for group in groups if ENCODER in group["kind"]]
-    without = [group for group in groups if ENCODER not in group["kind"] and group["kind"] != IMPORTED]
+    with_network = [group for group in groups if any(one in group["kind"] for one in NETWORKS)]
+    without = [group for group in groups if group not in with_network and group["kind"] != IMPORTED]
     if with_network and without:
         yield best_on_dev(with_network), best_on_dev(without), NETWORK
     for first, second in combinations(encoders, 2):
@@ -73,3 +74,7 @@ def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
     for one in groups:
         if one["kind"] == IMPORTED:
             yield best, one, OTHERS
+    for student in (group for group in groups if group["kind"] == STUDENT):
+        for teacher in groups:
+            if teacher["arm"] == student["chosen"]["teacher"]:
+                yield student, teacher, TEACHER

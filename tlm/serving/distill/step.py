@@ -1,0 +1,101 @@
+"""The step `distill`: a small model learns from the answers of a better one. It is imported without torch."""
+
+from tlm import presets
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.home import home
+from tlm.artifacts.produce import Draft, Recipe
+from tlm.errors import InputError, refuse_negative
+from tlm.evaluation.mixture.kinds import STUDENT
+from tlm.evaluation.score.evaluate import check_classes
+from tlm.serving.distill.teacher import soft_labels
+from tlm.serving.export_onnx import trained_model
+from tlm.training.distributed.launch import train_together
+from tlm.training.input.tokenize import tokenize
+from tlm.training.stage2 import trainable
+
+VERSION = 1
+
+
+def distill(
+    teacher: str,
+    checkpoint: str,
+    task: str,
+    *,
+    subset: str = "",
+    preset: str,
+    overrides: list[str] = (),  # type: ignore[assignment]
+    temperature: float = 2.0,
+    seed: int = -1,
+    device: str = "auto",
+    save_steps: int = 0,
+    save_minutes: float = 5.0,
+    gpus: int = 0,
+    root: str | None = None,
+) -> str:
+    """Train a small encoder on what a teacher answers: a mixture, a larger encoder, a fine-tuned published model.
+
+    The student begins with a checkpoint of stage 1, usually of a smaller preset. It learns the teacher's
+    probabilities for the training texts and, with a subset, for the passages in it: rho1 batches of them for each
+    batch of the task. The weights that are best on dev are kept. Repeat the command to continue after an interruption.
+
+    Args:
+        teacher: URI of the teacher, or of its metrics.
+        checkpoint: URI of the student's checkpoint of stage 1.
+        task: URI of the task.
+        subset: URI of the subset whose passages the teacher is asked about, too; empty for the task alone.
+        preset: Named settings, those of stage 2 (finetune) and train.rho1; `tlm show` lists them.
+        overrides: Settings to change, such as finetune.epochs=12.
+        temperature: Above 1, probabilities are drawn towards each other, so that unlikely classes count for more.
+        seed: For the fresh head, order and dropout; -1: that of the checkpoint.
+        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        save_steps: Save the state every so many steps; 0: not by steps.
+        save_minutes: Save the state every so many minutes, first after one; 0: not by time.
+        gpus: How many GPUs of this machine to train on; fewer are an error. 0: all of them, or the CPU.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    arguments = dict(locals())
+    better, start, examples = trained_model(teacher), Artifact.open(checkpoint, "checkpoint"), trainable(task)
+    fetched = Artifact.open(subset, "subset") if subset else None
+    whole = presets.resolve(preset, overrides)
+    rho1, settings = whole.train.rho1, whole.finetune
+    _check(better, examples, fetched, rho1, temperature)
+    if seed < -1:
+        raise InputError(f"seed is {seed}; expected -1 or more")
+    refuse_negative(save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
+    root = home(root, [better, start, examples, *([fetched] if fetched else [])]).root
+    of_stage1 = start.input("task_tokens")
+    tokenizer = of_stage1.input("tokenizer").uri
+    tokens = Artifact.open(tokenize(examples.uri, tokenizer, **of_stage1.manifest.settings, root=root))
+    inputs = {"teacher": better, "checkpoint": start, "task": examples, "task_tokens": tokens}
+    inputs["task_answers"] = soft_labels(better, examples, device, root)
+    if fetched:
+        inputs["subset_tokens"] = Artifact.open(tokenize(fetched.uri, tokenizer, root=root))
+        inputs["subset_answers"] = soft_labels(better, fetched, device, root)
+    own = settings.model_dump(mode="json", exclude={"epochs"} if settings.steps else None)
+    chosen = {"arm": STUDENT, "seed": start.details["seed"] if seed < 0 else seed, "teacher": better.details["arm"]}
+    recipe = Recipe(
+        "model", "distill", VERSION, {**chosen, "temperature": temperature, "rho1": rho1, "finetune": own}, inputs
+    )
+
+    def write(draft: Draft) -> None:
+        from tlm.serving.distill.student import teach
+        from tlm.training.checkpoint import Snapshots
+
+        teach(draft, recipe, settings, device, Snapshots(recipe, root, save_steps, save_minutes, draft.spending))
+        draft.run |= presets.named(preset, overrides)
+
+    return train_together(recipe, root, write, distill, arguments)
+
+
+def _check(teacher: Artifact, task: Artifact, subset: Artifact | None, rho1: int | str, temperature: float) -> None:
+    """Raise InputError unless this teacher can be asked about these texts."""
+    check_classes(teacher, task)
+    if not 0 < temperature <= 100:
+        raise InputError(f"temperature is {temperature}; expected a number above 0, at most 100")
+    if rho1 == "inf":
+        raise InputError("train.rho1 is inf; expected how many batches of passages come with each batch of the task")
+    if subset is not None and task.details["pair"]:
+        raise InputError(
+            f"{task.uri} has pairs of texts, and a passage is one text; leave out --subset, or give the task pairs "
+            "without labels (load-task --unlabelled)"
+        )

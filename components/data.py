@@ -19,19 +19,22 @@ def preflight(
     cpu_hour: float,
     kilowatt_hour: float,
     cpu: str,
-    memory: str,
+    gpu_type: str,
     gpus: str,
+    memory: str,
+    node_selector: dict[str, str],
+    tolerations: list[dict[str, str]],
     registry: str = "",
 ) -> NamedTuple(  # type: ignore[valid-type]
     "Settings", [("top_k", int), ("query", str), ("tokenizer_kind", str), ("vocab_size", int)]
 ):
     """Check settings, prices, training pods, store, disk, Elasticsearch and model registry before any work starts."""
-    from tlm.cluster.preflight import preflight
+    from tlm.cluster.preflight import check_run
     from tlm.evaluation.report.cost import Prices
     from tlm.plan.runs import settings
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour)
-    preflight(engine=engine, train_cpu=cpu, train_memory=memory, train_gpus=gpus, registry=registry, root=root)
+    check_run(cpu, gpu_type, gpus, memory, node_selector, tolerations, engine=engine, registry=registry, root=root)
     return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds)
 
 

@@ -49,7 +49,7 @@ def build(
     root, cells = store.root, {"table": paper.table, "scale": paper.scale, "corpus": paper.corpus}
     settings = {"preset": paper.scale, "overrides": "", "arms": "bm25", "seeds": run_seeds}
     preflight = data.preflight(
-        **settings, engine=index.engine, root=root, registry=registry.address, **vars(report), **train.sizes()
+        **settings, engine=index.engine, root=root, registry=registry.address, **vars(report), **vars(train)
     )
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)

@@ -34,9 +34,7 @@ def build(
     if machines.nodes > 1:
         raise InputError("pipeline 'multitask' trains each stage 1 on one machine; leave --nodes out")
     root = store.root
-    preflight = data.preflight(
-        **vars(run), arms="bm25", engine=index.engine, root=root, **vars(report), **train.sizes()
-    )
+    preflight = data.preflight(**vars(run), arms="bm25", engine=index.engine, root=root, **vars(report), **vars(train))
     settings = preflight.outputs
     loaded = multitask.load_tasks(paths=task_paths, **vars(task), overrides=run.overrides, root=root).after(preflight)
     corpus_uri = stages.corpus(loaded, corpus, machines, root)

@@ -27,9 +27,9 @@ def build(
     """
     if machines.data_pods > 1:
         raise InputError("pipeline 'rerank' loads no corpus; leave --data-pods out")
-    root, sizes = store.root, train.sizes()
+    root, pods = store.root, vars(train)
     settings = {"arms": "bm25", "engine": "embedded", "root": root}  # the index exists; what searches it is found there
-    preflight = data.preflight(**vars(run), **settings, **vars(report), registry=registry.address, **sizes)
+    preflight = data.preflight(**vars(run), **settings, **vars(report), registry=registry.address, **pods)
     chosen = training.rerank(report=compared_with, **vars(run), root=root).after(preflight).outputs
     metrics = stages.scored(chosen["Output"], train, machines, root)
     rows = data.mix(baseline=chosen["baseline"], static=chosen["models"], trained=metrics, root=root).output

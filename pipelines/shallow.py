@@ -37,9 +37,9 @@ def build(
     """
     if machines.nodes > 1:
         raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
-    root, sizes = store.root, train.sizes()
+    root, pods = store.root, vars(train)
     preflight = data.preflight(
-        **vars(run), arms=run_arms, engine=index.engine, root=root, registry=registry.address, **vars(report), **sizes
+        **vars(run), arms=run_arms, engine=index.engine, root=root, registry=registry.address, **vars(report), **pods
     )
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)

@@ -26,9 +26,9 @@ def build(
     Args:
         run_arms: Arms to train, separated by commas: bm25, random, task-only, dsir, classifier, dense, hybrid.
     """
-    root, sizes = store.root, train.sizes()
+    root, pods = store.root, vars(train)
     preflight = data.preflight(
-        **vars(run), arms=run_arms, engine=index.engine, root=root, registry=registry.address, **vars(report), **sizes
+        **vars(run), arms=run_arms, engine=index.engine, root=root, registry=registry.address, **vars(report), **pods
     )
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)

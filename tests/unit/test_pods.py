@@ -4,12 +4,15 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils import parse_quantity
 
+from pipelines.compile.compiled import compile_text
 from pipelines.form.groups import TrainingPods
 from tlm.cluster.pods import amount, check_pods
+from tlm.cluster.preflight import check_run
 from tlm.errors import InputError
 
 SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
@@ -61,7 +64,21 @@ def test_the_defaults_and_more_are_fine() -> None:
         ({"tolerations": [{"name": "gpu"}]}, "train_tolerations: {'name': 'gpu'} is no toleration"),
     ],
 )
-def test_what_no_pod_can_have_is_refused(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError) as error:
+def test_what_no_pod_can_have_is_refused_by_submit_and_by_preflight_in_the_same_words(
+    given: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InputError) as refused:
         check_pods(named(given))
-    assert str(error.value).startswith(says)
+    with pytest.raises(InputError) as late:
+        check_run(**vars(TrainingPods()) | given)
+    assert str(refused.value).startswith(says)
+    assert str(late.value) == str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["tlm", "shallow", "rerank", "ablation", "multitask"])
+def test_preflight_gets_every_parameter_of_training_pods(name: str) -> None:
+    spec = yaml.safe_load(compile_text(name=name).split("\n---")[0])
+    given = spec["root"]["dag"]["tasks"]["preflight"]["inputs"]["parameters"]
+    assert {field: given[field].get("componentInputParameter") for field in vars(TrainingPods())} == {
+        field: f"train_{field}" for field in vars(TrainingPods())
+    }

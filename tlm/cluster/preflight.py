@@ -4,8 +4,9 @@ import os
 import secrets
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.stores.store import Store
@@ -22,26 +23,19 @@ def preflight(
     *,
     engine: Literal["embedded", "elasticsearch"] = "embedded",
     free_gib: float = 1.0,
-    train_cpu: str = "4",
-    train_memory: str = "16Gi",
-    train_gpus: str = "0",
     registry: str = "",
     root: str | None = None,
 ) -> None:
-    """Check training pods' sizes, the store, the disk, perhaps Elasticsearch and a registry; print what was found.
+    """Check the store, the disk, perhaps Elasticsearch and a model registry; print what was found.
 
     Args:
         engine: The engine that the run will use: embedded or elasticsearch.
         free_gib: Free disk space that steps need for downloads and unfinished files, in GiB.
-        train_cpu: CPU limit of a training pod on Kubernetes.
-        train_memory: Memory limit of a training pod.
-        train_gpus: GPUs of a training pod.
         registry: Address of the model registry that the run will use, http(s)://host:port; empty without one.
         root: Store that the run will write to; by default TLM_ROOT, else ./artifacts.
     """
     if engine not in ("embedded", "elasticsearch"):
         raise InputError(f"engine '{engine}' is unknown; expected embedded or elasticsearch")
-    check_pods({"train_cpu": train_cpu, "train_memory": train_memory, "train_gpus": train_gpus})
     store = open_store(root)
     _check_store(store)
     _check_disk(store.scratch(), free_gib)
@@ -49,6 +43,31 @@ def preflight(
         _check_elasticsearch()
     if registry:
         _check_registry(registry)
+
+
+def check_run(
+    cpu: str,
+    gpu_type: str,
+    gpus: str,
+    memory: str,
+    node_selector: Mapping[str, str],
+    tolerations: Sequence[Mapping[str, str]],
+    **places: Any,
+) -> None:
+    """Check training pods as `submit` does, because a form in a browser passes its parameters unchecked; then the rest.
+
+    Args:
+        cpu: The parameter train_cpu; so are the next ones.
+        gpu_type: Name of the resource.
+        gpus: How many of it.
+        memory: Limit.
+        node_selector: Labels of nodes.
+        tolerations: Of their taints.
+        places: Arguments of `preflight`.
+    """
+    sizes = {"train_cpu": cpu, "train_memory": memory, "train_gpus": gpus, "train_gpu_type": gpu_type}
+    check_pods({**sizes, "train_node_selector": node_selector, "train_tolerations": tolerations})
+    preflight(**places)
 
 
 def _check_store(store: Store) -> None:

@@ -37,6 +37,7 @@ ROWS = (  # modules, in the order of the data
     "snapshots",
     "training_gpu",
     "growth",
+    "students",
     "serving",
     "serving_load",
     "startup",

@@ -1,0 +1,173 @@
+"""Students of an encoder and of a mixture on SciERC (`TLM_DEV_DATA`): scores beside their teachers', and speed."""
+
+import os
+import tempfile
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.measure import compare, per_cpu_second
+from benchmarks.row import NotMeasured, Result, Row, against, limit, need
+from benchmarks.serving import one_by_one, together
+from tlm.artifacts.artifact import Artifact
+
+SEEDS = range(5)
+TEXTS = 400
+TEACHER, STUDENT = "pocket", "pocket-student"
+ENCODER, MIXTURE, LABELS = "the encoder", "the mixture", "the labels"
+BEHIND, TIMES, OTHERWISE = 1.0, 3.0, 2.0
+WITH, WITHOUT = "with passages", "without"
+
+
+class Material(NamedTuple):
+    """URIs of what all seeds share."""
+
+    task: str
+    subset: str
+    tokenizer: str
+    shallow: tuple[str, str]
+
+
+def run(quick: bool) -> list[Result]:
+    """Five seeds of two teachers, and of the students of each. Finished steps are found in TLM_ROOT, if it is set."""
+    data = os.environ.get("TLM_DEV_DATA")
+    if quick or not data:
+        raise NotMeasured("it takes an hour" if quick else "name a folder with corpus and tasks: TLM_DEV_DATA")
+    need("torch", "onnxruntime")
+    with tempfile.TemporaryDirectory() as folder:
+        material = prepare(Path(data), os.environ.get("TLM_ROOT") or folder)
+        scored: dict[str, list[str]] = defaultdict(list)
+        for seed in SEEDS:
+            for name, metrics in trained(material, seed).items():
+                scored[name].append(metrics)
+        return [*behind(scored), *speeds(scored, material.task), *int8(scored)]
+
+
+def prepare(data: Path, root: str) -> Material:
+    """BM25's text for SciERC, and the models without a network."""
+    from tlm.data.corpus import load_corpus
+    from tlm.data.tasks.task import load_task
+    from tlm.evaluation.score.baseline import baseline, static
+    from tlm.retrieval.search.index import build_index
+    from tlm.retrieval.search.retrieve import retrieve
+    from tlm.retrieval.subset.export import export
+    from tlm.training.input.tokenizer import build_tokenizer
+
+    corpus = load_corpus([str(data / "mixed-corpus.jsonl.zst")], source_field="s", root=root)
+    task = load_task(str(data / "scierc"), root=root)
+    subset = export(retrieve(build_index(corpus), task, top_k=50))
+    tokenizer = build_tokenizer(corpus, task, vocab_size=6000)
+    return Material(task, subset, tokenizer, (baseline(task), static(task, subset=subset)))
+
+
+def trained(material: Material, seed: int) -> dict[str, str]:
+    """Metrics of one seed's teachers and students, by name."""
+    from tlm.evaluation.mixture.step import mix
+    from tlm.evaluation.score.evaluate import evaluate
+    from tlm.serving.distill.step import distill
+    from tlm.training.stage1 import train
+    from tlm.training.stage2 import finetune
+
+    task, subset = material.task, material.subset
+    large, small = (
+        train(task, tokenizer=material.tokenizer, subset=subset, preset=preset, seed=seed)
+        for preset in (TEACHER, STUDENT)
+    )
+    encoder = evaluate(finetune(large, task, preset=TEACHER), task)
+    found = {ENCODER: encoder, MIXTURE: mix([encoder, *material.shallow])}
+    for name, teacher in list(found.items()):
+        with_passages = distill(teacher, small, task, subset=subset, preset=STUDENT)
+        alone = distill(teacher, small, task, preset=STUDENT, overrides=["finetune.epochs=24"])
+        found |= {f"{name}, {WITH}": evaluate(with_passages, task), f"{name}, {WITHOUT}": evaluate(alone, task)}
+    return found | {LABELS: evaluate(finetune(small, task, preset=STUDENT), task)}
+
+
+def behind(scored: dict[str, list[str]]) -> list[Result]:
+    """By how many points each student is behind its teacher on test, and what the passages were worth."""
+    from tlm.evaluation.report.findings import hundred
+    from tlm.evaluation.report.lineage import Lineage
+    from tlm.evaluation.report.runs import Run, grouped, with_interval
+    from tlm.evaluation.score.intervals import difference
+
+    lineage = Lineage()
+    arms = {
+        name: grouped([Run.read(Artifact.open(one), lineage) for one in metrics])[0].on("test")
+        for name, metrics in scored.items()
+    }
+    pairs = [(f"{name}, {way}", name) for name in (ENCODER, MIXTURE) for way in (WITH, WITHOUT)]
+    pairs += [(f"{name}, {WITH}", f"{name}, {WITHOUT}") for name in (ENCODER, MIXTURE)]
+    pairs += [(f"{MIXTURE}, {WITH}", f"{ENCODER}, {WITH}"), (f"{ENCODER}, {WITH}", LABELS)]
+    results = []
+    for first, second in pairs:
+        found = difference(arms[first], arms[second], len(pairs))
+        low, high = (100 * float(end or 0) for end in (found.low, found.high))
+        shown = [hundred(with_interval(arms[name])) for name in (first, second)]
+        taught = second in (ENCODER, MIXTURE)
+        results.append(
+            limit(
+                f"student of {first}, behind {'its teacher' if taught else second}",
+                -100 * found.mean,
+                "points",
+                BEHIND if taught else None,
+                f"Test macro-F1 {shown[0]} and {shown[1]}: {100 * found.mean:+.1f} ({low:+.1f} to {high:+.1f}).",
+            )
+        )
+    return results
+
+
+def speeds(scored: dict[str, list[str]], task: str) -> list[Result]:
+    """Texts a CPU second of a student, with PyTorch and as ONNX, beside the encoder and the mixture with PyTorch."""
+    from tlm.data.tasks.arrays import read_splits
+    from tlm.evaluation.predict.onnx import OnnxClassifier
+    from tlm.evaluation.predict.predictor import open_predictor
+    from tlm.serving.convert import EXACT, SMALL
+    from tlm.serving.export_onnx import export_onnx
+    from tlm.training.device import resolve_device
+
+    resolve_device("cpu")
+    texts = read_splits(Artifact.open(task), "train")["train"].texts[:TEXTS]
+    student = scored[f"{ENCODER}, {WITH}"][0]
+    folders = {name: Artifact.open(scored[name][0]).input("model").path("model") for name in (ENCODER, MIXTURE)}
+    onnx = Artifact.open(export_onnx(student)).path("model")
+    sides = {name: open_predictor(folder, "cpu")[0] for name, folder in folders.items()}
+    sides["student"] = open_predictor(Artifact.open(student).input("model").path("model"), "cpu")[0]
+    sides |= {"student, ONNX float32": OnnxClassifier(onnx, EXACT), "student, ONNX int8": OnnxClassifier(onnx, SMALL)}
+    results = []
+    for way, work in (("together", together), ("one by one", one_by_one)):
+        some = texts if way == "together" else texts[: TEXTS // 4]
+        measured = compare({name: partial(work, model, some) for name, model in sides.items()}, 5, 1)
+        for name in [name for name in sides if name.startswith("student")]:
+            for teacher in folders:
+                least = TIMES if name == "student" and teacher == ENCODER and way == "together" else None
+                label = f"{name} beside {teacher}, {way}"
+                results.append(against(label, measured, teacher, per_cpu_second("texts"), ours=name, at_least=least))
+    return results
+
+
+def int8(scored: dict[str, list[str]]) -> list[Result]:
+    """How many dev examples int8 predicts otherwise than float32, in the worst of all seeds."""
+    from tlm.serving.export_onnx import export_onnx
+
+    results = []
+    for name in (ENCODER, f"{ENCODER}, {WITH}"):
+        shares = [100 * (1 - Artifact.open(export_onnx(metrics)).details["agreement"][0]) for metrics in scored[name]]
+        label = f"{'the encoder' if name == ENCODER else 'its student'}: predicted otherwise by int8"
+        note = f"Worst of {len(shares)} seeds; mean {sum(shares) / len(shares):.2f} %."
+        results.append(limit(label, max(shares), "% of dev", OTHERWISE, note))
+    return results
+
+
+ROW = Row(
+    name="students",
+    stage="distillation",
+    against="their teachers",
+    target=f"within {BEHIND:g} point of its teacher at {TIMES:g} times its speed; int8 predicts 98 % of dev as float32",
+    what="SciERC, BM25's text of a real mixed corpus (K = 50), five seeds; test is read once for each model. The "
+    "teachers are the encoder of the preset `pocket`, and its mixture with the static and the linear model. A student "
+    "has one layer, 64 wide, and a stage 1 of its own on the same text (`pocket-student`). `tlm distill` then teaches "
+    "it with the passages, three batches of them for each of the task, or on the task alone with as many steps. "
+    "Differences have 95 % intervals over seeds and test examples, corrected for their number.",
+    run=run,
+    packages=("torch", "transformers", "onnxruntime", "scikit-learn"),
+)

@@ -4,10 +4,12 @@ Seconds and joules are summed over the step's attempts and over the machines tha
 was killed counts up to its last snapshot: what it spent after that is lost together with its work.
 """
 
+import os
 import resource
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,6 +84,20 @@ class Spending(Energy):
             elif value:
                 found[name + AT_LEAST] = round(value, 3)
         return found
+
+
+def process_seconds() -> float:
+    """Return the CPU seconds that this process and all that it started have used so far, in whichever threads.
+
+    Those that have ended are in the sums of the system; of workers that are kept for more work, psutil tells.
+    """
+    import psutil  # type: ignore[import-untyped]
+
+    sums = list(os.times()[:4])
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has just ended
+            sums += child.cpu_times()[:4]
+    return float(sum(sums))
 
 
 def peak_memory() -> int:

@@ -17,7 +17,7 @@ from tlm.artifacts.stores.store import Store
 from tlm.artifacts.told import tell
 from tlm.errors import Damaged
 from tlm.progress import say
-from tlm.spending import Spending
+from tlm.spending import Spending, process_seconds
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,12 @@ def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) ->
         say(f"{recipe.step}: already there, nothing to do")
         tell(found)
         return found.uri
-    started = time.time()
+    started, used = time.time(), process_seconds()
     with scratch_folder(store.scratch(), f"{recipe.kind}-{recipe.key}") as folder:
         draft = Draft(folder)
         with draft.spending:
             write(draft)
+        draft.run["process_seconds"] = round(process_seconds() - used, 3)
         made = _publish(store, recipe, draft, started)
     tell(made)
     return made.uri

@@ -44,6 +44,7 @@ def _write(draft: Draft, plan: Plan, max_rejected: int) -> None:
     rejects.check()
     compare_corpus(rejects.read_by_file)
     draft.published = list(_written(plan))
+    draft.run["parts"] = len(plan.parts)  # what this run spends is only the last bit
     finish(draft, rejects, staged, sum(entry.rows or 0 for entry in draft.published))
 
 

@@ -100,10 +100,12 @@ def _write_metrics(draft: Draft, recipe: Recipe) -> None:
     from tlm.data.tasks.arrays import read_splits
     from tlm.evaluation.mixture.members import costs_of, parts_of
     from tlm.evaluation.mixture.weights import Weights, cross_fitted
+    from tlm.evaluation.predict.speed import SPEED, together
     from tlm.evaluation.score.record import Prediction, write_metrics
 
     mixture, task = recipe.inputs["model"], recipe.inputs["task"]
-    parts = parts_of([mixture.input(name) for name in mixture.manifest.inputs])
+    members = [mixture.input(name) for name in mixture.manifest.inputs]
+    parts = parts_of(members)
     found = mixture.details
     splits = read_splits(task, "dev", "test")
     dev = cross_fitted([part.predictions("dev") for part in parts], splits["dev"].gold, splits["dev"].group)
@@ -114,4 +116,4 @@ def _write_metrics(draft: Draft, recipe: Recipe) -> None:
     cost, stages = costs_of(parts)
     facts = {"cost": cost, **{name: found[name] for name in ("fixed", "chosen", "parameters")}}
     write_metrics(draft, task, predictions, identity, facts)
-    draft.run["stages"] = stages
+    draft.run |= {"stages": stages, SPEED: together([member.run().get(SPEED, {}) for member in members])}

@@ -38,6 +38,11 @@ class EncoderPredictor(ABC):
     def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
         """Logits of a batch, which is to be padded, shape [n, classes] (or [n, 1])."""
 
+    def read(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Mapping[str, list[list[int]]]:
+        """What the model reads of each text, its spans put first where it was trained so."""
+        first = [with_spans_first(text, self.marks) for text in texts]
+        return self.tokenize(first, list(pairs) if pairs is not None else None)
+
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
     ) -> NDArray[np.float64]:
@@ -56,8 +61,7 @@ class EncoderPredictor(ABC):
         result = np.zeros((len(texts), len(self.labels or [""])), dtype=np.float32)
         if not texts:
             return result
-        first = [with_spans_first(text, self.marks) for text in texts]
-        tokens = self.tokenize(first, list(pairs) if pairs is not None else None)
+        tokens = self.read(texts, pairs)
         meter = Meter(label, len(texts), "texts")
         for rows in by_length(np.array([len(ids) for ids in tokens["input_ids"]]), self.batch_tokens):
             result[rows] = self.compute({name: [values[row] for row in rows] for name, values in tokens.items()})

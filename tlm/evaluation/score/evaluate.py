@@ -35,14 +35,17 @@ def _write(
     draft: Draft, trained: Artifact, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None
 ) -> None:
     from tlm.data.tasks.arrays import read_splits
+    from tlm.evaluation.predict.speed import SPEED, Timed, bytes_of, flops_of
     from tlm.evaluation.score.record import Prediction, write_metrics
 
     check_classes(trained, task)
     predictor, place = open_predictor(trained.path("model"), device)
-    predictions = []
-    for name, split in read_splits(task, "dev", "test").items():
-        values = predictor.predict(split.texts, split.pairs, f"evaluating {name}")
+    timed, splits, predictions = Timed(predictor, place), read_splits(task, "dev", "test"), []
+    timed.one_at_a_time(splits["dev"])
+    for name, split in splits.items():
+        values = timed.predict(split.texts, split.pairs, f"evaluating {name}")
         predictions.append(Prediction.of(split, values))
+    speed = timed.facts() | {"bytes": bytes_of(trained), "flops": flops_of(predictor, trained, splits.values())}
     identity = {
         "arm": trained.details["arm"],
         "seed": trained.details["seed"],
@@ -54,7 +57,7 @@ def _write(
         name: trained.details[name] for name in ("fixed", "parameters", "chosen", "tried") if name in trained.details
     }
     write_metrics(draft, task, predictions, identity, facts)
-    draft.run["device"] = place
+    draft.run |= {"device": place, SPEED: {name: value for name, value in speed.items() if value is not None}}
     draft.run["stages"] = {stage: artifact.run() for stage, artifact in stages.items()}
 
 

@@ -1,0 +1,142 @@
+"""How fast models predict: what is timed, counted and added up, and that it never changes what is published."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests import toys_training
+from tests.toys import make_task, random_model, words
+from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.arrays import read_splits
+from tlm.data.tasks.split import Split
+from tlm.evaluation.mixture.step import mix
+from tlm.evaluation.predict.classifier import Classifier
+from tlm.evaluation.predict.speed import MOST_ALONE, SPEED, Timed, flops_of, together
+from tlm.evaluation.score.baseline import baseline, static
+from tlm.evaluation.score.evaluate import evaluate
+
+LABELS = ["blue", "green", "red"]
+
+
+class Counting:
+    """A model that notes how many texts each call has."""
+
+    labels = LABELS
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def predict(self, texts: Any, pairs: Any = None, label: str = "") -> NDArray[np.float64]:
+        assert pairs is None or len(pairs) == len(texts)
+        self.calls.append(len(texts))
+        return np.zeros((len(texts), 3))
+
+
+def split(count: int, pairs: bool = False) -> Split:
+    texts, rows = words(count, 0), np.arange(count)
+    return Split("dev", rows, texts, texts if pairs else None, rows % 3, rows, rows < 0)
+
+
+def task(root: Path) -> str:
+    rows = [(text, None, LABELS[row % 3], "train" if row < 30 else "dev" if row < 40 else "test")
+            for row, text in enumerate(words(60, 0))]  # fmt: skip
+    return make_task(root, rows, "macro_f1", LABELS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 250])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_hundred_texts_at_most_are_predicted_alone_after_one_that_is_not_timed(count: int, pairs: bool) -> None:
+    model = Counting()
+    timed = Timed(model, "cpu")
+    timed.one_at_a_time(split(count, pairs))
+    measured = min(count, MOST_ALONE)
+    assert model.calls == [1] * (measured + 1 if count else 0)
+    facts = timed.facts()
+    assert facts.get("alone", {"texts": 0})["texts"] == measured
+    assert facts["texts"] == 0
+
+
+def test_a_slow_model_is_not_asked_again_and_again() -> None:
+    model = Counting()
+    timed = Timed(model, "cpu")
+    timed.one_at_a_time(split(50), most_seconds=-1.0)
+    assert model.calls == []
+    assert "alone" not in timed.facts()
+
+
+def test_calls_are_added_up_by_the_kind_of_processor() -> None:
+    for device, worker, other in (("cpu", "cpu_seconds", "gpu_seconds"), ("cuda:1", "gpu_seconds", "cpu_seconds")):
+        timed = Timed(Counting(), device)
+        timed.predict(["a", "b"])
+        timed.predict(["c"], ["d"])
+        facts = timed.facts()
+        assert facts["texts"] == 3
+        assert worker in facts
+        assert other not in facts
+        assert facts["peak_memory"] > 1e6
+    assert facts["gpu_seconds"] == facts["seconds"] > 0
+
+
+def test_a_mixture_takes_what_its_members_take_as_far_as_all_were_measured() -> None:
+    first = {"texts": 9, "seconds": 1.0, "cpu_seconds": 2.0, "cpu_joules": 5.0, "flops": 7, "bytes": 100,
+             "peak_memory": 5, "alone": {"texts": 9, "median_ms": 1.0, "p99_ms": 2.0}}  # fmt: skip
+    second = {"texts": 9, "seconds": 0.5, "cpu_seconds": 0.25, "bytes": 11, "peak_memory": 5}
+    assert together([first, second]) == {"texts": 9, "seconds": 1.5, "cpu_seconds": 2.25, "bytes": 111}
+    both = together([first, {**second, "cpu_joules": 1.5, "flops": 3}])
+    assert (both["cpu_joules"], both["flops"]) == (6.5, 10)
+    on_both = together([first, {"texts": 9, "seconds": 0.5, "gpu_seconds": 0.5, "bytes": 11}])
+    assert (on_both["cpu_seconds"], on_both["gpu_seconds"]) == (2.0, 0.5)
+    assert together([first, {}]) == together([]) == together([first, {**second, "texts": 8}]) == {}
+
+
+def test_the_operations_are_those_that_torch_counts(tmp_path: Path) -> None:
+    """Each text by itself, so that nothing is padded."""
+    examples = toys_training.task(tmp_path)
+    model = toys_training.model(tmp_path, toys_training.checkpoint(tmp_path, examples), examples)
+    dev, test = read_splits(Artifact.open(examples), "dev", "test").values()
+    predictor = Classifier(model.path("model"), "cpu")
+    with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        for text in dev.texts:
+            predictor.predict([text])
+    assert flops_of(predictor, model, [dev]) == pytest.approx(counter.get_total_flops(), rel=0.01)
+    told = Artifact.open(evaluate(model.uri, examples, device="cpu", root=str(tmp_path))).run()[SPEED]
+    assert told["flops"] == flops_of(predictor, model, [dev, test])
+
+
+def test_every_step_that_scores_says_how_fast_and_large_its_model_is(tmp_path: Path) -> None:
+    examples, root = task(tmp_path), str(tmp_path)
+    _, model = random_model(tmp_path, examples, words(50, 9))
+    linear, vectors = baseline(examples, root=root), static(examples, root=root)
+    for uri in (evaluate(model, examples, device="cpu", root=root), linear, vectors):
+        metrics = Artifact.open(uri)
+        told = metrics.run()[SPEED]
+        assert told["texts"] == 30
+        assert told["cpu_seconds"] > 0
+        assert told["alone"]["texts"] == 10
+        assert 0 < told["alone"]["median_ms"] <= told["alone"]["p99_ms"]
+        folder = metrics.input("model").path("model")
+        assert told["bytes"] == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        assert "flops" not in told  # these have no settings of an encoder
+        assert SPEED not in metrics.path("metrics.json").read_text()
+    mixed = Artifact.open(mix([linear, vectors], root=root)).run()[SPEED]
+    alone = [Artifact.open(uri).run()[SPEED] for uri in (linear, vectors)]
+    assert mixed["texts"] == 30
+    assert mixed["cpu_seconds"] == pytest.approx(sum(one["cpu_seconds"] for one in alone))
+    assert mixed["bytes"] == sum(one["bytes"] for one in alone)
+    assert "alone" not in mixed
+
+
+def test_what_was_measured_is_no_part_of_the_content(tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "two"):
+        root = tmp_path / name
+        uri = baseline(task(root), root=str(root))
+        made.append((Artifact.open(uri).content, Artifact.open(uri).manifest.key, Artifact.open(uri).run()[SPEED]))
+    (content, key, first), (other_content, other_key, second) = made
+    assert (content, key) == (other_content, other_key)
+    assert first != second

@@ -1,0 +1,122 @@
+"""How fast a model predicts, and how large it is: facts for run.json, as they differ from run to run."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.split import Split
+from tlm.energy import Energy
+from tlm.evaluation.predict.encoder import EncoderPredictor
+from tlm.evaluation.predict.predictor import Predictor
+from tlm.progress import hidden
+from tlm.spending import JOULES, peak_memory
+
+SPEED = "speed"  # key of run.json
+MOST_ALONE = 100  # texts that are predicted one at a time
+MOST_SECONDS = 5.0  # after which no more of them are
+SUMMED = ("seconds", "cpu_seconds", "gpu_seconds", *JOULES, "flops", "bytes")  # over the members of a mixture
+
+
+class Timed:
+    """A model whose predictions are timed.
+
+    Attributes:
+        spent: Texts, seconds, and joules as far as the machine tells them, of all calls of `predict`.
+        alone: Milliseconds of each text that was predicted alone.
+    """
+
+    def __init__(self, predictor: Predictor, device: str) -> None:
+        """Time this model, which runs on `device`."""
+        self.predictor, self.labels = predictor, predictor.labels
+        # as in training: time of a CPU core, or of the GPU if there is one
+        self._worker = "cpu_seconds" if device == "cpu" else "gpu_seconds"
+        self.spent: dict[str, Any] = {"texts": 0, "seconds": 0.0, self._worker: 0.0}
+        self.alone: list[float] = []
+
+    def one_at_a_time(self, split: Split, most_seconds: float = MOST_SECONDS) -> None:
+        """Predict texts of a split one at a time. The first call is not timed, because libraries set up in it."""
+        calls = [([text], None if split.pairs is None else [split.pairs[row]]) for row, text in enumerate(split.texts)]
+        end = time.perf_counter() + most_seconds
+        with hidden():
+            for texts, pairs in [*calls[:1], *calls[:MOST_ALONE]]:
+                started = time.perf_counter()
+                if started > end:
+                    break
+                self.predictor.predict(texts, pairs)
+                self.alone.append(1000 * (time.perf_counter() - started))
+        del self.alone[:1]
+
+    def predict(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
+    ) -> NDArray[np.float64]:
+        """Probabilities or numbers, as the model gives them."""
+        with Energy() as energy:
+            started, cpu = time.perf_counter(), time.process_time()
+            found = self.predictor.predict(texts, pairs, label)
+            seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+        self._count(len(texts), seconds, seconds if self._worker == "gpu_seconds" else cpu)
+        for name, used in zip(JOULES, (energy.used("cpu"), energy.used("gpu")), strict=True):
+            if used is not None:
+                self.spent[name] = self.spent.get(name, 0.0) + used
+        return found
+
+    def _count(self, texts: int, seconds: float, work: float) -> None:
+        self.spent["texts"] += texts
+        self.spent["seconds"] += seconds
+        self.spent[self._worker] += work
+
+    def facts(self) -> dict[str, Any]:
+        """What was measured, and the most memory that this process has had up to now."""
+        found: dict[str, Any] = {name: round(value, 6) for name, value in self.spent.items()}
+        found["peak_memory"] = peak_memory()
+        if self.alone:
+            median, slow = (round(float(value), 4) for value in np.percentile(self.alone, [50, 99]))
+            found["alone"] = {"texts": len(self.alone), "median_ms": median, "p99_ms": slow}
+        return found
+
+
+def bytes_of(model: Artifact) -> int:
+    """The size of a model's folder."""
+    return sum(entry.size for entry in model.entries("model/*"))
+
+
+def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> int | None:
+    """The operations of predicting these texts without padding, as training counts them; None for what it does not.
+
+    Args:
+        predictor: The model; only an encoder that PyTorch computes is counted.
+        model: Its artifact, which has the shape of the encoder, or else its checkpoint has.
+        splits: The texts.
+    """
+    from tlm.evaluation.predict.onnx import OnnxClassifier
+    from tlm.settings import Model
+    from tlm.training.flops import BACKWARD, Cost
+    from tlm.training.input.batches import Batch
+
+    made = [model, *(model.input(name) for name in ("checkpoint",) if name in model.manifest.inputs)]
+    shape = next((one.manifest.settings["model"] for one in made if "model" in one.manifest.settings), None)
+    if shape is None or not isinstance(predictor, EncoderPredictor) or isinstance(predictor, OnnxClassifier):
+        return None
+    cost, counted = Cost(Model.model_validate(shape), vocab_size=0, labels=len(predictor.labels or [""])), 0
+    for split in (split for split in splits if split.texts):
+        lengths = np.array([len(ids) for ids in predictor.read(split.texts, split.pairs)["input_ids"]])
+        batch = Batch(np.zeros((len(lengths), 1), np.int64), lengths)
+        counted += cost.of(batch, tokens=False, classes=True) // BACKWARD
+    return counted
+
+
+def together(speeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a mixture of these models takes for the same texts: the sum, of what was measured for all of them.
+
+    Nothing else can be added up: not the times of single texts, nor memory. {} if a model was not measured.
+    """
+    if not speeds or any(not speed for speed in speeds) or len({speed["texts"] for speed in speeds}) > 1:
+        return {}
+    workers = ("cpu_seconds", "gpu_seconds")  # each model has one of the two
+    names = [name for name in SUMMED if all(name in speed for speed in speeds) or name in workers]
+    sums = {name: sum(speed.get(name, 0) for speed in speeds) for name in names}
+    return {"texts": speeds[0]["texts"]} | {name: value for name, value in sums.items() if value or name not in workers}

@@ -7,6 +7,7 @@ from tlm import presets
 from tlm.command import descriptions
 from tlm.errors import InputError
 from tlm.plan.advise import advise_command
+from tlm.retrieval.select.selectors import BY_VECTORS, RERANKED, SCORED
 from tlm.settings import SECTIONS
 from tlm.show import show
 
@@ -66,7 +67,18 @@ def test_advice_is_read_on_stderr_and_taken_from_stdout(tmp_path, capsys):
     assert "40 training examples are fewer than 5,000" in err
     assert "121 words" in err
     assert err.count("\n- ") == 5
-    assert "Text: the arm bm25" in err
+
+
+def test_advice_on_selectors_says_what_was_judged_and_what_was_not(tmp_path, capsys):
+    advise_command(task(tmp_path, 40, 12))
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("- Text: ")]
+    assert said.startswith("- Text: the arm bm25; ")
+    judged, open_ = said.split(" is shown to be ahead of it, ")
+    names = judged.partition("; none of ")[2].replace(" and ", ", ").split(", ")
+    assert sorted(names) == sorted(["random", *SCORED, *BY_VECTORS]), "the selectors that the shoot-out had"
+    assert f"{RERANKED} (ISS) was not part of that comparison, so it is not judged" in open_
+    assert "CPU time, not FLOPs" in open_
+    assert "docs/RESULTS.md" in open_
 
 
 def test_advice_needs_a_preset_that_exists(tmp_path):

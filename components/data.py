@@ -18,6 +18,7 @@ def preflight(
     gpu_hour: float,
     cpu_hour: float,
     kilowatt_hour: float,
+    grams_per_kwh: float,
     cpu: str,
     gpu_type: str,
     gpus: str,
@@ -33,7 +34,7 @@ def preflight(
     from tlm.evaluation.report.cost import Prices
     from tlm.plan.runs import settings
 
-    Prices(gpu_hour, cpu_hour, kilowatt_hour)
+    Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     check_run(cpu, gpu_type, gpus, memory, node_selector, tolerations, engine=engine, registry=registry, root=root)
     return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds)
 
@@ -197,6 +198,7 @@ def report(
     gpu_hour: float,
     cpu_hour: float,
     kilowatt_hour: float,
+    grams_per_kwh: float,
     notes: str = "",
 ) -> str:
     """Compare models with the baseline, with costs, curves and retrieved text."""
@@ -204,7 +206,7 @@ def report(
     from tlm.evaluation.report.report import report as make_report
 
     prices = {"gpu_hour": gpu_hour, "cpu_hour": cpu_hour, "kilowatt_hour": kilowatt_hour}
-    uri = make_report([baseline, *metrics], **prices, notes=notes.splitlines(), root=root)
+    uri = make_report([baseline, *metrics], **prices, grams_per_kwh=grams_per_kwh, notes=notes.splitlines(), root=root)
     write_report(uri, report.path, summary.path)
     return uri
 

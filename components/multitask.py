@@ -89,6 +89,7 @@ def report_tasks(
     gpu_hour: float,
     cpu_hour: float,
     kilowatt_hour: float,
+    grams_per_kwh: float,
     root: str,
     report: Output[HTML],
     summary: Output[Markdown],
@@ -98,6 +99,6 @@ def report_tasks(
     from tlm.evaluation.report.multitask import report_multitask
 
     prices = {"gpu_hour": gpu_hour, "cpu_hour": cpu_hour, "kilowatt_hour": kilowatt_hour}
-    uri = report_multitask([*baselines, *metrics], **prices, root=root)
+    uri = report_multitask([*baselines, *metrics], **prices, grams_per_kwh=grams_per_kwh, root=root)
     write_report(uri, report.path, summary.path)
     return uri

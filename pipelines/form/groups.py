@@ -58,11 +58,13 @@ class Prices:
     Args:
         cpu_hour: Price of an hour of a CPU core, for work without a GPU; with prices, the report shows costs.
         gpu_hour: Price of an hour of a GPU, in any currency.
+        grams_per_kwh: Grams of CO2 equivalents of a kilowatt-hour from your grid, used if the machines measure energy.
         kilowatt_hour: Price of a kilowatt-hour, used if the machines measure energy.
     """
 
     cpu_hour: float = 0.0
     gpu_hour: float = 0.0
+    grams_per_kwh: float = 0.0
     kilowatt_hour: float = 0.0
 
 

@@ -52,7 +52,7 @@ def test_the_model_of_an_earlier_run_chooses_text_for_new_ones(
     assert len(sizes) == 3  # BM25's, BM25's with three times K, and what was chosen of these
     assert sorted(sizes)[0] == sorted(sizes)[1] < sorted(sizes)[2]
     assert all(one.manifest.settings["jaccard"] is None for one in subsets.values())
-    chosen = next(one for one in told["evidence"] if one["arm"] == "rerank")
+    chosen = next(one for one in told["bill"]["spent"] if (one["part"], one["arm"]) == ("selection", "rerank"))
     assert chosen["flops"] > Artifact.open(encoder(tmp_path).uri).details["cost"]["flops"]
     again = run_module("pipelines.run", "local", *after(report))
     assert again.stdout.strip().splitlines()[-1] == made

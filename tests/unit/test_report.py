@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.toy_reports import LABELS, is_safe, reported, told_of, toy_world
+from tests.toy_reports import LABELS, as_if, is_safe, reported, told_of, toy_world
 from tests.toys import make_task, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import score
@@ -59,6 +59,7 @@ def test_it_is_the_same_each_time(tmp_path: Path) -> None:
     for name in ("one", "two/hive=x"):
         world = toy_world(tmp_path / name)
         uris = [world.metrics(arm, seed, 0.6) for arm in ("bm25", "random") for seed in range(3)]
+        as_if(tmp_path / name, seconds=2.5, process_seconds=3.5)
         pages.append(reported(tmp_path / name, uris))
     assert pages[0] == pages[1]
 

@@ -40,8 +40,9 @@ def made(root: Path, uris: list[str], **prices: float) -> dict[str, str]:
 
 
 def table(markdown: str) -> list[dict[str, str]]:
-    """The rows below "Cost"."""
-    lines = [line for line in markdown.partition("## Cost")[2].partition("## ")[0].splitlines() if line[:1] == "|"]
+    """The rows below "Cost of training"."""
+    part = markdown.partition("## Cost of training")[2].partition("## ")[0]
+    lines = [line for line in part.splitlines() if line[:1] == "|"]
     head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
     return [dict(zip(head, row, strict=True)) for row in rows]
 
@@ -83,7 +84,8 @@ def test_each_stage_and_both_on_gpus_with_energy_and_prices(tmp_path: Path) -> N
 def test_only_columns_of_which_somebody_told_something(tmp_path: Path) -> None:
     files = made(tmp_path, [*runs(tmp_path), baseline(toy_world(tmp_path).task, root=str(tmp_path))])
     assert list(table(files["md"])[0]) == ["Arm", "stage", "steps", "tokens", "FLOPs", "by the paper’s rule", "time"]
-    heads = re.findall(r"<th(?!ead)[^>]*>([^<]*)", files["html"].partition("<h2>Cost</h2>")[2].partition("</thead>")[0])
+    head = files["html"].partition("<h2>Cost of training</h2>")[2].partition("</thead>")[0]
+    heads = re.findall(r"<th(?!ead)[^>]*>([^<]*)", head)
     assert heads == list(table(files["md"])[0])
     assert "Prices" not in files["html"] + files["md"]
     assert "Energy" not in files["html"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tlm.evaluation.pages import plots
+from tlm.evaluation.pages import plots, units
 from tlm.evaluation.pages.compute import Point, published, score_against_compute
 from tlm.evaluation.pages.text import cell, code, power, prose
 from tlm.evaluation.report.findings import hundred, plain_score, same_vocabulary
@@ -31,7 +31,9 @@ def write_report(folder: Path, contents: Contents) -> None:
         "scatter": plots.scatter(**scatter, role=contents["best"]["role"]) if scatter else None,
     }
     costs = [cost for group in groups for cost in (group["cost"], *group["stages"].values())]
-    write_pages(TEMPLATES, "report", folder, "report", contents, pictures=pictures, costs=_costs(costs))
+    columns, speed = units.columns(contents["bill"])
+    shown = {"pictures": pictures, "costs": _costs(costs), "columns": columns, "speed": speed, "units": units}
+    write_pages(TEMPLATES, "report", folder, "report", contents, **shown)
 
 
 def write_multitask(folder: Path, contents: Contents) -> None:
@@ -73,7 +75,7 @@ def write_pages(templates: Path, template: str, folder: Path, kind: str, content
             lstrip_blocks=True,
             keep_trailing_newline=True,
         )
-        environment.filters.update({function.__name__: function for function in FILTERS}, amount=_mean(_amount))
+        environment.filters.update({function.__name__: function for function in FILTERS}, amount=_mean(units.amount))
         page = environment.get_template(f"{template}.{form}.j2").render(**contents, **shown, kind=kind, colours=colours)
         (folder / f"{kind}.{form}").write_text(page, encoding="utf-8", newline="\n")
     text = json.dumps(contents, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -112,12 +114,6 @@ def device(stage: dict[str, Any]) -> str:
     return ", ".join(filter(None, (name, stage["precision"])))
 
 
-def paid(prices: dict[str, float]) -> str:
-    """The given prices in words."""
-    units = {"gpu_hour": "an hour of a GPU", "cpu_hour": "an hour of a CPU core", "kilowatt_hour": "a kilowatt-hour"}
-    return ", ".join(f"{prices[name]:g} for {unit}" for name, unit in units.items() if prices[name])
-
-
 def percent(share: float | None) -> str:
     """A share as a percentage, with one decimal below 10 %."""
     if share is None:
@@ -132,48 +128,23 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
-def seconds(value: float | None) -> str:
-    """A time with its unit."""
-    return "–" if value is None else _seconds(value)
-
-
 def _mean(form: Callable[[float], str]) -> Callable[[Spread], str]:
     """Apply a format to the mean of a spread."""
     return lambda spread: "–" if spread["mean"] is None else form(spread["mean"])
 
 
-def _amount(mean: float) -> str:
-    return f"{mean:,.0f}" if mean < 1e6 else power(mean)
-
-
-def _seconds(mean: float) -> str:
-    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
-        if mean < limit:
-            return f"{mean / size:.0f} {unit}"
-    return f"{mean / 86400:.1f} d"
-
-
-def _energy(joules: float) -> str:
-    hours = joules / 3600
-    return f"{hours:.1f} Wh" if hours < 1000 else f"{hours / 1000:,.1f} kWh"
-
-
-def _money(mean: float) -> str:
-    return f"{mean:,.2f}" if mean >= 1 else f"{mean:.2g}" if mean >= 1e-4 else "< 0.0001"
-
-
 COSTS = {  # heading and format of each kind of cost
-    "steps": ("steps", _mean(_amount)),
-    "tokens": ("tokens", _mean(_amount)),
-    "flops": ("FLOPs", _mean(_amount)),
-    "paper_flops": ("by the paper’s rule", _mean(_amount)),
-    "seconds": ("time", _mean(_seconds)),
-    "gpu_seconds": ("GPU time", _mean(_seconds)),
-    "joules": ("energy", _mean(_energy)),
-    "money": ("money", _mean(_money)),
+    "steps": ("steps", _mean(units.amount)),
+    "tokens": ("tokens", _mean(units.amount)),
+    "flops": ("FLOPs", _mean(units.amount)),
+    "paper_flops": ("by the paper’s rule", _mean(units.amount)),
+    "seconds": ("time", _mean(units.time)),
+    "gpu_seconds": ("GPU time", _mean(units.time)),
+    "joules": ("energy", _mean(units.joules)),
+    "grams": ("CO₂e", _mean(units.grams)),
+    "money": ("money", _mean(units.money)),
 }
 FILTERS = (
-    seconds,
-    *(hundred, plain_score, interval, signed, device, paid, percent, count, power),
+    *(hundred, plain_score, interval, signed, device, units.paid, percent, count, power),
     *(code, cell, prose, plots.data_uri),
 )

@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.mixture.kinds import LINEAR
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.bill.predictions import predictions
+from tlm.evaluation.report.bill.spent import spent
 from tlm.evaluation.report.compare.break_even import break_even, told
 from tlm.evaluation.report.compare.planned import planned, recommended
 from tlm.evaluation.report.cost import Prices
@@ -36,7 +38,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         metrics: ``metrics`` artifacts of the same task.
         task: The task; None if it is gone.
         lineage: Finds the artifacts that the metrics were made from, and knows which are gone.
-        prices: Prices of time and energy.
+        prices: Prices of time and energy, and grid intensity.
     """
     groups = grouped([Run.read(artifact, lineage) for artifact in metrics])
     summaries = [group.summary(prices) for group in groups]
@@ -64,6 +66,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "differences": compared,
         "findings": [*findings(summaries, first["metric"], compared), *told(even)],
         "break_even": even,
+        "bill": {"spent": spent(groups, lineage, prices), "predictions": predictions(groups, prices)},
         "metric_names": METRIC_NAMES,
         "curves": curves([*whole_groups.values()], regression),
         "best": {"name": best["name"], "role": best["role"]},

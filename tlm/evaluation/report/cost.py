@@ -1,4 +1,4 @@
-"""What a run cost: operations, tokens, time, energy, and money at given prices."""
+"""What a run cost: operations, tokens, time, energy; and at given prices and grid intensity, money and CO2e."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -12,23 +12,25 @@ HOUR, KILOWATT_HOUR = 3600.0, 3.6e6
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices in any currency; 0 for what has no price.
+    """Prices in any currency, and what a kilowatt-hour emits; 0 for what is not given.
 
     Attributes:
         gpu_hour: Of an hour of a GPU.
         cpu_hour: Of an hour of a CPU core.
         kilowatt_hour: Of a kilowatt-hour.
+        grams_per_kwh: Grid intensity: grams of CO2 equivalents of a kilowatt-hour.
     """
 
     gpu_hour: float = 0.0
     cpu_hour: float = 0.0
     kilowatt_hour: float = 0.0
+    grams_per_kwh: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raises InputError for a negative or infinite price."""
+        """Raises InputError for a price, or an intensity, that is negative or infinite."""
         for part in fields(self):
             if not 0 <= getattr(self, part.name) < float("inf"):
-                raise InputError(f"{part.name} is {getattr(self, part.name)}; expected a price, 0 or more")
+                raise InputError(f"{part.name} is {getattr(self, part.name)}; expected a number, 0 or more")
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,12 @@ class Cost:
             return None
         hours = prices.gpu_hour * (self.gpu_seconds or 0) + prices.cpu_hour * (self.cpu_seconds or 0)
         return hours / HOUR + prices.kilowatt_hour * (self.joules or 0) / KILOWATT_HOUR or None
+
+    def grams(self, prices: Prices) -> float | None:
+        """Grams of CO2 equivalents; None if the energy was not measured, or no grid intensity is given."""
+        if self.joules is None or not prices.grams_per_kwh:
+            return None
+        return prices.grams_per_kwh * self.joules / KILOWATT_HOUR
 
 
 def total(costs: Iterable[Cost]) -> Cost:

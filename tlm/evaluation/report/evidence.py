@@ -17,7 +17,7 @@ RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10
 
 
 def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
-    """For each arm with a subset: its size, what choosing it took, and passages evenly spaced through it.
+    """For each arm with a subset: its size, and passages evenly spaced through it.
 
     A passage comes with its best rank and score, the number of examples whose queries found it, and the text and label
     of the example whose query ranked it best. ``missing`` says if an artifact is gone or damaged.
@@ -33,10 +33,6 @@ def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
 def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
     total = subset.details["passages"]
     found: dict[str, Any] = {"arm": arm, "total": total, "passages": [], "missing": ""}
-    found["seconds"] = {
-        step: _seconds(made) for step, made in (("search", lineage.follow(subset, "hits")), ("export", subset))
-    }
-    found["flops"] = _flops(lineage.follow(subset, "hits"), lineage)
     random = arm in WITHOUT_QUERIES
     try:
         wanted = evenly(total, RANDOM_PASSAGES if random else RETRIEVED_PASSAGES)
@@ -45,20 +41,6 @@ def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
     except InputError as error:
         return {**found, "missing": without_root(error, subset)}
     return {**found, "passages": [_passage(row, askers.get(row["doc"])) for row in rows]}
-
-
-def _seconds(artifact: Artifact | None) -> int | None:
-    """The wall-clock time of the step that made it; None if it is not known."""
-    found = None if artifact is None else artifact.run().get("seconds")
-    return None if found is None else round(found)
-
-
-def _flops(hits: Artifact | None, lineage: Lineage) -> int | None:
-    """What the model that chose the passages computed, in its training, too; None if none did, or it is not known."""
-    model = lineage.follow(hits, "checkpoint")
-    if hits is None or model is None:
-        return None
-    return int(hits.counts["flops"]) + int(model.details["cost"]["flops"])
 
 
 def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.cost import Prices
 from tlm.evaluation.report.report import report
 
-VERSION = 4
+VERSION = 5
 
 
 def report_multitask(
@@ -18,6 +18,7 @@ def report_multitask(
     gpu_hour: float = 0.0,
     cpu_hour: float = 0.0,
     kilowatt_hour: float = 0.0,
+    grams_per_kwh: float = 0.0,
     root: str | None = None,
 ) -> str:
     """Compare tasks trained alone with tasks trained together, and make the report of each task.
@@ -30,6 +31,7 @@ def report_multitask(
         gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
         cpu_hour: Price of an hour of a CPU core, for work without a GPU.
         kilowatt_hour: Price of a kilowatt-hour, for machines that measure energy.
+        grams_per_kwh: Grams of CO2 equivalents of a kilowatt-hour from your grid, for machines that measure energy.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     by_task: dict[str, dict[str, Artifact]] = {}
@@ -44,7 +46,7 @@ def report_multitask(
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two of the tasks are called '{name}'; give each task once, by its own name")
-    prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour))
+    prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour), float(grams_per_kwh))
     root = home(root, [run for found in runs for run in found]).root
     reports = [Artifact.open(report([run.uri for run in found], **asdict(prices), root=root)) for found in runs]
     inputs = {f"report-{number:03d}": one for number, one in enumerate(reports)}

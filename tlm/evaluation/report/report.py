@@ -8,7 +8,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.report.cost import Prices
 
-VERSION = 8
+VERSION = 9
 
 
 def report(
@@ -17,6 +17,7 @@ def report(
     gpu_hour: float = 0.0,
     cpu_hour: float = 0.0,
     kilowatt_hour: float = 0.0,
+    grams_per_kwh: float = 0.0,
     notes: Sequence[str] = (),
     root: str | None = None,
 ) -> str:
@@ -30,10 +31,11 @@ def report(
         gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
         cpu_hour: Price of an hour of a CPU core, for work without a GPU.
         kilowatt_hour: Price of a kilowatt-hour, for machines that measure energy.
+        grams_per_kwh: Grams of CO2 equivalents of a kilowatt-hour from your grid, for machines that measure energy.
         notes: Sentences to add to the findings, such as why settings were chosen.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
-    prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour))
+    prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour), float(grams_per_kwh))
     opened = {artifact.manifest.key: artifact for artifact in (Artifact.open(uri, "metrics") for uri in metrics)}
     runs = [opened[key] for key in sorted(opened)]
     _check(runs)

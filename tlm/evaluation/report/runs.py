@@ -197,9 +197,11 @@ class Group:
 
 
 def spreads(costs: list[Cost], prices: Prices) -> dict[str, Any]:
-    """The `spread` of each part of some costs, and of what they cost at `prices`."""
+    """The `spread` of each part of some costs, of their money at `prices` and of their CO2 equivalents in grams."""
     found = {part.name: spread(getattr(cost, part.name) for cost in costs) for part in fields(Cost)}
-    return found | {"money": spread(cost.money(prices) for cost in costs)}
+    for name, of in (("money", Cost.money), ("grams", Cost.grams)):
+        found[name] = spread(of(cost, prices) for cost in costs)
+    return found
 
 
 def spread(values: Iterable[float | None]) -> dict[str, Any]:

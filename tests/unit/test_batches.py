@@ -1,5 +1,7 @@
 """Batches: cut and laid out as the library does it, each row once an epoch, masked by BERT's rule."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tlm.training.input.batches import Batch, Masking, Order, collate, split
-from tlm.training.input.rng import MASK, generator
+from tlm.training.input.rng import MASK, ORDER, generator
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.input.vocabulary import SPECIAL, with_layout
 
@@ -77,6 +79,38 @@ def test_every_row_comes_exactly_once_an_epoch(rows, size, epoch):
     assert sorted(np.concatenate(batches).tolist()) == list(range(rows))
     assert max(map(len, batches)) <= size
     assert sum(len(batch) < size for batch in batches) <= 32  # only the last chunk's
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 3000), st.integers(1, 20), st.integers(0, 3))
+def test_the_order_is_that_of_lists_of_64_bit_rows(rows, size, epoch):
+    """As it was made at first: trained models depend on it."""
+    lengths = np.random.default_rng(rows).integers(3, 50, rows)
+    random = generator(2, ORDER, 1, epoch)
+    shuffled = random.permutation(rows)
+    batches: list = []
+    for start in range(0, rows, 32 * size):
+        chunk = shuffled[start : start + 32 * size]
+        chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
+        batches += np.array_split(chunk, -(-len(chunk) // size))
+    expected = [batches[place] for place in random.permutation(len(batches))]
+    order = Order(lengths, size, seed=2, stream=1)
+    found = [order.rows(epoch * order.per_epoch + place) for place in range(order.per_epoch)]
+    assert [batch.tolist() for batch in found] == [batch.tolist() for batch in expected]
+    assert {batch.dtype for batch in found} == {np.dtype(np.int64)}
+
+
+def test_an_order_takes_few_bytes_a_row():
+    rows = 200_000
+    order = Order(np.random.default_rng(0).integers(3, 50, rows).astype(np.int32), 16, seed=0, stream=0)
+    tracemalloc.start()
+    try:
+        order.rows(0)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held / rows < 5
+    assert peak / rows < 8
 
 
 def test_any_batch_can_be_had_at_once_and_orders_differ():

@@ -172,14 +172,20 @@ class Order:
     def rows(self, index: int) -> Ints:
         """The rows of batch `index` (from 0, counted over all epochs)."""
         epoch, batch = divmod(index, self.per_epoch)
-        return self._epoch(epoch)[batch]
+        rows, starts, order = self._epoch(epoch)
+        place = order[batch]
+        return rows[starts[place] : starts[place + 1]].astype(np.int64)
 
-    def _shuffled(self, epoch: int) -> list[Ints]:
-        random = generator(self.seed, ORDER, self.stream, epoch)
-        rows = random.permutation(len(self.lengths))
-        batches: list[Ints] = []
-        for start in range(0, len(rows), CHUNK * self.batch):
+    def _shuffled(self, epoch: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """All rows, batch after batch, where each batch starts, and the order of the batches: some 4 bytes a row."""
+        random, count = generator(self.seed, ORDER, self.stream, epoch), len(self.lengths)
+        rows = np.arange(count, dtype=np.int32 if count < 1 << 31 else np.int64)
+        starts = np.zeros(self.per_epoch + 1, dtype=rows.dtype)
+        random.shuffle(rows)  # as `permutation` does, which makes 64-bit numbers
+        for start in range(0, count, CHUNK * self.batch):
             chunk = rows[start : start + CHUNK * self.batch]
-            chunk = chunk[np.argsort(self.lengths[chunk], kind="stable")]
-            batches += np.array_split(chunk, -(-len(chunk) // self.batch))
-        return [batches[i] for i in random.permutation(len(batches))]
+            chunk[:] = chunk[np.argsort(self.lengths[chunk], kind="stable")]
+            parts = np.array_split(chunk, -(-len(chunk) // self.batch))
+            first = start // self.batch + 1
+            starts[first : first + len(parts)] = start + np.cumsum([len(part) for part in parts])
+        return rows, starts, random.permutation(self.per_epoch).astype(rows.dtype)

@@ -25,6 +25,7 @@ from tests.servers.servers import S3Server
 from tests.tiny import in_files, write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.roots import close_stores, open_store
+from tlm.retrieval.select.selectors import BY_VECTORS, SCORED
 
 KINDS = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
 BUCKET = "tlm-containers"
@@ -176,11 +177,12 @@ def test_containers_make_what_subprocesses_make(
 def test_two_pods_load_a_corpus_in_four_parts(
     environment: dict[str, str], images: dict[str, str], inner_network: tuple[str, str], tmp_path: Path
 ) -> None:
-    """Each with two processes, on a read-only file system; all steps after them find what one process makes."""
+    """Each with two processes, on a read-only file system; all steps after them, selectors too, find what one makes."""
     write_tiny(tmp_path)
     for name, text in in_files(tmp_path, 4).items():
         boto3.client("s3").put_object(Bucket=BUCKET, Key=f"parts/{name}", Body=text.encode())
-    values = {"corpus_paths": f"s3://{BUCKET}/parts/", "index_name": "parts", "run_arms": "bm25"}
+    arms = ",".join(("bm25", *SCORED, *BY_VECTORS))
+    values = {"corpus_paths": f"s3://{BUCKET}/parts/", "index_name": "parts", "run_arms": arms}
     here, there = f"s3://{BUCKET}/one", f"s3://{BUCKET}/several"
     run(tmp_path, command(here, "--pipeline", "shallow", **values))
     options = ("--pipeline", "shallow", "--data-pods", "2", *in_containers(inner_network[0]))
@@ -188,6 +190,7 @@ def test_two_pods_load_a_corpus_in_four_parts(
     different = [kind for kind in KINDS if contents(here, kind) != contents(there, kind)]
     assert different == []
     assert len(contents(there, "corpus")) == 1
+    assert len(contents(there, "hits")) == arms.count(",") + 1
 
 
 def hardening(container: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The pipeline without a network: from files to a report, in the data image, with the first pipeline's parameters."""
 
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 
 ROOT = Path(__file__).parents[2]
+ARMS = ("task-only", "random", "bm25", "classifier", "dense", "dsir", "hybrid")  # all that need no network
 NO_TORCH = "raise ImportError('there is no torch here')\n"
 
 
@@ -31,25 +33,40 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
     path = {"PYTHONPATH": f"{tmp_path / 'absent'}:{ROOT}"}
     with pytest.raises(AssertionError, match="there is no torch here"):
         run_module("torch", env=path)
-    given = arguments(tmp_path, "store", "embedded", "bm25,random,task-only,dsir,hybrid", "0")
+    given = arguments(tmp_path, "store", "embedded", ",".join(ARMS), "0")
     done = run_module("pipelines.run", "local", "--pipeline", "shallow", *given, env=path)
     report = Artifact.open(done.stdout.strip().splitlines()[-1], "report")
     told = json.loads(report.path("report.json").read_text())
     rows = [(group["kind"], group["text"]) for group in told["groups"]]
-    texts = ("task-only", "random", "bm25", "dsir", "hybrid")
     assert rows == [
         ("linear", ""),
-        *(("static", text) for text in texts),
-        *(("static + linear", text) for text in texts),
+        *(("static", text) for text in ARMS),
+        *(("static + linear", text) for text in ARMS),
     ]
     assert {one["question"] for one in told["differences"]} == {
         "ahead of the linear model?",
         "what was its text worth?",
     }
-    assert {step["arm"] for step in told["evidence"]} == {"bm25", "random", "dsir", "hybrid"}
+    assert {step["arm"] for step in told["evidence"]} == {*ARMS} - {"task-only"}
     page = report.path("report.html").read_text()
     assert "What bm25 retrieved" in page
     assert "masked-LM" not in page
+
+
+def test_vectors_in_elasticsearch_serve_dense_and_hybrid(
+    run_module: Callable, tmp_path: Path, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TLM_ELASTICSEARCH_URL", elasticsearch_url)
+    write_tiny(tmp_path)
+    given = arguments(tmp_path, "store", "elasticsearch", "bm25,dense,hybrid", "0")
+    named = ("--set", f"index_name=vectors-{uuid.uuid4().hex[:8]}", "--set", "index_vectors=true")
+    run_module("pipelines.run", "local", "--pipeline", "shallow", *given, *named)
+    root = str(tmp_path / "store")
+    (index,) = artifacts(root, "index")
+    assert index.details["vectors"]
+    subsets = {one.details["arm"]: one.details["passages"] for one in artifacts(root, "subset")}
+    assert subsets.keys() == {"bm25", "dense", "hybrid"}
+    assert min(subsets.values()) > 0
 
 
 def test_with_a_registry_the_best_model_is_registered_once(run_module: Callable, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`rerank`: influence against gradients by autograd, and what becomes of it."""
 
+import shutil
 from itertools import chain
 
 import numpy as np
@@ -116,6 +117,18 @@ def test_what_is_chosen_becomes_a_subset_of_the_size_of_bm25s(world):
         for one in (made, Artifact.open(many))
     )
     assert docs < those
+
+
+def test_what_is_chosen_again_in_another_root_has_the_same_content(world, tmp_path):
+    root, few, many, checkpoint = world
+    other = shutil.copytree(root, tmp_path / "other")
+    found = []
+    for place in (root, str(other)):
+        one, two, three = (uri.replace(root, place) for uri in (checkpoint, many, few))
+        hits = rerank(one, two, like=three, seed=2, device="cpu", root=place)
+        assert hits.startswith(f"{place}/")
+        found.append([Artifact.open(made).content for made in (hits, export(hits, root=place))])
+    assert found[0] == found[1]
 
 
 def test_artifacts_of_different_tasks_are_refused(world, tmp_path):

@@ -16,7 +16,7 @@ from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select import features
 from tlm.retrieval.select.classifier import fitted, log_odds
 from tlm.retrieval.select.dsir import LEAST, divergence, dsir, log_importance, log_ratios, shares
-from tlm.retrieval.select.selectors import SCORED, best, selector
+from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, selector
 from tlm.retrieval.subset.export import export
 
 
@@ -109,6 +109,17 @@ def test_a_selection_is_the_same_twice_and_another_with_another_seed(made, root,
     one, again, other = (selector(arm)(Artifact.open(corpus), COOKING, seed) for seed in (0, 0, 1))
     assert np.array_equal(one, again)
     assert np.array_equal(one, other) == (arm == "classifier")  # which compares with all of so small a corpus
+
+
+@pytest.mark.parametrize("arm", ["random", *SCORED, *BY_VECTORS])
+def test_what_is_computed_again_in_another_root_has_the_same_content(tmp_path, arm):
+    found = []
+    for root in (str(tmp_path / "one"), str(tmp_path / "two")):
+        _, index, task, subset = cooking(root)
+        hits = retrieve(index, task, arm=arm, top_k=10, like=subset, seed=1, root=root)
+        found.append([Artifact.open(one).content for one in (subset, hits, export(hits, root=root))])
+    assert found[0] == found[1]
+    assert len({*found[0]}) == 3
 
 
 def test_scores_do_not_depend_on_the_number_of_processes(made, monkeypatch):

@@ -33,6 +33,7 @@ STEPS = {  # name: command; {name} is the URI that the step of that name printed
     "evaluate": "evaluate {finetune} {load-task} --device cpu",
     "baseline": "baseline {load-task}",
     "report": "report {evaluate} {baseline}",
+    "distill": "distill {evaluate} {train} {load-task} --subset {export} " + STAGE2,
     "random-retrieve": "retrieve {index} {load-task} --arm random --like {export}",
     "random-export": "export {random-retrieve}",
     "dense-retrieve": "retrieve {index} {load-task} --arm dense --top-k 20 --like {export}",
@@ -60,6 +61,7 @@ STEPS = {  # name: command; {name} is the URI that the step of that name printed
 PRESETS = (  # steps that take one
     "train",
     "finetune",
+    "distill",
     "train-multitask",
     "multitask-finetune",
     "other-finetune",

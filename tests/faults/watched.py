@@ -14,7 +14,7 @@ from tests.toys_training import end_of_saving
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.progress import Progress
 
-STAGES = ("train", "finetune", "train-multitask")
+STAGES = ("train", "finetune", "train-multitask", "distill")
 BEGUN, LAST = "begun", "last"
 
 
@@ -50,12 +50,18 @@ def lost(folder: Path) -> int:
 
 
 def _watch(step: str, folder: Path, killed_at: int) -> None:
+    from tlm.serving.distill import student
     from tlm.training import classification, joint
 
     folder.mkdir(parents=True, exist_ok=True)
     log = os.open(folder / BEGUN, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.write(log, b"process\n")
-    work: Any = {"train": joint.Joint, "finetune": classification.Classification, "train-multitask": joint.Joint}[step]
+    work: Any = {
+        "train": joint.Joint,
+        "finetune": classification.Classification,
+        "train-multitask": joint.Joint,
+        "distill": student.Distillation,
+    }[step]
     batch, clear, wait = work.batch, Progress.clear, end_of_saving()
 
     def batch_and_say(self: Any, at: int) -> Any:

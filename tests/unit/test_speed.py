@@ -53,7 +53,7 @@ def task(root: Path) -> str:
 def test_a_hundred_texts_at_most_are_predicted_alone_after_one_that_is_not_timed(count: int, pairs: bool) -> None:
     model = Counting()
     timed = Timed(model, "cpu")
-    timed.one_at_a_time(split(count, pairs))
+    timed.one_at_a_time(split(count, pairs), most_seconds=1e9)
     measured = min(count, MOST_ALONE)
     assert model.calls == [1] * (measured + 1 if count else 0)
     facts = timed.facts()
@@ -117,17 +117,18 @@ def test_every_step_that_scores_says_how_fast_and_large_its_model_is(tmp_path: P
         told = metrics.run()[SPEED]
         assert told["texts"] == 30
         assert told["cpu_seconds"] > 0
-        assert told["alone"]["texts"] == 10
-        assert 0 < told["alone"]["median_ms"] <= told["alone"]["p99_ms"]
+        alone = told.get("alone", {"texts": 0})  # fewer than ten where the machine is slow
+        assert 0 <= alone["texts"] <= 10
+        assert not alone["texts"] or 0 < alone["median_ms"] <= alone["p99_ms"]
         folder = metrics.input("model").path("model")
         assert told["bytes"] == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         assert "flops" not in told  # these have no settings of an encoder
         assert SPEED not in metrics.path("metrics.json").read_text()
     mixed = Artifact.open(mix([linear, vectors], root=root)).run()[SPEED]
-    alone = [Artifact.open(uri).run()[SPEED] for uri in (linear, vectors)]
+    members = [Artifact.open(uri).run()[SPEED] for uri in (linear, vectors)]
     assert mixed["texts"] == 30
-    assert mixed["cpu_seconds"] == pytest.approx(sum(one["cpu_seconds"] for one in alone))
-    assert mixed["bytes"] == sum(one["bytes"] for one in alone)
+    assert mixed["cpu_seconds"] == pytest.approx(sum(one["cpu_seconds"] for one in members))
+    assert mixed["bytes"] == sum(one["bytes"] for one in members)
     assert "alone" not in mixed
 
 

@@ -162,7 +162,3 @@ class TrainingPods:
     memory: str = "16Gi"
     node_selector: dict[str, str] = field(default_factory=dict)
     tolerations: list[dict[str, Any]] = field(default_factory=list)
-
-    def sizes(self) -> dict[str, str]:
-        """How large the pods are, as the component `preflight` names it."""
-        return {name: getattr(self, name) for name in ("cpu", "memory", "gpus")}

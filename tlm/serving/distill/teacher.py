@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,12 @@ from tlm.data.corpus import passages
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import examples
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
-from tlm.progress import say
+from tlm.progress import Meter, hidden, say
 
 VERSION = 1
 KIND = "soft-labels"
 FILE = "answers.npy"
-CHUNK = 4096  # texts between two looks at the clock
+CHUNK = 1024  # texts between two looks at the clock
 SAVE_SECONDS = 300.0
 
 Texts = tuple[int, list[str], list[str] | None]  # the first row, its text and those after it, second texts of pairs
@@ -57,17 +58,18 @@ def _write(draft: Draft, recipe: Recipe, device: str, root: str | None) -> None:
     found = np.full((rows, classes or 1), np.nan, np.float32)
     done = _resumed(progress, found)
     saved = time.monotonic()
-    for first, texts, pairs in _asked(data):
-        if first < done:
-            continue
-        found[first : first + len(texts)] = predictor.predict(texts, pairs, f"asking the teacher about a {_kind(data)}")
-        if time.monotonic() > saved + SAVE_SECONDS:
-            progress.save(first + len(texts), lambda folder: np.save(folder / FILE, found))
-            saved = time.monotonic()
+    with closing(Meter(f"asking the teacher about the {data.manifest.kind}", unit="texts")) as meter:
+        for first, texts, pairs in (part for part in _asked(data) if part[0] >= done):
+            with hidden():
+                found[first : first + len(texts)] = predictor.predict(texts, pairs)
+            meter.advance(len(texts))
+            if time.monotonic() > saved + SAVE_SECONDS:
+                progress.save(first + len(texts), lambda folder: np.save(folder / FILE, found))
+                saved = time.monotonic()
     np.save(draft.folder / FILE, found)
     draft.rows[FILE] = rows
     draft.counts = {"texts": int(np.isfinite(found[:, 0]).sum())}
-    draft.details = {"of": _kind(data), "classes": labels_of(teacher.path("model")) or []}
+    draft.details = {"of": data.manifest.kind, "classes": labels_of(teacher.path("model")) or []}
 
 
 def _resumed(progress: Progress, found: NDArray[np.float32]) -> int:
@@ -81,17 +83,13 @@ def _resumed(progress: Progress, found: NDArray[np.float32]) -> int:
     return done
 
 
-def _kind(data: Artifact) -> str:
-    return data.manifest.kind
-
-
 def _rows(data: Artifact) -> int:
-    return examples(data).num_rows if _kind(data) == "task" else int(data.details["passages"])
+    return examples(data).num_rows if data.manifest.kind == "task" else int(data.details["passages"])
 
 
 def _asked(data: Artifact) -> Iterator[Texts]:
     """The texts to ask about, in chunks that do not depend on where an earlier attempt ended."""
-    if _kind(data) == "task":
+    if data.manifest.kind == "task":
         yield from _of_task(data)
         return
     first = 0

@@ -1,4 +1,4 @@
-"""Students of an encoder and of a mixture on SciERC (`TLM_DEV_DATA`): scores beside their teachers', and speed."""
+"""Students of an encoder and of a mixture, on the demo and SciERC (`TLM_DEV_DATA`): scores beside theirs, and speed."""
 
 import os
 import tempfile
@@ -10,23 +10,36 @@ from typing import NamedTuple
 from benchmarks.measure import compare, per_cpu_second
 from benchmarks.row import NotMeasured, Result, Row, against, limit, need
 from benchmarks.serving import one_by_one, together
+from benchmarks.training_data import locked
 from tlm.artifacts.artifact import Artifact
 
 SEEDS = range(5)
 TEXTS = 400
-TEACHER, STUDENT = "pocket", "pocket-student"
 ENCODER, MIXTURE, LABELS = "the encoder", "the mixture", "the labels"
 BEHIND, TIMES, OTHERWISE = 1.0, 3.0, 2.0
 WITH, WITHOUT = "with passages", "without"
 
 
 class Material(NamedTuple):
-    """URIs of what all seeds share."""
+    """URIs of what all seeds of a task share, and the settings of its models.
 
+    Attributes:
+        name: Of the task.
+        task: The task.
+        subset: BM25's text.
+        tokenizer: The vocabulary.
+        shallow: Metrics of the models without a network.
+        preset: Settings of the teacher.
+        student: Settings that make it a student.
+    """
+
+    name: str
     task: str
     subset: str
     tokenizer: str
     shallow: tuple[str, str]
+    preset: str
+    student: list[str]
 
 
 def run(quick: bool) -> list[Result]:
@@ -35,55 +48,81 @@ def run(quick: bool) -> list[Result]:
     if quick or not data:
         raise NotMeasured("it takes an hour" if quick else "name a folder with corpus and tasks: TLM_DEV_DATA")
     need("torch", "onnxruntime")
+    results = []
     with tempfile.TemporaryDirectory() as folder:
-        material = prepare(Path(data), os.environ.get("TLM_ROOT") or folder)
-        scored: dict[str, list[str]] = defaultdict(list)
-        for seed in SEEDS:
-            for name, metrics in trained(material, seed).items():
-                scored[name].append(metrics)
-        return [*behind(scored), *speeds(scored, material.task), *int8(scored)]
+        root = os.environ.get("TLM_ROOT") or folder
+        for material in (of_demo(Path(folder), root), scierc(Path(data), root)):
+            scored: dict[str, list[str]] = defaultdict(list)
+            for seed in SEEDS:
+                for name, metrics in trained(material, seed).items():
+                    scored[name].append(metrics)
+            results += [*behind(material.name, scored), *speeds(material, scored), *int8(material.name, scored)]
+    return results
 
 
-def prepare(data: Path, root: str) -> Material:
-    """BM25's text for SciERC, and the models without a network."""
+def scierc(data: Path, root: str) -> Material:
+    """SciERC with the mixed corpus."""
     from tlm.data.corpus import load_corpus
     from tlm.data.tasks.task import load_task
+
+    corpus = load_corpus([str(data / "mixed-corpus.jsonl.zst")], source_field="s", root=root)
+    return prepare("SciERC", corpus, load_task(str(data / "scierc"), root=root), "pocket", 50)
+
+
+def of_demo(folder: Path, root: str) -> Material:
+    """The demo's task and corpus."""
+    from tlm.data.corpus import load_corpus
+    from tlm.data.tasks.task import load_task
+    from tlm.demo.__main__ import write
+
+    write(folder / "data", code=locked())
+    corpus = load_corpus([str(folder / "data" / "corpus.jsonl.gz")], source_field="source", words=64, root=root)
+    task = load_task(str(folder / "data" / "service-kinds"), group_field="service", root=root)
+    return prepare("the demo", corpus, task, "demo", 150)
+
+
+def prepare(name: str, corpus: str, task: str, preset: str, top_k: int) -> Material:
+    """BM25's text for a task, and the models without a network."""
+    from tlm import presets
     from tlm.evaluation.score.baseline import baseline, static
     from tlm.retrieval.search.index import build_index
     from tlm.retrieval.search.retrieve import retrieve
     from tlm.retrieval.subset.export import export
     from tlm.training.input.tokenizer import build_tokenizer
 
-    corpus = load_corpus([str(data / "mixed-corpus.jsonl.zst")], source_field="s", root=root)
-    task = load_task(str(data / "scierc"), root=root)
-    subset = export(retrieve(build_index(corpus), task, top_k=50))
-    tokenizer = build_tokenizer(corpus, task, vocab_size=6000)
-    return Material(task, subset, tokenizer, (baseline(task), static(task, subset=subset)))
+    subset = export(retrieve(build_index(corpus), task, top_k=top_k))
+    tokenizer = build_tokenizer(corpus, task, vocab_size=presets.resolve(preset).tokenizer.vocab_size)
+    small = presets.resolve("pocket-student").model
+    changed = [f"model.{part}={getattr(small, part)}" for part in ("hidden", "layers", "heads", "intermediate")]
+    return Material(name, task, subset, tokenizer, (baseline(task), static(task, subset=subset)), preset, changed)
 
 
 def trained(material: Material, seed: int) -> dict[str, str]:
     """Metrics of one seed's teachers and students, by name."""
+    from tlm import presets
     from tlm.evaluation.mixture.step import mix
     from tlm.evaluation.score.evaluate import evaluate
     from tlm.serving.distill.step import distill
     from tlm.training.stage1 import train
     from tlm.training.stage2 import finetune
 
-    task, subset = material.task, material.subset
+    task, subset, preset, student = material.task, material.subset, material.preset, material.student
     large, small = (
-        train(task, tokenizer=material.tokenizer, subset=subset, preset=preset, seed=seed)
-        for preset in (TEACHER, STUDENT)
+        train(task, tokenizer=material.tokenizer, subset=subset, preset=preset, overrides=changed, seed=seed)
+        for changed in ([], student)
     )
-    encoder = evaluate(finetune(large, task, preset=TEACHER), task)
+    encoder = evaluate(finetune(large, task, preset=preset), task)
     found = {ENCODER: encoder, MIXTURE: mix([encoder, *material.shallow])}
+    epochs, rho1 = presets.resolve(preset).finetune.epochs, presets.resolve(preset).train.rho1
+    as_long = [*student, f"finetune.epochs={epochs * (1 + int(rho1)):g}"]
     for name, teacher in list(found.items()):
-        with_passages = distill(teacher, small, task, subset=subset, preset=STUDENT)
-        alone = distill(teacher, small, task, preset=STUDENT, overrides=["finetune.epochs=24"])
+        with_passages = distill(teacher, small, task, subset=subset, preset=preset, overrides=student)
+        alone = distill(teacher, small, task, preset=preset, overrides=as_long)
         found |= {f"{name}, {WITH}": evaluate(with_passages, task), f"{name}, {WITHOUT}": evaluate(alone, task)}
-    return found | {LABELS: evaluate(finetune(small, task, preset=STUDENT), task)}
+    return found | {LABELS: evaluate(finetune(small, task, preset=preset, overrides=student), task)}
 
 
-def behind(scored: dict[str, list[str]]) -> list[Result]:
+def behind(task: str, scored: dict[str, list[str]]) -> list[Result]:
     """By how many points each student is behind its teacher on test, and what the passages were worth."""
     from tlm.evaluation.report.findings import hundred
     from tlm.evaluation.report.lineage import Lineage
@@ -106,7 +145,7 @@ def behind(scored: dict[str, list[str]]) -> list[Result]:
         taught = second in (ENCODER, MIXTURE)
         results.append(
             limit(
-                f"student of {first}, behind {'its teacher' if taught else second}",
+                f"{task}: student of {first}, behind {'its teacher' if taught else second}",
                 -100 * found.mean,
                 "points",
                 BEHIND if taught else None,
@@ -116,7 +155,7 @@ def behind(scored: dict[str, list[str]]) -> list[Result]:
     return results
 
 
-def speeds(scored: dict[str, list[str]], task: str) -> list[Result]:
+def speeds(material: Material, scored: dict[str, list[str]]) -> list[Result]:
     """Texts a CPU second of a student, with PyTorch and as ONNX, beside the encoder and the mixture with PyTorch."""
     from tlm.data.tasks.arrays import read_splits
     from tlm.evaluation.predict.onnx import OnnxClassifier
@@ -126,7 +165,7 @@ def speeds(scored: dict[str, list[str]], task: str) -> list[Result]:
     from tlm.training.device import resolve_device
 
     resolve_device("cpu")
-    texts = read_splits(Artifact.open(task), "train")["train"].texts[:TEXTS]
+    texts = (read_splits(Artifact.open(material.task), "train")["train"].texts * TEXTS)[:TEXTS]
     student = scored[f"{ENCODER}, {WITH}"][0]
     folders = {name: Artifact.open(scored[name][0]).input("model").path("model") for name in (ENCODER, MIXTURE)}
     onnx = Artifact.open(export_onnx(student)).path("model")
@@ -140,19 +179,19 @@ def speeds(scored: dict[str, list[str]], task: str) -> list[Result]:
         for name in [name for name in sides if name.startswith("student")]:
             for teacher in folders:
                 least = TIMES if name == "student" and teacher == ENCODER and way == "together" else None
-                label = f"{name} beside {teacher}, {way}"
+                label = f"{material.name}: {name} beside {teacher}, {way}"
                 results.append(against(label, measured, teacher, per_cpu_second("texts"), ours=name, at_least=least))
     return results
 
 
-def int8(scored: dict[str, list[str]]) -> list[Result]:
+def int8(task: str, scored: dict[str, list[str]]) -> list[Result]:
     """How many dev examples int8 predicts otherwise than float32, in the worst of all seeds."""
     from tlm.serving.export_onnx import export_onnx
 
     results = []
     for name in (ENCODER, f"{ENCODER}, {WITH}"):
         shares = [100 * (1 - Artifact.open(export_onnx(metrics)).details["agreement"][0]) for metrics in scored[name]]
-        label = f"{'the encoder' if name == ENCODER else 'its student'}: predicted otherwise by int8"
+        label = f"{task}: {'the encoder' if name == ENCODER else 'its student'}: predicted otherwise by int8"
         note = f"Worst of {len(shares)} seeds; mean {sum(shares) / len(shares):.2f} %."
         results.append(limit(label, max(shares), "% of dev", OTHERWISE, note))
     return results
@@ -163,9 +202,10 @@ ROW = Row(
     stage="distillation",
     against="their teachers",
     target=f"within {BEHIND:g} point of its teacher at {TIMES:g} times its speed; int8 predicts 98 % of dev as float32",
-    what="SciERC, BM25's text of a real mixed corpus (K = 50), five seeds; test is read once for each model. The "
-    "teachers are the encoder of the preset `pocket`, and its mixture with the static and the linear model. A student "
-    "has one layer, 64 wide, and a stage 1 of its own on the same text (`pocket-student`). `tlm distill` then teaches "
+    what="The demo, and SciERC with a real mixed corpus (BM25's text, K = 150 and 50); five seeds, and test is read "
+    "once for each model. The teachers are the encoder of the preset (`demo`, `pocket`), and its mixture with the "
+    "static and the linear model. A student has one layer, 64 wide, as in `pocket-student`, and a stage 1 of its own "
+    "on the same text. `tlm distill` then teaches "
     "it with the passages, three batches of them for each of the task, or on the task alone with as many steps. "
     "Differences have 95 % intervals over seeds and test examples, corrected for their number.",
     run=run,

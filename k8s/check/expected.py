@@ -26,7 +26,7 @@ def main(parameters: str) -> None:
             "store_root": root,
         }
         here["registry_address"] = ""  # the model registry knows the cluster's models only
-        changes = [part for name, value in here.items() for part in ("--set", f"{name}={value}")]
+        changes += [part for name, value in here.items() for part in ("--set", f"{name}={value}")]
         command = [sys.executable, "-m", "pipelines.run", "local", "--params", parameters, *changes]
         environment = {**os.environ, "TLM_ELASTICSEARCH_URL": url}
         subprocess.run(command, env=environment, check=True, stdout=sys.stderr)

@@ -20,12 +20,8 @@ def main(parameters: str) -> None:
     with tempfile.TemporaryDirectory() as folder, servers.elasticsearch() as url:
         root, data = Path(folder, "artifacts"), Path(folder, "data")
         write_tiny(data)
-        here: dict[str, object] = {
-            "corpus_paths": data / "corpus.jsonl",
-            "task_path": data / "task",
-            "store_root": root,
-        }
-        here["registry_address"] = ""  # the model registry knows the cluster's models only
+        here = {"corpus_paths": data / "corpus.jsonl", "task_path": data / "task", "store_root": root}
+        changes = ["--set", "registry_address="]  # the model registry knows the cluster's models only
         changes += [part for name, value in here.items() for part in ("--set", f"{name}={value}")]
         command = [sys.executable, "-m", "pipelines.run", "local", "--params", parameters, *changes]
         environment = {**os.environ, "TLM_ELASTICSEARCH_URL": url}

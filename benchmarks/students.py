@@ -16,6 +16,7 @@ from tlm.artifacts.artifact import Artifact
 SEEDS = range(5)
 TEXTS = 400
 ENCODER, MIXTURE, LABELS = "the encoder", "the mixture", "the labels"
+FULL = "the mixture, at the encoder's size"
 BEHIND, TIMES, OTHERWISE = 1.0, 3.0, 2.0
 WITH, WITHOUT = "with passages", "without"
 
@@ -119,7 +120,9 @@ def trained(material: Material, seed: int) -> dict[str, str]:
         with_passages = distill(teacher, small, task, subset=subset, preset=preset, overrides=student)
         alone = distill(teacher, small, task, preset=preset, overrides=as_long)
         found |= {f"{name}, {WITH}": evaluate(with_passages, task), f"{name}, {WITHOUT}": evaluate(alone, task)}
-    return found | {LABELS: evaluate(finetune(small, task, preset=preset, overrides=student), task)}
+    full = evaluate(distill(found[MIXTURE], large, task, subset=subset, preset=preset), task)
+    labels = evaluate(finetune(small, task, preset=preset, overrides=student), task)
+    return found | {FULL: full, LABELS: labels}
 
 
 def behind(task: str, scored: dict[str, list[str]]) -> list[Result]:
@@ -137,15 +140,16 @@ def behind(task: str, scored: dict[str, list[str]]) -> list[Result]:
     pairs = [(f"{name}, {way}", name) for name in (ENCODER, MIXTURE) for way in (WITH, WITHOUT)]
     pairs += [(f"{name}, {WITH}", f"{name}, {WITHOUT}") for name in (ENCODER, MIXTURE)]
     pairs += [(f"{MIXTURE}, {WITH}", f"{ENCODER}, {WITH}"), (f"{ENCODER}, {WITH}", LABELS)]
+    pairs += [(f"{MIXTURE}, {WITH}", LABELS), (FULL, ENCODER), (FULL, MIXTURE)]
     results = []
     for first, second in pairs:
         found = difference(arms[first], arms[second], len(pairs))
         low, high = (100 * float(end or 0) for end in (found.low, found.high))
         shown = [hundred(with_interval(arms[name])) for name in (first, second)]
-        taught = second in (ENCODER, MIXTURE)
+        taught = first.startswith(second)
         results.append(
             limit(
-                f"{task}: student of {first}, behind {'its teacher' if taught else second}",
+                f"{task}: student of {first}, behind {second}",
                 -100 * found.mean,
                 "points",
                 BEHIND if taught else None,

@@ -93,6 +93,8 @@ def test_transformers_loads_what_is_at_the_address_and_predicts_alike(stored, to
 def test_our_own_server_loads_what_is_at_the_address(stored, toys, tmp_path):
     service, _ = served(manifest(stored["linear"], name="b", runtime="tlm", image="example.org/tlm-serve:1"))
     (container,) = service["spec"]["predictor"]["containers"]
+    startup = container["startupProbe"]  # the liveness probe would end a pod that takes half a minute to load its model
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 600
     (address,) = (one["value"] for one in container["env"] if one["name"] == "STORAGE_URI")
     found, _ = open_predictor(downloaded(address, tmp_path / "models"), "cpu")
     expected, _ = open_predictor(toys["linear"].input("model").path("model"), "cpu")

@@ -20,6 +20,7 @@ NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")  # KServe makes longer nam
 MOUNTED = "/mnt/models"  # where KServe puts the files of a storageUri
 PORT = 8080
 POD_LABEL = "serving.kserve.io/inferenceservice"
+LOADING_SECONDS = 600  # until then, a pod that loads its model is not taken for a dead one
 USER = 65532
 
 
@@ -125,6 +126,7 @@ def _own_pod(name: str, image: str, address: str, resources: dict[str, Any]) -> 
         "args": ["--host", "0.0.0.0", "--port", f"{PORT}", "--name", name],
         "env": [{"name": "STORAGE_URI", "value": address}],  # KServe reads it, and mounts the files
         "ports": [{"containerPort": PORT, "protocol": "TCP"}],
+        "startupProbe": {**probe("live"), "periodSeconds": 5, "failureThreshold": LOADING_SECONDS // 5},
         "readinessProbe": probe("ready"),
         "livenessProbe": probe("live"),
         "resources": resources,

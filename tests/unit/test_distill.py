@@ -222,15 +222,36 @@ def test_its_cost_has_its_teacher_s(root, labelled, thin, linear):
     learned = taught(mixture, thin, labelled)
     stages = stages_of(learned)
     assert list(stages) == [
-        "teacher, bm25 0, stage 1", "teacher, bm25 0, stage 2", "teacher, baseline 0, baseline",
+        "teacher, bm25, stage 1", "teacher, bm25, stage 2", "teacher, baseline, baseline",
         "stage 1", "distillation",
     ]  # fmt: skip
     metrics = Artifact.open(evaluate(learned.uri, labelled, device="cpu"))
     cost = json.loads(metrics.path("metrics.json").read_text())["cost"]
-    assert cost["teacher, bm25 0, stage 2"] == big.details["cost"]
+    assert cost["teacher, bm25, stage 2"] == big.details["cost"]
     assert cost["distillation"] == learned.details["cost"]
     same = taught(evaluate(big.uri, labelled, device="cpu"), big.input("checkpoint"), labelled)
     assert list(stages_of(same)) == ["teacher, stage 2", "stage 1", "distillation"]  # stage 1 is that of both
+    seeds = [evaluate(model(root, checkpoint(root, labelled, seed=seed), labelled).uri, labelled) for seed in (0, 1)]
+    of_both = taught(mix([*seeds, linear]), thin, labelled)
+    assert [name for name in stages_of(of_both) if "stage 2" in name] == [
+        "teacher, bm25, stage 2", "teacher, bm25, stage 2 (2)",
+    ]  # fmt: skip
+
+
+def test_a_report_adds_up_the_seeds_of_a_student_of_mixtures(root, labelled, linear):
+    """Each seed has a teacher of its own."""
+    metrics = []
+    for seed in (0, 1):
+        big = model(root, checkpoint(root, labelled, seed=seed), labelled)
+        teacher = mix([evaluate(big.uri, labelled, device="cpu"), linear])
+        learned = taught(teacher, checkpoint(root, labelled, THINNER, seed=seed), labelled)
+        metrics.append(evaluate(learned.uri, labelled, device="cpu"))
+    told = json.loads(Artifact.open(report([*metrics, linear])).path("report.json").read_text())
+    (group,) = (group for group in told["groups"] if group["kind"] == "student")
+    assert group["seeds"] == [0, 1]
+    assert set(group["stages"]) == {
+        "teacher, bm25, stage 1", "teacher, bm25, stage 2", "teacher, baseline, baseline", "stage 1", "distillation",
+    }  # fmt: skip
 
 
 def test_a_report_asks_whether_it_is_as_good_as_its_teacher(root, labelled, student, linear):

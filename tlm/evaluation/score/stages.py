@@ -25,7 +25,10 @@ def stages_of(trained: Artifact) -> dict[str, Artifact]:
 
 
 def _with_members(trained: Artifact) -> dict[str, Artifact]:
-    """The stages of a model; of a mixture, those of each member, with its arm and seed in front."""
+    """The stages of a model; of a mixture, those of each member, with its arm in front. Equal names are numbered.
+
+    Names have no seeds, so that those of a report's group are the same for all of its runs.
+    """
     if "converted" in trained.manifest.inputs:
         return _with_members(trained.input("converted"))
     members = [trained.input(name) for name in trained.manifest.inputs if name.startswith("metrics-")]
@@ -33,5 +36,8 @@ def _with_members(trained: Artifact) -> dict[str, Artifact]:
     for member in members:
         model = next(member.input(name) for name in ("model", "checkpoint") if name in member.manifest.inputs)
         for name, stage in _with_members(model).items():
-            found[f"{member.details['arm']} {member.details['seed']}, {name}"] = stage
+            named, number = f"{member.details['arm']}, {name}", 1
+            while (key := named if number == 1 else f"{named} ({number})") in found:
+                number += 1
+            found[key] = stage
     return found

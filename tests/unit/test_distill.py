@@ -16,6 +16,7 @@ from tlm.errors import InputError
 from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.predictor import open_predictor
+from tlm.evaluation.report.compare.planned import TEACHER
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
@@ -236,6 +237,20 @@ def test_its_cost_has_its_teacher_s(root, labelled, thin, linear):
     assert [name for name in stages_of(of_both) if "stage 2" in name] == [
         "teacher, bm25, stage 2", "teacher, bm25, stage 2 (2)",
     ]  # fmt: skip
+
+
+def test_a_report_finds_the_teacher_among_arms_of_one_name(root, labelled, thin):
+    """A small encoder that was fine-tuned on labels has the arm of the teacher, and is not the teacher."""
+    big, small = model(root, checkpoint(root, labelled), labelled), model(root, thin, labelled)
+    ones = [taught(big.uri, thin, labelled), big, small]
+    told = json.loads(
+        Artifact.open(report([evaluate(one.uri, labelled, device="cpu") for one in ones]))
+        .path("report.json")
+        .read_text()
+    )
+    models = {group["name"]: group["models"] for group in told["groups"]}
+    pairs = [(one["first"], one["second"]) for one in told["differences"] if one["question"] == TEACHER]
+    assert [[models[name] for name in pair] for pair in pairs] == [[[one.manifest.key] for one in ones[:2]]]
 
 
 def test_a_report_adds_up_the_seeds_of_a_student_of_mixtures(root, labelled, linear):

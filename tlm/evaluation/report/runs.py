@@ -66,6 +66,12 @@ class Run:
         """Whether the model is the same with every seed; the baselines of older versions do not tell."""
         return bool(self.values.get("fixed", self.values["arm"] == "baseline"))
 
+    @property
+    def taught_by(self) -> str:
+        """The key of the model that taught this one; "" if none did."""
+        teacher = self.model.manifest.inputs.get("teacher") if self.model is not None else None
+        return teacher.key if teacher is not None else ""
+
     def costs(self) -> dict[str, Cost]:
         """The cost of each stage of training."""
         return {
@@ -156,6 +162,8 @@ class Group:
             "fixed": self.on("test").fixed,
             "parameters": first.get("parameters"),
             "vocabulary": self.runs[0].vocabulary(),
+            "models": [run.model.manifest.key for run in self.runs if run.model is not None],
+            "taught_by": [run.taught_by for run in self.runs if run.taught_by],
             "chosen": first.get("chosen"),
             "tried": first.get("tried"),
             **self._together(),

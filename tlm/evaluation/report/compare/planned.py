@@ -76,5 +76,5 @@ def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
             yield best, one, OTHERS
     for student in (group for group in groups if group["kind"] == STUDENT):
         for teacher in groups:
-            if teacher["arm"] == student["chosen"]["teacher"]:
+            if set(student["taught_by"]) & set(teacher["models"]):
                 yield student, teacher, TEACHER

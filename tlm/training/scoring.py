@@ -12,7 +12,7 @@ from tlm.training.device import resolve_device, to_device
 from tlm.training.input.batches import Masking, collate
 from tlm.training.input.rng import HELD_OUT, generator
 from tlm.training.input.texts import Examples, Texts
-from tlm.training.input.tokenize import tokenize
+from tlm.training.input.tokenize import tokens_for
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder
 
@@ -49,9 +49,7 @@ def masked_lm_loss(
     torch_device = torch.device(resolve_device(device))
     if not checkpoint.entries(build.MLM_HEAD):
         return None
-    own = checkpoint.input("task_tokens")
-    tokenizer = own.input("tokenizer")
-    tokens = Artifact.open(tokenize(task.uri, tokenizer.uri, **own.manifest.settings, root=root))
+    tokens = tokens_for(checkpoint, task, root)
     model = build.load(checkpoint.path("model"), checkpoint.path(build.MLM_HEAD)).to(torch_device).eval()
     examples = Examples.open(task, tokens, build.text_length(model.body.config))
     texts, rows = examples.texts, examples.rows(split)

@@ -6,7 +6,7 @@ from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError, refuse_negative
 from tlm.training.distributed.launch import train_together
-from tlm.training.input.tokenize import tokenize
+from tlm.training.input.tokenize import tokens_for
 
 VERSION = 2
 
@@ -47,9 +47,7 @@ def finetune(
         raise InputError(f"seed is {seed}; expected -1 or more")
     refuse_negative(save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
     root = home(root, [start, examples]).root
-    of_stage1 = start.input("task_tokens")
-    tokenizer = of_stage1.input("tokenizer")
-    tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, **of_stage1.manifest.settings, root=root))
+    tokens = tokens_for(start, examples, root)
     facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}
     inputs = {"checkpoint": start, "task": examples, "task_tokens": tokens}
     own = settings.model_dump(mode="json", exclude={"epochs"} if settings.steps else None)

@@ -10,7 +10,7 @@ from tlm.evaluation.score.evaluate import check_classes
 from tlm.serving.distill.teacher import soft_labels
 from tlm.serving.export_onnx import trained_model
 from tlm.training.distributed.launch import train_together
-from tlm.training.input.tokenize import tokenize
+from tlm.training.input.tokenize import tokenize, tokens_for
 from tlm.training.stage2 import trainable
 
 VERSION = 1
@@ -63,13 +63,11 @@ def distill(
         raise InputError(f"seed is {seed}; expected -1 or more")
     refuse_negative(save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
     root = home(root, [better, start, examples, *([fetched] if fetched else [])]).root
-    of_stage1 = start.input("task_tokens")
-    tokenizer = of_stage1.input("tokenizer").uri
-    tokens = Artifact.open(tokenize(examples.uri, tokenizer, **of_stage1.manifest.settings, root=root))
+    tokens = tokens_for(start, examples, root)
     inputs = {"teacher": better, "checkpoint": start, "task": examples, "task_tokens": tokens}
     inputs["task_answers"] = soft_labels(better, examples, device, root)
     if fetched:
-        inputs["subset_tokens"] = Artifact.open(tokenize(fetched.uri, tokenizer, root=root))
+        inputs["subset_tokens"] = Artifact.open(tokenize(fetched.uri, tokens.input("tokenizer").uri, root=root))
         inputs["subset_answers"] = soft_labels(better, fetched, device, root)
     own = settings.model_dump(mode="json", exclude={"epochs"} if settings.steps else None)
     chosen = {"arm": STUDENT, "seed": start.details["seed"] if seed < 0 else seed, "teacher": better.details["arm"]}

@@ -1,6 +1,5 @@
 """A student: stage 2 whose labels are a teacher's answers, on batches of fetched text between those of the task."""
 
-from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.serving.distill.teacher import answers
 from tlm.settings import Finetune, Model
@@ -41,18 +40,17 @@ class Distillation(Classification):
 
     Attributes:
         passages: The fetched text; None without a subset.
+        answers: What the teacher answered, in the order of the sources of `external`; last, those about the task.
     """
 
     def __init__(self, model: Encoder, examples: Examples, shape: Model, settings: Finetune, recipe: Recipe) -> None:
         seed = recipe.settings["seed"]
         super().__init__(model, examples, shape, settings, recipe.inputs["task"].details["metric"], seed)
         inputs, self.temperature = recipe.inputs, recipe.settings["temperature"]
-        self.passages = _passages(inputs.get("subset_tokens"), shape)
-        own = answers(inputs["task_answers"])
-        others = (examples.texts, examples.without_label())
-        self.external = External(self.passages, others, settings.batch, seed)
-        self.answers = [own] if self.passages is None else [answers(inputs["subset_answers"]), own]
-        self.task_answers = own
+        tokens = inputs.get("subset_tokens")
+        self.passages = None if tokens is None else Texts.open(tokens, shape.max_length)
+        self.external = External(self.passages, (examples.texts, examples.without_label()), settings.batch, seed)
+        self.answers = [answers(inputs[name]) for name in ("subset_answers", "task_answers") if name in inputs]
         rho1: int = recipe.settings["rho1"] if self.external else 0
         self.mixture = Mixture(rho1)
         self.steps *= 1 + rho1
@@ -62,7 +60,7 @@ class Distillation(Classification):
         index = self.mixture.index(step)
         if not self.mixture.is_internal(step):
             return self.external.batch(index, self.answers)
-        return collate(self.examples.texts, self.train_rows[self.order.rows(index)], self.task_answers)
+        return collate(self.examples.texts, self.train_rows[self.order.rows(index)], self.answers[-1])
 
     def losses(self, step: int, inputs: Inputs) -> Losses:
         """The losses of a part of that batch."""
@@ -74,7 +72,3 @@ class Distillation(Classification):
         if not self.mixture.is_internal(step):
             full = len(batch.lengths) * self.external.length(self.mixture.index(step))
         return tokens, full, flops
-
-
-def _passages(tokens: Artifact | None, shape: Model) -> Texts | None:
-    return None if tokens is None else Texts.open(tokens, shape.max_length)

@@ -15,7 +15,7 @@ from tlm.artifacts.stores.scratch import scratch_folder
 from tlm.data.corpus import passages
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import examples
-from tlm.evaluation.predict.predictor import labels_of, open_predictor
+from tlm.evaluation.predict.predictor import open_predictor
 from tlm.progress import Meter, hidden, say
 
 VERSION = 1
@@ -69,7 +69,7 @@ def _write(draft: Draft, recipe: Recipe, device: str, root: str | None) -> None:
     np.save(draft.folder / FILE, found)
     draft.rows[FILE] = rows
     draft.counts = {"texts": int(np.isfinite(found[:, 0]).sum())}
-    draft.details = {"of": data.manifest.kind, "classes": labels_of(teacher.path("model")) or []}
+    draft.details = {"of": data.manifest.kind, "classes": predictor.labels or []}
 
 
 def _resumed(progress: Progress, found: NDArray[np.float32]) -> int:

@@ -41,6 +41,12 @@ def tokenize(data: str, tokenizer: str, *, spans_first: bool = False, root: str 
     return produce(recipe, root, lambda draft: _write(draft, source, vocabulary, settings))
 
 
+def tokens_for(checkpoint: Artifact, task: Artifact, root: str | None) -> Artifact:
+    """Find or make the tokens of a task with the vocabulary and settings that a checkpoint was trained with."""
+    own = checkpoint.input("task_tokens")
+    return Artifact.open(tokenize(task.uri, own.input("tokenizer").uri, **own.manifest.settings, root=root))
+
+
 def tokenize_all(
     data: Iterable[str], tokenizer: str, *, preset: str, overrides: Sequence[str], root: str | None
 ) -> None:

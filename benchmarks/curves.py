@@ -3,8 +3,9 @@
 A point of ``compute`` is one encoder of BM25's text. A point of ``dilution`` or ``labels`` is a linear model, static
 models of BM25's text and of as much random text, and both mixed with the linear one; with --preset, also an encoder of
 either text, whose seed is the draw. With --arm, a point of ``dilution`` has the text of other selectors, and is kept as
-one of ``selectors``; its encoders are of those alone, as ``dilution`` has BM25's. What it made is kept in the folder of
-results. CORPUS and TASK are URIs; finished steps are found.
+one of ``selectors``; its encoders are of those alone, as ``dilution`` has BM25's. The selector ``rerank`` asks an
+encoder of BM25's text, of --preset or pocket, whose seed is the draw. What it made is kept in the folder of results.
+CORPUS and TASK are URIs; finished steps are found.
 """
 
 import shlex
@@ -26,9 +27,11 @@ from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.paper.keep import keep
 from tlm.paper.results import FOLDER
+from tlm.plan.reranked import reranked
 from tlm.presets import resolve
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.selectors import RERANKED
 from tlm.retrieval.subset.export import export
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train
@@ -45,6 +48,7 @@ def curves() -> None:
 Preset = Annotated[str, typer.Option(help="Preset of encoders to train, too.")]
 TopK = Annotated[int, typer.Option(help="Passages for each example.")]
 RANDOM = ["random"]
+JUDGE = "pocket"  # the preset of the encoder that `rerank` asks
 Results = Annotated[str, typer.Option(help="Folder of the results.")]
 
 
@@ -122,8 +126,13 @@ def point(corpus: str, task: str, draw: int, top_k: int, preset: str, arms: Sequ
     """The metrics of a point: the linear model, static ones of BM25's and other text, encoders, and mixtures."""
     index = build_index(corpus)
     bm25 = export(retrieve(index, task, top_k=top_k))
-    others: list[Any] = [*arms]
-    subsets = [bm25, *(export(retrieve(index, task, arm=arm, top_k=top_k, like=bm25, seed=draw)) for arm in others)]
+
+    def chosen(arm: Any) -> str:
+        if arm == RERANKED:
+            return reranked([Artifact.open(encoder(corpus, task, bm25, draw, preset or JUDGE, []))])
+        return export(retrieve(index, task, arm=arm, top_k=top_k, like=bm25, seed=draw))
+
+    subsets = [bm25, *map(chosen, arms)]
     linear, models = baseline(task), [static(task, subset=subset) for subset in subsets]
     if preset:
         encoded = subsets if arms == RANDOM else subsets[1:]

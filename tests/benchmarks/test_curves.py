@@ -52,6 +52,17 @@ def test_points_of_several_selectors(world: tuple[str, str, str, str]) -> None:
     assert found[0].values["command"].endswith("--share 0 --arm random --arm dsir --arm dense --draw 2 --top-k 5")
 
 
+def test_a_point_of_text_that_an_encoder_chose(world: tuple[str, str, str, str]) -> None:
+    corpus, task, root, results = world
+    topic = next(passages(Artifact.open(corpus), ["source"]))[0][0].as_py()
+    dilution(corpus, task, [topic], 0.0, 1, ["rerank"], top_k=5, preset="tiny", results=results)
+    found = read_results(Path(results))
+    alone = {"baseline", "static-bm25", "static-rerank", "rerank"}
+    mixed = {"static-bm25 + baseline", "static-rerank + baseline", "rerank + baseline"}
+    assert {one.values["arm"] for one in found} == {*alone, *mixed, "rerank + static-rerank + baseline"}
+    assert [fault(one, root) for one in found] == [""] * len(found)
+
+
 def test_points_with_fewer_labels_and_with_encoders(world: tuple[str, str, str, str]) -> None:
     corpus, task, root, results = world
     labels(corpus, task, 0, 0, top_k=5, results=results)

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Check training on several nodes: stage 1 in one pod and as a TrainJob of two, on toy data; the losses must be the same.
+# Needs Kubeflow Trainer 2.2 or later with the runtime torch-distributed, and room for two pods of a CPU and 3 GiB each.
+#   The environment is that of run.sh; beside it
+#   OVERRIDES                  settings of the runs; the defaults take some minutes on one core  [see below]
+#   LOSE                       if set, a third run loses the second pod of its TrainJob after the first snapshot, as when a
+#                              node is lost, and must have the same losses, too; kubectl must reach the cluster  []
+#   NAMESPACE                  of the runs, for kubectl  [kubeflow]
+# Results are kept under s3://$BUCKET/nodes-…, and nothing that is there already is used.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+: "${BUCKET:=tlm}" "${IMAGES:=build/images.json}" "${PARAMETERS:=k8s/check/params.yaml}" "${WORK:=build/check}"
+: "${SERVICE_ACCOUNT:=tlm-runner}" "${RESUBMIT:=0}" "${PYTHON:=.venv/bin/python}" "${LOSE:=}" "${NAMESPACE:=kubeflow}"
+# Few steps that take long: rounding errors stay small (losses.py), and a snapshot comes after a minute.
+: "${OVERRIDES:=train.steps=40 train.warmup_steps=4 train.lr=0.0005 train.external_batch=1024 train.internal_batch=64 model.hidden=256 model.layers=4 finetune.steps=20 finetune.evaluations=2}"
+root="s3://$BUCKET/nodes-$(date +%Y%m%d-%H%M%S)"
+[ -x "$(command -v "$PYTHON")" ] || { echo "$PYTHON is missing; run: make install, or set PYTHON" >&2; exit 1; }
+[ -f "$IMAGES" ] || { echo "$IMAGES is missing; run: make images, or set IMAGES" >&2; exit 1; }
+[ -n "${KF_PIPELINES_ENDPOINT:-}" ] || { echo 'KF_PIPELINES_ENDPOINT is not set: where is Kubeflow Pipelines?' >&2; exit 1; }
+mkdir -p "$WORK"
+
+# submit NAME NODES: a run with a root of its own
+submit() {
+  "$PYTHON" -m pipelines.run submit --file "$WORK/tlm-$2.yaml" --params "$PARAMETERS" --service-account "$SERVICE_ACCOUNT" \
+    --set "corpus_paths=s3://$BUCKET/corpus/" --set "task_path=s3://$BUCKET/task/" --set "store_root=$root/$1" \
+    --set "run_overrides=$OVERRIDES" --run-name "nodes $1" --wait --timeout 3600 --resubmit "$RESUBMIT"
+}
+
+# Once the training of a run has saved its state, delete the second pod of its TrainJob; fails if there is none.
+lose_a_pod() {
+  local key pod
+  until key="$("$PYTHON" -m k8s.check.losses snapshot "$root/$1")"; do sleep 3; done
+  pod="$(kubectl -n "$NAMESPACE" get pods -o name \
+    -l "jobset.sigs.k8s.io/jobset-name=tlm-$key,batch.kubernetes.io/job-completion-index=1")"
+  [ -n "$pod" ] && kubectl -n "$NAMESPACE" delete "$pod" --grace-period=0 --force
+}
+
+"$PYTHON" -m k8s.check.data "$BUCKET"
+for nodes in 1 2; do "$PYTHON" -m pipelines.run compile --nodes "$nodes" -o "$WORK/tlm-$nodes.yaml" --images "$IMAGES"; done
+echo '== one pod'
+submit one 1
+echo '== two pods'
+submit two 2
+"$PYTHON" -m k8s.check.losses compare "$root/one" "$root/two"
+if [ -n "$LOSE" ]; then
+  echo '== two pods, one of which is lost'
+  lose_a_pod lost & losing=$!
+  trap 'kill "$losing" 2> /dev/null || true' EXIT
+  submit lost 2
+  kill "$losing" 2> /dev/null && { echo 'no pod was lost: training ended before its first snapshot; set OVERRIDES' >&2; exit 1; }
+  wait "$losing"
+  "$PYTHON" -m k8s.check.losses compare "$root/one" "$root/lost"
+fi

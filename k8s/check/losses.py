@@ -76,8 +76,9 @@ def compare(root: str, other: str) -> list[str]:
     """What was seen of the two trainings, and last how they differ. Raises ValueError if they differ too much."""
     made = [checkpoint(root), checkpoint(other)]
     lines = [f"{one.uri}: {one.run()['processes']} processes, {one.run()['seconds']} s" for one in made]
-    if made[0].key != made[1].key:
-        raise ValueError(f"the keys are {made[0].key} and {made[1].key}: these are not the same trainings")
+    first, second = (one.manifest.key for one in made)
+    if first != second:
+        raise ValueError(f"the keys are {first} and {second}: these are not the same trainings")
     if made[1].run()["processes"] < 2:
         raise ValueError(f"{made[1].uri} was trained in one process: there is nothing to compare")
     curves = [pq.read_table(one.path("curve.parquet")).to_pydict() for one in made]

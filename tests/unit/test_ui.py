@@ -57,6 +57,13 @@ def test_a_run_is_named_by_arm_and_seed(metrics):
     assert (counted.metadata["arm"], counted.metadata["seed"]) == ("linear", 0)
 
 
+def test_a_model_is_shown_by_its_address(metrics, tmp_path):
+    """Kubeflow's page shows the file of an output; its metadata is a page further."""
+    uri, shown = Artifact.open(metrics).input("model").uri, dsl.Model(uri=str(tmp_path / "model"))
+    assert ui.log_counts(uri, dsl.Metrics(), shown) == uri
+    assert (shown.metadata["uri"], (tmp_path / "model").read_text()) == (uri, uri)
+
+
 def test_the_summary_of_a_report_names_the_models(metrics, task, tmp_path):
     root = task.rsplit("/", 2)[0]
     imported = tmp_path / "answers.csv"
@@ -67,9 +74,8 @@ def test_the_summary_of_a_report_names_the_models(metrics, task, tmp_path):
     ui.write_report(uri, str(tmp_path / "report.html"), str(tmp_path / "summary.md"))
     summary = (tmp_path / "summary.md").read_text()
     model = Artifact.open(metrics).input("model").uri
-    table = ["| Arm | seed | dev | model |", "|---|--:|--:|---|"]
     dev = 100 * Artifact.open(metrics).details["dev"]
-    assert "\n".join([*table, f"| `linear` | 0 | {dev:.1f} | `{model}` |", "", "## Results"]) in summary
+    assert "\n".join([f"`linear`, seed 0, {dev:.1f} on dev:", "", f"`{model}`", "", "## Results"]) in summary
     assert summary.index("## Models") < summary.index("## Results")
     given = Artifact.open(uri).path("report.md").read_text()
     assert summary.replace(ui.models(uri), "") == given

@@ -89,10 +89,11 @@ def dataset_card(subset: str) -> str:
 def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
     """Log the counts of an artifact's manifest into the pipeline's Metrics output (duck-typed); returns `uri`.
 
-    The pipeline's Model output, if there is one, gets the URI in its metadata.
+    The pipeline's Model output, if there is one, gets the URI in its metadata, and as its file, which the page shows.
     """
     if model is not None:
         model.metadata["uri"] = uri
+        Path(model.path).write_text(uri, encoding="utf-8")
     artifact = Artifact.open(uri)
     _name_run(artifact, metrics)
     for name, count in flat(artifact.counts, " "):
@@ -137,13 +138,14 @@ def models(report: str) -> str:
     found = [one for one in compared if one.manifest.kind == "metrics" and "model" in one.manifest.inputs]
     if not found:
         return ""
-    rows = [
-        f"| {cell(Row.of(one.details['arm'], one.details['stage']).name)} | {one.details['seed']} "
-        f"| {100 * one.details['dev']:.1f} | {code(one.input('model').uri)} |"
-        for one in sorted(found, key=lambda one: -one.details["dev"])
-    ]
     told = "`tlm fetch URI FOLDER` copies a model, `tlm predict URI FILE` labels new texts."
-    return "\n".join(["", "## Models", "", told, "", "| Arm | seed | dev | model |", "|---|--:|--:|---|", *rows, ""])
+    lines = ["", "## Models", "", told, ""]
+    for one in sorted(found, key=lambda one: -one.details["dev"]):
+        name = code(Row.of(one.details["arm"], one.details["stage"]).name, 80)
+        # no table, because Kubeflow's page has no distances in it and cuts off long addresses
+        lines += [f"{name}, seed {one.details['seed']}, {100 * one.details['dev']:.1f} on dev:", ""]
+        lines += [code(one.input("model").uri), ""]
+    return "\n".join(lines)
 
 
 def _name_run(artifact: Artifact, metrics: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipelines.client.api import Api
 from pipelines.client.errors import NotFound
+from pipelines.compile.compiled import parse
 from tlm.errors import InputError
 from tlm.progress import say
 
@@ -17,7 +18,7 @@ def upload(api: Api, text: str, *, name: str, version: str) -> Any:
     Raises:
         InputError: The version exists with other content, or the API refuses it.
     """
-    pipeline = api.find_or_create(lambda: find_pipeline(api, name), lambda: _create(api, name))
+    pipeline = api.find_or_create(lambda: find_pipeline(api, name), lambda: _create(api, name, text))
     mark = f"sha256 {hashlib.sha256(text.encode()).hexdigest()}"
 
     def find() -> Any:
@@ -46,9 +47,14 @@ def find_version(api: Api, pipeline_id: str, name: str) -> Any:
     return found[0] if found else None
 
 
-def _create(api: Api, name: str) -> str:
-    """Create a pipeline without a version: KFP's own upload would give the first version the pipeline's name."""
-    new = {"name": name, "display_name": name, **api.scope}
+def _create(api: Api, name: str, text: str) -> str:
+    """Create a pipeline without a version: KFP's own upload would give the first version the pipeline's name.
+
+    KFP does not read the description of the compiled pipeline. Its page has room for a few lines.
+    """
+    about = parse(text).spec.get("pipelineInfo", {}).get("description", "").partition("\n\n")[0]
+    description = f"{about} *Pipeline Spec* says what the parameters mean.".strip()
+    new = {"name": name, "display_name": name, "description": description, **api.scope}
     made = api.client.pipelines.pipeline_service_create_pipeline(new)
     say(f"created the pipeline '{name}'")
     return str(made.pipeline_id)

@@ -17,6 +17,8 @@ def test_the_first_version_and_the_next(ask, api: StandIn, compiled: Path) -> No
     (pipeline,) = api.pipelines.values()
     (first,) = api.versions.values()
     assert (pipeline.name, pipeline.display_name) == ("tlm", "tlm")
+    about = first.pipeline_spec["pipeline_spec"]["pipelineInfo"]["description"].splitlines()[0]
+    assert pipeline.description == f"{about} *Pipeline Spec* says what the parameters mean."
     assert (first.name, first.display_name, first.pipeline_id) == (*["0.1.0-aaa1111"] * 2, pipeline.pipeline_id)
     link = f"{api.url}/#/pipelines/details/{pipeline.pipeline_id}/version/{first.pipeline_version_id}"
     assert done.out == f"{first.pipeline_version_id}\n{link}\n"

@@ -96,7 +96,7 @@ def _losses(model: Encoder, texts: Texts, device: torch.device, seed: int, label
             inputs = to_device(batch, device)
             logits, _ = model(inputs, inputs.corrupted, tokens=True, classes=False)
             assert inputs.targets is not None
-            found = F.cross_entropy(logits.double(), inputs.targets, reduction="none").cpu().numpy()
+            found = F.cross_entropy(logits, inputs.targets, reduction="none").cpu().numpy()
             of_row = batch.predicted // batch.ids.shape[1]
             total[rows] += np.bincount(of_row, found, minlength=len(rows))
             count[rows] += batch.masked_by_row()

@@ -13,7 +13,7 @@ from tlm.retrieval.search.hits import write_selected
 from tlm.retrieval.select.selectors import RERANKED, best
 from tlm.training.input.tokenize import tokenize
 
-VERSION = 1
+VERSION = 2
 
 
 def rerank(

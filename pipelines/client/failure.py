@@ -15,12 +15,15 @@ import urllib3
 from pipelines.client.api import CONNECT, Api
 from pipelines.client.errors import ApiError
 
+SIGTERM = "(exit code 143)"
+TOLD_TO_END = f"its pod was told to end {SIGTERM}, as when a node is drained; start the run again, it goes on"
 TRACEBACK = "Traceback (most recent call last):"
 
 _LOG_TIMEOUT = 15.0  # seconds
 _NO_LOG = ("<!doctype", "<html", '{"error_message"')
 # What KFP's launcher and Argo's executor write around a step's own output.
 _LAUNCHER = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d|time=\S+ level=|Error: exit status \d+$|\[KFP Executor ")
+_GIVEN = re.compile(r"^\[KFP Executor [^\n]*Got executor_input:\n\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 _FATAL = re.compile(r"F\d{4} .*?\] (?:.*?\) failed: )?(.+)")  # a driver's error, without the arguments of its call
 _COUNT = re.compile(r"\(\d+\)$")  # of an attempt or an iteration, in the name of a node
 _EXCEPTION = re.compile(r"(?:tlm\.errors\.\w+: |(?=[\w.]+: ))(.+)")  # the last line of a traceback; ours are sentences
@@ -33,7 +36,7 @@ class Failure(NamedTuple):
         step: Its name.
         of_driver: Whether its driver failed.
         pod: The pod of its last attempt.
-        message: What Argo says of that pod, such as "OOMKilled (exit code 137)".
+        message: What Argo says of that pod, such as "OOMKilled (exit code 137)"; a signal to end is put into words.
         retried: How often it was tried again.
     """
 
@@ -82,7 +85,7 @@ def read_log(api: Api, run_id: str, failure: Failure, count: int) -> Log:
     if not text:  # if it is the UI
         place = {"podname": failure.pod, "runid": run_id, "podnamespace": api.namespace or "kubeflow"}
         text = _read(api, "/k8s/pod/logs", place)
-    lines = text.rstrip().splitlines()
+    lines = _GIVEN.sub("", text).rstrip().splitlines()
     if failure.of_driver:  # all that it writes is for people who mend KFP, but for its last error
         errors = [match[1] for match in map(_FATAL.match, lines) if match]
         return Log([], errors[-1] if errors else "")
@@ -116,9 +119,8 @@ def _failure(workflow: str, node: dict[str, Any], retried: int) -> Failure:
     named = [part for part in parts if part != "executor"]
     step = named[-1].removesuffix("-driver")
     pod = f"{workflow}-{node['templateName']}-{node['id'].rpartition('-')[2]}"
-    return Failure(
-        step, step != named[-1], pod, (node.get("message") or "").removeprefix("main: ").strip(" ."), retried
-    )
+    said = (node.get("message") or "").removeprefix("main: ").strip(" .")
+    return Failure(step, step != named[-1], pod, TOLD_TO_END if said.endswith(SIGTERM) else said, retried)
 
 
 def _read(api: Api, path: str, query: dict[str, str] | None = None) -> str:

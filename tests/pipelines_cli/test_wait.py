@@ -201,6 +201,16 @@ def test_without_a_log_kubernetes_says_why(ask, api: StandIn) -> None:
     assert "FAILED at train: OOMKilled (exit code 137); see http" in ask("submit", *QUICK).err
 
 
+def test_a_pod_that_was_told_to_end_is_no_fault_of_the_step(ask, api: StandIn) -> None:
+    ended = node(6, "root(0).preflight(0).executor(0)", "Failed", said="main: Error (exit code 143)")
+    api.nodes, api.states = [*around("preflight"), ended], ["FAILED"]
+    given = '[KFP Executor 2026-11-24 11:04:51,930 INFO]: Got executor_input:\n{\n    "inputs": {\n    }\n}\n'
+    api.logs[logged(6)] = f"{given}store: can be written to\nError: exit status 143\n"
+    said = ask("submit", *QUICK).err
+    assert "the last lines of preflight:\n    store: can be written to\n" in said
+    assert "FAILED at preflight: its pod was told to end (exit code 143), as when a node is drained; start" in said
+
+
 def test_a_driver_that_was_lost_is_named(ask, api: StandIn) -> None:
     rejected = "Pod was rejected: The node had condition: [DiskPressure]. "
     api.nodes = [node(1, "root-driver", "Failed", "Retry", 2), node(2, "root-driver(0)", "Failed", said=rejected)]

@@ -78,7 +78,8 @@ def test_the_summary_of_a_report_names_the_models(metrics, task, tmp_path):
     assert "\n".join([f"`linear`, seed 0, {dev:.1f} on dev:", "", f"`{model}`", "", "## Results"]) in summary
     assert summary.index("## Models") < summary.index("## Results")
     given = Artifact.open(uri).path("report.md").read_text()
-    assert summary.replace(ui.models(uri), "") == given
+    assert summary.replace(ui.models(uri), "").replace("&nbsp;&nbsp;", "") == given
+    assert "| Arm&nbsp;&nbsp; |" in summary
     assert root not in given
 
 

@@ -1,6 +1,7 @@
 """What the pipeline's user interface shows of artifacts: numbers, paths and Markdown."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
 
 def write_dataset_card(subset: str, path: str) -> None:
     """Write `dataset_card` to the path of the pipeline's Markdown output."""
-    Path(path).write_text(dataset_card(subset), encoding="utf-8")
+    Path(path).write_text(_spaced(dataset_card(subset)), encoding="utf-8")
 
 
 def write_report(report: str, html: str, markdown: str) -> None:
@@ -124,7 +125,7 @@ def write_report(report: str, html: str, markdown: str) -> None:
     files = report_files(report)
     shutil.copyfile(files["html"], html)
     head, heading, rest = files["md"].read_text(encoding="utf-8").partition("\n## ")
-    Path(markdown).write_text(f"{head}{models(report)}{heading}{rest}", encoding="utf-8")
+    Path(markdown).write_text(_spaced(f"{head}{models(report)}{heading}{rest}"), encoding="utf-8")
 
 
 def models(report: str) -> str:
@@ -146,6 +147,12 @@ def models(report: str) -> str:
         lines += [f"{name}, seed {one.details['seed']}, {100 * one.details['dev']:.1f} on dev:", ""]
         lines += [code(one.input("model").uri), ""]
     return "\n".join(lines)
+
+
+def _spaced(markdown: str) -> str:
+    """Markdown with distances between the columns of its tables, which Kubeflow's page sets without any."""
+    rows = re.compile(r"^\|.*[^-:|\s].*\|$", re.MULTILINE)  # not the line below the head
+    return rows.sub(lambda row: re.sub(r" \|(?=.)", "&nbsp;&nbsp; |", row[0]), markdown)
 
 
 def _name_run(artifact: Artifact, metrics: Any) -> None:

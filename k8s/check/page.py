@@ -243,7 +243,7 @@ class Walk:
         of = f"{output.name} of {output.step}"
         self.click(self.node(f"artifact.{output.step}.{output.name}"), f"{of} cannot be opened")
         self.click(self.page.get_by_role("link", name=output.name, exact=True), f"{of} has no page of its own")
-        address = self.page.locator("span:text-is('uri') + span").get_by_text("://")
+        address = self.page.locator("dt:text-is('uri') + dd").filter(has_text="://")
         self.expect(address, f"the page of {of} does not say where the model is")
         self.picture(f"{output.picture}-address")
 

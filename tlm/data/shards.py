@@ -73,6 +73,7 @@ class Shards:
             )
         self._writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
         self.rows[self._file] += table.num_rows
+        pa.default_memory_pool().release_unused()  # or the allocator keeps several times as much as is in use
         if self.rows[self._file] == self.groups * self.group_rows:
             self._end_shard()
 

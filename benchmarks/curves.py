@@ -4,8 +4,8 @@ A point of ``compute`` is one encoder of BM25's text. A point of ``dilution`` or
 models of BM25's text and of as much random text, and both mixed with the linear one; with --preset, also an encoder of
 either text, whose seed is the draw. With --arm, a point of ``dilution`` has the text of other selectors, and is kept as
 one of ``selectors``; its encoders are of those alone, as ``dilution`` has BM25's. The selector ``rerank`` asks an
-encoder of BM25's text, of --preset or pocket, whose seed is the draw. What it made is kept in the folder of results.
-CORPUS and TASK are URIs; finished steps are found.
+encoder of BM25's text, of --preset or pocket, whose seed is the draw; ``task-only`` has the task's own text. What it
+made is kept in the folder of results. CORPUS and TASK are URIs; finished steps are found.
 """
 
 import shlex
@@ -32,6 +32,7 @@ from tlm.presets import resolve
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select.selectors import RERANKED
+from tlm.retrieval.subset.arms import TASK_ONLY
 from tlm.retrieval.subset.export import export
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train
@@ -128,6 +129,8 @@ def point(corpus: str, task: str, draw: int, top_k: int, preset: str, arms: Sequ
     bm25 = export(retrieve(index, task, top_k=top_k))
 
     def chosen(arm: Any) -> str:
+        if arm == TASK_ONLY:
+            return ""
         if arm == RERANKED:
             return reranked([Artifact.open(encoder(corpus, task, bm25, draw, preset or JUDGE, []))])
         return export(retrieve(index, task, arm=arm, top_k=top_k, like=bm25, seed=draw))

@@ -43,13 +43,13 @@ def test_points_of_a_diluted_corpus_and_of_the_whole_one(world: tuple[str, str, 
 def test_points_of_several_selectors(world: tuple[str, str, str, str]) -> None:
     corpus, task, root, results = world
     topic = next(passages(Artifact.open(corpus), ["source"]))[0][0].as_py()
-    dilution(corpus, task, [topic], 0.0, 2, ["random", "dsir", "dense"], top_k=5, results=results)
+    dilution(corpus, task, [topic], 0.0, 2, ["task-only", "dsir", "dense"], top_k=5, results=results)
     found = read_results(Path(results))
     assert {(one.values["cell"]["table"], one.seed) for one in found} == {("selectors", 2)}
     others = ("static-dsir", "static-dense", "static-dsir + baseline", "static-dense + baseline")
-    assert {one.values["arm"] for one in found} == {*STATIC, *others}
+    assert {one.values["arm"].replace("task-only", "random") for one in found} == {*STATIC, *others}
     assert [fault(one, root) for one in found] == [""] * len(found)
-    assert found[0].values["command"].endswith("--share 0 --arm random --arm dsir --arm dense --draw 2 --top-k 5")
+    assert found[0].values["command"].endswith("--share 0 --arm task-only --arm dsir --arm dense --draw 2 --top-k 5")
 
 
 def test_a_point_of_text_that_an_encoder_chose(world: tuple[str, str, str, str]) -> None:

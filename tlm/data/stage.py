@@ -107,7 +107,7 @@ def distinct(
 def _distinct(path: Path, repeats: Ints, row: int) -> Iterator[pa.Table]:
     """Stream the rows of a file without the repeated ones; `row` is the number of its first one."""
     with pq.ParquetFile(path) as table:
-        for batch in table.iter_batches(ROWS):
+        for batch in table.iter_batches(ROWS, use_threads=False):  # threads keep memory of their own
             mask = np.ones(len(batch), np.bool_)
             mask[repeats[np.searchsorted(repeats, row) : np.searchsorted(repeats, row + len(batch))] - row] = False
             row += len(batch)

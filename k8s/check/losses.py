@@ -36,8 +36,8 @@ class Difference(NamedTuple):
 
 def checkpoint(root: str) -> Artifact:
     """The one checkpoint under a root. Raises ValueError if there is none, or another one."""
-    ends = (f"/{MANIFEST}", "checkpoint/")
-    found = [file.name.removesuffix(ends[0]) for file in open_store(root).list(ends[1]) if file.name.endswith(ends[0])]
+    end = f"/{MANIFEST}"
+    found = [file.name.removesuffix(end) for file in open_store(root).list("checkpoint/") if file.name.endswith(end)]
     if len(found) != 1:
         raise ValueError(f"{root} has {len(found)} checkpoints; expected one")
     return Artifact.open(f"{root}/{found[0]}", "checkpoint")

@@ -7,25 +7,16 @@
 #                              snapshot, and must have the same losses, too; kubectl must reach the cluster  []
 #   NAMESPACE                  of the runs, for kubectl  [kubeflow]
 # Results are kept under s3://$BUCKET/nodes-…, and nothing that is there already is used.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-: "${BUCKET:=tlm}" "${IMAGES:=build/images.json}" "${PARAMETERS:=k8s/check/params.yaml}" "${WORK:=build/check}"
-: "${SERVICE_ACCOUNT:=tlm-runner}" "${RESUBMIT:=0}" "${PYTHON:=.venv/bin/python}" "${LOSE:=}" "${NAMESPACE:=kubeflow}"
+# shellcheck source=k8s/check/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+: "${LOSE:=}" "${NAMESPACE:=kubeflow}"
 # Few steps and a low learning rate, so that rounding errors stay small (losses.py); large batches, so that training takes
 # more than the minute after which the first snapshot comes. On fast cores, LOSE needs larger ones.
 : "${OVERRIDES:=train.steps=40 train.warmup_steps=4 train.lr=0.0005 train.external_batch=1024 train.internal_batch=64 model.hidden=256 model.layers=4 finetune.steps=20 finetune.evaluations=2}"
 root="s3://$BUCKET/nodes-$(date +%Y%m%d-%H%M%S)"
-[ -x "$(command -v "$PYTHON")" ] || { echo "$PYTHON is missing; run: make install, or set PYTHON" >&2; exit 1; }
-[ -f "$IMAGES" ] || { echo "$IMAGES is missing; run: make images, or set IMAGES" >&2; exit 1; }
-[ -n "${KF_PIPELINES_ENDPOINT:-}" ] || { echo 'KF_PIPELINES_ENDPOINT is not set: where is Kubeflow Pipelines?' >&2; exit 1; }
-mkdir -p "$WORK"
 
 # submit NAME NODES: a run with a root of its own
-submit() {
-  "$PYTHON" -m pipelines.run submit --file "$WORK/tlm-$2.yaml" --params "$PARAMETERS" --service-account "$SERVICE_ACCOUNT" \
-    --set "corpus_paths=s3://$BUCKET/corpus/" --set "task_path=s3://$BUCKET/task/" --set "store_root=$root/$1" \
-    --set "run_overrides=$OVERRIDES" --run-name "nodes $1" --wait --timeout 3600 --resubmit "$RESUBMIT"
-}
+submit() { submit_to "$root/$1" "nodes $1" --file "$WORK/tlm-$2.yaml" --set "run_overrides=$OVERRIDES"; }
 
 # Once the training of a run has saved its state, delete the second pod of its TrainJob; fails if there is none.
 lose_a_pod() {

@@ -13,21 +13,11 @@
 #   WORK                       folder for what was seen  [build/check]
 #   PYTHON                     with this project's packages  [.venv/bin/python]
 # Elasticsearch's own count of writes is compared where k8s/elasticsearch/request.sh reaches it (ECK in this cluster).
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-: "${BUCKET:=tlm}" "${IMAGES:=build/images.json}" "${PARAMETERS:=k8s/check/params.yaml}" "${WORK:=build/check}"
-: "${SERVICE_ACCOUNT:=tlm-runner}" "${RESUBMIT:=0}" "${PYTHON:=.venv/bin/python}"
+# shellcheck source=k8s/check/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 root="s3://$BUCKET/artifacts"
-[ -x "$(command -v "$PYTHON")" ] || { echo "$PYTHON is missing; run: make install, or set PYTHON" >&2; exit 1; }
-[ -f "$IMAGES" ] || { echo "$IMAGES is missing; run: make images, or set IMAGES" >&2; exit 1; }
-[ -n "${KF_PIPELINES_ENDPOINT:-}" ] || { echo 'KF_PIPELINES_ENDPOINT is not set: where is Kubeflow Pipelines?' >&2; exit 1; }
-mkdir -p "$WORK"
 
-submit() {
-  "$PYTHON" -m pipelines.run submit --images "$IMAGES" --params "$PARAMETERS" --service-account "$SERVICE_ACCOUNT" \
-    --set "corpus_paths=s3://$BUCKET/corpus/" --set "task_path=s3://$BUCKET/task/" --set "store_root=$root" \
-    --run-name "$1" --wait --timeout 3600 --resubmit "$RESUBMIT"
-}
+submit() { submit_to "$root" "$1" --images "$IMAGES"; }
 
 state() { "$PYTHON" -m k8s.check.state "$root" > "$WORK/$1.json"; }
 

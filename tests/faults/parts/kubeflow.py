@@ -39,7 +39,7 @@ def without(server: str) -> Strike:
 AWAY = {f"{server} ended and started again{BY_SUBMIT * (server in OF_KUBEFLOW)}": without(server) for server in SERVERS}
 IN_EVERY_STEP = POD_FAULTS | AWAY
 NOT_RETRIED = "preflight"  # it says at once what is wrong, such as a server that is gone
-FOR_GOOD = {*POD_FAULTS, *AWAY} - {"pod deleted at once"}  # ends a step that is not retried; a deleted pod comes again
+FOR_GOOD = IN_EVERY_STEP.keys() - {"pod deleted at once"}  # ends a step that is not retried; a deleted pod comes again
 
 
 def rows(seconds: int, seed: int) -> Iterator[Row]:

@@ -143,14 +143,14 @@ def models(report: str) -> str:
     lines = ["", "## Models", "", told, ""]
     for one in sorted(found, key=lambda one: -one.details["dev"]):
         name = code(Row.of(one.details["arm"], one.details["stage"]).name, 80)
-        # no table, because Kubeflow's page has no distances in it and cuts off long addresses
+        # not a table: Kubeflow's page leaves no space between columns and cuts off long addresses
         lines += [f"{name}, seed {one.details['seed']}, {100 * one.details['dev']:.1f} on dev:", ""]
         lines += [code(one.input("model").uri), ""]
     return "\n".join(lines)
 
 
 def _spaced(markdown: str) -> str:
-    """Markdown with distances between the columns of its tables, which Kubeflow's page sets without any."""
+    """Markdown with space between the columns of its tables; Kubeflow's page leaves none."""
     rows = re.compile(r"^\|.*[^-:|\s].*\|$", re.MULTILINE)  # not the line below the head
     return rows.sub(lambda row: re.sub(r" \|(?=.)", "&nbsp;&nbsp; |", row[0]), markdown)
 

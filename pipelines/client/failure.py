@@ -16,7 +16,9 @@ from pipelines.client.api import CONNECT, Api
 from pipelines.client.errors import ApiError
 
 SIGTERM = "(exit code 143)"
-TOLD_TO_END = f"its pod was told to end {SIGTERM}, as when a node is drained; start the run again: finished steps are found"
+TOLD_TO_END = (
+    f"its pod was told to end {SIGTERM}, as when a node is drained; start the run again: finished steps are found"
+)
 TRACEBACK = "Traceback (most recent call last):"
 
 _LOG_TIMEOUT = 15.0  # seconds

@@ -72,16 +72,17 @@ def test_equal_seeds_make_equal_models_and_others_make_others(tmp_path, start, e
     assert (again.content, again.uri == once.uri) == (once.content, False)
 
 
-def test_the_seed_of_a_pipeline_s_run_reaches_both_stages(start, examples):
+def test_the_seed_of_a_pipeline_s_run_reaches_both_stages(tmp_path, start, examples):
     """Also stage 2 of a checkpoint that was made by another seed."""
+    outputs = dsl.Metrics(), dsl.Model(uri=str(tmp_path / "model"))
     root, tokenizer = start.store.root, start.input("task_tokens").input("tokenizer").uri
     overrides = " ".join(["train.steps=3", "train.rho1=2", "train.warmup_steps=1", *SHORT])
     run = Run("task-only", 7, examples, tokenizer, "", "tiny", overrides)
     first = training.train.python_func(str(run), "0", root, dsl.Metrics())
-    second = training.finetune.python_func(first, str(run), "0", root, dsl.Metrics(), dsl.Model())
+    second = training.finetune.python_func(first, str(run), "0", root, *outputs)
     assert [Artifact.open(uri).details["seed"] for uri in (first, second)] == [7, 7]
     alone = str(run._replace(stages="2", start=start.uri))
-    made = training.finetune.python_func(start.uri, alone, "0", root, dsl.Metrics(), dsl.Model())
+    made = training.finetune.python_func(start.uri, alone, "0", root, *outputs)
     assert (start.details["seed"], Artifact.open(made).details["seed"]) == (0, 7)
 
 

@@ -185,9 +185,15 @@ def test_missing_measurements_stay_missing(tmp_path: Path) -> None:
     assert "| `bm25` | – | – | – | – | – |" in files["md"]
 
 
-def test_a_corpus_in_parts_and_a_search_server_are_not_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("noted", "known"), [(20.0, Cost(cpu_seconds=23.0)), (None, Cost())])
+def test_of_a_corpus_in_parts_the_cpu_time_is_known(tmp_path: Path, noted: float | None, known: Cost) -> None:
+    world = toy_world(tmp_path)
+    as_if(tmp_path, "corpus", seconds=3.0, process_seconds=3.0, parts=64, parts_process_seconds=noted)
+    assert spent_on(Artifact.open(world.corpus), Lineage()) == known
+
+
+def test_what_a_search_server_did_is_not_measured(tmp_path: Path) -> None:
     world = World(tmp_path, toy_world(tmp_path).task, ["a", "b", "c", "d", "e", "f", "g"])
-    as_if(tmp_path, "corpus", seconds=3.0, process_seconds=3.0, parts=64)
 
     def handle(draft: Draft) -> None:
         draft.details.update(engine="elasticsearch", documents=7)
@@ -202,7 +208,6 @@ def test_a_corpus_in_parts_and_a_search_server_are_not_measured(tmp_path: Path) 
     opened, searched, scored = Artifact.open(index), hits("bm25"), hits("dsir")
     for kind in ("index", "hits"):
         as_if(tmp_path, kind, seconds=8.0, process_seconds=1.0, cpu_joules=9.0)
-    assert spent_on(Artifact.open(world.corpus), Lineage()) == Cost()
     assert spent_on(opened, Lineage()) == spent_on(searched, Lineage()) == Cost(seconds=8.0)
     assert spent_on(scored, Lineage()) == Cost(seconds=8.0, cpu_seconds=1.0, joules=9.0)
     assert spent_on(Artifact.open(world.index), Lineage()) == Cost(seconds=8.0, cpu_seconds=1.0, joules=9.0)

@@ -168,6 +168,22 @@ def test_several_pods_give_the_corpus_of_one(tmp_path, monkeypatch, pods):
     assert not left(root)
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_corpus_in_parts_notes_the_cpu_time_of_all(tmp_path, lost):
+    """Also of those that other pods did; nothing, if one of them is not known."""
+    root = tmp_path / "root"
+    items = plan_corpus([files(tmp_path / "in", ["a", "b"], ["c"])], pods=2, least=1, root=str(root))
+    written = [write_corpus(pod) for pod in dedup_corpus([stage_corpus(pod) for pod in items])]
+    notes = [path for kind in ON_THE_WAY for path in root.glob(f"{kind}/*/run.json")]
+    spent = [json.loads(path.read_text())["process_seconds"] for path in notes]
+    if lost:
+        notes[0].unlink()
+    run = Artifact.open(publish_corpus(written), "corpus").run()
+    assert run["parts"] == 2
+    assert run["parts_process_seconds"] == (None if lost else pytest.approx(sum(spent), abs=1e-3))
+    assert len(spent) > 4
+
+
 def test_a_pod_whose_part_is_missing_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     items = plan_corpus([files(tmp_path / "in", ["a"], ["b"])], pods=2, least=1, root=str(tmp_path))

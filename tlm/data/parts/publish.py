@@ -14,7 +14,7 @@ from tlm.data.parts.shards import SHARDS
 from tlm.data.parts.stage import PART
 from tlm.data.reading.records import REJECTED_FILE, Rejects
 from tlm.data.registry import compare_corpus
-from tlm.errors import Interrupted
+from tlm.errors import InputError, Interrupted
 
 
 def publish(plan: Plan, max_rejected: int) -> str:
@@ -29,9 +29,8 @@ def publish(plan: Plan, max_rejected: int) -> str:
     last = plan.recipe(PART, len(plan.parts) - 1).key
     if not any(store.list(f"{PART}/{last}/")):  # it goes last
         return uri
-    for kind, count in ((SHARDS, len(plan.parts)), (BUCKET, plan.buckets), (PART, len(plan.parts))):
-        for number in range(count):
-            remove(store, f"{kind}/{plan.recipe(kind, number).key}")
+    for kind, number in _on_the_way(plan):
+        remove(store, f"{kind}/{plan.recipe(kind, number).key}")
     return uri
 
 
@@ -44,7 +43,7 @@ def _write(draft: Draft, plan: Plan, max_rejected: int) -> None:
     rejects.check()
     compare_corpus(rejects.read_by_file)
     draft.published = list(_written(plan))
-    draft.run["parts"] = len(plan.parts)  # what this run spends is only the last bit
+    draft.run |= {"parts": len(plan.parts), "parts_process_seconds": _process_seconds(plan)}
     finish(draft, rejects, staged, sum(entry.rows or 0 for entry in draft.published))
 
 
@@ -62,6 +61,21 @@ def _written(plan: Plan) -> Iterator[FileEntry]:
             lost += 1
     if lost:
         raise Interrupted(f"shards of {lost} parts are gone from {store.root}/{folder}; repeat to write them again")
+
+
+def _process_seconds(plan: Plan) -> float | None:
+    """The CPU seconds of all that was on the way; None if some of it has no note of them, or is gone."""
+    try:
+        noted = [plan.found(kind, number).run().get("process_seconds") for kind, number in _on_the_way(plan)]
+    except InputError:
+        return None
+    return None if None in noted else round(sum(noted), 3)
+
+
+def _on_the_way(plan: Plan) -> Iterator[tuple[str, int]]:
+    """Kind and number of each, in the order in which they are removed."""
+    for kind, count in ((SHARDS, len(plan.parts)), (BUCKET, plan.buckets), (PART, len(plan.parts))):
+        yield from ((kind, number) for number in range(count))
 
 
 def _all(plan: Plan, kind: str) -> Iterator[Artifact]:

@@ -34,12 +34,15 @@ def scaled(cost: Cost, factor: float) -> Cost:
 def spent_on(artifact: Artifact | None, lineage: Lineage, counted: Mapping[str, Any] | None = None) -> Cost:
     """What the step took that made an artifact; `counted` are its FLOPs, if it has any.
 
-    Of work that others did, nothing is known but how long we waited: a search server, or the processes and pods that
-    loaded parts of a corpus.
+    Of what a search server did, nothing is known but how long we waited. Of a corpus that was loaded in parts, by
+    several processes or pods at different times, CPU time alone is known: what each has noted.
     """
-    run = {} if artifact is None else artifact.run()
-    if artifact is None or "parts" in run:
+    if artifact is None:
         return NOTHING_KNOWN
+    run = artifact.run()
+    if "parts" in run:
+        noted = run.get("parts_process_seconds")
+        return NOTHING_KNOWN if noted is None else Cost(cpu_seconds=noted + run.get("process_seconds", 0.0))
     elsewhere = _searches(artifact, lineage)
     facts = {name: value for name, value in run.items() if not (elsewhere and name.startswith(JOULES))}
     if not elsewhere and run.get("device", "cpu") == "cpu" and "gpu_seconds" not in run:

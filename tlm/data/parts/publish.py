@@ -66,10 +66,11 @@ def _written(plan: Plan) -> Iterator[FileEntry]:
 def _process_seconds(plan: Plan) -> float | None:
     """The CPU seconds of all that was on the way; None if some of it has no note of them, or is gone."""
     try:
-        noted = [plan.found(kind, number).run().get("process_seconds") for kind, number in _on_the_way(plan)]
+        runs = [plan.found(kind, number).run() for kind, number in _on_the_way(plan)]
     except InputError:
         return None
-    return None if None in noted else round(sum(noted), 3)
+    known = all("process_seconds" in run for run in runs)
+    return round(sum(run["process_seconds"] for run in runs), 3) if known else None
 
 
 def _on_the_way(plan: Plan) -> Iterator[tuple[str, int]]:

@@ -76,7 +76,7 @@ def test_advice_on_selectors_says_what_was_judged_and_what_was_not(tmp_path, cap
     judged, open_ = said.split(" is shown to be ahead of it, ")
     names = judged.partition("; none of ")[2].replace(" and ", ", ").split(", ")
     assert sorted(names) == sorted(["random", *SCORED, *BY_VECTORS]), "the selectors that the shoot-out had"
-    assert f"{RERANKED} (ISS) was compared at one share of SciERC alone" in open_
+    assert f"{RERANKED} (ISS) was compared at two shares of SciERC alone" in open_
     assert "CPU time, not FLOPs" in open_
     assert "docs/RESULTS.md" in open_
 

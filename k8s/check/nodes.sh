@@ -11,8 +11,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 : "${LOSE:=}" "${NAMESPACE:=kubeflow}"
 # Few steps and a low learning rate, so that rounding errors stay small (losses.py); a wide model, so that training takes
-# more than the minute after which the first snapshot comes. On much faster cores, LOSE needs a wider one; larger batches
-# than the toy data do not help.
+# more than the minute after which the first snapshot comes. On much faster cores, LOSE needs a wider one; batches
+# larger than the toy data do not help.
 : "${OVERRIDES:=train.steps=40 train.warmup_steps=4 train.lr=0.0005 train.external_batch=1024 train.internal_batch=64 \
 train.accumulation=4 model.hidden=640 model.layers=6 finetune.steps=20 finetune.evaluations=2}"
 root="s3://$BUCKET/nodes-$(date +%Y%m%d-%H%M%S)"

@@ -170,7 +170,7 @@ def test_several_pods_give_the_corpus_of_one(tmp_path, monkeypatch, pods):
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_corpus_in_parts_notes_the_cpu_time_of_all(tmp_path, lost):
-    """Also of those that other pods did; nothing, if one of them is not known."""
+    """The sum over all pods; None if one result on the way has lost its note."""
     root = tmp_path / "root"
     items = plan_corpus([files(tmp_path / "in", ["a", "b"], ["c"])], pods=2, least=1, root=str(root))
     written = [write_corpus(pod) for pod in dedup_corpus([stage_corpus(pod) for pod in items])]

@@ -64,7 +64,7 @@ def _written(plan: Plan) -> Iterator[FileEntry]:
 
 
 def _process_seconds(plan: Plan) -> float | None:
-    """The CPU seconds of all that was on the way; None if some of it has no note of them, or is gone."""
+    """The CPU seconds of all results on the way; None if one of them is gone or did not note them."""
     try:
         runs = [plan.found(kind, number).run() for kind, number in _on_the_way(plan)]
     except InputError:
@@ -74,7 +74,7 @@ def _process_seconds(plan: Plan) -> float | None:
 
 
 def _on_the_way(plan: Plan) -> Iterator[tuple[str, int]]:
-    """Kind and number of each, in the order in which they are removed."""
+    """Kind and number of each result on the way, in the order in which they are removed."""
     for kind, count in ((SHARDS, len(plan.parts)), (BUCKET, plan.buckets), (PART, len(plan.parts))):
         yield from ((kind, number) for number in range(count))
 

@@ -27,6 +27,7 @@ COLOURS = {  # role: (marker, light, dark)
     "other-1": ("#191a1b", "#7a5c3e", "#c9a683"),
     "other-2": ("#1c1d1e", "#5b53b8", "#a7a1f0"),
     "other-3": ("#1f2021", "#a33b31", "#f08d83"),
+    "other-4": ("#222324", "#5f7a12", "#b4cf5a"),
 }
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",

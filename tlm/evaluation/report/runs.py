@@ -23,6 +23,7 @@ from tlm.evaluation.score.metrics import METRIC_NAMES
 from tlm.settings import SECTIONS
 
 ARMS = ("baseline", "task-only", "random", "bm25")  # in the order of rows of one kind, with a colour of their own
+SPARE_ROLES = tuple(f"other-{number}" for number in range(5))  # the colours of all others, in turn
 COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # the part of predictions.parquet that intervals need
 
 
@@ -255,8 +256,8 @@ def roles(arms: Iterable[str]) -> list[str]:
     """Colour roles: the first of an arm in `ARMS` gets the arm's own colour, all others a spare one."""
     found: list[str] = []
     for arm in arms:
-        spare = sum(role.startswith("other-") for role in found) % 4
-        found.append(arm if arm in ARMS and arm not in found else f"other-{spare}")
+        spare = SPARE_ROLES[sum(role in SPARE_ROLES for role in found) % len(SPARE_ROLES)]
+        found.append(arm if arm in ARMS and arm not in found else spare)
     return found
 
 

@@ -1,6 +1,7 @@
 """The figure of a curve: a line for each model."""
 
 import math
+from itertools import cycle
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -10,6 +11,7 @@ from matplotlib.ticker import FuncFormatter
 from tlm.evaluation.mixture.kinds import KINDS, PARTS, Row
 from tlm.evaluation.pages.plots import COLOURS, INK, STYLE, svg
 from tlm.evaluation.pages.text import power
+from tlm.evaluation.report.runs import SPARE_ROLES
 from tlm.evaluation.score.baseline import STATIC
 from tlm.paper.curves import curves
 from tlm.paper.document.curves import Points, fit, points_of, values_of
@@ -82,7 +84,7 @@ def _spare_tones(points: Points) -> dict[str, str]:
     """A colour role for each text that has none of its own, in the order of the rows."""
     texts = dict.fromkeys(Row.of(arm, "").text for arm in points)
     others = [text for text in texts if text and text not in COLOURS and PARTS not in text]
-    return {text: f"other-{number % 4}" for number, text in enumerate(others)}
+    return dict(zip(others, cycle(SPARE_ROLES), strict=False))
 
 
 def _extend(axes: Axes, line: tuple[float, float], paper: tuple[float, float] | None, last: float) -> None:

@@ -20,7 +20,16 @@ from tlm.paper.examples import summed
 from tlm.paper.plan import ByKey
 from tlm.paper.tables import title
 
-NAME_HEIGHT = 0.05  # of a line's name, as a part of the axis
+NAME_HEIGHT = 0.15  # inches: of a line's name
+FRAME = 0.7  # inches: title, ticks and label of a panel
+LEAST_HEIGHT = 2.9  # inches: of a panel
+LEADER = {
+    "arrowstyle": "-",
+    "linewidth": 0.6,
+    "relpos": (0, 0.5),
+    "shrinkA": 1,
+    "shrinkB": 3,
+}  # to a name
 
 
 def figure(curve: str, results: ByKey) -> str:
@@ -31,23 +40,13 @@ def figure(curve: str, results: ByKey) -> str:
 
 @mpl.rc_context(STYLE)
 def _drawn(curve: str, found: dict[str, Points]) -> str:
-    drawn = Figure(figsize=(7.6, 0.4 + 2.9 * len(found)), layout="constrained")
-    grid = drawn.subplots(len(found), 1, squeeze=False)
-    for (task, points), (axes,) in zip(found.items(), grid, strict=True):
+    rows = {task: _rows(curve, points) for task, points in found.items()}
+    heights = [max(LEAST_HEIGHT, FRAME + NAME_HEIGHT * len(arms)) for arms in rows.values()]
+    drawn = Figure(figsize=(7.6, 0.4 + sum(heights)), layout="constrained")
+    grid = drawn.subplots(len(found), 1, squeeze=False, height_ratios=heights)
+    for (task, points), (axes,), height in zip(found.items(), grid, heights, strict=True):
         axes.set_title(title(task), fontsize=10, loc="left", color=INK)
-        names, spare = [], _spare_tones(points)
-        for arm, own in points.items():
-            row = Row.of(arm, "")
-            if row.kind not in KINDS or row.kind in curves()[curve].get("undrawn", ()):
-                continue
-            role = row.text or "baseline"
-            tone = COLOURS.get(role, COLOURS[spare.get(role, "other-0")])[0]
-            values = sorted(own)
-            means = [summed(own[value], "test")["mean"] for value in values]
-            axes.plot(
-                values, means, "--" if row.kind == STATIC else "-", marker="o", color=tone, linewidth=1.6, markersize=4
-            )
-            names.append((means[-1], values[-1], row.name, tone))
+        names = _lines(axes, points, rows[task])
         axes.set_xscale("log")
         ticks = values_of(points)
         if line := fit(curves()[curve], points):
@@ -59,13 +58,48 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
         axes.margins(x=0.3)
         axes.set_xlabel(curves()[curve]["axis"])
         axes.set_ylabel("test, hundredths")
-        lowest, highest = axes.get_ylim()
-        names.sort()
-        heights = apart([mean for mean, *_ in names], (highest - lowest) * NAME_HEIGHT, lowest, highest)
-        for place, (_, value, name, tone) in zip(heights, names, strict=True):
-            axes.annotate(name, (value, place), (6, 0), textcoords="offset points", va="center", fontsize=8, color=tone)
+        _name(axes, names, NAME_HEIGHT / (height - FRAME))
     head, end, rest = svg(drawn).partition("</style>")
     return f"{head}{end}{GROUND}{rest}"
+
+
+def _lines(axes: Axes, points: Points, rows: dict[str, Row]) -> list[tuple[float, float, str, str]]:
+    """Draw a line for each row, and return (last mean, last value, name, colour) of each."""
+    names, spare = [], _spare_tones(points)
+    for arm, row in rows.items():
+        role = row.text or "baseline"
+        tone = COLOURS.get(role, COLOURS[spare.get(role, "other-0")])[0]
+        values = sorted(points[arm])
+        means = [summed(points[arm][value], "test")["mean"] for value in values]
+        style = "--" if row.kind == STATIC else "-"
+        axes.plot(values, means, style, marker="o", color=tone, linewidth=1.6, markersize=4)
+        names.append((means[-1], values[-1], row.name, tone))
+    return names
+
+
+def _name(axes: Axes, names: list[tuple[float, float, str, str]], gap: float) -> None:
+    """Write the name of each line beside its end, `gap` (a part of the axis) apart, with a thin line to it."""
+    lowest, highest = axes.get_ylim()
+    names = sorted(names)
+    places = apart([mean for mean, *_ in names], (highest - lowest) * gap, lowest, highest)
+    for place, (mean, value, name, tone) in zip(places, names, strict=True):
+        axes.annotate(
+            name,
+            (value, mean),
+            (18, place),
+            textcoords=("offset points", "data"),
+            va="center",
+            fontsize=8,
+            color=tone,
+            arrowprops={"color": tone, **LEADER},
+        )
+
+
+def _rows(curve: str, points: Points) -> dict[str, Row]:
+    """The rows that have a line, by arm."""
+    rows = {arm: Row.of(arm, "") for arm in points}
+    undrawn = curves()[curve].get("undrawn", ())
+    return {arm: row for arm, row in rows.items() if row.kind in KINDS and row.kind not in undrawn}
 
 
 def apart(heights: list[float], gap: float, lowest: float, highest: float) -> list[float]:

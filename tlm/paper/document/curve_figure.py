@@ -23,13 +23,8 @@ from tlm.paper.tables import title
 NAME_HEIGHT = 0.15  # inches: of a line's name
 FRAME = 0.7  # inches: title, ticks and label of a panel
 LEAST_HEIGHT = 2.9  # inches: of a panel
-LEADER = {
-    "arrowstyle": "-",
-    "linewidth": 0.6,
-    "relpos": (0, 0.5),
-    "shrinkA": 1,
-    "shrinkB": 3,
-}  # to a name
+# From a name to its line.
+LEADER = {"arrowstyle": "-", "linewidth": 0.6, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 3}
 
 
 def figure(curve: str, results: ByKey) -> str:

@@ -69,16 +69,15 @@ def test_advice_is_read_on_stderr_and_taken_from_stdout(tmp_path, capsys):
     assert err.count("\n- ") == 5
 
 
-def test_advice_on_selectors_says_what_was_judged_and_what_was_not(tmp_path, capsys):
+def test_advice_on_selectors_names_all_that_were_judged(tmp_path, capsys):
     advise_command(task(tmp_path, 40, 12))
     (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("- Text: ")]
     assert said.startswith("- Text: the arm bm25; ")
-    judged, open_ = said.split(" is shown to be ahead of it, ")
+    judged, where = said.split(" is shown to be ahead of it, ")
     names = judged.partition("; none of ")[2].replace(" and ", ", ").split(", ")
-    assert sorted(names) == sorted(["random", *SCORED, *BY_VECTORS]), "the selectors that the shoot-out had"
-    assert f"{RERANKED} (ISS) was compared at two shares of SciERC alone" in open_
-    assert "CPU time, not FLOPs" in open_
-    assert "docs/RESULTS.md" in open_
+    assert sorted(names) == sorted(["random", *SCORED, *BY_VECTORS, RERANKED]), "the selectors that the shoot-out had"
+    assert "CPU time, not FLOPs" in where
+    assert "docs/RESULTS.md" in where
 
 
 def test_advice_needs_a_preset_that_exists(tmp_path):

@@ -115,22 +115,18 @@ def _worth(best: Summary, groups: list[Summary], differences: Sequence[Differenc
         if one["low"] is None:
             continue
         if one["question"] == AHEAD and one["first"] != best["name"]:
-            yield f"The network alone was {_value(one)}: {_pair(one)}."
+            yield _beside(one, "The network alone", "the linear model")
         if one["question"] == TEXT:
-            yield f"Beside {texts[one['second']]}, fetched text was {_value(one)}: {_pair(one)}."
+            yield _beside(one, "Fetched text", texts[one["second"]])
         if one["question"] == NETWORK:
-            yield f"The network was {_value(one)}: {_pair(one)}."
+            yield _beside(one, "The best model with a network", "the best one without")
 
 
-def _pair(found: Difference) -> str:
-    return f"{found['first']} beside {found['second']}"
-
-
-def _value(found: Difference) -> str:
-    gain = points(found, found["first"])
-    if found["ahead"]:
-        return f"worth {gain}"
-    return f"not shown to be worth anything, {gain}"
+def _beside(found: Difference, what: str, other: str) -> str:
+    """Whether something is ahead of another, with the two rows that say so."""
+    first, second = found["first"], found["second"]
+    verdict = {first: "ahead of", second: "behind"}.get(found["ahead"], "not shown to be ahead of")
+    return f"{what} is {verdict} {other}: {points(found, first)}, {first} over {second}."
 
 
 def _order(differences: Sequence[Difference]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from tlm.evaluation.mixture.kinds import LINEAR, Row
 from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, STYLE, svg
+from tlm.evaluation.report.runs import SPARE_ROLES
 from tlm.evaluation.score.baseline import STATIC
 from tlm.paper.document.figure import GROUND
 from tlm.paper.examples import summed
@@ -21,11 +22,10 @@ from tlm.paper.tables import title
 
 TAKEN = "benchmarks/selectors.json"
 PICTURE = "table-selectors/cost.svg"
-TICKS = (0.01, 0.1, 1, 10, 100)
+TICKS = (0.01, 0.1, 1, 10, 100, 1000)
 MIXED = f"{STATIC} + {LINEAR}"
-ROLES = {"bm25": "bm25", "random": "random"} | {
-    name: f"other-{number}" for number, name in enumerate(("classifier", "dense", "dsir", "hybrid"))
-}
+OTHERS = ("classifier", "dense", "dsir", "hybrid", "rerank")
+ROLES = {"bm25": "bm25", "random": "random", **dict(zip(OTHERS, SPARE_ROLES, strict=True))}
 Place = tuple[str, float]  # task, share of the corpus on topic
 
 
@@ -37,7 +37,8 @@ def draw(results: Path) -> str:
         panels = figure.subplots(2, 2, sharex=True).flat
         for axes, place in zip(panels, sorted(taken, reverse=True), strict=True):
             _panel(axes, place, taken[place], scored[place])
-        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=6, frameon=False)
+        named = figure.axes[0].get_legend_handles_labels()
+        figure.legend(*named, loc="outside upper left", ncols=7, frameon=False, columnspacing=1.2, handletextpad=0)
         figure.supxlabel("CPU seconds of choosing (one core)", fontsize=9.5, color=MUTED)
         figure.supylabel("test, hundredths", fontsize=9.5, color=MUTED)
         head, end, rest = svg(figure).partition("</style>")

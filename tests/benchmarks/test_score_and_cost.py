@@ -5,7 +5,7 @@ from pathlib import Path
 from benchmarks.score_and_cost import ROLES, TAKEN, draw, scores, seconds
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-UNTIMED = {"", "rerank", "task-only"}  # the linear model alone, a selector that needs a trained model, the control
+UNTIMED = {"", "task-only"}  # the linear model alone, and the control, which fetches nothing
 
 
 def test_each_selector_has_its_time_and_its_scores_at_the_same_places():

@@ -44,7 +44,7 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
 def killed_while_filled(ground: Searching, seed: int) -> None:
     """The build goes on by itself, or when it is repeated."""
     index, _ = ground.restarted(lambda: ground.index(f"killed-{seed}"), ground.build_seconds, seed)
-    ground.check(index)
+    ground.check(index, killed=True)
 
 
 def killed_while_searched(ground: Searching, seed: int) -> None:

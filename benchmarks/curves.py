@@ -123,6 +123,11 @@ def encoder(corpus: str, task: str, subset: str, seed: int, preset: str, setting
     return evaluate(finetune(checkpoint, task, preset=preset, overrides=settings), task)
 
 
+def influential(corpus: str, task: str, bm25: str, seed: int, preset: str) -> str:
+    """The text that an encoder of BM25's text chooses by influence."""
+    return reranked([Artifact.open(encoder(corpus, task, bm25, seed, preset, []))])
+
+
 def point(corpus: str, task: str, draw: int, top_k: int, preset: str, arms: Sequence[str] = RANDOM) -> list[str]:
     """The metrics of a point: the linear model, static ones of BM25's and other text, encoders, and mixtures."""
     index = build_index(corpus)
@@ -132,7 +137,7 @@ def point(corpus: str, task: str, draw: int, top_k: int, preset: str, arms: Sequ
         if arm == TASK_ONLY:
             return ""
         if arm == RERANKED:
-            return reranked([Artifact.open(encoder(corpus, task, bm25, draw, preset or JUDGE, []))])
+            return influential(corpus, task, bm25, draw, preset or JUDGE)
         return export(retrieve(index, task, arm=arm, top_k=top_k, like=bm25, seed=draw))
 
     subsets = [bm25, *map(chosen, arms)]

@@ -19,12 +19,13 @@ from tlm.paper.document.figure import GROUND
 from tlm.paper.examples import summed
 from tlm.paper.results import FOLDER, Result, read_results
 from tlm.paper.tables import title
+from tlm.retrieval.select.selectors import BY_VECTORS, RERANKED, SCORED
 
 TAKEN = "benchmarks/selectors.json"
 PICTURE = "table-selectors/cost.svg"
 TICKS = (0.01, 0.1, 1, 10, 100, 1000)
 MIXED = f"{STATIC} + {LINEAR}"
-OTHERS = ("classifier", "dense", "dsir", "hybrid", "rerank")
+OTHERS = sorted((*SCORED, *BY_VECTORS, RERANKED))
 ROLES = {"bm25": "bm25", "random": "random", **dict(zip(OTHERS, SPARE_ROLES, strict=True))}
 Place = tuple[str, float]  # task, share of the corpus on topic
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.curves import JUDGE, encoder
+from benchmarks.curves import JUDGE, influential
 from benchmarks.measure import Stopwatch
 from benchmarks.row import NotMeasured, Result, Row, limit
 from tlm.artifacts.artifact import Artifact
@@ -36,7 +36,6 @@ def of_task(corpus: str, task: Path, share: float, root: str, judge: str = JUDGE
     from tlm.analysis.retrieval.step import retrieval_study
     from tlm.data.dilute import dilute
     from tlm.data.tasks.task import load_task
-    from tlm.plan.reranked import reranked
     from tlm.retrieval.search.index import build_index
     from tlm.retrieval.search.retrieve import retrieve
     from tlm.retrieval.subset.export import export
@@ -52,8 +51,7 @@ def of_task(corpus: str, task: Path, share: float, root: str, judge: str = JUDGE
         taken.append(watch.cost().cpu)
         subsets.append(export(hits))
     with Stopwatch() as watch:
-        asked = encoder(corpus, labelled, subsets[0], 0, judge, [])
-        subsets.append(reranked([Artifact.open(asked)]))
+        subsets.append(influential(corpus, labelled, subsets[0], 0, judge))
     taken.append(watch.cost().cpu)
     study = json.loads(Artifact.open(retrieval_study(subsets)).path("study.json").read_text())
     whole = on_topic(corpus)
@@ -98,8 +96,8 @@ ROW = Row(
     "five times K is not deep enough. On topic are sources of computer science. Only choosing is timed: the "
     "index is there already, and the filters of `export` come afterwards. The KL reduction says by how much nearer the "
     "words and pairs of words of the subset are to those of the task than the corpus's are. The time "
-    "of `rerank` is that of the encoder that it asks (both stages of the preset `pocket`), of the deeper search and of "
-    "the filters, too.",
+    "of `rerank` includes the training of the encoder that it asks (both stages of the preset `pocket`), the deeper "
+    "search and the filters.",
     run=run,
     packages=("numpy", "scikit-learn", "scipy", "torch"),
 )

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -255,9 +256,9 @@ def grouped(runs: list[Run]) -> list[Group]:
 def roles(arms: Iterable[str]) -> list[str]:
     """Colour roles: the first of an arm in `ARMS` gets the arm's own colour, all others a spare one."""
     found: list[str] = []
+    spare = cycle(SPARE_ROLES)
     for arm in arms:
-        spare = SPARE_ROLES[sum(role in SPARE_ROLES for role in found) % len(SPARE_ROLES)]
-        found.append(arm if arm in ARMS and arm not in found else spare)
+        found.append(arm if arm in ARMS and arm not in found else next(spare))
     return found
 
 

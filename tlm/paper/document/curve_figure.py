@@ -2,6 +2,7 @@
 
 import math
 from itertools import cycle
+from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -27,6 +28,15 @@ LEAST_HEIGHT = 2.9  # inches: of a panel
 LEADER = {"arrowstyle": "-", "linewidth": 0.6, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 3}
 
 
+class End(NamedTuple):
+    """Where a line ends, its name and its colour."""
+
+    mean: float
+    value: float
+    name: str
+    tone: str
+
+
 def figure(curve: str, results: ByKey) -> str:
     """A panel for each task, as SVG; "" if nothing is run."""
     found = points_of(curve, results)
@@ -41,7 +51,7 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
     grid = drawn.subplots(len(found), 1, squeeze=False, height_ratios=heights)
     for (task, points), (axes,), height in zip(found.items(), grid, heights, strict=True):
         axes.set_title(title(task), fontsize=10, loc="left", color=INK)
-        names = _lines(axes, points, rows[task])
+        ends = _lines(axes, points, rows[task])
         axes.set_xscale("log")
         ticks = values_of(points)
         if line := fit(curves()[curve], points):
@@ -53,14 +63,14 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
         axes.margins(x=0.3)
         axes.set_xlabel(curves()[curve]["axis"])
         axes.set_ylabel("test, hundredths")
-        _name(axes, names, NAME_HEIGHT / (height - FRAME))
+        _name_lines(axes, ends, NAME_HEIGHT / (height - FRAME))
     head, end, rest = svg(drawn).partition("</style>")
     return f"{head}{end}{GROUND}{rest}"
 
 
-def _lines(axes: Axes, points: Points, rows: dict[str, Row]) -> list[tuple[float, float, str, str]]:
-    """Draw a line for each row, and return (last mean, last value, name, colour) of each."""
-    names, spare = [], _spare_tones(points)
+def _lines(axes: Axes, points: Points, rows: dict[str, Row]) -> list[End]:
+    """Draw a line for each row, and return their ends."""
+    ends, spare = [], _spare_tones(points)
     for arm, row in rows.items():
         role = row.text or "baseline"
         tone = COLOURS.get(role, COLOURS[spare.get(role, "other-0")])[0]
@@ -68,16 +78,16 @@ def _lines(axes: Axes, points: Points, rows: dict[str, Row]) -> list[tuple[float
         means = [summed(points[arm][value], "test")["mean"] for value in values]
         style = "--" if row.kind == STATIC else "-"
         axes.plot(values, means, style, marker="o", color=tone, linewidth=1.6, markersize=4)
-        names.append((means[-1], values[-1], row.name, tone))
-    return names
+        ends.append(End(means[-1], values[-1], row.name, tone))
+    return ends
 
 
-def _name(axes: Axes, names: list[tuple[float, float, str, str]], gap: float) -> None:
+def _name_lines(axes: Axes, ends: list[End], gap: float) -> None:
     """Write the name of each line beside its end, `gap` (a part of the axis) apart, with a thin line to it."""
     lowest, highest = axes.get_ylim()
-    names = sorted(names)
-    places = apart([mean for mean, *_ in names], (highest - lowest) * gap, lowest, highest)
-    for place, (mean, value, name, tone) in zip(places, names, strict=True):
+    ends = sorted(ends)
+    places = apart([end.mean for end in ends], (highest - lowest) * gap, lowest, highest)
+    for place, (mean, value, name, tone) in zip(places, ends, strict=True):
         axes.annotate(
             name,
             (value, mean),

@@ -24,21 +24,27 @@ need() {
 forwards=()
 end_forwards() {
   local id
-  for id in "${forwards[@]}"; do kill "$id" 2> /dev/null || true; done
+  for id in ${forwards[@]+"${forwards[@]}"}; do kill "$id" 2> /dev/null || true; done  # bash before 4.4: empty = unset
 }
 trap end_forwards EXIT
 
-# forward NAMESPACE SERVICE PORT [REMOTE]: forward the service's port (REMOTE, or the same) to a local one until the end
+# forward NAMESPACE SERVICE PORT [REMOTE]: forward the service's port (REMOTE, or the same) to a local one until the end.
+# Only kubectl's own word counts: a port that answers may belong to another program.
 forward() {
-  local _
-  kubectl --namespace "$1" port-forward "service/$2" "$3:${4:-$3}" >> "$WORK/port-forward.log" 2>&1 &
+  local log="$WORK/port-forward-$3.log" _
+  : > "$log"
+  kubectl --namespace "$1" port-forward --address 127.0.0.1 "service/$2" "$3:${4:-$3}" >> "$log" 2>&1 &
   forwards+=("$!")
   for _ in $(seq 60); do
-    (: < "/dev/tcp/127.0.0.1/$3") 2> /dev/null && return
+    grep -q "^Forwarding from 127.0.0.1:$3 " "$log" && return
     kill -0 "$!" 2> /dev/null || break
     sleep 1
   done
-  echo "service/$2 cannot be reached at port $3; see $WORK/port-forward.log" >&2
+  if (: < "/dev/tcp/127.0.0.1/$3") 2> /dev/null; then
+    echo "port $3 is taken by another program; stop it, then repeat the command" >&2
+  else
+    echo "service/$2 cannot be reached at port $3; see $log" >&2
+  fi
   exit 1
 }
 

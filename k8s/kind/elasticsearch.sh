@@ -8,4 +8,12 @@ kubectl wait crd/elasticsearches.elasticsearch.k8s.elastic.co --for condition=es
 kubectl apply --server-side --kustomize k8s/kind/eck
 kubectl --namespace elastic-system rollout status statefulset/elastic-operator --timeout=5m
 kubectl apply --kustomize k8s/overlays/kind
-kubectl --namespace tlm wait elasticsearch/tlm --for jsonpath='{.status.health}'=green --timeout=10m
+if ! kubectl --namespace tlm wait elasticsearch/tlm --for jsonpath='{.status.health}'=green --timeout=10m; then
+  {
+    echo 'Elasticsearch is not green. Its pods, their last log lines, and why a shard has no node:'
+    kubectl --namespace tlm get pods --output wide || true
+    kubectl --namespace tlm logs --selector elasticsearch.k8s.elastic.co/cluster-name=tlm --tail=20 || true
+    k8s/elasticsearch/request.sh GET '/_cluster/allocation/explain?pretty' || true
+  } >&2
+  exit 1
+fi

@@ -4,9 +4,13 @@ No cluster can be had in tests; .github/workflows/kind.yml runs the scripts them
 """
 
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 
 import boto3
 import pytest
@@ -114,6 +118,85 @@ def test_versions_are_the_same_everywhere():
     assert f"cloud-on-k8s/v3@v{found['ECK']}" in next(iter(tools.DEFINITIONS))
     assert found["NODE_IMAGE"] == "kindest/node:v1.36.1"
     assert "sigs.k8s.io/kind@v0.32.0" in (tools.ROOT / ".github/workflows/kind.yml").read_text()
+
+
+def test_scripts_expand_no_empty_array_unguarded():
+    """Under `set -u`, bash before 4.4 (that of macOS) ends at an empty array."""
+    scripts = [path for path in tools.ROOT.rglob("*.sh") if ".venv" not in path.parts]
+    assert len(scripts) > 10
+    for script in scripts:
+        assert not re.findall(r'(?<!\[@\]\+)"\$\{\w+\[@\]\}"', script.read_text()), script
+
+
+# As kubectl does: listen, say so, and stay; or end where another program has the port.
+KUBECTL = """#!{python}
+import socket, sys, time
+local = int(sys.argv[-1].split(":")[0])
+try:
+    listener = socket.create_server(("127.0.0.1", local))
+except OSError as error:
+    sys.exit(f"unable to listen on port {{local}}: {{error}}")
+print(f"Forwarding from 127.0.0.1:{{local}} -> 80", flush=True)
+time.sleep(60)
+"""
+
+
+def source_common(tmp_path, then):
+    """Run a line of bash after `common.sh`, with the stand-in for kubectl and a free port in $port."""
+    kubectl = tmp_path / "bin/kubectl"
+    kubectl.parent.mkdir()
+    kubectl.write_text(KUBECTL.format(python=sys.executable))
+    kubectl.chmod(0o755)
+    return subprocess.run(
+        ["bash", "-c", f"source k8s/kind/common.sh; WORK={tmp_path}; {then}"],
+        cwd=tools.ROOT, env={**os.environ, "PATH": f"{kubectl.parent}:{os.environ['PATH']}"},
+        capture_output=True, text=True, timeout=90,
+    )  # fmt: skip
+
+
+@contextmanager
+def listening():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def test_a_port_is_forwarded_and_closed_at_the_end(tmp_path):
+    with listening() as port:
+        pass
+    done = source_common(tmp_path, f"forward kubeflow service {port} 80; (: < /dev/tcp/127.0.0.1/{port}) && echo open")
+    assert (done.returncode, done.stdout) == (0, "open\n"), done.stderr
+    assert any(closed(port) for _ in range(100))
+
+
+def closed(port):
+    """Whether nothing listens there; waits a little if something does, since a killed program ends soon after."""
+    with socket.socket() as client:
+        if client.connect_ex(("127.0.0.1", port)) != 0:
+            return True
+    time.sleep(0.1)
+    return False
+
+
+def test_the_port_of_another_program_is_refused(tmp_path):
+    with listening() as port:
+        done = source_common(tmp_path, f"forward kubeflow service {port}; echo went on")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"port {port} is taken by another program; stop it, then repeat the command\n"
+
+
+@pytest.mark.parametrize(("cpus", "ending"), [(2, 1), (4, 0)])
+def test_a_cluster_needs_four_cpus(tmp_path, cpus, ending):
+    for name, says in {"docker": cpus, "kind": "tlm", "kubectl": "a node"}.items():
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho {says}\n")
+        program.chmod(0o755)
+    done = subprocess.run(
+        [KIND / "cluster.sh"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == ending
+    assert done.stderr == ("" if ending == 0 else "the cluster needs 4 CPUs, but Docker has 2: give it more, or set "
+                           "MIN_CPUS=2 to try nevertheless\n")  # fmt: skip
 
 
 def test_ecks_webhook_is_gone_and_its_operator_knows(tmp_path):

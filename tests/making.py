@@ -21,7 +21,7 @@ FILES = ("numbers.txt", "more.parquet", "model/config.json", "model/deep/weights
 
 
 def recipe(version: int = 1, **settings: object) -> Recipe:
-    return Recipe("numbers", "count", version, {"upto": 100, **settings})
+    return Recipe("hits", "count", version, {"upto": 100, **settings})
 
 
 def fill_folder(folder: Path, text: str = "as ordered", names: Iterable[str] = FILES) -> None:
@@ -43,7 +43,7 @@ def fill(draft: Draft, text: str = "as ordered") -> None:
 
 def make(root: str, write: Callable[[Draft], None] = fill, **settings: object) -> Artifact:
     """Make (or find) the artifact under `root`."""
-    return Artifact.open(produce(recipe(**settings), root, write), "numbers")
+    return Artifact.open(produce(recipe(**settings), root, write), "hits")
 
 
 def flip(data: bytes) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact, remove
+from tlm.artifacts.kinds import folder_of
 from tlm.artifacts.manifest import MANIFEST
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.stores.store import Store, Stored
@@ -77,8 +78,8 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
     """Remove what no kept run needs: artifacts, unfinished work and uploads, Elasticsearch indices.
 
     Kept are the newest reports and studies, everything that was made or used in the last days (a running pipeline may
-    need it), checkpoints, models and metrics that no report or study covers, and whatever these were made from.
-    Without ``--delete`` it is a dry run.
+    need it), checkpoints, models and metrics that no report or study covers, and whatever these were made from. Files
+    that are not of an artifact, a snapshot or an upload of tlm are left alone. Without ``--delete`` it is a dry run.
 
     Args:
         keep_runs: How many of the newest reports, and of the newest studies, to keep.
@@ -91,8 +92,12 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
     store = open_store(root)
     horizon = time.time() - unused_days * DAY
     folders: dict[str, list[Stored]] = {}
+    others = 0
     for stored in store.list(""):
-        folders.setdefault(_top(stored.name), []).append(stored)
+        if folder := folder_of(stored.name):
+            folders.setdefault(folder, []).append(stored)
+        else:
+            others += 1
     needed = _needed(store, folders, keep_runs, horizon)
     freed = 0
     for folder, files in sorted(folders.items()):
@@ -104,15 +109,17 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
             _remove(store, folder)
     for name in store.abandoned(horizon, delete):
         say(f"{'removing' if delete else 'would remove'} the unfinished upload of {name}")
-    return f"{freed / 1e6:,.1f} MB {'freed' if delete else 'would be freed; give --delete to remove'}"
+    done = f"{freed / 1e6:,.1f} MB {'freed' if delete else 'would be freed; give --delete to remove'}"
+    left = f"{others:,} other {'file is' if others == 1 else 'files are'} left alone"
+    return f"{done}; {left}" if others else done
 
 
 def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, Artifact | None]]:
     """Yield the manifests among `files`, oldest first, each with its artifact or snapshot; None if it is damaged."""
     for stored in sorted(files, key=lambda stored: (stored.modified, stored.name)):
-        folder, _, name = stored.name.rpartition("/")
-        kind, _, key = folder.rpartition("/")
-        if name == MANIFEST and key and kind.count("/") == kind.startswith("progress/"):
+        folder = folder_of(stored.name)
+        if folder and stored.name == f"{folder}/{MANIFEST}":
+            kind, _, key = folder.rpartition("/")
             try:
                 artifact = Artifact.find(store, kind, key)
             except Damaged as error:
@@ -126,12 +133,9 @@ def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, 
 def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, horizon: float) -> set[str]:
     """Return the folders that are kept."""
     found = list(_artifacts(store, chain.from_iterable(folders.values())))
-    damaged = (stored.name.removesuffix(f"/{MANIFEST}") for stored, artifact in found if artifact is None)
+    damaged = (folder_of(stored.name) for stored, artifact in found if artifact is None)
     newest = [artifact for _, artifact in reversed(found) if artifact is not None]
-    made_from: dict[str, set[str]] = {}
-    for artifact in newest:
-        sources = (ref.folder_name for ref in artifact.manifest.inputs.values())
-        made_from.setdefault(_top(artifact.folder_name), set()).update(sources)
+    made_from = {one.folder_name: {ref.folder_name for ref in one.manifest.inputs.values()} for one in newest}
     results = [[one.folder_name for one in newest if one.manifest.kind == kind] for kind in RESULTS]
     covered = _with_sources(chain.from_iterable(results), made_from)
     uncovered = (one.folder_name for one in newest if one.manifest.kind in TRAINED and one.folder_name not in covered)
@@ -154,11 +158,6 @@ def _with_sources(folders: Iterable[str], made_from: dict[str, set[str]]) -> set
 
 def _young(files: Iterable[Stored], horizon: float) -> bool:
     return any(stored.modified > horizon for stored in files)
-
-
-def _top(name: str) -> str:
-    """Return the folder that `name` is in: that of an artifact, or of all snapshots of one result."""
-    return "/".join(name.split("/")[:2])
 
 
 def _remove(store: Store, folder: str) -> None:

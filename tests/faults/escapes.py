@@ -88,8 +88,8 @@ def refused(trial: Callable[[], object], what: str) -> str:
 
 
 PLACES = {
-    "file": "numbers/*/numbers-*", "folder": "numbers/*/model-*", "artifact": "numbers/*", "kind": "numbers",
-    "manifest": "numbers/*/manifest.json", "progress": "progress", "absolute": "numbers/*/more-*",
+    "file": "hits/*/numbers-*", "folder": "hits/*/model-*", "artifact": "hits/*", "kind": "hits",
+    "manifest": "hits/*/manifest.json", "progress": "progress", "absolute": "hits/*/more-*",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import boto3
 import pytest
 
 from tests.making import (
@@ -102,7 +103,7 @@ def test_content_does_not_depend_on_the_store(root, tmp_path):
 def test_what_was_made_is_found(root):
     first = make(root)
     again = make(root, lambda draft: pytest.fail("made twice"))
-    assert again.uri == first.uri == f"{root}/numbers/{recipe().key}"
+    assert again.uri == first.uri == f"{root}/hits/{recipe().key}"
     assert everything(again) == expected()
     assert again.run()["threads"] == 1
     assert files_in(again.path("model")) == {
@@ -160,7 +161,7 @@ def test_two_processes_at_once_make_the_same(root):
     both = [run("-c", f"from tests.making import make; print(make({root!r}).uri)") for _ in range(2)]
     for process in both:
         output, errors = process.communicate(timeout=60)
-        assert output == f"{root}/numbers/{recipe().key}\n", errors
+        assert output == f"{root}/hits/{recipe().key}\n", errors
     assert everything(make(root, lambda draft: pytest.fail("made again"))) == expected()
 
 
@@ -174,7 +175,7 @@ def test_killed_at_any_moment_nothing_unfinished_is_seen_and_the_next_run_finish
     for moment in range(len(killed) + 1):
         place, snapshot = f"{root}/{moment}", tmp_path / f"snapshot-{moment}"
         store = open_store(place)
-        found = Artifact.find(store, "numbers", recipe().key)
+        found = Artifact.find(store, "hits", recipe().key)
         assert found is None or everything(found) == expected()
         step = Progress("work", place).latest(snapshot)
         assert step is None or files_in(snapshot) == expected(f"step {step}", FILES[1:3])
@@ -206,6 +207,56 @@ def test_gc_spares_what_a_run_under_way_uses(root, store):
     subset = export(hits, near_duplicates=False, root=root)
     assert Artifact.open(subset).details["passages"] > 0
     assert store.read(f"{other.removeprefix(f'{root}/')}/manifest.json") is None, "gc removed nothing"
+
+
+KEY = "0123456789abcdef01234567"
+FOREIGN = (
+    "notes.txt", "manifest.json", "data/raw/corpus.jsonl", "data/raw/deep/er/x.txt", "photos/2019/may/1/a.jpg",
+    "v2/artifacts/manifest.json", f"photos/{KEY}/manifest.json", f"v2/artifacts/model/{KEY}/model.bin",
+    "model/notes.txt", f"model/{KEY}", f"model/{KEY}0/x", f"model/{KEY.upper()}/x", f"models/{KEY}/x",
+    "progress/notes.txt", f"progress/{KEY}/notes.txt", f"progress/{KEY}/step-x/state", "progress/work/step-1/state",
+)  # fmt: skip
+OURS = (f"report/{KEY}/manifest.json.damaged", f"corpus-part/{KEY}/a/b/c", f"progress/{KEY}/step-000000001/state")
+
+
+@pytest.mark.parametrize("whole_bucket", [False, True])
+def test_gc_touches_nothing_that_is_not_ours(root, whole_bucket, capsys):
+    root = root.rpartition("/")[0] if whole_bucket and root.startswith("s3://") else root
+    store = open_store(root)
+    made = make(root)
+    for name in (*FOREIGN, *OURS):
+        store.write(name, name.encode())
+    time.sleep(1.1)  # S3 tells times in whole seconds
+    dry = gc(keep_runs=0, unused_days=0, root=root)
+    told = capsys.readouterr().err
+    really = gc(keep_runs=0, unused_days=0, delete=True, root=root)
+    assert {stored.name for stored in store.list("")} == set(FOREIGN)
+    assert all(store.read(name) == name.encode() for name in FOREIGN)
+    for said in (dry, really):
+        assert said.endswith(f"; {len(FOREIGN)} other files are left alone")
+    assert "warning" not in told
+    assert sorted(told.splitlines()) == sorted(
+        f"would remove {name}" for name in (made.folder_name, *(name.rpartition("/")[0] for name in OURS[::2]),
+                                            f"corpus-part/{KEY}")
+    )  # fmt: skip
+    store.write(f"report/{KEY}/x", b"1")
+    for name in FOREIGN[1:]:
+        store.delete(name)
+    assert gc(root=root).endswith("; 1 other file is left alone")
+
+
+def test_gc_ends_no_upload_that_is_not_ours(s3_root):
+    bucket = s3_root.split("/")[2]
+    client = boto3.client("s3")
+    ours = [f"model/{KEY}/weights.bin", f"progress/{KEY}/step-000000001/state"]
+    foreign = ["data/raw/large.jsonl", f"model/{KEY}", "a/b/c/d/e.bin", "model/weights.bin"]
+    for name in (*ours, *foreign):
+        client.create_multipart_upload(Bucket=bucket, Key=f"prefix/{name}")
+    time.sleep(1.1)
+    for delete in (False, True):
+        gc(unused_days=0, delete=delete, root=s3_root)
+        left = {upload["Key"] for upload in client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])}
+        assert left == {f"prefix/{name}" for name in (*foreign, *(() if delete else ours))}
 
 
 # ---- unfinished work

@@ -38,7 +38,7 @@ def test_the_server_itself_refuses_to_create_what_is_there(store):
 def test_roots_in_one_bucket_are_apart(s3_root):
     made = make(f"{s3_root}/a")
     assert list(open_store(f"{s3_root}/b").list("")) == []
-    with pytest.raises(InputError, match="no finished numbers here"):
+    with pytest.raises(InputError, match="no finished hits here"):
         Artifact.open(made.uri.replace("/a/", "/b/"))
 
 

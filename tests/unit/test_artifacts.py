@@ -89,7 +89,7 @@ def test_two_hundred_thousand_files_keep_their_order():
 def test_what_was_made_is_found_and_never_made_twice(tmp_path):
     first = make(f"{tmp_path}")
     again = make(f"{tmp_path}", lambda draft: pytest.fail("made twice"))
-    assert again.uri == first.uri == f"{tmp_path}/numbers/{recipe().key}"
+    assert again.uri == first.uri == f"{tmp_path}/hits/{recipe().key}"
     assert everything(again) == expected()
     assert (again.counts, again.details, again.run()["threads"]) == ({"numbers": 100}, {"largest": 99}, 1)
     assert {entry.logical: entry.rows for entry in again.entries("*.txt")} == {"numbers.txt": 50}
@@ -193,11 +193,11 @@ def test_an_input_that_is_gone_or_another_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("uri", "sentence"),
     [
-        ("{root}/numbers/0123", "no finished numbers here"),
+        ("{root}/hits/0123", "no finished hits here"),
         ("{root}/nombers/{key}", "no finished nombers here"),
         ("numbers", "no artifact URI"),
         ("", "no artifact URI"),
-        ("gs://bucket/numbers/{key}", "scheme 'gs' is not known"),
+        ("gs://bucket/hits/{key}", "scheme 'gs' is not known"),
     ],
 )
 def test_a_uri_that_leads_nowhere_is_said_in_one_sentence(tmp_path, uri, sentence):
@@ -207,7 +207,7 @@ def test_a_uri_that_leads_nowhere_is_said_in_one_sentence(tmp_path, uri, sentenc
 
 
 def test_an_artifact_of_another_kind_is_refused(tmp_path):
-    with pytest.raises(InputError, match="is numbers; expected letters or words"):
+    with pytest.raises(InputError, match="is hits; expected letters or words"):
         Artifact.open(make(f"{tmp_path}").uri, "letters", "words")
 
 
@@ -258,9 +258,9 @@ def test_a_file_name_that_leaves_the_folder_is_refused(tmp_path, name):
 
 def test_a_copied_manifest_is_not_mistaken_for_another_artifact(tmp_path):
     made = make(f"{tmp_path}")
-    shutil.copytree(made.uri, f"{tmp_path}/numbers/elsewhere")
-    with pytest.raises(InputError, match=r"is the manifest of numbers/.*; move it back there"):
-        Artifact.open(f"{tmp_path}/numbers/elsewhere")
+    shutil.copytree(made.uri, f"{tmp_path}/hits/elsewhere")
+    with pytest.raises(InputError, match=r"is the manifest of hits/.*; move it back there"):
+        Artifact.open(f"{tmp_path}/hits/elsewhere")
 
 
 # ---- the store underneath (what both stores do is in tests/servers/test_both_stores.py)

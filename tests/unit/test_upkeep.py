@@ -108,7 +108,7 @@ def there(*uris: str) -> list[bool]:
 
 def test_gc_keeps_the_newest_runs_and_what_they_were_made_from(tmp_path: Path) -> None:
     old, new = run(tmp_path, 1), run(tmp_path, 2)
-    unfinished = tmp_path / "progress" / "abc" / "step-1" / "part.bin"
+    unfinished = tmp_path / "progress" / ("0" * 24) / "step-000000001" / "part.bin"
     unfinished.parent.mkdir(parents=True)
     unfinished.write_text("x")
     age(tmp_path, 8)

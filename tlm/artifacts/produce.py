@@ -11,6 +11,7 @@ from tlm import __version__
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import signed_json, value_sha256
 from tlm.artifacts.home import home
+from tlm.artifacts.kinds import ArtifactKind
 from tlm.artifacts.manifest import MANIFEST, RUN, FileEntry, Manifest, content_digest, seal
 from tlm.artifacts.stores.scratch import scratch_folder
 from tlm.artifacts.stores.store import Store
@@ -25,14 +26,14 @@ class Recipe:
     """Everything that determines a result; its hash is the key of the artifact.
 
     Attributes:
-        kind: Kind of the artifact, such as corpus or checkpoint.
+        kind: Kind of the artifact, one of `tlm.artifacts.kinds`.
         step: Name of the step that makes it.
         version: Version of the step's method; raised when the step writes something else than before.
         settings: Settings that change the result, as JSON values.
         inputs: Input artifacts by name; only their content counts, not where they are stored.
     """
 
-    kind: str
+    kind: ArtifactKind
     step: str
     version: int
     settings: dict[str, Any]

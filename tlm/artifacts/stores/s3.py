@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
 from tlm.artifacts.digest import Ranges
+from tlm.artifacts.kinds import folder_of
 from tlm.artifacts.stores.endpoints import check_bucket, check_url
 from tlm.artifacts.stores.scratch import cache_folder
 from tlm.artifacts.stores.store import Stored
@@ -97,11 +98,12 @@ class S3Store:
 
     def abandoned(self, before: float, delete: bool) -> Iterator[str]:
         for upload in self._items("listing unfinished uploads", "list_multipart_uploads", "Uploads", ""):
-            if upload["Initiated"].timestamp() < before:
+            name = upload["Key"].removeprefix(self.prefix)
+            if upload["Initiated"].timestamp() < before and folder_of(name):
                 if delete:
                     which = {"Bucket": self.bucket, "Key": upload["Key"], "UploadId": upload["UploadId"]}
                     self._call("removing an upload", partial(self.client.abort_multipart_upload, **which))
-                yield upload["Key"].removeprefix(self.prefix)
+                yield name
 
     def scratch(self) -> Path:
         return self.cache / ".scratch"

@@ -55,9 +55,9 @@ class Store(Protocol):
         """Remove a file, if it exists."""
 
     def abandoned(self, before: float, delete: bool) -> Iterator[str]:
-        """Yield the names of uploads that began before that time (seconds since 1970) and never ended.
+        """Yield the names of our uploads that began before that time (seconds since 1970) and never ended.
 
-        With `delete` they are removed.
+        With `delete` they are removed. Uploads of others (`folder_of`) are left alone.
         """
 
     def scratch(self) -> Path:

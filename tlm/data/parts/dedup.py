@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from tlm.data.parts.plan import Plan
 from tlm.data.parts.stage import PART
 from tlm.data.stage import repeated
 
-BUCKET = "corpus-bucket"
+BUCKET: Final = "corpus-bucket"
 
 
 def dedup_buckets(plan: Plan, numbers: Iterable[int]) -> None:

@@ -12,6 +12,7 @@ from joblib import cpu_count
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import value_sha256
 from tlm.artifacts.home import home
+from tlm.artifacts.kinds import ArtifactKind
 from tlm.artifacts.produce import Recipe
 from tlm.data.layout import Layout
 from tlm.data.reading.files import Piece, RawFile, check_downloads
@@ -85,11 +86,11 @@ class Plan:
                 raise InputError(f"{file.where} has changed since its corpus was planned; start the run again")
         return own
 
-    def recipe(self, kind: str, number: int) -> Recipe:
+    def recipe(self, kind: ArtifactKind, number: int) -> Recipe:
         """The recipe of a result on the way to the corpus: one of its parts, say."""
         return Recipe(kind, STEP, VERSION, {"plan": self._digest, "number": number})
 
-    def found(self, kind: str, number: int) -> Artifact:
+    def found(self, kind: ArtifactKind, number: int) -> Artifact:
         """A finished result on the way. Raises InputError if it is not there."""
         try:
             return _found(self.root, kind, self.recipe(kind, number).key)

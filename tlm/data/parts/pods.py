@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Final
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, finished, produce
@@ -15,7 +16,7 @@ from tlm.data.reading.files import Piece, raw_files
 from tlm.data.registry import corpus_addresses
 from tlm.errors import InputError
 
-PLAN = "corpus-plan"
+PLAN: Final = "corpus-plan"
 MAX_REJECTED = 10  # as in load_corpus
 
 

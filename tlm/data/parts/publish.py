@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact, remove
 from tlm.artifacts.home import home
+from tlm.artifacts.kinds import ArtifactKind
 from tlm.artifacts.manifest import FileEntry
 from tlm.artifacts.produce import Draft, produce
 from tlm.data.parts.dedup import BUCKET
@@ -73,13 +74,14 @@ def _process_seconds(plan: Plan) -> float | None:
     return round(sum(run["process_seconds"] for run in runs), 3) if known else None
 
 
-def _on_the_way(plan: Plan) -> Iterator[tuple[str, int]]:
+def _on_the_way(plan: Plan) -> Iterator[tuple[ArtifactKind, int]]:
     """Kind and number of each result on the way, in the order in which they are removed."""
-    for kind, count in ((SHARDS, len(plan.parts)), (BUCKET, plan.buckets), (PART, len(plan.parts))):
-        yield from ((kind, number) for number in range(count))
+    kinds: tuple[tuple[ArtifactKind, int], ...]
+    kinds = ((SHARDS, len(plan.parts)), (BUCKET, plan.buckets), (PART, len(plan.parts)))
+    return ((kind, number) for kind, count in kinds for number in range(count))
 
 
-def _all(plan: Plan, kind: str) -> Iterator[Artifact]:
+def _all(plan: Plan, kind: ArtifactKind) -> Iterator[Artifact]:
     return (plan.found(kind, number) for number in range(len(plan.parts)))
 
 

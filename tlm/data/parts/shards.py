@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from tlm.data.ranges import Ints, offsets_of
 from tlm.data.shards import GROUP_ROWS, GROUPS, Shards, numbered
 from tlm.data.stage import STAGED_FILES, distinct
 
-SHARDS = "corpus-shards"
+SHARDS: Final = "corpus-shards"
 SHARD_ROWS = GROUPS * GROUP_ROWS
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Final
 
 import pyarrow.parquet as pq
 
@@ -16,7 +17,7 @@ from tlm.data.reading.readers import read_all
 from tlm.data.reading.records import REJECTED_FILE, Rejects
 from tlm.data.stage import Stage
 
-PART = "corpus-part"
+PART: Final = "corpus-part"
 ANY_NUMBER = 1 << 62  # of rejected rows: they are judged over all parts
 
 

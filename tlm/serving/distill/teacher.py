@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from tlm.evaluation.predict.predictor import open_predictor
 from tlm.progress import Meter, hidden, say
 
 VERSION = 1
-KIND = "soft-labels"
+KIND: Final = "soft-labels"
 FILE = "answers.npy"
 CHUNK = 1024  # texts between two looks at the clock
 SAVE_SECONDS = 300.0

@@ -88,7 +88,7 @@ class Service:
         from tlm.retrieval.search.elastic.build import ensure, fill
         from tlm.retrieval.search.elastic.engine import Elastic
 
-        ensure(details(self.documents), lambda index: fill(index, texts, self.documents), self.documents)
+        ensure(details(self.documents), "benchmark", lambda index: fill(index, texts, self.documents), self.documents)
         self.engine = Elastic(details(self.documents))
 
     def search(self, queries: Sequence[str], top_k: int) -> list[tuple[Any, Any]]:

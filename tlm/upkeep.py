@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact, remove
+from tlm.artifacts.identity import IDENTITY, identity
 from tlm.artifacts.kinds import folder_of
 from tlm.artifacts.manifest import MANIFEST
 from tlm.artifacts.roots import open_store
@@ -96,7 +97,7 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
     for stored in store.list(""):
         if folder := folder_of(stored.name):
             folders.setdefault(folder, []).append(stored)
-        else:
+        elif stored.name != IDENTITY:
             others += 1
     needed = _needed(store, folders, keep_runs, horizon)
     freed = 0
@@ -164,8 +165,8 @@ def _remove(store: Store, folder: str) -> None:
     kind, _, key = folder.partition("/")
     artifact = Artifact.find(store, kind, key) if kind == "index" else None
     if artifact is not None and artifact.details.get("engine") == "elasticsearch":
-        from tlm.retrieval.search.elastic.engine import drop_index
+        from tlm.retrieval.search.elastic.users import leave
         from tlm.retrieval.search.index import located
 
-        drop_index(located(artifact))
+        leave(located(artifact), identity(store))
     remove(store, folder)

@@ -13,7 +13,6 @@ from tlm.retrieval.search import index as index_step
 from tlm.retrieval.search.analyzer import terms
 from tlm.retrieval.search.elastic import build
 from tlm.retrieval.search.elastic.client import data_nodes
-from tlm.retrieval.search.elastic.engine import drop_index
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select.dense import dense
@@ -169,11 +168,11 @@ def test_vectors_find_what_exact_search_finds(elasticsearch_root):
     assert {len(hits) for hits in hybrid.values()} == {50}
 
 
-def test_an_index_with_vectors_is_restored_with_them(elasticsearch_root):
+def test_an_index_with_vectors_is_restored_with_them(elasticsearch_root, elasticsearch):
     corpus = corpus_of(list(docstrings()[:200]), elasticsearch_root)
     given = {"engine": "elasticsearch", "vectors": True, "root": elasticsearch_root}
     index = build_index(corpus, **given)
-    drop_index(index_step.located(Artifact.open(index)))
+    elasticsearch.indices.delete(index=index_step.located(Artifact.open(index))["index"])
     assert build_index(corpus, **given) == index
     engine = dense(Artifact.open(index), "", 0)
     assert all(len(docs) == 7 for docs, _ in engine.search(docstrings()[:5], 7))

@@ -14,7 +14,7 @@ from tlm.data.parts import parallel
 from tlm.errors import InputError, Interrupted
 from tlm.retrieval.search.elastic import build as elastic_build
 from tlm.retrieval.search.elastic import client as elastic_client
-from tlm.retrieval.search.elastic.engine import drop_index
+from tlm.retrieval.search.elastic.users import leave
 from tlm.retrieval.search.index import build_index, located
 from tlm.retrieval.search.retrieve import retrieve
 
@@ -153,7 +153,7 @@ def test_a_search_that_breaks_off_leaves_nothing(root, elasticsearch_url, monkey
 def test_an_index_of_that_name_with_another_origin_is_left_alone(root, elasticsearch):
     index = index_of(TEXTS, root)
     name = server_index(index)
-    drop_index(located(Artifact.open(index)))
+    elasticsearch.indices.delete(index=name)
     elasticsearch.indices.create(index=name, mappings={"_meta": {"tlm": {"corpus_content": "another"}}})
     with pytest.raises(InputError, match=rf"'{name}' is unfinished, or made from something else"):
         search(index, root)
@@ -167,8 +167,8 @@ def test_an_index_of_that_name_with_another_origin_is_left_alone(root, elasticse
 
 def test_a_lost_index_is_named_and_restored(root, elasticsearch):
     index = index_of(TEXTS, root)
-    drop_index(located(Artifact.open(index)))
-    drop_index(located(Artifact.open(index)))  # removing what is not there is no error
+    elasticsearch.indices.delete(index=server_index(index))
+    leave(located(Artifact.open(index)), "user")  # what is not there is no error
     with pytest.raises(InputError, match=r"has no index 'tlm-corpus-\w+' \(any more\); run `tlm index` again"):
         search(index, root)
     assert index_of(TEXTS, root) == index

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.home import home
+from tlm.artifacts.identity import identity
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.data.corpus import SEVERAL, passages, shard_passages, shards
 from tlm.data.parts.parallel import each
@@ -141,7 +143,8 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
 
     def ensured(embed: Static | None) -> list[tuple[int, str]]:
         there = {**described(embed), **_names(recipe.settings["name"], recipe.key)}
-        return ensure(there, partial(_fill, corpus, embed), details["documents"])
+        user = identity(home(root, recipe.inputs.values()))
+        return ensure(there, user, partial(_fill, corpus, embed), details["documents"])
 
     def write(draft: Draft) -> None:
         embed = Static.learn(corpus, seed=0) if with_vectors else None
@@ -159,7 +162,7 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
     if found:
         try:
             ensured(Static.read(Artifact.open(uri, "index").path(VECTORS)) if with_vectors else None)
-        except InputError as error:
+        except (InputError, OSError) as error:
             say(f"warning: the artifact exists, but its index could not be checked: {error}")
     return uri
 

@@ -31,6 +31,7 @@ from tlm.retrieval.search.elastic.client import (
     until_done,
 )
 from tlm.retrieval.search.elastic.engine import meta, shape, stored_meta
+from tlm.retrieval.search.elastic.users import NOTED, alias_of
 from tlm.retrieval.select.embed import Embed
 
 CHUNK_DOCUMENTS = 4000
@@ -51,11 +52,14 @@ Rejected = tuple[int, str]
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def ensure(details: Mapping[str, Any], fill: Callable[[str], list[Rejected]], total: int) -> list[Rejected]:
+def ensure(details: Mapping[str, Any], user: str, fill: Callable[[str], list[Rejected]], total: int) -> list[Rejected]:
     """Build the index described by `details` and publish its alias. A finished index is left as it is.
+
+    The store that uses the index is noted before anything relies on it (`users`).
 
     Args:
         details: The index (`index.located`).
+        user: Identity of the store.
         fill: Sends documents 0, 1, …; it takes the name of the index, and returns what the server refused.
         total: How many documents there are.
 
@@ -71,14 +75,14 @@ def ensure(details: Mapping[str, Any], fill: Callable[[str], list[Rejected]], to
     if rejected is None:
         try:
             _create(client, details)
-            patiently(client.indices.put_alias, index=index, name=_filling(index))
+            _change_aliases(client, [_added(index, alias) for alias in (_filling(index), alias_of(user))])
             rejected = sorted(fill(index))
             _finish(client, details, total - len(rejected), rejected)
         except Interrupted:
             rejected = _finished(client, details)  # another writer may have finished and closed it
             if rejected is None:
                 raise
-    _publish(client, index, details["alias"])
+    _publish(client, index, details["alias"], user)
     return rejected
 
 
@@ -122,7 +126,7 @@ def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     }
     mappings = {
         "dynamic": "strict",
-        "_meta": {"tlm": meta(details)},
+        "_meta": {"tlm": {**meta(details), **NOTED}},
         "_source": {"enabled": False},  # the texts are in the corpus
         "properties": ours["properties"],
     }
@@ -246,17 +250,26 @@ def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, r
             f"index '{index}' has {count:,} documents after {documents:,} were sent: something else writes into it; "
             "remove it, then repeat the command"
         )
-    finished = {"tlm": {**meta(details), "documents": documents, "rejected": rejected}}
+    there = stored_meta(client, details) or meta(details)
+    finished = {"tlm": {**there, "documents": documents, "rejected": rejected}}
     patiently(client.indices.put_mapping, index=index, meta=finished)
 
 
-def _publish(client: Elasticsearch, index: str, alias: str) -> None:
+def _publish(client: Elasticsearch, index: str, alias: str, user: str) -> None:
     """Close the index to writing and move its public alias to it."""
     patiently(client.indices.put_settings, index=index, settings={"index.blocks.write": True})
-    actions: list[dict[str, Any]] = [
+    actions = [
         {"remove": {"index": OURS, "alias": alias, "must_exist": False}},
         {"remove": {"index": index, "alias": _filling(index), "must_exist": False}},
-        {"add": {"index": index, "alias": alias}},
+        *(_added(index, name) for name in (alias, alias_of(user))),
     ]
-    patiently(client.indices.update_aliases, actions=actions)
+    _change_aliases(client, actions)
     say(f"the alias '{alias}' now points to index '{index}'")
+
+
+def _added(index: str, alias: str) -> dict[str, Any]:
+    return {"add": {"index": index, "alias": alias}}
+
+
+def _change_aliases(client: Elasticsearch, actions: list[dict[str, Any]]) -> None:
+    patiently(client.indices.update_aliases, actions=actions)

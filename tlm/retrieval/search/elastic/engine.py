@@ -1,4 +1,4 @@
-"""The Elasticsearch engine: search an index that build.py has filled, check it, and remove it."""
+"""The Elasticsearch engine: search an index that build.py has filled, and check it."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -131,12 +131,6 @@ def shape(details: Mapping[str, Any]) -> dict[str, Any]:
         "similarity": {"tlm": {"type": "BM25", "k1": details["k1"], "b": details["b"]}},
         "analysis": {},
     }
-
-
-def drop_index(details: Mapping[str, Any]) -> None:
-    """Remove the index with these details (`index.located`) from its server, if it is there."""
-    client = connect()
-    patiently(client.indices.delete, index=details["index"], ignore_unavailable=True)
 
 
 def request(query: dict[str, Any], top_k: int) -> dict[str, Any]:

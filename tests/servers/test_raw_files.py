@@ -73,7 +73,7 @@ def test_the_result_may_lie_on_s3_too(bucket, tmp_path):
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        ("s3://{bucket}/raw/nothing", "has no readable file"),
+        ("s3://{bucket}/raw/nothing", "is neither an object nor a folder"),
         ("s3://{bucket}/raw/*.csv", "matches no object"),
         ("s3://{bucket}-missing/raw", "the bucket does not exist"),
     ],

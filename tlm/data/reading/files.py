@@ -1,11 +1,9 @@
 """Raw files: paths, folders, globs, S3 and Hub addresses, expanded to a sorted list of files."""
 
-import fnmatch
-import glob
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +12,9 @@ from typing import NamedTuple
 
 from tlm.artifacts.digest import Ranges, file_sha256
 from tlm.artifacts.stores.scratch import cache_folder, scratch_folder
+from tlm.artifacts.stores.store import Store
 from tlm.data.reading import hub
+from tlm.data.reading.patterns import ANY_DEPTH, MAGIC, matches, matching_folders, may_hold_matches
 from tlm.errors import InputError, nearest
 from tlm.progress import say
 
@@ -24,7 +24,6 @@ FORMATS = {
 }  # fmt: skip
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 EXPECTED = f"{', '.join(FORMATS)}, all but .parquet also with {' or '.join(COMPRESSIONS)}"
-_MAGIC = re.compile(r"[*?\[]")
 
 
 class Piece(NamedTuple):
@@ -103,8 +102,9 @@ class RawFile:
 def raw_files(paths: Sequence[str], *, together: bool = True) -> Iterator[list[RawFile]]:
     """Expand `paths` to files, without duplicates and sorted by `where`; downloads are removed at the end.
 
-    A path is a file, a folder (searched recursively, except for names beginning with '.' or '_'), a glob,
-    ``s3://bucket/key`` (or a prefix, or a glob), or ``hf://name[:split]``.
+    A path is a file, a folder (searched recursively, except for names beginning with '.' or '_'), a pattern
+    (`patterns`), ``s3://bucket/`` with the same behind it, or ``hf://name[:split]``. What exists under exactly this
+    name goes before a pattern.
 
     Args:
         paths: What to expand.
@@ -163,23 +163,30 @@ def _from_disk(path: str) -> list[RawFile]:
         raise InputError(f"{path} is not a regular file; expected a file or a folder")
     if Path(path).is_symlink():
         raise InputError(f"{path} is a broken or circular symbolic link; fix or remove it")
-    if not _MAGIC.search(path):
+    if not MAGIC.search(path):
         parent = Path(path).parent
         siblings = [file.name for file in parent.iterdir() if file.exists()] if parent.is_dir() else []
         hint = nearest(Path(path).name, siblings)
         raise InputError(f"{path} does not exist{hint if 'did you mean' in hint else '; check the path'}")
-    matches = _below(path) if "**" in Path(path).parts else glob.glob(path)  # noqa: PTH207  # absolute patterns
-    if not matches:
+    found = _matching(path)
+    if not found:
         raise InputError(f"{path} matches no file; check the pattern")
-    return [file for match in sorted(matches) for file in _from_disk(match)]
+    return [file for match in sorted(found) for file in _from_disk(match)]
 
 
-def _walk(folder: str) -> list[str]:
-    """List the files in a folder and its sub-folders, relative to it; links to folders, possibly circular, are not."""
-    found, links = list[str](), list[str]()
-    for place, folders, names in os.walk(folder, onerror=_cannot_list):
-        found += [os.path.relpath(Path(place) / name, folder) for name in names]
-        links += [name for name in folders if (Path(place) / name).is_symlink() and name[0] not in "._"]
+def _walk(folder: str, pattern: Sequence[str] = (ANY_DEPTH,)) -> list[str]:
+    """List the files in a folder and its sub-folders, relative to it, as far as a pattern may match there.
+
+    With a pattern of limited depth, folders are listed as well. Links to folders are followed only then: they may be
+    circular.
+    """
+    found, links, limited = list[str](), list[str](), ANY_DEPTH not in pattern
+    for place, folders, names in os.walk(folder, onerror=_cannot_list, followlinks=limited):
+        at = Path(place).relative_to(folder)
+        found += [str(at / name) for name in (*names, *(folders if limited else ()))]
+        if not limited:
+            links += [name for name in folders if (Path(place) / name).is_symlink() and name[0] not in "._"]
+        folders[:] = [name for name in folders if may_hold_matches((*at.parts, name), pattern)]
     if links:
         say(f"{folder}: skipped symbolic links to folders: {_some(links)}")
     return found
@@ -189,21 +196,13 @@ def _cannot_list(error: OSError) -> None:
     raise InputError(f"{error.filename} cannot be listed: {error.strerror}; check its permissions") from None
 
 
-def _below(pattern: str) -> list[str]:
-    """List the files that match a pattern with **; as in a shell, * and ** do not match names beginning with a dot."""
+def _matching(pattern: str) -> list[str]:
+    """List the files and folders on disk that match a pattern."""
     parts = Path(pattern).parts
-    start = next(number for number, part in enumerate(parts) if _MAGIC.search(part))
-    base = Path(*parts[:start])
-    return [str(base / name) for name in _walk(str(base)) if _matches(Path(name).parts, parts[start:])]
-
-
-def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    if not pattern or not names:
-        return not names and all(part == "**" for part in pattern)
-    visible = names[0][0] != "." or pattern[0][0] == "."
-    if pattern[0] == "**":
-        return _matches(names, pattern[1:]) or (visible and _matches(names[1:], pattern))
-    return visible and fnmatch.fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
+    start = next(number for number, part in enumerate(parts) if MAGIC.search(part))
+    base, parts = Path(*parts[:start]), parts[start:]
+    names = _walk(str(base), parts) if base.is_dir() else []
+    return [str(base / name) for name in names if matches(Path(name).parts, parts)]
 
 
 def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
@@ -212,24 +211,47 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
     bucket, _, key = address.removeprefix("s3://").partition("/")
     store = S3Store(f"s3://{bucket}")
     store.cache = stack.enter_context(scratch_folder(cache_folder() / "raw", "raw"))
-    sizes = {stored.name: stored.size for stored in store.list(_MAGIC.split(key)[0]) if not stored.name.endswith("/")}
-    if _MAGIC.search(key):
-        chosen = [name for name in sizes if name.count("/") == key.count("/") and PurePosixPath(name).match(key)]
-    elif key in sizes:
-        chosen = [key]
-    else:
-        folder = f"{key.rstrip('/')}/" if key else ""
-        inside = [name.removeprefix(folder) for name in sizes if name.startswith(folder)]
-        chosen = [folder + name for name in _readable(address, inside)]
-    if not chosen:
-        raise InputError(f"{address} matches no object; check the bucket and the key")
-    if any({"", ".", ".."} & set(name.split("/")) for name in chosen):
+    sizes = _on_s3(store, address, key.rstrip("/"))
+    if any({"", ".", ".."} & set(name.split("/")) for name in sizes):
         raise InputError(f"{address}: a key has empty, '.' or '..' parts, which a file path cannot have; rename it")
     return [
         _raw_file(f"s3://{bucket}/{name}", partial(store.local, name), sizes[name], store.cache,
                   partial(store.local_ranges, name, sizes[name]))
-        for name in chosen
+        for name in sizes
     ]  # fmt: skip
+
+
+def _on_s3(store: Store, address: str, key: str) -> dict[str, int]:
+    """Return the keys that an address means, with their sizes: an object's, else a folder's, else a pattern's."""
+    sizes = _sizes(store, key)
+    if key in sizes:
+        chosen = [key]
+    elif not key or any(name.startswith(f"{key}/") for name in sizes):
+        chosen = _inside(store, key, sizes)
+    elif MAGIC.search(key):
+        pattern = [part for part in key.split("/") if part]
+        sizes = _sizes(store, MAGIC.split("/".join(pattern))[0])
+        chosen = [name for name in sizes if matches(name.split("/"), pattern)]
+        chosen += [name for folder in matching_folders(sizes, pattern) for name in _inside(store, folder, sizes)]
+        if not chosen:
+            raise InputError(f"{address} matches no object; check the bucket and the pattern")
+    else:
+        raise InputError(
+            f"{address} is neither an object nor a folder; check the bucket and the key, or give {store.root}/{key}* "
+            "for all objects whose keys begin so"
+        )
+    return {name: sizes[name] for name in chosen}
+
+
+def _sizes(store: Store, prefix: str) -> dict[str, int]:
+    return {stored.name: stored.size for stored in store.list(prefix) if not stored.name.endswith("/")}
+
+
+def _inside(store: Store, folder: str, keys: Iterable[str]) -> list[str]:
+    """Select the keys in a folder that can be read."""
+    start = f"{folder}/" if folder else ""
+    names = [key.removeprefix(start) for key in keys if key.startswith(start)]
+    return [start + name for name in _readable(f"{store.root}/{folder}", names)]
 
 
 def _readable(folder: str, names: list[str]) -> list[str]:

@@ -8,13 +8,27 @@ from typing import Annotated, Any
 
 import typer
 
+JSON_OF_STEP = "Print the result's URI, content and counts as one line of JSON."
+JSON_OF_OTHERS = "Print the result as one line of JSON."
 OPTION_NAMES = {"overrides": ("--set",)}  # `set` is a builtin in Python
+
+
+class Answer(str):
+    """What a command prints that is no step, and the same as plain values for ``--json``."""
+
+    facts: Any
+
+    def __new__(cls, text: str, facts: Any) -> "Answer":
+        """Make it of the text for people and the facts for programs."""
+        answer = super().__new__(cls, text)
+        answer.facts = facts
+        return answer
 
 
 def command(target: str) -> Callable[..., None]:
     """Return the command for ``module:function``: parameters before the ``*`` are arguments, the others options.
 
-    A step, which returns the URI of its result, also gets the option ``--json``.
+    A step, which returns the URI of its result, also gets the option ``--json``, as does one that returns an `Answer`.
     """
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
@@ -22,8 +36,8 @@ def command(target: str) -> Callable[..., None]:
     helps = descriptions(function)
     parameters = [_parameter(parameter, helps.get(parameter.name, "")) for parameter in signature.parameters.values()]
     is_step = signature.return_annotation is str and "root" in signature.parameters
-    if is_step:
-        json_option = typer.Option("--json", help="Print the result's URI, content and counts as one line of JSON.")
+    if is_step or signature.return_annotation is Answer:
+        json_option = typer.Option("--json", help=JSON_OF_STEP if is_step else JSON_OF_OTHERS)
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter("as_json", kind, default=False, annotation=Annotated[bool, json_option]))
 
@@ -57,8 +71,10 @@ def _parameter(parameter: inspect.Parameter, text: str) -> inspect.Parameter:
     )
 
 
-def _as_json(uri: str) -> str:
+def _as_json(result: str) -> str:
     from tlm.artifacts.artifact import Artifact
 
-    manifest = Artifact.open(uri).manifest
+    if isinstance(result, Answer):
+        return json.dumps(result.facts)
+    uri, manifest = result, Artifact.open(result).manifest
     return json.dumps({"uri": uri, "content": manifest.content, "counts": manifest.counts, "details": manifest.details})

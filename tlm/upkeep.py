@@ -13,6 +13,7 @@ from tlm.artifacts.kinds import folder_of
 from tlm.artifacts.manifest import MANIFEST
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.stores.store import Store, Stored
+from tlm.command import Answer
 from tlm.errors import Damaged, InputError, printable
 from tlm.progress import say
 
@@ -43,14 +44,14 @@ def fetch(uri: str, folder: str, *, force: bool = False) -> str:
     return folder
 
 
-def ls(*, kind: str = "", root: str | None = None) -> str:
-    """List the finished artifacts, oldest first: time, kind, key, size, counts.
+def ls(*, kind: str = "", root: str | None = None) -> Answer:
+    """List the finished artifacts, oldest first: time, kind, key, size, counts. As JSON, a list of objects.
 
     Args:
         kind: Only artifacts of this kind.
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
     """
-    lines = []
+    lines, facts = list[str](), list[dict[str, Any]]()
     store = open_store(root)
     for stored, artifact in _artifacts(store, store.list("")):
         if artifact is None or artifact.manifest.kind.startswith("progress/"):
@@ -58,11 +59,14 @@ def ls(*, kind: str = "", root: str | None = None) -> str:
         manifest = artifact.manifest
         if kind not in ("", manifest.kind):
             continue
-        when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(stored.modified))
-        size = sum(entry.size for entry in manifest.files) / 1e6
+        when, size = time.gmtime(stored.modified), sum(entry.size for entry in manifest.files)
         counts = printable(", ".join(f"{name} {_count(value)}" for name, value in manifest.counts.items()))
-        lines.append(f"{when}  {manifest.kind:<10} {manifest.key}  {size:>9,.1f} MB  {counts}".rstrip())
-    return "\n".join(lines) or "no finished artifacts here"
+        shown = f"{time.strftime('%Y-%m-%d %H:%M', when)}  {manifest.kind:<10} {manifest.key}"
+        lines.append(f"{shown}  {size / 1e6:>9,.1f} MB  {counts}".rstrip())
+        finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", when)
+        facts.append({"uri": artifact.uri, "kind": manifest.kind, "finished": finished, "bytes": size})
+        facts[-1] |= {"content": manifest.content, "counts": manifest.counts}
+    return Answer("\n".join(lines) or "no finished artifacts here", facts)
 
 
 def _count(value: Any) -> str:
@@ -75,12 +79,13 @@ def _count(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, int | float) and value >= 1e9 else str(value or 0)
 
 
-def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, root: str | None = None) -> str:
+def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, root: str | None = None) -> Answer:
     """Remove what no kept run needs: artifacts, unfinished work and uploads, Elasticsearch indices.
 
     Kept are the newest reports and studies, everything that was made or used in the last days (a running pipeline may
     need it), checkpoints, models and metrics that no report or study covers, and whatever these were made from. Files
     that are not of an artifact, a snapshot or an upload of tlm are left alone. Without ``--delete`` it is a dry run.
+    As JSON: the folders and uploads, their bytes, the number of other files, and whether anything was deleted.
 
     Args:
         keep_runs: How many of the newest reports, and of the newest studies, to keep.
@@ -100,19 +105,22 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
         elif stored.name != IDENTITY:
             others += 1
     needed = _needed(store, folders, keep_runs, horizon)
-    freed = 0
+    freed, unneeded, uploads = 0, list[str](), list[str]()
     for folder, files in sorted(folders.items()):
         if folder in needed or (delete and _young(store.list(f"{folder}/"), horizon)):  # used in the meantime
             continue
         freed += sum(stored.size for stored in files)
+        unneeded.append(folder)
         say(f"{'removing' if delete else 'would remove'} {folder}")
         if delete:
             _remove(store, folder)
     for name in store.abandoned(horizon, delete):
+        uploads.append(name)
         say(f"{'removing' if delete else 'would remove'} the unfinished upload of {name}")
     done = f"{freed / 1e6:,.1f} MB {'freed' if delete else 'would be freed; give --delete to remove'}"
     left = f"{others:,} other {'file is' if others == 1 else 'files are'} left alone"
-    return f"{done}; {left}" if others else done
+    facts = {"folders": unneeded, "uploads": uploads, "bytes": freed, "other_files": others, "deleted": delete}
+    return Answer(f"{done}; {left}" if others else done, facts)
 
 
 def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, Artifact | None]]:

@@ -2,7 +2,10 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -227,3 +230,37 @@ def test_gc_removes_the_models_of_a_report_that_is_not_kept(tmp_path: Path) -> N
     gc(keep_runs=1, unused_days=7, delete=True, root=str(tmp_path))
     assert there(*old.values()) == [False] * 3
     assert there(*new.values()) == [True] * 3
+
+
+def printed(*arguments: str) -> object:
+    """What a command prints with ``--json``."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tlm.cli", *arguments, "--json"], capture_output=True, text=True, check=True
+    )
+    (line,) = done.stdout.splitlines()
+    return json.loads(line)
+
+
+def test_ls_and_gc_give_json(tmp_path: Path) -> None:
+    made, root = run(tmp_path, 1), str(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    rows = {row["uri"]: row for row in printed("ls", "--root", root)}  # type: ignore[attr-defined]
+    assert rows.keys() == set(made.values())
+    corpus = Artifact.open(made["corpus"])
+    row = rows[made["corpus"]]
+    assert datetime.fromisoformat(row.pop("finished")).tzinfo is not None
+    assert row == {
+        "uri": corpus.uri, "kind": "corpus", "content": corpus.content, "counts": {"seed": 1},
+        "bytes": sum(entry.size for entry in corpus.entries()),
+    }  # fmt: skip
+    assert printed("ls", "--root", root, "--kind", "study") == []
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) - len("mine")
+    expected = {"folders": sorted(Artifact.open(uri).folder_name for uri in made.values()), "uploads": [],
+                "bytes": size, "other_files": 1, "deleted": False}  # fmt: skip
+    given = ("gc", "--keep-runs", "0", "--unused-days", "0", "--root", root)
+    found = printed(*given)
+    assert found == expected | {"bytes": found["bytes"]}  # type: ignore[index]
+    assert found["bytes"] >= size  # type: ignore[index]  # opening them just now was noted beside them
+    assert there(*made.values()) == [True] * 3
+    assert printed(*given, "--delete") == {**found, "deleted": True}  # type: ignore[dict-item]
+    assert there(*made.values()) == [False] * 3

@@ -127,6 +127,18 @@ def test_compressed_files_count_as_the_text_in_them_and_hub_data_sets_alone():
     assert parts_of([packed, hub, table], 50) == [(0, 1), (1, 2), (2, 3)]
 
 
+def test_what_a_stray_quote_swallows_is_counted_in_a_part_too(tmp_path):
+    folder = files(tmp_path / "in", [f"text {number}" for number in range(40)])
+    rows = [f"row {number},x" for number in range(60)]
+    rows[5], rows[18] = '"row 5,x', 'row 18",x'
+    (tmp_path / "in" / "99.csv").write_text("\n".join(["text,label", *rows, ""]))
+    with pytest.raises(InputError, match=r"^14 of 100 rows cannot be used \(14 malformed csv\)"):
+        load(folder, tmp_path / "root", size=1)
+    one, several = (load(folder, tmp_path / f"{size}", size=size, max_rejected=14) for size in (10**9, 1))
+    same(one, several)
+    assert (several.counts["read"], several.counts["documents"]) == (100, 86)
+
+
 def test_rejected_rows_are_judged_over_all_parts(tmp_path):
     many = [[*(f"good {file} {number}" for number in range(20)), *[None] * 4] for file in range(3)]
     folder = files(tmp_path / "in", *many)

@@ -11,7 +11,7 @@ from backports import zstd
 
 from tlm.data.reading.files import raw_files
 from tlm.data.reading.readers import read
-from tlm.data.reading.records import Reject
+from tlm.data.reading.records import Reject, Row
 
 ROWS = [
     {"text": "Plain words, with a comma", "label": "a"},
@@ -159,6 +159,57 @@ def test_bad_csv_rows_are_set_aside_with_place_and_reason(tmp_path, line, number
     assert [first.values["text"], last.values["text"]] == ["a", "c"]
     assert isinstance(bad, Reject)
     assert (bad.line, bad.reason) == (number, reason)
+
+
+def naive(count, texts=()):
+    """A table whose writer quotes nothing; `texts` replaces the texts of some rows, by number from 0."""
+    return "text,label\n" + "".join(f"{dict(texts).get(row, f'text {row}')},{'ab'[row % 2]}\n" for row in range(count))
+
+
+SWALLOWED = {
+    "closed before a letter": ({20: '"He said', 80: 'she "left'}, "malformed csv", "',' expected after '\"'"),
+    "closed in a longer row": ({20: '"He said', 80: 'said",she'}, "ragged row", "3 values, the header has 2"),
+    "closed in a shorter row": ({20: '"He said', 80: 'she said"\nx'}, "ragged row", "1 values, the header has 2"),
+    "closed as if it were one text": ({20: '"He said', 80: 'she said"'}, "malformed csv", "61 lines that are rows"),
+    "not UTF-8": ({20: '"He said', 50: "caf\udce9", 80: 'she said"'}, "malformed csv", "61 lines that are rows"),
+}
+
+
+@pytest.mark.parametrize(("texts", "reason", "detail"), SWALLOWED.values(), ids=SWALLOWED)
+def test_a_stray_quote_counts_as_all_the_lines_that_it_swallows(tmp_path, texts, reason, detail):
+    path = tmp_path / "x.csv"
+    path.write_bytes(naive(100, texts).encode(errors="surrogateescape"))
+    found = rows_of(path)
+    (bad,) = [row for row in found if isinstance(row, Reject)]
+    assert (bad.line, bad.reason, bad.lines) == (22, reason, 61)
+    assert bad.detail.startswith("up to line 82: ")
+    assert detail in bad.detail
+    following = [row.line for row in found if row.line > 22]
+    assert [row.line for row in found] == [*range(2, 23), *following]
+    assert following[-1] == path.read_bytes().count(b"\n")
+    assert sum(row.lines if isinstance(row, Reject) else 1 for row in found) == path.read_bytes().count(b"\n") - 1
+
+
+LONG_TEXTS = {
+    "prose": "Dear all,\n\nthe meeting, as you know,\nis on Monday.\n" * 30,
+    "lines with a comma each": "Berlin, Germany\n" * 40 + "Paris, France",
+    "few lines": "red, blue\n" * 4 + "green",
+    "a table of another width": "1,2,3,4\n" * 40,
+}
+
+
+@pytest.mark.parametrize("text", LONG_TEXTS.values(), ids=LONG_TEXTS)
+@pytest.mark.parametrize("order", [("text", "label"), ("label", "text")])
+def test_a_quoted_value_of_many_lines_is_text(tmp_path, text, order):
+    rows = [{name: {"text": text, "label": "a"}[name] for name in order}, *[dict.fromkeys(order, "b")] * 3]
+    as_csv(rows, tmp_path / "x.csv")
+    assert [row.values for row in rows_of(tmp_path / "x.csv")] == rows
+
+
+def test_a_quote_in_tsv_swallows_nothing(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text(naive(100, {20: '"He said', 80: 'she said"'}).replace(",", "\t"))
+    assert [row.line for row in rows_of(path) if isinstance(row, Row)] == list(range(2, 102))
 
 
 def test_rows_of_csv_are_numbered_by_their_first_lines(tmp_path):

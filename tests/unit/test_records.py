@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tlm.artifacts.produce import Draft
-from tlm.data.reading.records import BadRow, Rejects, name_of, text_of
+from tlm.data.reading.records import BadRow, Reject, Rejects, name_of, text_of
 from tlm.errors import InputError
 
 
@@ -41,7 +41,7 @@ def test_ids_and_sources_are_strings_or_whole_numbers():
 def test_a_step_stops_over_ten_rows_or_a_thousandth(most, bad, read_, stops):
     rejects = Rejects(most)
     for line in range(bad):
-        rejects.add("x.csv", line + 1, "null", "field 'text' is null")
+        rejects.add("x.csv", Reject(line + 1, "null", "field 'text' is null"))
     rejects.read = read_
     if stops:
         with pytest.raises(InputError, match=rf"^{bad} of {read_} rows .*x\.csv:1: null, field 'text' is null"):
@@ -52,8 +52,8 @@ def test_a_step_stops_over_ten_rows_or_a_thousandth(most, bad, read_, stops):
 
 def test_rejects_are_kept_with_place_reason_and_what_was_found(tmp_path):
     rejects = Rejects(10)
-    rejects.add("a.jsonl", 3, "invalid JSON", "x\n" + "y" * 1000)
-    rejects.add("b.csv", 5, "null", "\ud800")
+    rejects.add("a.jsonl", Reject(3, "invalid JSON", "x\n" + "y" * 1000))
+    rejects.add("b.csv", Reject(5, "null", "\ud800"))
     draft = Draft(tmp_path)
     rejects.write(draft)
     assert draft.rows == {"rejected.parquet": 2}
@@ -66,3 +66,29 @@ def test_rejects_are_kept_with_place_reason_and_what_was_found(tmp_path):
     assert draft.counts == {"rejected": {"invalid JSON": 1, "null": 1}}
     Rejects(10).write(draft)
     assert draft.rows == {"rejected.parquet": 0}
+
+
+@pytest.mark.parametrize(("read_", "stops"), [(11, True), (10_999, True), (11_000, False)])
+def test_a_record_of_several_lines_counts_as_all_of_them(tmp_path, read_, stops):
+    rejects, other = Rejects(10), Rejects(10)
+    rejects.add("x.csv", Reject(3, "ragged row", "up to line 12: 3 values", lines=10))
+    rejects.add("x.csv", Reject(20, "null", "field 'text' is null"))
+    other.take(rejects.table(), read_, {"x.csv": read_})  # as from a part
+    draft = Draft(tmp_path)
+    other.write(draft)
+    assert draft.counts == {"rejected": {"ragged row": 10, "null": 1}}
+    assert draft.rows == {"rejected.parquet": 2}
+    assert pq.read_table(tmp_path / "rejected.parquet")["lines"].to_pylist() == [10, 1]
+    assert len(other) == 11
+    if stops:
+        with pytest.raises(InputError, match=rf"^11 of {read_} rows cannot be used \(10 ragged row, 1 null\)"):
+            other.check()
+    else:
+        other.check()
+
+
+def test_records_of_one_line_are_written_without_the_number_of_lines(tmp_path):
+    rejects = Rejects(10)
+    rejects.add("x.csv", Reject(3, "null", "field 'text' is null"))
+    rejects.write(Draft(tmp_path))
+    assert pq.read_schema(tmp_path / "rejected.parquet").names == ["file", "line", "reason", "detail"]

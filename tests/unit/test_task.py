@@ -22,6 +22,7 @@ from tlm.data.tasks.problem import is_regression
 from tlm.data.tasks.splits import assign
 from tlm.data.tasks.task import examples, load_task
 from tlm.errors import InputError
+from tlm.evaluation.report.dropped import dropped
 
 SPLITS = {
     "train": [("red apple", "fruit"), ("old oak", "tree"), ("ripe pear", "fruit"), ("tall fir", "tree")],
@@ -235,6 +236,38 @@ def test_bad_rows_are_set_aside(tmp_path):
     assert pairs(task, "train") == SPLITS["train"]
     assert task.counts["rejected"] == {"NaN": 2, "empty": 2, "not a label": 1, "not a string": 1, "null": 1}
     assert pq.read_table(task.path("rejected.parquet"))["line"].to_pylist() == list(range(5, 12))
+
+
+def naive_csv(path, count, texts):
+    """Rows whose writer quotes nothing; `texts` replaces the texts of some, by number from 0."""
+    rows = [f"{texts.get(row, f'{path.stem} text {row}')},{'ab'[row % 2]}" for row in range(count)]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(["text,label", *rows, ""]))
+
+
+QUOTE = {10: '"he said', 29: 'she said"'}  # rows 10 to 29
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_the_limits_see_all_rows_that_a_stray_quote_swallows(tmp_path, split):
+    for name in ("train", "dev", "test"):
+        naive_csv(tmp_path / "t" / f"{name}.csv", 100, QUOTE if name == split else {})
+    reason = rf"\(20 malformed csv\), more than .*, the first at {split}.csv:12: malformed csv, up to line 31: "
+    with pytest.raises(InputError, match=rf"^20 of 300 rows cannot be used {reason}"):
+        load(str(tmp_path / "t"), tmp_path)
+    if split == "test":
+        with pytest.raises(InputError, match=rf"^20 of 100 test rows cannot be used {reason}"):
+            load(str(tmp_path / "t"), tmp_path, max_rejected=20)
+        return
+    task = load(str(tmp_path / "t"), tmp_path, max_rejected=20)
+    assert task.counts["read"] == 300
+    assert task.counts["train"] == 80
+    assert task.counts["rejected"] == {"malformed csv": 20}
+    assert [(row["line"], row["lines"]) for row in pq.read_table(task.path("rejected.parquet")).to_pylist()] == [
+        (12, 20)
+    ]
+    (found,) = dropped(task)["reasons"]
+    assert (found["reason"], found["count"]) == ("malformed csv", 20)
 
 
 def only(**splits):

@@ -77,6 +77,16 @@ def test_nothing_is_said_where_nothing_was_set_aside(tmp_path, twice):
     assert twice(load_corpus, [lines(tmp_path / "c.jsonl", [{"text": "a"}])])[1] == []
 
 
+def test_a_record_of_several_lines_is_said_with_all_of_them(tmp_path, twice):
+    rows = [f"text {number},x" for number in range(20)]
+    rows[4], rows[11] = '"text 4,x', 'text 11",x'
+    (tmp_path / "c.csv").write_text("\n".join(["text,label", *rows, ""]))
+    assert twice(load_corpus, [str(tmp_path / "c.csv")])[1] == [
+        "load-corpus: 12 of 20 rows used, 8 set aside: 8 malformed csv, up to line 13: one record of 8 lines that are "
+        "rows; is a quote missing? (c.csv:6)"
+    ]
+
+
 @pytest.mark.parametrize("split", ["dev", "test"])
 def test_a_held_out_split_that_loses_more_than_a_tenth_of_its_rows_stops_the_step(tmp_path, split):
     size = {"dev": 10, "test": 30}[split]

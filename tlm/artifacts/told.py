@@ -1,7 +1,7 @@
 """Report what a step left out: after its result was made, and again each time the finished result is found."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact
@@ -45,20 +45,26 @@ def _rejected(artifact: Artifact) -> Iterator[str]:
             shares = settings["shares"] if split == "train" else {}  # splits without a file are drawn from train
             used = sum(counts[name] for name in (split, *shares))
         else:
-            used = counts["read" if "read" in counts else "candidates"] - len(rows)
-        named = f"{split} rows" if split else "rows"
-        yield f"{used:,} of {used + len(rows):,} {named} used, {len(rows):,} set aside: {_reasons(rows, artifact.uri)}"
+            used = counts["read" if "read" in counts else "candidates"] - _total(rows)
+        lost, named = _total(rows), f"{split} rows" if split else "rows"
+        yield f"{used:,} of {used + lost:,} {named} used, {lost:,} set aside: {_reasons(rows, artifact.uri)}"
+
+
+def _total(rows: Iterable[Mapping[str, Any]]) -> int:
+    """How many rows these are: a malformed record counts as all its lines."""
+    return sum(row.get("lines", 1) for row in rows)
 
 
 def _reasons(rows: list[dict[str, Any]], uri: str) -> str:
-    places: dict[tuple[str, str], list[str]] = defaultdict(list)
+    alike: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        places[row["reason"], row["detail"]].append(f"{row['file']}:{row['line']}")
-    most_first = sorted(places.items(), key=lambda item: -len(item[1]))
+        alike[row["reason"], row["detail"]].append(row)
+    most_first = sorted(alike.items(), key=lambda item: -_total(item[1]))
     parts = []
-    for (reason, detail), where in most_first[:REASONS_SHOWN]:
-        more = " …" if len(where) > PLACES_SHOWN else ""
-        parts.append(f"{len(where):,} {reason}, {detail} ({', '.join(where[:PLACES_SHOWN])}{more})")
-    if rest := sum(len(where) for _, where in most_first[REASONS_SHOWN:]):
+    for (reason, detail), some in most_first[:REASONS_SHOWN]:
+        places = ", ".join(f"{row['file']}:{row['line']}" for row in some[:PLACES_SHOWN])
+        more = " …" if len(some) > PLACES_SHOWN else ""
+        parts.append(f"{_total(some):,} {reason}, {detail} ({places}{more})")
+    if rest := sum(_total(some) for _, some in most_first[REASONS_SHOWN:]):
         parts.append(f"and {rest:,} more, all in {uri}/rejected.parquet")
     return "; ".join(parts)

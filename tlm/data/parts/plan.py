@@ -21,7 +21,7 @@ from tlm.data.reading.readers import check
 from tlm.errors import InputError
 from tlm.progress import track
 
-VERSION = 1
+VERSION = 2
 STEP = "load-corpus"
 SHARE = 64  # parts of a corpus that is neither small nor large
 LARGEST = 1 << 30  # bytes of text in a part

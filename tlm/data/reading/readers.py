@@ -3,7 +3,8 @@
 A row that cannot be read is yielded as a `Reject`; a file that cannot be read raises InputError.
 
 - JSON lines (.jsonl, .ndjson, .json): one object per line; empty lines are skipped.
-- CSV: a header, then rows as in RFC 4180 (quoted values may contain line breaks).
+- CSV: a header, then rows as in RFC 4180 (quoted values may contain line breaks). A quote out of place is found as far
+  as possible (`tlm.data.reading.tables`), and all lines that it swallows are rejected.
 - TSV: a header, then one row per line. A value that is quoted as a whole, with inner quotes doubled, is unquoted, as
   spreadsheets write it; any other quote is text.
 - Plain text (.txt): paragraphs, separated by empty lines, are the documents; one above a million characters is split
@@ -13,10 +14,8 @@ A row that cannot be read is yielded as a `Reject`; a file that cannot be read r
 Readers hold no more than a line, a row or a few rows of a row group in memory; rows above 64 MiB are refused.
 """
 
-import csv
 import itertools
 import json
-import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -25,10 +24,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from backports import zstd
 
-from tlm.data.reading import hub, parquet
+from tlm.data.reading import hub, parquet, tables
 from tlm.data.reading.files import RawFile
-from tlm.data.reading.records import BadRow, Reject, Rejects, Row, check_columns, not_utf8, unknown_field
-from tlm.data.reading.streams import LONGEST_LINE, lines
+from tlm.data.reading.records import BadRow, Reject, Rejects, Row, not_utf8, unknown_field
+from tlm.data.reading.streams import lines
 from tlm.errors import InputError
 from tlm.progress import Meter
 
@@ -37,7 +36,6 @@ T = TypeVar("T")
 PEEK_ROWS = 20
 METER_ROWS = 1000  # between updates of the progress
 LONGEST_PARAGRAPH = 1_000_000  # bytes
-_QUOTED = re.compile(r'"((?:[^"]++|"")*+)"')  # possessive: without backtracking, which takes memory per character
 _DAMAGED = (EOFError, OSError, zlib.error, zstd.ZstdError, pa.ArrowException, UnicodeDecodeError)
 
 
@@ -69,16 +67,18 @@ def read_all(
     with closing(Meter("reading", sum(file.size for file in files) / 1e6 or None, "MB")) as meter:
         for file in files:
             for row in read(file, fields):
-                rejects.read += 1
-                rejects.read_by_file[file.where] += 1
-                if rejects.read % METER_ROWS == 0:
+                lines_read = row.lines if isinstance(row, Reject) else 1
+                rejects.read += lines_read
+                rejects.read_by_file[file.where] += lines_read
+                if rejects.read % METER_ROWS < lines_read:
                     meter.advance((done + file.bytes_read) / 1e6 - meter.done, f"{rejects.read:,} rows")
+                if isinstance(row, Reject):
+                    rejects.add(file.name, row)
+                    continue
                 try:
-                    if isinstance(row, Reject):
-                        raise BadRow(row.reason, row.detail)
                     found = use(file, row)
                 except BadRow as bad:
-                    rejects.add(file.name, row.line, bad.reason, bad.detail)
+                    rejects.add(file.name, Reject(row.line, bad.reason, bad.detail))
                 else:
                     yield found
             done += file.bytes_read
@@ -92,7 +92,7 @@ def check(file: RawFile, fields: Sequence[str]) -> None:
         raise InputError(f"{file.where} is empty; expected rows with the fields {', '.join(fields)}")
     rejects = [row for row in rows if isinstance(row, Reject)]
     if len(rejects) == len(rows):
-        line, reason, detail = rejects[0]
+        line, reason, detail, _ = rejects[0]
         raise InputError(f"{file.where}:{line}: {reason}, {detail}; none of the first rows is readable {file.format}")
     names = dict.fromkeys(name for row in rows if isinstance(row, Row) for name in row.values)
     for field in fields:
@@ -131,82 +131,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _JSON = json.JSONDecoder(object_pairs_hook=_object)
 
 
-def _csv(file: RawFile) -> Iterator[tuple[int, list[str]] | Reject]:
-    """Yield the number of the first line and the values of each row."""
-    size = start = 0
-    invalid: UnicodeDecodeError | None = None
-
-    def text() -> Iterator[str]:
-        nonlocal size, invalid
-        for _, line in lines(file):
-            size += len(line)
-            if size > LONGEST_LINE:
-                raise InputError(
-                    f"{file.where}:{start}: the row that begins here is longer than {LONGEST_LINE >> 20} MiB; "
-                    "is a closing quote missing?"
-                )
-            try:
-                decoded = line.decode()
-            except UnicodeDecodeError as error:  # reported with the row, whose end only the parser finds
-                invalid, decoded = error, line.decode(errors="replace")
-            yield decoded
-
-    csv.field_size_limit(LONGEST_LINE)
-    rows = csv.reader(text(), strict=True)
-    while True:
-        start, size, invalid = rows.line_num + 1, 0, None
-        try:
-            row = next(rows, None)
-        except csv.Error as error:
-            if "unexpected end" in str(error):
-                raise InputError(f"{file.where}:{start}: a quote is opened here and never closed; close it") from None
-            span = f"up to line {rows.line_num}: " if rows.line_num > start else ""
-            yield Reject(start, "malformed csv", f"{span}{error}")
-            continue
-        if row is None:
-            return
-        if invalid is not None:
-            yield not_utf8(start, invalid)
-        elif row:
-            yield start, row
-
-
-def _tsv(file: RawFile) -> Iterator[tuple[int, list[str]] | Reject]:
-    """Yield the line number and the values of each row."""
-    for number, line in lines(file):
-        if line.isspace() and b"\t" not in line:
-            continue
-        try:
-            yield number, [_unquoted(value) for value in line.decode().rstrip("\r\n").split("\t")]
-        except UnicodeDecodeError as error:
-            yield not_utf8(number, error)
-
-
-def _unquoted(value: str) -> str:
-    quoted = _QUOTED.fullmatch(value) if value.startswith('"') else None
-    return quoted[1].replace('""', '"') if quoted else value
-
-
-def _table(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
-    """Yield the rows of a CSV or TSV file, with the names in the header."""
-    header: list[str] | None = None
-    for row in _csv(file) if file.format == "csv" else _tsv(file):
-        if header is None:
-            if isinstance(row, Reject):
-                raise InputError(f"{file.where}:{row.line}: {row.reason}, {row.detail}; expected the column names")
-            given = len(file.header) == len(row[1]) and not set(fields) <= set(row[1])
-            header = list(file.header) if given else row[1]
-            check_columns(file.where, header, fields)
-            if not given:
-                continue
-        if isinstance(row, Reject):
-            yield row
-        elif len(row[1]) != len(header):
-            yield Reject(row[0], "ragged row", f"{len(row[1])} values, the header has {len(header)}")
-        else:
-            yield Row(row[0], dict(zip(header, row[1], strict=True)))
-
-
 def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
     start, length, paragraph = 0, 0, list[bytes]()
     for number, line in itertools.chain(lines(file), [(0, b"\n")]):
@@ -226,6 +150,6 @@ def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
 
 
 _READERS: dict[str, Callable[[RawFile, Sequence[str]], Iterator[Row | Reject]]] = {
-    "jsonl": _jsonl, "csv": _table, "tsv": _table, "txt": _txt, "parquet": parquet.rows,
+    "jsonl": _jsonl, "csv": tables.rows, "tsv": tables.rows, "txt": _txt, "parquet": parquet.rows,
     "hub": lambda file, _: itertools.starmap(Row, enumerate(hub.rows(file.where), start=1)),
 }  # fmt: skip

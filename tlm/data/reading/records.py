@@ -22,7 +22,10 @@ HOPELESS_ROWS = 10_000
 LONGEST_DETAIL = 200
 LONGEST_CACHED = 200  # characters of an id or a source
 REJECTED_FILE = "rejected.parquet"
-REJECTED = pa.schema([("file", "string"), ("line", "int64"), ("reason", "string"), ("detail", "string")])
+LINES = "lines"  # a column that is there only if one of the rejected rows has several lines
+REJECTED = pa.schema(
+    [("file", "string"), ("line", "int64"), ("reason", "string"), ("detail", "string"), (LINES, "int64")]
+)
 _SEPARATORS = {  # found in the header of a table, and the advice
     ";": "';' instead of commas (.csv) or tabs (.tsv): export it with one of those",
     "\t": "tabs: rename it to .tsv",
@@ -39,11 +42,18 @@ class Row(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """An unreadable row: its line number (in parquet files its row number), from 1, a reason code and the details."""
+    """An unreadable row: its line number (in parquet files its row number), from 1, a reason code and the details.
+
+    A malformed record counts as all the lines that it takes, because each of them may have been a row.
+    """
 
     line: int
     reason: str
     detail: str
+    lines: int = 1
+
+
+_Rejected = tuple[str, Reject]  # with the base name of its file
 
 
 class BadRow(Exception):
@@ -130,25 +140,30 @@ def not_utf8(line: int, error: UnicodeDecodeError) -> Reject:
 
 
 class Rejects:
-    """Counts the rows read and holds those set aside; more than max(`most` rows, 0.1 % of the rows) stop the step."""
+    """Counts the rows read and holds those set aside; more than max(`most` rows, 0.1 % of the rows) stop the step.
+
+    A malformed record of several lines counts as so many rows, read and set aside.
+    """
 
     def __init__(self, most: int) -> None:
         refuse_negative(max_rejected=most)
         self.most = most
         self.read = 0
         self.read_by_file = Counter[str]()  # by `RawFile.where`
-        self._rows: list[tuple[str, int, str, str]] = []  # as in the schema REJECTED
+        self._rows: list[_Rejected] = []
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._count
 
-    def add(self, file: str, line: int, reason: str, detail: str) -> None:
-        """Set a row aside: base name of its file, line number, reason code, details.
+    def add(self, file: str, row: Reject) -> None:
+        """Set a row of a file, given by its base name, aside.
 
         Raises InputError if so many of the first rows are bad that the rest is not worth reading.
         """
-        printable = detail[:LONGEST_DETAIL].encode(errors="backslashreplace").decode()
-        self._rows.append((file, line, reason, normalise(printable)))
+        printable = row.detail[:LONGEST_DETAIL].encode(errors="backslashreplace").decode()
+        self._rows.append((file, row._replace(detail=normalise(printable))))
+        self._count += row.lines
         if self.read >= HOPELESS_ROWS and len(self) > max(self.most, SHARE_HOPELESS * self.read):
             self.check()
 
@@ -165,36 +180,46 @@ class Rejects:
         names = {file.name for file in files}
         lost = [row for row in self._rows if row[0] in names]
         read = sum(self.read_by_file[file.where] for file in files)
-        if len(lost) > SHARE_HELD_OUT * read:
+        if _total(lost) > SHARE_HELD_OUT * read:
             raise _too_many(lost, read, f"{split} rows", ", more than a tenth", "fix them or remove them from the file")
 
     def table(self) -> pa.Table:
-        """Return the rows set aside: file, line, reason, detail."""
-        return pa.table(list(zip(*self._rows, strict=True)) or [()] * len(REJECTED), schema=REJECTED)
+        """Return the rows set aside: file, line, reason, detail, and lines if one of them has several."""
+        columns = zip(*((file, *row) for file, row in self._rows), strict=True)
+        table = pa.table(list(columns) or [()] * len(REJECTED), schema=REJECTED)
+        return table if self._count > len(table) else table.drop_columns(LINES)
 
     def take(self, rows: pa.Table, read: int, read_by_file: Mapping[str, int]) -> None:
         """Add what another part of the work has read and set aside, as its `table` and counts say."""
-        self._rows += zip(*rows.to_pydict().values(), strict=True)
+        taken = [(row.pop("file"), Reject(**row)) for row in rows.to_pylist()]
+        self._rows += taken
+        self._count += _total(taken)
         self.read += read
         self.read_by_file.update(read_by_file)
 
     def write(self, draft: Draft) -> None:
         """Add the rows set aside to an artifact as rejected.parquet, and their counts."""
         pq.write_table(self.table(), draft.folder / REJECTED_FILE, compression="zstd")
-        draft.rows[REJECTED_FILE] = len(self)
+        draft.rows[REJECTED_FILE] = len(self._rows)
         draft.counts["rejected"] = _by_reason(self._rows)
 
 
-def _by_reason(rows: Sequence[tuple[str, int, str, str]]) -> dict[str, int]:
+def _total(rows: Sequence[_Rejected]) -> int:
+    return sum(row.lines for _, row in rows)
+
+
+def _by_reason(rows: Sequence[_Rejected]) -> dict[str, int]:
     """Return how many rows were set aside for each reason, the most frequent first."""
-    counts = Counter(reason for _, _, reason, _ in rows)
+    counts = Counter[str]()
+    for _, row in rows:
+        counts[row.reason] += row.lines
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _too_many(rows: Sequence[tuple[str, int, str, str]], read: int, what: str, limit: str, advice: str) -> InputError:
+def _too_many(rows: Sequence[_Rejected], read: int, what: str, limit: str, advice: str) -> InputError:
     reasons = ", ".join(f"{count} {reason}" for reason, count in _by_reason(rows).items())
-    file, line, reason, detail = rows[0]
+    file, first = rows[0]
     return InputError(
-        f"{len(rows)} of {read} {what} cannot be used ({reasons}){limit}, "
-        f"the first at {file}:{line}: {reason}, {detail}; {advice}"
+        f"{_total(rows)} of {read} {what} cannot be used ({reasons}){limit}, "
+        f"the first at {file}:{first.line}: {first.reason}, {first.detail}; {advice}"
     )

@@ -26,7 +26,7 @@ from tlm.data.tasks.splits import SPLITS, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
 
-VERSION = 1
+VERSION = 2
 CLASSES_SHOWN = 10
 LABELLED = [("id", "string"), ("text", "string"), ("text_pair", "string"), ("label", "string"), ("target", "float64")]
 SCHEMA = [*LABELLED, ("split", "string"), (GROUP, "string")]

@@ -48,11 +48,13 @@ def _reasons(table: Any, corpus: Artifact | None) -> list[dict[str, Any]]:
     if "reason" not in table.column_names or not table.num_rows:
         return []
     found = []
-    for count in pc.value_counts(table["reason"]).to_pylist():
-        rows = table.filter(pc.equal(table["reason"], count["values"])).slice(0, SAMPLES).to_pylist()
+    for reason in pc.unique(table["reason"].drop_null()):
+        alike = table.filter(pc.equal(table["reason"], reason))
+        count = pc.sum(alike["lines"]).as_py() if "lines" in alike.column_names else len(alike)
+        rows = alike.slice(0, SAMPLES).to_pylist()
         texts = rows_at(corpus, "passages-*.parquet", [row["doc"] for row in rows]) if corpus is not None else {}
         samples = [_sample(row, texts.get(row.get("doc"), {}).get("text", "")) for row in rows]
-        found.append({"reason": visible(str(count["values"]), 80), "count": count["counts"], "samples": samples})
+        found.append({"reason": visible(str(reason.as_py()), 80), "count": count, "samples": samples})
     return sorted(found, key=lambda reason: (-reason["count"], reason["reason"]))
 
 

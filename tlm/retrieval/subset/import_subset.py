@@ -25,7 +25,7 @@ from tlm.retrieval.subset.candidates import NO_RANK, NO_SCORE, Candidates
 from tlm.retrieval.subset.judge import KEPT, NEAR_DUPLICATE, OVERLAPS_DEV, OVERLAPS_TEST, TOO_SHORT, Filters, judge
 from tlm.retrieval.subset.write import write_subset
 
-VERSION = 2
+VERSION = 3
 STAGED = pa.schema([("doc", pa.int64()), ("text", pa.string()), ("rank", pa.int32())])
 
 

@@ -15,7 +15,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.serving.manifest import manifest
+from tlm.serving.manifest import manifest, store_port
 
 TEXTS = ["the judge", "cell", "ship wave harbour " * 40]
 
@@ -108,6 +108,26 @@ def test_the_address_has_the_digest_of_the_files(stored, toys):
     (entry,) = toys["encoder"].entries("model/config.json")
     assert address == f"{stored['encoder']}/{entry.name.rpartition('/')[0]}"
     assert address.rpartition("/")[2] != "model"
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [
+        ("http://store.mine", 80),
+        ("http://store.mine/", 80),
+        ("https://store.mine", 443),
+        ("http://store.mine:9000", 9000),
+        ("https://[fd00::1]:9000/path", 9000),
+        ("", 443),
+    ],
+)
+def test_the_port_of_the_store_is_that_of_its_address(monkeypatch, address, port):
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    assert store_port() == port
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://other.mine:1")  # of all services; S3's own counts first
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
+    assert store_port() == (port if address else 1)
 
 
 def test_pods_reach_the_store_and_names_alone(stored, s3_server):

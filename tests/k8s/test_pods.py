@@ -1,15 +1,22 @@
 """The compiled pipeline's pods: what they ask for fits the manifests, and they meet the restricted profile."""
 
 import copy
+import importlib
+import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 from kfp.compiler import Compiler
+from kfp.dsl.python_component import PythonComponent
 
+import components
+from components.base import TRAIN_IMAGE
+from pipelines.resources import LONG
 from pipelines.tlm import tlm
 from tests.k8s import policies, tools
+from tlm.cluster.job import LABELS
 
 Pipeline = list[dict[str, Any]]
 KNOWN_FILES = {"/tmp", "/dev/shm", "/etc/tlm/elasticsearch", "/etc/tlm/model-registry"}
@@ -147,10 +154,27 @@ def test_the_pipelines_names_are_those_of_the_manifests(compiled, manifests):
             assert use["optional"]
 
 
-def test_every_pod_is_under_the_network_policy_and_training_under_the_budget(compiled):
+def test_every_pod_is_under_the_network_policy(compiled):
     cluster = {policies.named(one): one for one in yaml.safe_load_all(tools.build(tools.ROOT / "k8s/overlays/cluster"))}
     steps = cluster["NetworkPolicy tlm-steps"]["spec"]["podSelector"]["matchLabels"].items()
-    training = cluster["PodDisruptionBudget tlm-training"]["spec"]["selector"]["matchExpressions"][0]["values"]
     labels = [pod["podMetadata"]["labels"] for _, _, pod in pods(compiled)]
     assert all(steps <= one.items() for one in labels)
-    assert set(training) <= {one["app.kubernetes.io/component"] for one in labels}
+
+
+def of_the_train_image() -> set[str]:
+    """The names of the components that run in the image with torch."""
+    modules = [importlib.import_module(f"components.{one.name}") for one in pkgutil.iter_modules(components.__path__)]
+    found = {one for module in modules for one in vars(module).values() if isinstance(one, PythonComponent)}
+    return {one.name for one in found if one.component_spec.implementation.container.image == TRAIN_IMAGE}
+
+
+def test_no_training_step_is_drained():
+    """A new component of the train image is added to the budget, or here if it does not train."""
+    cluster = {policies.named(one): one for one in yaml.safe_load_all(tools.build(tools.ROOT / "k8s/overlays/cluster"))}
+    selector = cluster["PodDisruptionBudget tlm-training"]["spec"]["selector"]
+    assert selector["matchLabels"] == policies.OURS
+    (kept,) = selector["matchExpressions"]
+    assert (kept["key"], kept["operator"]) == ("app.kubernetes.io/component", "In")
+    assert set(kept["values"]) == of_the_train_image() - {"models"}
+    assert set(LONG) <= set(kept["values"])
+    assert LABELS["app.kubernetes.io/component"] in kept["values"]  # the pods of a TrainJob

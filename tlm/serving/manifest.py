@@ -88,6 +88,12 @@ def storage_uri(model: Artifact) -> str:
     return model.address("model")
 
 
+def store_port() -> int:
+    """The port of the S3 server that boto3 would use."""
+    address = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "https://")
+    return address.port or (80 if address.scheme == "http" else 443)
+
+
 def _hugging_face(model: Artifact, name: str, address: str, resources: dict[str, Any]) -> dict[str, Any]:
     config = config_of(model.path(f"model/{CONFIG}").parent)
     advice = "; use --runtime tlm"
@@ -147,7 +153,6 @@ def _own_pod(name: str, image: str, address: str, resources: dict[str, Any]) -> 
 
 def _policy(metadata: dict[str, str], name: str) -> dict[str, Any]:
     """Requests come in at the service's port; out go those for names, and to the store."""
-    store = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3", "")).port or 443
     names = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -157,6 +162,6 @@ def _policy(metadata: dict[str, str], name: str) -> dict[str, Any]:
             "podSelector": {"matchLabels": {POD_LABEL: name}},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"ports": [{"port": PORT, "protocol": "TCP"}]}],
-            "egress": [{"ports": names}, {"ports": [{"port": store, "protocol": "TCP"}]}],
+            "egress": [{"ports": names}, {"ports": [{"port": store_port(), "protocol": "TCP"}]}],
         },
     }

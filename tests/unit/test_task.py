@@ -165,6 +165,13 @@ def test_distinct_texts_are_split_by_the_exact_shares():
     }  # fmt: skip
 
 
+def test_a_draw_without_groups_is_what_it_was(tmp_path):
+    """Scores of tasks that were split by an earlier version can be compared with later ones."""
+    task = load(write(tmp_path / "all.jsonl", numbered(60, ["a", "a", "b"])), tmp_path)
+    numbers = {split: [int(text.split()[-1]) for text, _ in pairs(task, split)] for split in ("dev", "test")}
+    assert numbers == {"dev": [2, 11, 27, 42, 51, 54], "test": [6, 23, 24, 30, 35, 45]}
+
+
 def test_equal_texts_of_one_file_stay_in_one_split(tmp_path):
     rows = [(f"Text, number {number // 4}" + "!" * (number % 4), "ab"[number % 2]) for number in range(400)]
     task = load(write(tmp_path / "all.jsonl", rows), tmp_path)

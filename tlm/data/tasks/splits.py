@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 import pyarrow as pa
 
 from tlm.data.reading.files import RawFile
+from tlm.data.tasks.groups import connected, draw
 from tlm.data.tasks.labelled import Example
 from tlm.errors import InputError
 
@@ -53,13 +54,15 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
 def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_label: bool) -> list[Example]:
     """Assign splits to the examples that are not in dev or test; return all in order train, dev, test.
 
-    `shares` of them are drawn for dev and test, with `by_label` from each label; `seed` determines which.
+    `shares` of them are drawn for dev and test, with `by_label` from each label; `seed` determines which. Equal texts
+    stay together, and so do groups, if the task has them.
     """
     settled = [example for example in examples if example.split in ("dev", "test")]
     free = [example for example in examples if example.split not in ("dev", "test")]
     twins, labels = [example.twin for example in free], [example.label if by_label else "" for example in free]
-    drawn = zip(free, assign(twins, labels, shares, seed), strict=True)
-    found = [replace(example, split=split) for example, split in drawn] + settled
+    groups = [example.group for example in free]
+    drawn = draw(connected(twins, groups), labels, shares, seed) if any(groups) else assign(twins, labels, shares, seed)
+    found = [replace(example, split=split) for example, split in zip(free, drawn, strict=True)] + settled
     return sorted(found, key=lambda example: SPLITS.index(example.split))
 
 

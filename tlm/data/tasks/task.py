@@ -1,7 +1,7 @@
 """The task: labelled examples in three splits, and the problem they define."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain
@@ -18,6 +18,7 @@ from tlm.data.reading.readers import check
 from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
 from tlm.data.tasks.groups import COLUMN as GROUP
+from tlm.data.tasks.groups import divided_groups
 from tlm.data.tasks.labelled import UNLABELLED, Example, Fields, read_examples, read_unlabelled
 from tlm.data.tasks.metrics import METRICS, metric_for
 from tlm.data.tasks.problem import PROBLEMS, is_regression
@@ -28,6 +29,7 @@ from tlm.progress import say
 
 VERSION = 2
 CLASSES_SHOWN = 10
+FAR = 0.5  # of a split's share; farther from it, its size is said
 LABELLED = [("id", "string"), ("text", "string"), ("text_pair", "string"), ("label", "string"), ("target", "float64")]
 SCHEMA = [*LABELLED, ("split", "string"), (GROUP, "string")]
 WHOLE = "all"  # stands for a split in which a single file is that has to be divided
@@ -55,9 +57,9 @@ def load_task(
 
     Labels are classes, or the targets of a regression if all are numbers and some have a fractional part. If only a few
     rows would decide that, or two labels differ in spelling only, the step stops and asks for `problem`. A single file
-    is split at random within each label; equal texts stay together. Dev and test texts that are also in train are
-    reported, not removed. The paper's tasks and GLUE are registered by name (paper:scierc, glue:mnli), with columns,
-    labels and published metric; the data come from the Hugging Face Hub or from `files`.
+    is split at random within each label; equal texts stay together, and so do groups. Dev and test texts that are also
+    in train are reported, not removed. The paper's tasks and GLUE are registered by name (paper:scierc, glue:mnli),
+    with columns, labels and published metric; the data come from the Hugging Face Hub or from `files`.
 
     Args:
         path: Folder with train, dev (or valid, validation, val) and test files, or one file; also on s3://; or a name.
@@ -65,8 +67,9 @@ def load_task(
         pair_field: Field with the second text of a pair; none if examples are single texts.
         label_field: Field with the label.
         id_field: Field with the example id; default <file name>:<line>.
-        group_field: Field that dependent examples share (an author, a document), for the confidence intervals of
-            scores; by default, texts that are equal except for case, punctuation and span marks depend on each other.
+        group_field: Field that dependent examples share (an author, a document). A split that is drawn divides no
+            group, and confidence intervals of scores take groups as wholes; by default, texts that are equal except for
+            case, punctuation and span marks depend on each other.
         unlabelled: Files or folder with more texts of the task, without labels. They are searched with and trained on
             as text (a subset's passages are, too). Those that are also in train, dev or test are left out.
         metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman.
@@ -182,7 +185,7 @@ def _write(
     if settings["shares"]:
         found = divided(found, settings["shares"], settings["seed"], by_label=not regression)
     sizes, uses = Counter(example.split for example in found), Counter(example.label for example in found)
-    _check_splits(found, sizes)
+    _check_splits(found, sizes, fields.group_field)
     labels = [] if regression else _class_labels(found, entry.order if entry else [])
     metric = metric_for(labels, settings["metric"])
     columns = zip(*((one.split, one.label, one.text, one.twin) for one in found), strict=True)
@@ -201,6 +204,8 @@ def _write(
         "labels": {label: uses[label] for label in labels},
         "leaks": len(leaks),
     }
+    if fields.group_field:
+        draft.counts["divided groups"] = _warn_of_groups(found, fields.group_field, settings["shares"])
     if texts:
         draft.counts |= {UNLABELLED: len(more), **left_out}
     rejects.write(draft)
@@ -215,13 +220,35 @@ def _write(
         draft.details["metrics"] = list(entry.metrics)
 
 
-def _check_splits(found: Sequence[Example], sizes: Counter[str]) -> None:
+def _check_splits(found: Sequence[Example], sizes: Counter[str], group_field: str) -> None:
+    advice = f"groups of '{group_field}' are not divided; give more groups" if group_field else "give more examples"
     for split in SPLITS:
         if not sizes[split]:
-            raise InputError(f"none of the {len(found)} examples is in {split}; give more examples or another share")
+            raise InputError(f"none of the {len(found)} examples is in {split}; {advice} or another share")
     train = {example.label for example in found if example.split == "train"}
     if len(train) == 1:
         raise InputError(f"all training examples have the label '{train.pop()}'; expected at least two labels")
+
+
+def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[str, float]) -> int:
+    """Return how many groups are in more than one split, as a task may have come; warn of them, and of large groups."""
+    drawn = sum(example.split in ("train", *shares) for example in found)
+    for split, share in shares.items():
+        size = sum(example.split == split for example in found)
+        if abs(size - share * drawn) > FAR * share * drawn:
+            say(
+                f"warning: {split} has {size:,} of {drawn:,} examples, not {share:.0%}: groups of '{group_field}' that "
+                "have equal texts are not divided, and some are large"
+            )
+    divided = divided_groups([example.split for example in found], [example.group for example in found])
+    if divided:
+        groups = {example.group for example in found}
+        tested = sum(example.split == "test" and example.group in divided for example in found)
+        say(
+            f"warning: {len(divided):,} of {len(groups):,} groups of '{group_field}' are in more than one split, with "
+            f"{tested:,} test examples; scores may be higher than they would be for new groups"
+        )
+    return len(divided)
 
 
 def _class_labels(found: Sequence[Example], order: Sequence[str]) -> list[str]:

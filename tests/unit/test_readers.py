@@ -206,6 +206,20 @@ def test_a_quoted_value_of_many_lines_is_text(tmp_path, text, order):
     assert [row.values for row in rows_of(tmp_path / "x.csv")] == rows
 
 
+def test_short_records_that_may_be_rows_are_warned_of_if_most_are(tmp_path, capsys):
+    path = tmp_path / "x.csv"
+    quotes = {row: text for first in (10, 20, 30) for row, text in ((first, '"He said'), (first + 2, 'she said"'))}
+    path.write_text(naive(40, quotes))
+    assert len(rows_of(path)) == 34
+    expected = (
+        "x.csv: 3 of 3 records of several lines, the first at line 12, may be rows that a quote out of place joins"
+    )
+    assert expected in capsys.readouterr().err
+    as_csv([{"text": text, "label": "a"} for text in ["one, two\nthree"] * 3 + ["one\ntwo"] * 3], path)
+    assert len(rows_of(path)) == 6
+    assert capsys.readouterr().err == ""
+
+
 def test_a_quote_in_tsv_swallows_nothing(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text(naive(100, {20: '"He said', 80: 'she said"'}).replace(",", "\t"))

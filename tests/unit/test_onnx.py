@@ -9,18 +9,23 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from tests.toys_training import checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.classifier import Classifier
+from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces
 from tlm.evaluation.predict.onnx import OnnxClassifier
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.serving import export_onnx as exporting
 from tlm.serving.export_onnx import agreement, export_onnx
+from tlm.training.input.vocabulary import train_vocabulary
 
 ROOT = Path(__file__).parents[2]
 KINDS = {  # examples, and settings of the model
@@ -38,6 +43,34 @@ TEXTS = [
     "ship wave harbour " * 40,
     *("tide of fish " * n for n in range(9)),
 ]
+
+
+class Bare(EncoderPredictor):
+    """An encoder of ten tokens that has nothing but its tokenizer, and keeps the length of what it tokenized."""
+
+    def __init__(self, kind: str) -> None:
+        """Learn a vocabulary from words."""
+        texts = [f"{word} {word}s of {word}" for word in WORDS] * 3
+        if kind in ("wordpiece", "bpe"):
+            self.own = train_vocabulary(kind, texts, 400, True)
+        else:
+            self.own = Tokenizer(models.Unigram())
+            self.own.pre_tokenizer = pre_tokenizers.Metaspace(split=kind == "unigram")
+            self.own.train_from_iterator(
+                texts, trainers.UnigramTrainer(vocab_size=200, unk_token="?", special_tokens=["?"])
+            )
+        self.longest = 0
+        self.own.enable_truncation(10)
+        super().__init__({"id2label": {"0": "a", "1": "b"}}, 10, splits_at_spaces(self.own))
+
+    def tokenize(self, texts: list[str], pairs: list[str] | None) -> dict[str, list[list[int]]]:
+        self.longest = max(self.longest, *map(len, texts))
+        return {"input_ids": [self.own.encode(text).ids for text in texts]}
+
+    def compute(self, inputs: dict[str, list[list[int]]]) -> np.ndarray:
+        raise NotImplementedError
+
+
 NO_TORCH = "raise ImportError('there is no torch here')\n"
 
 
@@ -62,6 +95,31 @@ def plain(tmp_path_factory) -> tuple[Path, Artifact]:
     """Root, and a model of single texts."""
     root = tmp_path_factory.mktemp("plain")
     return root, trained(root, "modernbert")
+
+
+WORDS = [*"aé.!", "tide", "Ünknown", "fish-ship", "\u200b", "\u0301", "海", "x" * 150]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "not in words"])
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_long_text_is_cut_only_behind_what_the_model_reads(kind: str, data: st.DataObject) -> None:
+    """Beginnings without tokens, endless words and runs of spaces included."""
+    model = Bare(kind)
+    gaps = st.sampled_from([" ", " ", "  ", "\n", "\x1c", ""])
+    words = data.draw(st.lists(st.tuples(st.sampled_from(WORDS), gaps, st.sampled_from([1, 9, 99])), max_size=12))
+    text = "".join((word + gap) * count for word, gap, count in words)
+    assert model.read([text]) == model.tokenize([text], None)
+
+
+CUTS = {"wordpiece": True, "bpe": True, "unigram": True, "not in words": False}
+
+
+@pytest.mark.parametrize(("kind", "cuts"), CUTS.items())
+def test_what_is_tokenized_of_a_long_text_is_short(kind: str, cuts: bool) -> None:
+    model = Bare(kind)
+    model.read(["the tide and a fish " * 50_000])
+    assert (model.longest < 1000) == cuts
 
 
 def test_logits_are_those_of_the_model(both) -> None:

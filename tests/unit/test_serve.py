@@ -312,6 +312,69 @@ def test_what_waits_is_limited(models, started) -> None:
     assert sorted(set(codes)) == [200, 503]
 
 
+def unfinished(port: int, size: int) -> socket.socket:
+    """A connection that has sent `size` bytes of a request, all but the last two."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+    head = (
+        f"POST /v1/models/model:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {size + 2}\r\n\r\n"
+    )
+    body = b'{"instances": ["court '
+    connection.sendall(head.encode() + body + b"x" * (size - len(body) - 1) + b'"')
+    return connection
+
+
+def test_bytes_that_wait_are_limited_too(models, started) -> None:
+    """What is being received counts; others are refused, whatever they sent, until there is room again."""
+    server = Running(models["linear"], "--max-waiting-bytes", "1500000")
+    started.append(server)
+    held = [unfinished(server.port, 700_000) for _ in range(2)]
+    for _ in range(600):
+        if "tlm_waiting_bytes 1.4e+06" in server.ask("/metrics")[1]:
+            break
+        time.sleep(0.1)
+    body = {"instances": ["tide " * 40_000]}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.port}/v1/models/model:predict", json.dumps(body).encode()
+    )
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=60)
+    assert (caught.value.code, caught.value.headers["retry-after"]) == (503, "1")
+    sentence = json.loads(caught.value.read())["error"]
+    assert sentence == "1400000 bytes of requests are waiting, and 1500000 may; try again in a second"
+    assert server.ask("/v1/models/model:predict", {"instances": ["court"]})[0] == 200
+    for connection in held:
+        connection.sendall(b"]}")
+        assert b"".join(iter(lambda: connection.recv(65536), b"")).startswith(b"HTTP/1.1 200 ")  # noqa: B023
+        connection.close()
+    assert server.ask("/v1/models/model:predict", body)[0] == 200
+    assert "tlm_waiting_bytes 0.0" in server.ask("/metrics")[1]
+
+
+def test_many_large_requests_take_little_memory_and_health_is_answered(models, started) -> None:
+    server = Running(models["onnx"])
+    started.append(server)
+    body, codes = {"instances": ["the tide of a ship " * 52_000]}, []
+    clients = [
+        threading.Thread(target=lambda: codes.append(server.ask("/v1/models/model:predict", body)[0]))
+        for _ in range(80)
+    ]
+    for one in clients:
+        one.start()
+    pending = []
+    while any(one.is_alive() for one in clients):
+        assert server.ask("/v2/health/live")[0] == 200
+        pending.append(len(clients) - len(codes))
+        time.sleep(0.05)
+    assert len(codes) == len(clients)
+    assert 200 in codes
+    assert set(codes) <= {200, 503}
+    assert max(pending) >= 10  # requests that wait while health is answered
+    status = Path(f"/proc/{server.process.pid}/status")
+    if status.exists():  # Linux
+        (peak,) = (int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        assert peak < 1 << 20  # KiB: 1 GiB, which is half of what a pod has
+
+
 def test_sigterm_lets_it_finish_what_it_has_begun(models, started) -> None:
     server = Running(models["encoder"], "--device", "cpu")
     started.append(server)

@@ -5,17 +5,28 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.hostile_bodies import V1
+from benchmarks.serving_load import HERE, serving
 from pipelines.resources import NEEDS
+from tests import toys_training
 from tests.faults import big_text
 from tests.faults.row import HOME, Row, row
+from tlm.artifacts.artifact import Artifact
+from tlm.serving.export_onnx import export_onnx
 
 PASSAGES, QUERIES, TOP_K = 5_000_000, 20_000, 500
 RUNS, SETTLED = 200, 20  # caches are filled after so many runs
 MEMORY_GROWTH = 32  # MiB that all runs after these may take more
+REQUESTS, REQUEST_BYTES = 600, 1_000_000
+ALIVE_WITHIN = 1.0  # seconds: how long Kubernetes waits unless told otherwise
+SERVER_MEMORY = 1 << 30
 # `tlm`, and then the peak of its process alone: what wait4 tells counts the memory of who started it
 MEASURED = """
 import atexit
@@ -39,6 +50,7 @@ def rows(_seconds: int, seed: int) -> Iterator[Row]:
     """The whole at its full size."""
     yield from large(PASSAGES, QUERIES, TOP_K, seed)
     yield from soak(RUNS, SETTLED)
+    yield from served(REQUESTS, ALIVE_WITHIN)
 
 
 def large(passages: int, queries: int, top_k: int, seed: int) -> Iterator[Row]:
@@ -80,6 +92,50 @@ def soak(runs: int, settled: int) -> Iterator[Row]:
         kept = sum(held <= before + spare for held in after)
         unit = " MiB" if what == "memory" else ""
         yield row(f"{what} held: {before}{unit} after {settled} runs, {after[-1]}{unit} at the end", len(after), kept)
+
+
+def served(requests: int, alive_within: float) -> Iterator[Row]:
+    """Lines for `tlm serve` with an encoder as ONNX, which so many large requests reach at once."""
+    with tempfile.TemporaryDirectory() as name:
+        labelled = toys_training.task(Path(name))
+        trained = toys_training.model(Path(name), toys_training.checkpoint(Path(name), labelled), labelled)
+        folder = Artifact.open(export_onnx(trained.uri)).path("model")
+        alive = []
+        with serving(folder) as (port, server), ProcessPoolExecutor(1) as pool:
+            sent = pool.submit(_send_large, port, requests)
+            while not sent.done():
+                begun = time.perf_counter()
+                alive.append(_asked(port, "GET", "/v2/health/live") == 200 and time.perf_counter() - begun)
+                time.sleep(0.05)
+            status = Path(f"/proc/{server.pid}/status").read_text()
+        codes = sent.result()
+    peak = int(status.partition("VmHWM:")[2].split()[0]) << 10
+    work = f"{requests:,} requests of 1 MB at once"
+    yield row(f"serve: {work}, each predicted or refused with 503", requests, codes.count(200) + codes.count(503))
+    yield row(f"serve: {work}, some predicted", 1, int(200 in codes))
+    in_time = sum(one is not False and one <= alive_within for one in alive)
+    yield row(f"serve: {work}, meanwhile alive within {alive_within:g} s", len(alive), in_time)
+    yield row(f"serve: {work}; at most {peak >> 20:,} MiB of 1Gi", 1, int(peak <= SERVER_MEMORY))
+
+
+def _send_large(port: int, requests: int) -> list[int]:
+    """The codes of the answers to requests of one long text each, all sent at once."""
+    sentence = "the court and the judge of a ship in the harbour "
+    body = json.dumps({"instances": [sentence * (REQUEST_BYTES // len(sentence))]}).encode()
+    with ThreadPoolExecutor(requests) as pool:
+        return list(pool.map(lambda _: _asked(port, "POST", V1, body), range(requests)))
+
+
+def _asked(port: int, method: str, path: str, body: bytes | None = None) -> int:
+    """The code of an answer; 0 if none came within five minutes."""
+    connection = HTTPConnection(HERE, port, timeout=300)
+    try:
+        connection.request(method, path, body)
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
 
 
 def _within(name: str, work: str, step: Step, pod: str = "") -> Row:

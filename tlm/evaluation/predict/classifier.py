@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
 from tlm.errors import InputError, reason
-from tlm.evaluation.predict.encoder import EncoderPredictor
+from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces
 from tlm.shallow.folder import config_of
 from tlm.training.model.located import HERE, refuse_code
 
@@ -27,7 +27,9 @@ class Classifier(EncoderPredictor):
     def __init__(self, folder: Path, device: str) -> None:
         """Load the model. Raises InputError if the folder does not hold a whole one."""
         self.tokenizer, self.model = load_pretrained(folder, AutoModelForSequenceClassification, "a classifier", device)
-        super().__init__(config_of(folder), longest_input(self.tokenizer, self.model.config))
+        longest = longest_input(self.tokenizer, self.model.config)
+        cuts = self.tokenizer.is_fast and self.tokenizer.truncation_side == "right"
+        super().__init__(config_of(folder), longest, cuts and splits_at_spaces(self.tokenizer.backend_tokenizer))
 
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
         """What the model reads of each text."""

@@ -13,6 +13,8 @@ from tlm.data.ranges import BATCH_TOKENS, by_length
 from tlm.errors import InputError
 from tlm.progress import Meter
 
+CHARACTERS = 8  # of a text for each token, below which it is tokenized as a whole; English has four to five
+
 
 class EncoderPredictor(ABC):
     """Logits and probabilities of texts or pairs.
@@ -22,13 +24,14 @@ class EncoderPredictor(ABC):
         max_length: Longest input in tokens, special tokens included; the rest of a text (or pair) is cut.
         marks: The marks around the spans that are put first in each text, where the model was trained so.
         batch_tokens: Most padded tokens in a batch of several texts.
+        cuts: Whether a long text may be cut at a space before it is tokenized (`splits_at_spaces`).
     """
 
     batch_tokens = BATCH_TOKENS
 
-    def __init__(self, config: dict[str, Any], max_length: int) -> None:
+    def __init__(self, config: dict[str, Any], max_length: int, cuts: bool) -> None:
         """Take the classes and marks from the model's config.json."""
-        self.labels, self.marks, self.max_length = model_labels(config), marks_in(config), max_length
+        self.labels, self.marks, self.max_length, self.cuts = model_labels(config), marks_in(config), max_length, cuts
 
     @abstractmethod
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
@@ -41,7 +44,24 @@ class EncoderPredictor(ABC):
     def read(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Mapping[str, list[list[int]]]:
         """What the model reads of each text, its spans put first where it was trained so."""
         first = [with_spans_first(text, self.marks) for text in texts]
-        return self.tokenize(first, list(pairs) if pairs is not None else None)
+        if pairs is not None:  # how a pair is cut depends on the lengths of both
+            return self.tokenize(first, list(pairs))
+        return self.tokenize([self._beginning(text) for text in first] if self.cuts else first, None)
+
+    def _beginning(self, text: str) -> str:
+        """A text up to a space behind all that the model reads of it, which is quicker to tokenize.
+
+        No token depends on words behind the next. So where a beginning fills the model and a longer one reads the
+        same, the whole text reads the same, too. Words may be of any length, or give no token.
+        """
+        size, before = CHARACTERS * self.max_length, None
+        while size < len(text):
+            start = text[:size].rpartition(" ")[0]
+            (ids,) = self.tokenize([start], None)["input_ids"]
+            if len(ids) == self.max_length and ids == before:
+                return start
+            size, before = 2 * size, ids
+        return text
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
@@ -72,6 +92,12 @@ class EncoderPredictor(ABC):
                 "the model gives values that are not finite: its training diverged; lower the learning rate"
             )
         return result
+
+
+def splits_at_spaces(tokenizer: Any) -> bool:
+    """Whether a ``tokenizers.Tokenizer`` looks for tokens in each word alone."""
+    words = tokenizer.pre_tokenizer
+    return words is not None and len(words.pre_tokenize_str("a a")) > 1
 
 
 def model_labels(config: dict[str, Any]) -> list[str] | None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.errors import InputError, reason
-from tlm.evaluation.predict.encoder import EncoderPredictor
+from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces
 from tlm.shallow.folder import config_of
 
 ONNX = "tlm_onnx"  # key of config.json: the model's file, and the longest input
@@ -23,6 +23,9 @@ class OnnxClassifier(EncoderPredictor):
 
     Each text is computed alone: int8 chooses its scales by the values of a whole batch, so that an answer would depend
     on the other texts; and on CPUs that is no slower.
+
+    Attributes:
+        session: What computes.
     """
 
     batch_tokens = 1
@@ -46,31 +49,32 @@ class OnnxClassifier(EncoderPredictor):
         from tokenizers import Tokenizer
 
         config = config_of(folder)
-        super().__init__(config, int(config[ONNX]["max_length"]))
-        self._padding = int(config.get("pad_token_id") or 0)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = int(os.environ.get("TLM_THREADS") or 0)  # 0: all cores
         try:
             self._tokenizer = Tokenizer.from_file(f"{folder / TOKENIZER}")
-            self._session = onnxruntime.InferenceSession(
+            self.session = onnxruntime.InferenceSession(
                 f"{folder / (file or config[ONNX]['file'])}", options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # both libraries raise what they like
             raise InputError(f"{folder} does not load as an ONNX model: {reason(error)}; export it again") from None
+        super().__init__(config, int(config[ONNX]["max_length"]), splits_at_spaces(self._tokenizer))
+        self._padding = int(config.get("pad_token_id") or 0)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.max_length)
-        self._inputs = [given.name for given in self._session.get_inputs()]
+        self._inputs = [given.name for given in self.session.get_inputs()]
 
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
         """What the model reads of each text."""
-        given = texts if pairs is None else list(zip(texts, pairs, strict=True))
-        found = self._tokenizer.encode_batch(given)
-        values = {
-            "input_ids": [one.ids for one in found],
-            "attention_mask": [one.attention_mask for one in found],
-            "token_type_ids": [one.type_ids for one in found],
-        }
-        return {name: values[name] for name in self._inputs}
+        found: dict[str, list[list[int]]] = {name: [] for name in self._inputs}
+        # One at a time, because the tokenizer takes much more memory for a long text than the text itself; and as a
+        # batch, because other threads go on only then.
+        for given in texts if pairs is None else zip(texts, pairs, strict=True):
+            (one,) = self._tokenizer.encode_batch_fast([given])
+            values = {"input_ids": one.ids, "attention_mask": one.attention_mask, "token_type_ids": one.type_ids}
+            for name, rows in found.items():
+                rows.append(values[name])
+        return found
 
     def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
         """Logits of a batch."""
@@ -80,5 +84,5 @@ class OnnxClassifier(EncoderPredictor):
             batch[name] = np.full((len(rows), width), self._padding if name == "input_ids" else 0, np.int64)
             for row, values in zip(batch[name], rows, strict=True):
                 row[: len(values)] = values
-        logits: NDArray[np.float32] = self._session.run(None, batch)[0]
+        logits: NDArray[np.float32] = self.session.run(None, batch)[0]
         return logits

@@ -139,7 +139,11 @@ def _line_row(number: int, line: str, fields: list[str] | None) -> Row:
 
 def is_utf8(text: str) -> bool:
     """Whether a text can be written as UTF-8: it has no lone surrogate."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def checked(number: int, values: Sequence[Any]) -> Row:

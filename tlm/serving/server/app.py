@@ -1,7 +1,6 @@
 """The server as an ASGI application: health, metadata, predictions in both protocols, and metrics for Prometheus."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -19,6 +18,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.serving.server import protocol
 from tlm.serving.server.batcher import Batcher, Busy, Failed
+from tlm.serving.server.bodies import Bodies
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -33,6 +33,7 @@ class Served(NamedTuple):
         most_bytes: The largest body of a request.
         most_texts: The most texts in a request.
         most_waiting: The most texts that wait.
+        most_waiting_bytes: The most bytes of bodies that are received or wait.
     """
 
     predictor: Predictor
@@ -41,6 +42,7 @@ class Served(NamedTuple):
     most_bytes: int = 1 << 20
     most_texts: int = 1024
     most_waiting: int = 4096
+    most_waiting_bytes: int = 64 << 20
 
 
 class Server:
@@ -50,6 +52,7 @@ class Server:
         """Count nothing yet."""
         self.served, self.registry = served, CollectorRegistry()
         self.batcher = Batcher(served.predictor, served.most_waiting)
+        self.bodies = Bodies(served.most_bytes, served.most_waiting_bytes)
         self.requests = Counter(
             "tlm_requests", "Requests for predictions.", ["protocol", "code"], registry=self.registry
         )
@@ -57,6 +60,8 @@ class Server:
         self.seconds = Histogram("tlm_request_seconds", "Time of a request for predictions.", registry=self.registry)
         waiting = Gauge("tlm_waiting_texts", "Texts that wait or are being predicted.", registry=self.registry)
         waiting.set_function(lambda: self.batcher.waiting)
+        held = Gauge("tlm_waiting_bytes", "Bytes of requests that wait or are being received.", registry=self.registry)
+        held.set_function(lambda: self.bodies.held)
 
     def app(self) -> Starlette:
         """The application."""
@@ -89,6 +94,7 @@ class Server:
         with suppress(asyncio.CancelledError):
             await work
         self.batcher.close()
+        self.bodies.close()
 
     def counted(self, name: str, handler: Handler) -> Handler:
         """Count and time what a handler does; errors become answers of one sentence."""
@@ -116,15 +122,15 @@ class Server:
 
     async def predict_v1(self, request: Request) -> Response:
         """V1: ``instances`` in, ``predictions`` out."""
-        asked = protocol.read_v1(await self.body(request))
-        return JSONResponse(protocol.answer_v1(await self.predict(asked), self.served.predictor.labels))
+        async with self.bodies.asked(request, protocol.read_v1) as asked:
+            return JSONResponse(protocol.answer_v1(await self.predict(asked), self.served.predictor.labels))
 
     async def predict_v2(self, request: Request) -> Response:
         """V2, the Open Inference Protocol: tensors in, tensors out."""
-        body = await self.body(request)
-        predicted = await self.predict(protocol.read_v2(body))
-        labels, name, version = self.served.predictor.labels, self.served.name, self.served.version
-        return JSONResponse(protocol.answer_v2(predicted, labels, name, version, body))
+        async with self.bodies.asked(request, protocol.read_v2) as asked:
+            predicted = await self.predict(asked)
+            labels, name, version = self.served.predictor.labels, self.served.name, self.served.version
+            return JSONResponse(protocol.answer_v2(predicted, labels, name, version, asked.identity))
 
     async def predict(self, asked: protocol.Asked) -> Any:
         """Predict together with what else waits."""
@@ -133,28 +139,6 @@ class Server:
         predicted = await self.batcher.predict(asked)
         self.texts.inc(len(asked.texts))
         return predicted
-
-    async def body(self, request: Request) -> Any:
-        """The body as a JSON value. Reads no more than is allowed."""
-        parts, size = [], 0
-        if request.headers.get("content-length", "").isdecimal():
-            self.refuse_large(int(request.headers["content-length"]))  # rather than wait for it
-        try:
-            async for part in request.stream():
-                size += len(part)
-                self.refuse_large(size)
-                parts.append(part)
-        except ClientDisconnect:
-            raise InputError("the connection ended before the body") from None
-        try:
-            return json.loads(b"".join(parts))
-        except (ValueError, RecursionError):
-            raise InputError("the body is not JSON in UTF-8") from None
-
-    def refuse_large(self, size: int) -> None:
-        """Raise for a body of so many bytes if it is larger than is allowed."""
-        if size > self.served.most_bytes:
-            raise HTTPException(413, f"the body has more than {self.served.most_bytes} bytes; send fewer texts")
 
     async def metrics(self, _: Request) -> Response:
         """The metrics, as Prometheus reads them."""

@@ -13,10 +13,11 @@ from tlm.progress import say
 from tlm.serving.server.protocol import Asked
 
 MOST_TOGETHER = 64  # texts
+MOST_CHARACTERS = 1 << 18  # from there on, predicting together saves nothing and takes memory
 
 
 class Busy(TlmError):
-    """More texts wait than may."""
+    """More waits than may."""
 
 
 class Failed(TlmError):
@@ -83,12 +84,13 @@ class Batcher:
 
     def _together(self, first: _Waiting) -> list[_Waiting]:
         """What waits of the same kind as `first`, single texts or pairs; a request is never cut."""
-        found, texts, others = [first], len(first.asked.texts), []
-        while texts < MOST_TOGETHER and not self._queue.empty():
+        found, texts, characters, others = [first], len(first.asked.texts), first.asked.characters, []
+        while texts < MOST_TOGETHER and characters < MOST_CHARACTERS and not self._queue.empty():
             one = self._queue.get_nowait()
             if (one.asked.pairs is None) == (first.asked.pairs is None):
                 found.append(one)
                 texts += len(one.asked.texts)
+                characters += one.asked.characters
             else:
                 others.append(one)
         for one in others:

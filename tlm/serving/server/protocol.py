@@ -1,6 +1,6 @@
 """Requests and answers of the Open Inference Protocol (V2) and of KServe's V1 protocol, as plain JSON values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from reprlib import repr  # short, whatever was sent
 from typing import Any, NamedTuple
 
@@ -17,10 +17,17 @@ class Asked(NamedTuple):
     Attributes:
         texts: The texts.
         pairs: The second texts, for a task on pairs; else None.
+        identity: What the request calls itself, if it does.
     """
 
     texts: list[str]
     pairs: list[str] | None
+    identity: str | None = None
+
+    @property
+    def characters(self) -> int:
+        """The length of all texts together."""
+        return sum(map(len, [*self.texts, *(self.pairs or [])]))
 
 
 def read_v1(body: Any) -> Asked:
@@ -48,9 +55,10 @@ def read_v2(body: Any) -> Asked:
     columns = [_texts_of(one, f"inputs[{place}]") for place, one in enumerate(tensors)]
     if len({len(column) for column in columns}) > 1:
         raise InputError(f"inputs: {len(columns[0])} texts and {len(columns[1])} second texts; expected equal numbers")
-    if not is_utf8(str(body.get("id", ""))):
+    identity = body["id"] if isinstance(body.get("id"), str) else None
+    if not is_utf8(identity or ""):
         raise InputError("the id is not UTF-8")
-    return _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")
+    return _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")._replace(identity=identity)
 
 
 def answer_v1(predicted: NDArray[Any], labels: list[str] | None) -> dict[str, Any]:
@@ -60,7 +68,7 @@ def answer_v1(predicted: NDArray[Any], labels: list[str] | None) -> dict[str, An
 
 
 def answer_v2(
-    predicted: NDArray[Any], labels: Sequence[str] | None, name: str, version: str, request: Mapping[str, Any]
+    predicted: NDArray[Any], labels: Sequence[str] | None, name: str, version: str, identity: str | None
 ) -> dict[str, Any]:
     """An inference response: tensors ``label``, ``probability`` and ``probabilities``; or ``value``."""
     count = len(predicted)
@@ -73,8 +81,8 @@ def answer_v2(
             _tensor("probability", [count], predicted.max(axis=1).tolist()),
             _tensor("probabilities", [count, len(labels)], predicted.ravel().tolist()),
         ]
-    identity = {"id": request["id"]} if isinstance(request.get("id"), str) else {}
-    return {"model_name": name, "model_version": version, **identity, "outputs": outputs}
+    called = {} if identity is None else {"id": identity}
+    return {"model_name": name, "model_version": version, **called, "outputs": outputs}
 
 
 def metadata(name: str, version: str, labels: Sequence[str] | None) -> dict[str, Any]:

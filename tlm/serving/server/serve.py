@@ -1,6 +1,7 @@
 """The command `serve`: load a model and answer requests until it is told to end."""
 
 import signal
+import sys
 from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
@@ -8,6 +9,7 @@ from tlm.errors import InputError
 from tlm.progress import hidden, say
 
 DRAIN_SECONDS = 30
+SWITCH_SECONDS = 0.0005  # of Python's threads: the one that answers waits so long for the one that predicts, each time
 VERSION_DIGITS = 12  # of a model's content
 
 
@@ -20,6 +22,7 @@ def serve(
     max_bytes: int = 1 << 20,
     max_texts: int = 1024,
     max_waiting: int = 4096,
+    max_waiting_bytes: int = 64 << 20,
     device: str = "auto",
 ) -> None:
     """Serve a model over HTTP: the Open Inference Protocol (V2) and KServe's V1, health, and metrics for Prometheus.
@@ -34,6 +37,7 @@ def serve(
         max_bytes: Largest body of a request.
         max_texts: Most texts in a request.
         max_waiting: Most texts that wait; a request above that is answered with 503.
+        max_waiting_bytes: Most bytes of requests that are received or wait; so is a request above that.
         device: Where a model of PyTorch computes: auto, cpu, cuda or cuda:N, mps.
     """
     try:
@@ -47,12 +51,19 @@ def serve(
 
     if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
         raise InputError(f"name is '{name}'; expected letters, digits, '-', '_' and '.'")
-    for setting, value in (("max_bytes", max_bytes), ("max_texts", max_texts), ("max_waiting", max_waiting)):
+    limits = {
+        "max_bytes": max_bytes,
+        "max_texts": max_texts,
+        "max_waiting": max_waiting,
+        "max_waiting_bytes": max_waiting_bytes,
+    }
+    for setting, value in limits.items():
         if value < 1:
             raise InputError(f"{setting} is {value}; expected 1 or more")
     predictor, place = open_predictor(model_folder(model), device)
-    served = Served(predictor, name, version_of(model), max_bytes, max_texts, max_waiting)
+    served = Served(predictor, name, version_of(model), *limits.values())
     say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
+    sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
     with hidden():
         uvicorn.run(

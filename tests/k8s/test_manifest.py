@@ -96,6 +96,8 @@ def test_our_own_server_loads_what_is_at_the_address(stored, toys, tmp_path):
     startup = container["startupProbe"]  # the liveness probe would end a pod that takes half a minute to load its model
     assert startup["periodSeconds"] * startup["failureThreshold"] == 600
     (address,) = (one["value"] for one in container["env"] if one["name"] == "STORAGE_URI")
+    (threads,) = (one["valueFrom"] for one in container["env"] if one["name"] == "TLM_THREADS")
+    assert threads == {"resourceFieldRef": {"resource": "limits.cpu"}}  # Kubernetes rounds it up to whole CPUs
     found, _ = open_predictor(downloaded(address, tmp_path / "models"), "cpu")
     expected, _ = open_predictor(toys["linear"].input("model").path("model"), "cpu")
     assert (found.predict(TEXTS) == expected.predict(TEXTS)).all()

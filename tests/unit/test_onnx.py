@@ -1,6 +1,7 @@
 """`export-onnx`: what onnxruntime computes, beside the model of `transformers` that it was made from."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -265,3 +267,30 @@ def test_a_damaged_folder_is_one_sentence(plain, tmp_path, damage: str) -> None:
     (folder / damage).write_bytes(b"not what it was")
     with pytest.raises(InputError, match=r"model does not load as an ONNX model: .*; export it again"):
         list(predict(str(folder), ["court"]))
+
+
+@pytest.mark.parametrize(("asked", "within", "threads"), [("", "1", 1), ("", "3", 3), ("2", "3", 2), ("4", "1", 4)])
+def test_threads_are_those_of_the_container_or_what_is_asked_for(
+    plain, monkeypatch, asked: str, within: str, threads: int
+) -> None:
+    """Whatever the machine has. The thread that asks is one of them."""
+    root, one = plain
+    folder = Artifact.open(export_onnx(one.uri, root=str(root))).path("model")
+    monkeypatch.setenv("TLM_THREADS", asked)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", within)  # stands for a limit of the container
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    before = psutil.Process().num_threads()
+    made = OnnxClassifier(folder)
+    assert psutil.Process().num_threads() - before == threads - 1
+    kept = made.session.get_session_options()
+    assert kept.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    assert kept.get_session_config_entry("session.inter_op.allow_spinning") == "0"
+
+
+def test_a_wrong_number_of_threads_is_one_sentence(plain, monkeypatch) -> None:
+    root, one = plain
+    folder = Artifact.open(export_onnx(one.uri, root=str(root))).path("model")
+    monkeypatch.setenv("TLM_THREADS", "all")
+    with pytest.raises(InputError, match="TLM_THREADS is 'all'; expected the number of CPU threads"):
+        OnnxClassifier(folder)

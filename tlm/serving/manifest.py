@@ -14,6 +14,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.onnx import ONNX
 from tlm.serving.export_onnx import trained_model
 from tlm.shallow.folder import CONFIG, FAMILY, config_of
+from tlm.threads import THREADS
 
 Runtime = Literal["huggingface", "tlm"]
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")  # KServe makes longer names of it, of at most 63 characters
@@ -130,7 +131,10 @@ def _own_pod(name: str, image: str, address: str, resources: dict[str, Any]) -> 
         "image": image,
         "command": ["tlm", "serve", MOUNTED],
         "args": ["--host", "0.0.0.0", "--port", f"{PORT}", "--name", name],
-        "env": [{"name": "STORAGE_URI", "value": address}],  # KServe reads it, and mounts the files
+        "env": [
+            {"name": "STORAGE_URI", "value": address},  # KServe reads it, and mounts the files
+            {"name": THREADS, "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},  # in whole CPUs
+        ],
         "ports": [{"containerPort": PORT, "protocol": "TCP"}],
         "startupProbe": {**probe("live"), "periodSeconds": 5, "failureThreshold": LOADING_SECONDS // 5},
         "readinessProbe": probe("ready"),

@@ -1,33 +1,31 @@
 """The device to train on: its name, its threads, its memory, and batches on it."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from joblib import cpu_count
 from torch import Tensor
 
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.spending import peak_memory
+from tlm.threads import cores, given_threads
 from tlm.training.distributed.group import ProcessGroup, local_rank
 from tlm.training.input.batches import Batch
 from tlm.training.model.encoder import Inputs
-
-THREADS = "TLM_THREADS"
 
 
 def resolve_device(name: str) -> str:
     """The device that `name` means; ``auto`` is the GPU if there is one, else the CPU. Sets the number of CPU threads.
 
+    That is what ``TLM_THREADS`` says; by default torch's number, within the container's CPU limit.
     Each of several processes on a machine gets its own GPU.
 
     Raises:
         InputError: there is no such device, or ``TLM_THREADS`` is not a number.
     """
-    _set_threads()
+    torch.set_num_threads(given_threads() or min(torch.get_num_threads(), cores()))
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and ProcessGroup.current().size > 1:
@@ -39,17 +37,6 @@ def resolve_device(name: str) -> str:
     if int(index or 0) >= count[kind]:
         raise InputError(f"device '{name}' is not here ({kind} devices: {count[kind]}); use auto or cpu")
     return name
-
-
-def _set_threads() -> None:
-    """Use as many threads as ``TLM_THREADS`` says; by default torch's number, within the container's CPU limit."""
-    given = os.environ.get(THREADS)
-    if not given:
-        torch.set_num_threads(min(torch.get_num_threads(), cpu_count()))
-    elif given.isdecimal() and int(given) > 0:
-        torch.set_num_threads(int(given))
-    else:
-        raise InputError(f"{THREADS} is '{given}'; expected the number of CPU threads")
 
 
 def to_device(batch: Batch, device: torch.device) -> Inputs:

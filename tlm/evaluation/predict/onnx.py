@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tlm.errors import InputError, reason
 from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces
 from tlm.shallow.folder import config_of
+from tlm.threads import cores, given_threads
 
 ONNX = "tlm_onnx"  # key of config.json: the model's file, and the longest input
 TOKENIZER = "tokenizer.json"
@@ -50,7 +51,11 @@ class OnnxClassifier(EncoderPredictor):
 
         config = config_of(folder)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = int(os.environ.get("TLM_THREADS") or 0)  # 0: all cores
+        options.intra_op_num_threads = given_threads() or cores()
+        options.inter_op_num_threads = 1
+        # Threads without work sleep instead of taking the CPU from those that have some.
+        for threads in ("intra", "inter"):
+            options.add_session_config_entry(f"session.{threads}_op.allow_spinning", "0")
         try:
             self._tokenizer = Tokenizer.from_file(f"{folder / TOKENIZER}")
             self.session = onnxruntime.InferenceSession(

@@ -83,6 +83,18 @@ def test_it_is_what_plain_loops_over_resampled_groups_give(metric):
     assert ours.mean - ours.low == pytest.approx(ours.high - ours.mean)
 
 
+@pytest.mark.parametrize("metric", NUMBERS)
+@pytest.mark.parametrize("unit", [1e-9, 1e-6, 1e6])
+def test_the_interval_of_a_correlation_depends_on_no_unit(metric, unit):
+    """Targets around one in a million once had a correlation of 0.000."""
+    rng = np.random.default_rng(6)
+    gold = rng.normal(size=80)
+    runs = gold + rng.normal(size=(3, 80))
+    expected, found = (interval(arm(one * gold + one, one * runs, metric=metric)) for one in (1.0, unit))
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert found.low > 0
+
+
 def test_the_same_predictions_have_the_same_interval():
     gold, predicted = np.random.default_rng(1).integers(3, size=(2, 50))
     assert interval(arm(gold, [predicted] * 3)) == interval(arm(gold, [predicted] * 3))

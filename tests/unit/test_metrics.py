@@ -103,6 +103,7 @@ def test_regression_by_the_formulas(pairs: list[tuple[float, float]]) -> None:
     gold, predicted = (np.round(np.array(column), 2) for column in zip(*pairs, strict=True))
     found = scores(gold, predicted, None, None)
     assert found["mse"] == pytest.approx(((gold - predicted) ** 2).mean())
+    assert found["rmse"] == pytest.approx(np.sqrt(((gold - predicted) ** 2).mean()))
     assert found["mae"] == pytest.approx(np.abs(gold - predicted).mean())
     for name, (x, y) in {"pearson": (gold, predicted), "spearman": (ranks(gold), ranks(predicted))}.items():
         spread = x.std() * y.std()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -69,11 +70,24 @@ def plainly_tempered(row: list[float], temperature: float) -> list[float]:
     return [power / sum(powers) for power in powers]
 
 
+def plainly_on_line(part: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """Numbers on the line of least squares, if lines through all other examples predict each one better than it."""
+    errors = []
+    for left_out, (number, right) in enumerate(zip(part[:, 0], gold, strict=True)):
+        others = np.arange(len(gold)) != left_out
+        slope, intercept = np.polyfit(part[others, 0], gold[others], 1)
+        errors.append(slope * number + intercept - right)
+    slope, intercept = np.polyfit(part[:, 0], gold, 1)
+    better = np.square(errors).sum() < np.square(part[:, 0] - gold).sum()
+    return slope * part + intercept if better else part  # type: ignore[no-any-return]
+
+
 def plain_search(
     parts: list[np.ndarray], gold: np.ndarray, numbers: bool
 ) -> tuple[list[float], tuple[float, ...], float]:
     """Each part's best temperature, the best shares of them (tenths, or all equal), and their loss."""
-    rows, right = [part.tolist() for part in parts], gold.tolist()
+    right = gold.tolist()
+    rows = [(plainly_on_line(part, gold) if numbers else part).tolist() for part in parts]
     temperatures = [1.0] * len(parts)
     if not numbers:
         for place, part in enumerate(rows):
@@ -101,7 +115,7 @@ def test_weights_are_those_of_a_search_in_plain_loops(count: int, numbers: bool,
     temperatures, shares, lowest = plain_search(parts, gold, numbers)
     found = fitted(parts, gold)
     assert list(found.temperatures) == temperatures
-    assert loss(Weights(found.temperatures, shares).apply(parts), gold) == pytest.approx(lowest, rel=1e-9)
+    assert loss(replace(found, shares=shares).apply(parts), gold) == pytest.approx(lowest, rel=1e-9)
     trust = len(gold) / (len(gold) + 100)
     assert np.allclose(found.shares, [trust * share + (1 - trust) / count for share in shares])
 
@@ -148,6 +162,48 @@ def test_parts_that_are_the_same_are_weighted_equally(count: int, numbers: bool)
         assert fitted(parts * count, gold).shares == pytest.approx((1 / count,) * count)
 
 
+@given(st.integers(0, 10**6), st.sampled_from([20, 300]), st.floats(5, 50), st.floats(0.1, 20))
+@settings(max_examples=30, deadline=None)
+def test_numbers_of_another_mean_and_deviation_are_corrected(seed: int, size: int, shift: float, factor: float) -> None:
+    """A part whose numbers are shifted and shrunk gives the mixture that it would give on its line."""
+    parts, gold = noisy_parts(seed, 2, True, size)
+    on_line = plainly_on_line(100 + parts[0], gold)
+    expected = fitted([on_line, parts[1]], gold)
+    moved = [factor * parts[0] + shift, parts[1]]
+    found = fitted(moved, gold)
+    assert found.shares == pytest.approx(expected.shares)
+    assert found.apply(moved) == pytest.approx(expected.apply([on_line, parts[1]]))
+
+
+def test_two_examples_give_no_line() -> None:
+    parts = [np.array([[5.0], [6.0]]), np.array([[1.0], [3.0]])]
+    assert fitted(parts, np.array([1.0, 2.0])).lines == ((1, 0), (1, 0))
+
+
+@given(
+    st.integers(0, 10**6), st.sampled_from([1, 2, 20, 200]), st.sampled_from([(1e-6, 0.0), (10.0, 40.0), (1e6, -3e6)])
+)
+@settings(max_examples=30, deadline=None)
+def test_a_mixture_in_another_unit_is_the_same_mixture(seed: int, size: int, unit: tuple[float, float]) -> None:
+    parts, gold = noisy_parts(seed, 3, True, size)
+    factor, shift = unit
+    moved = [factor * part + shift for part in parts]
+    expected, found = fitted(parts, gold), fitted(moved, factor * gold + shift)
+    assert found.shares == pytest.approx(expected.shares)
+    assert (found.apply(moved) - shift) / factor == pytest.approx(expected.apply(parts), abs=1e-6)
+
+
+def test_a_part_that_is_wrong_about_the_order_is_not_turned_around() -> None:
+    gold = np.arange(30.0)
+    found = fitted([-gold[:, None], gold[:, None]], gold)
+    assert min(slope for slope, _ in found.lines) >= 0
+
+
+def test_a_mixture_of_an_older_version_has_no_lines() -> None:
+    older = {"temperatures": [1.0, 1.0], "shares": [0.5, 0.5]}
+    assert Weights.read(older).apply([np.ones((2, 1)), 3 * np.ones((2, 1))]).tolist() == [[2], [2]]
+
+
 @given(st.integers(0, 10**6), st.integers(2, 4), st.booleans(), st.sampled_from([0, 1, 5, 50, 200, 260]))
 @settings(max_examples=30, deadline=None)
 def test_a_mixture_is_no_worse_than_equal_weights(seed: int, count: int, numbers: bool, size: int) -> None:
@@ -163,7 +219,7 @@ def test_a_mixture_is_no_worse_than_equal_weights(seed: int, count: int, numbers
     assert numbers or np.allclose(mixed.sum(axis=1), 1)
     assert numbers or mixed.min(initial=0) >= 0
     if size:
-        equal = Weights(found.temperatures, (1 / count,) * count).apply(parts)
+        equal = replace(found, shares=(1 / count,) * count).apply(parts)
         assert loss(mixed, gold) <= loss(equal, gold) * (1 + 1e-11)
 
 
@@ -343,6 +399,7 @@ def test_a_mixture_of_numbers(numbers: Store, tmp_path: Path) -> None:
     weights = fitted(parts["dev"], gold_of(True, "dev"))
     assert np.allclose(values_of(found, "test"), weights.apply(parts["test"]))
     assert tuple(found.input("model").details["temperatures"]) == (1, 1)
+    assert any(line != [1, 0] for line in found.input("model").details["lines"])
     assert np.abs(answered(found.uri, True) - values_of(found, "test")).max() < 1e-6
     folder = fetch(found.input("model").uri, str(tmp_path / "fetched"))
     assert np.abs(answered(folder, True) - values_of(found, "test")).max() < 1e-6

@@ -9,11 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.toy_reports import LABELS, as_if, is_safe, reported, told_of, toy_world
-from tests.toys import make_task, words
+from tests.toys import make_task, read_json, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
 from tlm.evaluation.pages import ui
+from tlm.evaluation.pages.page import in_units
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.report.findings import same_vocabulary
 from tlm.evaluation.report.report import report
@@ -82,13 +83,32 @@ def test_only_a_baseline(tmp_path: Path) -> None:
 
 def test_regression(tmp_path: Path) -> None:
     world = toy_world(tmp_path, labels=None)
-    files = reported(
-        tmp_path, [world.metrics("bm25", seed, 0.9) for seed in range(3)] + [baseline(world.task, root=str(tmp_path))]
-    )
+    runs = [world.metrics("bm25", seed, 0.9) for seed in range(3)]
+    files = reported(tmp_path, [*runs, baseline(world.task, root=str(tmp_path))])
     is_safe(files["html"])
     assert "Pearson correlation" in files["html"]
     assert "Predicted against gold values" in files["html"]
     assert "by gold class" not in files["html"]
+    errors = [read_json(Artifact.open(uri), "metrics.json")["splits"]["test"]["rmse"] for uri in runs]
+    for form in ("html", "md"):
+        assert "root mean squared error, test" in files[form]
+        assert re.search(rf"\b0\.[1-9]\d\d ± {np.std(errors, ddof=1):.3f}", files[form])
+        assert in_units(spread(errors)) in files[form]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([12_345.6], "12346"),
+        ([1.917, 2.117], "2.02 ± 0.14"),
+        ([0.0123], "0.0123"),
+        ([1.5e-6, 1.7e-6], "1.60e-06 ± 1.4e-07"),
+        ([0.0], "0"),
+        ([], "–"),
+    ],
+)
+def test_errors_have_three_digits_in_any_unit(values: list[float], expected: str) -> None:
+    assert in_units(spread(values)) == expected
 
 
 def test_many_classes_are_listed_by_their_confusions(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def carry_out(
         return
     assert state.best is not None
     work.model.body.load_state_dict(state.best.weights)
+    build.to_units(work.model, work.examples.scale)
     tokenizer = recipe.inputs["task_tokens"].input("tokenizer").path("tokenizer")
     build.save(work.model, draft.folder / "model", tokenizer)
     state.curve.write(draft, work.columns(state.curve, plan))
@@ -107,6 +108,7 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
             )
         model = build.build(config, seed)
         build.load_weights(model, folder)
+        build.to_standardised(model, examples.scale)
         return model
     model = build.build(own, seed)
     build.load_encoder(model, folder)
@@ -118,6 +120,7 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
                 f"{checkpoint.uri} has no head for '{name}' with these classes; set finetune.reset_head=true"
             )
         build.load_head(model, checkpoint.path(build.HEADS), indices[0])
+        build.to_standardised(model, examples.scale)
     return model
 
 

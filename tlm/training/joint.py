@@ -66,6 +66,8 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
     state = State.fresh(Together(encoders) if len(encoders) > 1 else encoders[0], plan.settings, plan.steps)
     fit(state, work, plan, snapshots, torch_device)
     if group.first:
+        for encoder, examples in zip(encoders, tasks.values(), strict=True):
+            build.to_units(encoder, examples.scale)
         tokenizer = inputs["task_tokens"].input("tokenizer").path("tokenizer")
         build.save(encoders[0], draft.folder / "model", tokenizer)
         build.save_mlm_head(encoders[0], draft.folder / build.MLM_HEAD)

@@ -18,7 +18,7 @@ from tlm.training.input.mixture import Mixture
 from tlm.training.input.tokenize import tokenize
 from tlm.training.model.architectures import OWN, model_settings
 
-VERSION = 2
+VERSION = 3
 TASK_ONLY, MULTI_TASK = "task-only", "multi-task"  # arms
 
 _OF_EXTERNAL = {"external_batch", "external_length"}

@@ -8,7 +8,7 @@ from tlm.errors import InputError, refuse_negative
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokens_for
 
-VERSION = 2
+VERSION = 3
 
 
 def finetune(

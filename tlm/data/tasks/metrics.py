@@ -22,6 +22,8 @@ POSITIVE = "f1"  # of the second of two classes
 REGRESSION = ("pearson", "spearman")
 METRICS = ("auto", *CLASSIFICATION, POSITIVE, *REGRESSION)
 
+ROUNDING = 1e-12  # a side varies if its variance is above this share of its mean square, whatever its unit
+
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
@@ -87,8 +89,8 @@ def scores_of(metric: str, sums: Floats) -> Floats:
     """Scores of sums; shape [..., numbers] becomes [...]. Spearman uses the ranks within the whole split."""
     if metric in REGRESSION:
         n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
-        spread = np.clip(n * xx - x * x, 0, None) * np.clip(n * yy - y * y, 0, None)
-        return np.where(spread > 1e-12, _ratio(n * xy - x * y, np.sqrt(spread)), 0.0)
+        spreads = [np.where(n * xx - x * x > ROUNDING * n * xx, n * xx - x * x, 0) for x, xx in ((x, xx), (y, yy))]
+        return _ratio(n * xy - x * y, np.sqrt(spreads[0]) * np.sqrt(spreads[1]))
     right, support, claimed = np.moveaxis(sums.reshape(*sums.shape[:-1], 3, -1), -2, 0)
     if metric == "matthews":  # the correlation of gold and predicted classes (Gorodkin 2004)
         n = support.sum(-1)

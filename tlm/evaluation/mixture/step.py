@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tlm.artifacts.artifact import Artifact
@@ -16,14 +15,15 @@ from tlm.progress import say
 if TYPE_CHECKING:
     from tlm.evaluation.mixture.members import Part
 
-VERSION = 2
+VERSION = 3
 
 
 def mix(metrics: list[str], *, root: str | None = None) -> str:
     """Mix models of one task: their probabilities (or numbers) are averaged with weights that are fitted on dev.
 
     Models of the same arm (its seeds) are averaged equally and count as one part. Each part gets a temperature and a
-    weight by log-loss on a small grid. The fewer examples dev has, the nearer the weights are to equal ones.
+    weight by log-loss on a small grid; numbers get a slope and an intercept, and a weight by squared error. The fewer
+    examples dev has, the nearer the weights are to equal ones.
     The dev score is cross-fitted: each group of examples is predicted with weights fitted on the others.
 
     Args:
@@ -87,7 +87,7 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
             shutil.copytree(model.path("model"), draft.folder / "model" / name)
             parameters += int(model.details["parameters"])
             fixed &= bool(model.details.get("fixed"))
-    combined = asdict(weights)
+    combined = weights.state()
     config = {FAMILY: MIXTURE, "labels": classes_of(task), "parts": folders, **combined}
     (draft.folder / "model" / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     chosen = {f"weight of {part.arm}": round(share, 3) for part, share in zip(parts, weights.shares, strict=True)}
@@ -109,8 +109,7 @@ def _write_metrics(draft: Draft, recipe: Recipe) -> None:
     found = mixture.details
     splits = read_splits(task, "dev", "test")
     dev = cross_fitted([part.predictions("dev") for part in parts], splits["dev"].gold, splits["dev"].group)
-    weights = Weights(tuple(found["temperatures"]), tuple(found["shares"]))
-    test = weights.apply([part.predictions("test") for part in parts])
+    test = Weights.read(found).apply([part.predictions("test") for part in parts])
     predictions = [Prediction.of(splits[name], values) for name, values in (("dev", dev), ("test", test))]
     identity = {name: found[name] for name in ("arm", "seed", "stage")} | {"mlm_loss": None}
     cost, stages = costs_of(parts)

@@ -1,6 +1,7 @@
 """Reports and studies as HTML, Markdown and JSON files."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tlm.evaluation.pages.compute import Point, published, score_against_compute
 from tlm.evaluation.pages.text import cell, code, power, prose
 from tlm.evaluation.report.findings import hundred, plain_score, same_vocabulary
 
+MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
 TEMPLATES = Path(__file__).parent / "templates"
 Contents = dict[str, Any]
 Spread = dict[str, Any]  # of `tlm.evaluation.report.runs.spread`
@@ -101,6 +103,17 @@ def interval(spread: Spread) -> str:
     return "–" if spread["low"] is None else f"{100 * spread['low']:.1f} – {100 * spread['high']:.1f}"
 
 
+def in_units(spread: Spread | None) -> str:
+    """An error in the unit of the targets, to three digits: ``1.92 ± 0.14``, ``3.1e-07``; "–" where none is known."""
+    mean = spread["mean"] if spread else None
+    if spread is None or mean is None:
+        return "–"
+    digits = max(0, 2 - math.floor(math.log10(mean))) if mean else 0
+    if digits > MOST_DIGITS:
+        return f"{mean:.2e}" + (f" ± {spread['std']:.1e}" if spread["std"] is not None else "")
+    return plain_score(spread, digits=digits)
+
+
 def signed(difference: dict[str, Any]) -> str:
     """The interval of a difference of scores in hundredths."""
     low, high = difference["low"], difference["high"]
@@ -145,6 +158,6 @@ COSTS = {  # heading and format of each kind of cost
     "money": ("money", _mean(units.money)),
 }
 FILTERS = (
-    *(hundred, plain_score, interval, signed, device, units.paid, percent, count, power),
+    *(hundred, plain_score, in_units, interval, signed, device, units.paid, percent, count, power),
     *(code, cell, prose, plots.data_uri),
 )

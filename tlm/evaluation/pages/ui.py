@@ -28,7 +28,7 @@ def summary(metrics: str) -> dict[str, float]:
     scores = {
         f"{split}_{name}": float(values["splits"][split][name])
         for split in values["splits"]
-        for name in (*CLASSIFICATION, POSITIVE, *REGRESSION)
+        for name in (*CLASSIFICATION, POSITIVE, *REGRESSION, "rmse")
         if name in values["splits"][split]
     }
     return scores if values["mlm_loss"] is None else {**scores, "test_mlm_loss": float(values["mlm_loss"])}

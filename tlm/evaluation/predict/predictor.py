@@ -64,7 +64,7 @@ class Mixture:
     def __init__(self, folder: Path, config: dict[str, Any], device: str) -> None:
         """Load all models of a mixture's folder; `config` is its config.json."""
         self.labels: list[str] | None = config["labels"]
-        self.weights = Weights(tuple(config["temperatures"]), tuple(config["shares"]))
+        self.weights = Weights.read(config)
         opened = [[open_predictor(folder / name, device) for name in part] for part in config["parts"]]
         self.parts = [[predictor for predictor, _ in part] for part in opened]
         self.place = next((place for part in opened for _, place in part if place != "cpu"), "cpu")

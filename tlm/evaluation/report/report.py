@@ -8,7 +8,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.report.cost import Prices
 
-VERSION = 10
+VERSION = 11
 
 
 def report(

@@ -7,7 +7,7 @@ from tlm.evaluation.predict.predictor import labels_of, open_predictor
 from tlm.evaluation.score.record import scored
 from tlm.evaluation.score.stages import stages_of
 
-VERSION = 3
+VERSION = 4
 
 
 def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = None) -> str:

@@ -17,7 +17,7 @@ from tlm.data.reading.records import BadRow, Reject, name_of, value_of
 from tlm.errors import InputError, nearest, refuse_negative
 from tlm.evaluation.score.record import scored
 
-VERSION = 2
+VERSION = 3
 IMPORTED = "imported"
 PROBABILITIES = "probabilities"
 

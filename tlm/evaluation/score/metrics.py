@@ -24,7 +24,7 @@ METRIC_NAMES = {
     "pearson": "Pearson correlation",
     "spearman": "Spearman correlation",
     "ece": "calibration error",
-    "mse": "mean squared error",
+    "rmse": "root mean squared error",
     "mae": "mean absolute error",
 }
 
@@ -49,7 +49,7 @@ def scores(
         ``n``, the number of examples. For classes: the metrics of `CLASSIFICATION` (with two classes also ``f1``),
         ``ece`` (expected calibration error over 10 bins of equal width), ``confusion`` (rows gold, columns predicted),
         ``classes`` (precision, recall, f1, support by label) and ``reliability`` (bins). For regression: the metrics
-        of `REGRESSION`, ``mse`` and ``mae``.
+        of `REGRESSION`, ``mse``, ``rmse`` and ``mae``.
 
     Raises:
         ValueError: shapes differ, or a prediction is not finite.
@@ -118,5 +118,6 @@ def _regression(gold: Array, predicted: Array) -> dict[str, Any]:
         "n": len(gold),
         **{name: score(name, gold, predicted) for name in REGRESSION},
         "mse": float((error**2).mean()),
+        "rmse": float((error**2).mean() ** 0.5),
         "mae": float(np.abs(error).mean()),
     }

@@ -13,7 +13,7 @@ from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokenize, tokens_for
 from tlm.training.stage2 import trainable
 
-VERSION = 1
+VERSION = 2
 
 
 def distill(

@@ -51,6 +51,8 @@ class Distillation(Classification):
         self.passages = None if tokens is None else Texts.open(tokens, shape.max_length)
         self.external = External(self.passages, (examples.texts, examples.without_label()), settings.batch, seed)
         self.answers = [answers(inputs[name]) for name in ("subset_answers", "task_answers") if name in inputs]
+        if examples.scale:
+            self.answers = [examples.scale.standardised(one) for one in self.answers]
         rho1: int = recipe.settings["rho1"] if self.external else 0
         self.mixture = Mixture(rho1)
         self.steps *= 1 + rho1

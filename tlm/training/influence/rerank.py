@@ -13,7 +13,7 @@ from tlm.retrieval.search.hits import write_selected
 from tlm.retrieval.select.selectors import RERANKED, best
 from tlm.training.input.tokenize import tokenize
 
-VERSION = 2
+VERSION = 3
 
 
 def rerank(
@@ -86,6 +86,7 @@ def _write(draft: Draft, recipe: Recipe, subset: Artifact, device: str) -> None:
     length = build.text_length(model.body.config)
     examples = Examples.open(recipe.inputs["task"], checkpoint.input("task_tokens"), length)
     texts = Texts.open(recipe.inputs["subset_tokens"], length)
+    build.to_standardised(model, examples.scale)
     gradient = task_gradient(model, examples, place)
     scores = influences(model, texts, gradient, place, recipe.settings["seed"])
     if wanted > len(texts):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,16 +119,41 @@ class Texts:
         return 2 if self.second is None else 2 + self.special.between
 
 
+class Scale(NamedTuple):
+    """What the targets of a regression are standardised by, because networks learn numbers near 0 best.
+
+    Attributes:
+        mean: Mean of the targets of train, in the task's unit.
+        deviation: Their standard deviation; 1 where they are all equal.
+    """
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, targets: NDArray[Any]) -> "Scale":
+        """The scale of the targets of train, shape [n]; there may be none."""
+        if not len(targets) or np.ptp(targets) == 0:
+            return cls(float(targets[0]) if len(targets) else 0.0, 1.0)
+        return cls(float(targets.mean()), float(targets.std()))
+
+    def standardised(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
+        """Numbers in the task's unit as the network learns them, shape [n]."""
+        return ((numbers - np.float64(self.mean)) / self.deviation).astype(np.float32)
+
+
 @dataclass(frozen=True)
 class Examples:
     """All n examples of a task.
 
     Attributes:
         texts: Their texts.
-        labels: The index of each one's class (int64), or its target (float32); -1 or nan without a label, [n].
+        labels: The index of each one's class (int64), or its standardised target (float32); -1 or nan without a
+            label, [n].
         split: The name of each one's split, [n].
         classes: The names of the classes, in order; None for regression.
         marks: The marks around the spans that the texts begin with; () if texts are as they were loaded.
+        scale: What targets are standardised by, so that a network learns them whatever their unit; None for classes.
     """
 
     texts: Texts
@@ -136,6 +161,7 @@ class Examples:
     split: NDArray[np.object_]
     classes: list[str] | None
     marks: Marks = ()
+    scale: Scale | None = None
 
     def rows(self, name: str) -> NDArray[np.int64]:
         """The rows of the split `name`. Raises InputError if it has none."""
@@ -152,12 +178,14 @@ class Examples:
     def open(cls, task: Artifact, tokens: Artifact, max_length: int) -> "Examples":
         """The examples of a `task` artifact, with the `tokens` artifact made from it."""
         table = examples(task)
-        classes = classes_of(task)
+        classes, scale = classes_of(task), None
+        split = np.array(table["split"].to_pylist(), dtype=object)
         if classes is None:
-            labels = np.array(table["target"].to_pylist(), dtype=np.float32)
+            targets = np.array(table["target"].to_pylist(), dtype=np.float64)
+            scale = Scale.of(targets[split == "train"])
+            labels: NDArray[Any] = scale.standardised(targets)
         else:
             indices: dict[str | None, int] = {label: index for index, label in enumerate(classes)} | {None: -1}
             labels = np.array([indices[label] for label in table["label"].to_pylist()], dtype=np.int64)
-        split = np.array(table["split"].to_pylist(), dtype=object)
         marks = listed_marks(tokens.details.get("marks", ()))
-        return cls(Texts.open(tokens, max_length), labels, split, classes, marks)
+        return cls(Texts.open(tokens, max_length), labels, split, classes, marks, scale)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from tlm.data.marks import SPANS_FIRST, Marks
 from tlm.settings import Model
-from tlm.training.input.texts import Special
+from tlm.training.input.texts import Scale, Special
 from tlm.training.model import bert, modernbert
 from tlm.training.model.bert import BertBody
 from tlm.training.model.encoder import Body, Encoder
@@ -152,6 +152,29 @@ def load_encoder(model: Encoder, folder: Path) -> None:
     own = {name: value for name, value in model.body.state_dict().items() if name.startswith(head)}
     stored = {name: value for name, value in load_file(folder / WEIGHTS).items() if not name.startswith(head)}
     model.body.load_state_dict({**stored, **own})
+
+
+def to_units(model: Encoder, scale: Scale | None) -> None:
+    """Have a model that learned standardised numbers answer in the task's unit, whoever loads it.
+
+    The last layer of its head does that. A model of classes, whose scale is None, stays as it is.
+    """
+    if scale:
+        _rescale(model, scale.deviation, scale.mean)
+
+
+def to_standardised(model: Encoder, scale: Scale | None) -> None:
+    """Undo `to_units`, for training that goes on."""
+    if scale:
+        _rescale(model, 1 / scale.deviation, -scale.mean / scale.deviation)
+
+
+def _rescale(model: Encoder, factor: float, shift: float) -> None:
+    """Change the last layer so that it answers factor · y + shift; on the CPU, as not all devices have float64."""
+    layer = model.body.output
+    with torch.no_grad():
+        layer.weight.copy_(layer.weight.cpu().double() * factor)
+        layer.bias.copy_(layer.bias.cpu().double() * factor + shift)
 
 
 def parameter_count(model: Encoder) -> int:

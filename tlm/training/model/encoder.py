@@ -80,6 +80,16 @@ class Body(nn.Module):
     head_names: tuple[str, ...]
     config: dict[str, Any]
 
+    @property
+    def output(self) -> nn.Linear:
+        """The last layer of the classification head, which has a bias in all architectures."""
+        *_, last = (
+            part
+            for name, part in self.named_modules()
+            if isinstance(part, nn.Linear) and f"{name}.".startswith(self.head_names)
+        )
+        return last
+
     @abstractmethod
     def read(self, inputs: Inputs, ids: Tensor, tokens: bool, classes: bool) -> tuple[Tensor | None, Tensor | None]:
         """Final states of the tokens to predict, [M, hidden], and class logits, [B, labels]; each only if asked for."""

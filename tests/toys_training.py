@@ -164,7 +164,7 @@ def in_child(work: Callable[[], Any]) -> tuple[int, Any]:
 
 def killed_runs(folder: Path) -> dict[str, Any]:
     """For each way to die: how the run ended, the snapshots it left, and the contents that its repetition had."""
-    dropout = ("model.dropout=0.1",)
+    dropout = ("model.dropout=0.1", "train.head_steps=all")
     chance = random.Random()
     ways = {
         "kill train": ("train", chance.randrange(7, STEPS), signal.SIGKILL),

@@ -1,6 +1,7 @@
 """The settings of every step, each with its range. A preset has a value for each of them."""
 
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -12,10 +13,19 @@ Schedule: TypeAlias = Literal["linear", "cosine", "constant"]
 Precision: TypeAlias = Literal["fp32", "bf16"]
 
 
+# Settings that came after the first keys, with the values that these keys stand for. Keys leave such a value out.
+LATER: dict[str, Any] = {"embeddings": "random", "head_steps": "internal", "epsilon": 1e-8}
+
+
 class Section(BaseModel):
     """A group of settings; unknown names, NaN and infinity are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+    def for_key(self, without: Iterable[str] = ()) -> dict[str, Any]:
+        """The settings for the key of what they decide; `without` names settings that have no effect there."""
+        same = {name for name, value in LATER.items() if getattr(self, name, None) == value}
+        return self.model_dump(mode="json", exclude=same.union(without))
 
 
 class Retrieve(Section):
@@ -107,6 +117,9 @@ class Train(Section):
         schedule: How the learning rate falls after the warm-up.
         weight_decay: AdamW's weight decay; biases and norms have none.
         betas: AdamW's decay rates of the running averages.
+        epsilon: What AdamW adds to its denominator.
+        head_steps: Which steps update the classification head: internal, or all. In an external step its gradient is
+            then zero, so that AdamW's momentum goes on to move it and weight decay shrinks it (the released code).
         mask_share: Share of tokens to predict (of them 80 % masked, 10 % replaced, 10 % kept).
         internal_loss: normalised: (rho2·MLM + CE)/(rho2+1), the released code; sum: rho2·MLM + CE, the paper's
             formula.
@@ -130,6 +143,8 @@ class Train(Section):
     schedule: Schedule = "linear"
     weight_decay: Amount = 0.01
     betas: tuple[Share, Share] = (0.9, 0.999)
+    epsilon: Rate = 1e-8
+    head_steps: Literal["internal", "all"] = "internal"
     mask_share: Annotated[float, Field(gt=0, lt=1)] = 0.15
     internal_loss: Literal["normalised", "sum"] = "normalised"
     mask_internal: bool = True
@@ -160,6 +175,7 @@ class Finetune(Section):
         schedule: How the learning rate falls after the warm-up.
         weight_decay: AdamW's weight decay; biases and norms have none.
         betas: AdamW's decay rates of the running averages.
+        epsilon: What AdamW adds to its denominator.
         evaluations: How often dev is scored, at even distances and after the last step.
         reset_head: Start with a new classification head, as the released code does.
         dropout: Dropout of stage 2.
@@ -176,6 +192,7 @@ class Finetune(Section):
     schedule: Schedule = "linear"
     weight_decay: Amount = 0.0
     betas: tuple[Share, Share] = (0.9, 0.999)
+    epsilon: Rate = 1e-8
     evaluations: Count = 10
     reset_head: bool = True
     dropout: Share = 0.1

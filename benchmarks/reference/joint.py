@@ -2,8 +2,9 @@
 
 As described: the library's model; texts padded to the full length when they are tokenized; whole rows shuffled, batches
 cut from them; the library's collator masks on the fly; the encoder and both heads run over every position of every
-text, logits of the whole vocabulary included; one internal batch after rho1 external ones; AdamW with linear warm-up
-and decay; no clipping. Stage 2 is the same loop with the classification loss alone, which the paper calls
+text, logits of the whole vocabulary included; one internal batch after rho1 external ones, in which the classes' logits
+count with weight zero, so that AdamW steps their head, too; AdamW with linear warm-up and decay, without weight decay
+of biases and norms; no clipping. Stage 2 is the same loop with the classification loss alone, which the paper calls
 rho1 = rho2 = 0.
 
 In their favour: rows are ready in memory (theirs are read from Arrow files), there is no multi-process wrapper around
@@ -190,8 +191,12 @@ class AuthorsLoop:
         self.model, self.device, self.settings, self.precision = model, device, settings, precision
         self.external = None if external is None else endless(external)
         self.internal = None if internal is None else endless(internal)
+        matrices, others = ([one for one in model.parameters() if (one.ndim > 1) == flag] for flag in (True, False))
+        groups = [
+            {"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0},
+        ]  # fmt: skip
         self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=settings.lr, betas=settings.betas, weight_decay=settings.weight_decay, fused=True
+            groups, lr=settings.lr, betas=settings.betas, eps=settings.epsilon, fused=True
         )
         self.schedule = get_linear_schedule_with_warmup(  # type: ignore[no-untyped-call]
             self.optimizer, settings.warmup_steps, settings.steps
@@ -210,7 +215,7 @@ class AuthorsLoop:
             loss.backward()
             self.optimizer.step()
             self.schedule.step()
-            self.optimizer.zero_grad()
+            self.optimizer.zero_grad(set_to_none=False)  # as torch 1.9 did
             losses.append(loss.detach())
             self.step += 1
         return [loss.item() for loss in losses]

@@ -10,14 +10,18 @@ from tokenizers import Tokenizer, models
 from torch import nn
 from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedTokenizerFast
 
-from benchmarks.reference.joint import CLASSES, JointModel, Rows, collator
+from benchmarks.reference.joint import CLASSES, AuthorsLoop, JointModel, Rows, collator
 from benchmarks.reference.trainer import AtSteps, trainer
 from tests.conftest import missing
-from tests.unit.test_encoder import SPECIAL, VOCABULARY, made, masked_batch
+from tests.unit.test_encoder import LABELS, SPECIAL, VOCABULARY, made, masked_batch
+from tlm.artifacts.produce import Recipe
 from tlm.presets import resolve
+from tlm.training.checkpoint import Snapshots, State
 from tlm.training.device import to_device
 from tlm.training.input.batches import Batch
-from tlm.training.input.texts import Ragged, Texts
+from tlm.training.input.texts import Examples, Ragged, Texts
+from tlm.training.joint import Joint
+from tlm.training.loop import Plan, fit
 from tlm.training.model.encoder import Encoder
 from tlm.training.model.losses import classification_loss, external_loss, internal_loss
 
@@ -100,6 +104,44 @@ def test_the_loss_of_stage_2_is_ours(architecture, sparing):
     loss.backward()
     other.backward()
     assert_same_gradients(ours, theirs)
+
+
+def trained_both_ways(tmp_path, architecture: str, head_steps: str) -> tuple[Encoder, JointModel]:
+    """Stage 1 on the same batches by our step and by the authors' loop: two internal steps, five external ones each."""
+    settings = [
+        f"train.head_steps={head_steps}",
+        "train.epsilon=1e-6",
+        "train.clip=0",
+        "train.rho1=5",
+        "train.steps=16",
+    ]
+    preset = resolve("tiny", [*settings, "train.warmup_steps=0", "train.rho2=3", "train.weight_decay=0.1"])
+    ours, theirs, _ = both(architecture)
+    texts = [Texts(short_texts(count).first, None, FULL, SPECIAL) for count in (40, 20)]
+    examples = Examples(texts[1], np.arange(20) % 3, np.array(["train"] * 20, dtype=object), LABELS)
+    work = Joint([ours], {"toy": examples}, texts[0], preset, seed=1)
+    made_batches = [work.batch(step) for step in range(preset.train.steps)]
+    batches: dict[bool, list] = {False: [], True: []}
+    for step, batch in enumerate(made_batches):
+        classes = {CLASSES: torch.from_numpy(batch.labels)} if work.task(step) else {}
+        batches[work.task(step) is not None].append(padded(batch) | classes)
+    AuthorsLoop(theirs, batches[False], batches[True], preset.train, CPU).run(preset.train.steps)
+    plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, 0.0, seed=1)
+    snapshots = Snapshots(Recipe("checkpoint", "toy", 1, {}), str(tmp_path), 0, 0.0)
+    fit(State.fresh(ours, preset.train, plan.steps), work, plan, snapshots, CPU)
+    return ours, theirs
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+def test_stage_1_moves_every_weight_as_the_authors_loop_does(tmp_path, architecture):
+    """Their head has gradients of zero in external steps: momentum goes on to move it, and weight decay shrinks it."""
+    ours, theirs = trained_both_ways(tmp_path, architecture, "all")
+    library = theirs.classifier.state_dict()
+    for name, value in ours.body.state_dict().items():
+        torch.testing.assert_close(value, library[name], atol=2e-4, rtol=1e-3, msg=lambda text, name=name: name + text)
+    still, _ = trained_both_ways(tmp_path, architecture, "internal")
+    for mine, other in zip(ours.body.head_parameters(), still.body.head_parameters(), strict=True):
+        assert (mine - other).abs().max() > 1e-3, "this test could not tell the two ways apart"
 
 
 def test_another_input_is_told_apart():

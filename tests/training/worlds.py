@@ -31,9 +31,10 @@ PLANS = {
     "external only": (*SAME, "train.rho1=inf"),
     "fewer rows than processes": (*SAME, "train.rho1=2", "train.internal_batch=1", "finetune.batch=1"),
     "accumulation": (*SAME, "train.rho1=1", "train.accumulation=3", "train.internal_loss=sum"),
+    "head in all steps": (*SAME, "train.rho1=2", "train.head_steps=all", "train.internal_batch=1", "finetune.batch=1"),
 }
 PORTS: list[int] = []  # in a process of a world: one for each stage, so that none meets the other's listener
-DROPOUT = (*SAME, "train.rho1=2", "model.dropout=0.1", "finetune.dropout=0.1")
+DROPOUT = (*SAME, "train.rho1=2", "train.head_steps=all", "model.dropout=0.1", "finetune.dropout=0.1")
 
 
 def in_world(size: int, work: Callable[[int], Any]) -> list[dict[str, Any]]:

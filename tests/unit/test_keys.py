@@ -21,13 +21,13 @@ TRAIN = {  # another value for every setting of stage 1
     "rho1": "3", "rho2": "5", "steps": "13", "external_batch": "5", "internal_batch": "5", "external_length": "17",
     "lr": "1e-3", "warmup_steps": "3", "schedule": "cosine", "weight_decay": "0.1", "betas": "0.8,0.9",
     "mask_share": "0.3", "internal_loss": "sum", "mask_internal": "false", "clip": "0.5", "accumulation": "2",
-    "precision": "bf16", "embeddings": "random",
+    "precision": "bf16", "embeddings": "random", "head_steps": "all", "epsilon": "1e-6",
 }  # fmt: skip
 MODEL = {
     "architecture": "bert", "hidden": "16", "layers": "3", "heads": "4", "intermediate": "32", "max_length": "49",
     "positions": "64", "token_types": "1", "dropout": "0.1", "spans_first": "false",
 }  # fmt: skip
-EXTERNAL = {"train.external_batch", "train.external_length"}
+EXTERNAL = {"train.external_batch", "train.external_length", "train.head_steps"}
 JOINT = {"train.internal_loss", "train.mask_internal"}
 INTERNAL = {"train.internal_batch", "train.rho2", *JOINT}
 NO_TYPES = {"model.token_types"}  # modernbert, as tiny has it, has none
@@ -38,6 +38,8 @@ WITHOUT_EFFECT = [  # task-only?, what holds for both, one value and another
     (True, (), "train.external_length=48", "train.external_length=16"),
     (False, ("train.rho1=0",), "train.external_batch=8", "train.external_batch=4"),
     (False, ("train.rho1=0",), "train.external_length=48", "train.external_length=16"),
+    (True, (), "train.head_steps=internal", "train.head_steps=all"),
+    (False, ("train.rho1=0",), "train.head_steps=internal", "train.head_steps=all"),
     (False, (), "train.rho1=inf", "train.rho1=12"),  # twelve steps: no internal one either
     (False, ("train.rho1=inf",), "train.rho2=1", "train.rho2=inf"),
     (False, ("train.rho1=inf",), "train.internal_batch=8", "train.internal_batch=4"),
@@ -130,6 +132,17 @@ def test_a_published_model_is_the_same_by_any_preset(tmp_path):
     made = load_model(folder, examples, preset="tiny", **common)
     assert load_model(folder, examples, preset="demo", overrides=short, **common) == made
     assert load_model(folder, examples, preset="tiny", overrides=["model.dropout=0.1"], **common) != made
+
+
+def test_settings_that_came_later_leave_earlier_keys_as_they_were(stores):
+    root, examples = stores[0]
+    start = checkpoint(root, examples, "train.embeddings=random")
+    end = model(root, start, examples, "finetune.steps=4")
+    for made, section in ((start, "train"), (end, "finetune")):
+        assert not made.manifest.settings[section].keys() & {"embeddings", "head_steps", "epsilon"}
+    other = model(root, start, examples, "finetune.steps=4", "finetune.epsilon=1e-6")
+    assert other.manifest.settings["finetune"]["epsilon"] == 1e-6
+    assert other.manifest.key != end.manifest.key
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,21 @@ def test_all_heads_learn_and_are_kept(tmp_path):
     )
 
 
+def test_all_heads_may_take_part_in_external_steps(tmp_path):
+    """With the learning rate at nearly zero, what moves a head is weight decay alone; its share counts the steps."""
+    tasks = [task(tmp_path), other_task(tmp_path)]
+    almost_still = ["train.lr=1e-9", "train.weight_decay=1e7", "train.schedule=constant", "train.warmup_steps=0"]
+    steps = ["train.rho1=2", "train.steps=12"]  # eight external steps, two internal ones for each task
+    fresh = load_file(together(tmp_path, tasks, "train.lr=1e-12").path(build.HEADS))
+    for head_steps, counts in (("internal", (2, 2)), ("all", (10, 10))):
+        made = together(tmp_path, tasks, *almost_still, *steps, f"train.head_steps={head_steps}")
+        heads = load_file(made.path(build.HEADS))
+        for index, count in enumerate(counts):
+            name = f"{index}.classifier.weight"
+            shrunk = torch.log(heads[name] / fresh[name]).mean() / torch.log(torch.tensor(0.99))
+            assert shrunk.item() == pytest.approx(count, abs=0.05), (head_steps, name)
+
+
 def test_stage_2_begins_for_each_task_and_for_one_that_was_not_there(tmp_path):
     tasks = [task(tmp_path), other_task(tmp_path)]
     made = together(tmp_path, tasks)

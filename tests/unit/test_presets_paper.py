@@ -132,6 +132,14 @@ def test_each_scale_has_its_shape(scale, shape):
         assert published(preset.name).parameters == facts["parameters"]
 
 
+def test_the_optimizer_is_the_authors_one_in_the_paper_s_presets_alone():
+    """Their AdamW is transformers' (epsilon 1e-6), and it steps the head on external batches, too."""
+    for name in presets.names():
+        preset = presets.resolve(name)
+        found = (preset.train.head_steps, preset.train.epsilon, preset.finetune.epsilon)
+        assert found == (("all", 1e-6, 1e-6) if name in paper_presets() else ("internal", 1e-8, 1e-8)), name
+
+
 def test_a_scale_without_a_task_is_scierc_s_column():
     for scale in SCALES:
         plain, named = presets.resolve(scale), presets.resolve(f"{scale}-scierc")

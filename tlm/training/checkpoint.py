@@ -66,7 +66,7 @@ class State:
     @classmethod
     def fresh(cls, model: nn.Module, settings: Train | Finetune, steps: int) -> "State":
         """The state before the first of `steps` steps."""
-        optimizer = AdamW(model, settings.weight_decay, settings.betas)
+        optimizer = AdamW(model, settings.weight_decay, settings.betas, settings.epsilon)
         return cls(model, optimizer, Curve(steps, next(model.parameters()).device))
 
     def write(self, folder: Path) -> None:

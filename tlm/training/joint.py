@@ -30,7 +30,7 @@ from tlm.training.input.vectors import PPMI_SVD, token_vectors
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs
-from tlm.training.model.losses import Losses, external_loss, internal_loss
+from tlm.training.model.losses import Losses, external_loss, internal_loss, with_zero_gradients
 
 
 def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, snapshots: Snapshots) -> None:
@@ -198,6 +198,8 @@ class Joint:
             order = Order(examples.texts.lengths[rows], preset.train.internal_batch, seed, stream)
             cost = Cost(preset.model, config["vocab_size"], len(config["id2label"]))
             self.tasks.append(Internal(name, encoder, examples, rows, order, cost))
+        heads = [parameter for encoder in encoders for parameter in encoder.body.head_parameters()]
+        self.stepped_outside = heads if preset.train.head_steps == "all" else []
         special, vocab_size = self.tasks[0].examples.texts.special, encoders[0].body.config["vocab_size"]
         self.masking = Masking(preset.train.mask_share, vocab_size, special.mask, special.ids)
 
@@ -225,8 +227,10 @@ class Joint:
     def losses(self, step: int, inputs: Inputs) -> Losses:
         """The losses of a part of that batch."""
         task = self.task(step)
-        if task is None or self.mlm_only:
-            return external_loss((task or self.tasks[0]).encoder, inputs)
+        if task is None:
+            return with_zero_gradients(external_loss(self.tasks[0].encoder, inputs), self.stepped_outside)
+        if self.mlm_only:
+            return external_loss(task.encoder, inputs)
         normalised = self.settings.internal_loss == "normalised"
         return internal_loss(task.encoder, inputs, float(self.settings.rho2), normalised, self.settings.mask_internal)
 

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-EPSILON = 1e-8
-
 
 class AdamW:
     """Weight decay for matrices only, not for biases and norms.
@@ -19,9 +17,11 @@ class AdamW:
         moments: For each parameter that had a gradient, by name: ``step``, ``exp_avg``, ``exp_avg_sq``.
     """
 
-    def __init__(self, model: nn.Module, weight_decay: float, betas: tuple[float, float]) -> None:
+    def __init__(
+        self, model: nn.Module, weight_decay: float, betas: tuple[float, float], epsilon: float = 1e-8
+    ) -> None:
         self.parameters = dict(model.named_parameters())
-        self.weight_decay, self.betas = weight_decay, betas
+        self.weight_decay, self.betas, self.epsilon = weight_decay, betas, epsilon
         self.moments: dict[str, dict[str, Tensor]] = {}
 
     @torch.no_grad()
@@ -54,7 +54,7 @@ class AdamW:
             beta2=self.betas[1],
             lr=lr,
             weight_decay=weight_decay,
-            eps=EPSILON,
+            eps=self.epsilon,
             maximize=False,
         )
 

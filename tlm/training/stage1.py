@@ -21,7 +21,7 @@ from tlm.training.model.architectures import OWN, model_settings
 VERSION = 3
 TASK_ONLY, MULTI_TASK = "task-only", "multi-task"  # arms
 
-_OF_EXTERNAL = {"external_batch", "external_length"}
+_OF_EXTERNAL = {"external_batch", "external_length", "head_steps"}
 _OF_INTERNAL = {"internal_batch", "rho2"}
 _OF_BOTH_LOSSES = {"internal_loss", "mask_internal"}
 
@@ -168,7 +168,7 @@ def train_settings(train: Train, *, external: bool, fresh: bool = True) -> dict[
     """
     internal_steps = Mixture(train.rho1 if external else 0).internal_before(train.steps)
     without = set() if external else {"rho1"}
-    if train.embeddings == "random" or not fresh:
+    if not fresh:
         without.add("embeddings")
     if internal_steps == train.steps:
         without |= _OF_EXTERNAL
@@ -177,7 +177,7 @@ def train_settings(train: Train, *, external: bool, fresh: bool = True) -> dict[
     if internal_steps == 0 or train.rho2 == "inf":
         without |= _OF_BOTH_LOSSES
     never = {"rho1": "inf"} if internal_steps == 0 else {}  # rho1 >= steps gives the same training
-    return train.model_dump(mode="json", exclude=without) | never
+    return train.for_key(without) | never
 
 
 def _tokenizer(uri: str, start: Artifact | None) -> Artifact:

@@ -50,7 +50,7 @@ def finetune(
     tokens = tokens_for(start, examples, root)
     facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}
     inputs = {"checkpoint": start, "task": examples, "task_tokens": tokens}
-    own = settings.model_dump(mode="json", exclude={"epochs"} if settings.steps else None)
+    own = settings.for_key({"epochs"} if settings.steps else ())
     recipe = Recipe("model", "finetune", VERSION, settings={**facts, "finetune": own}, inputs=inputs)
 
     def write(draft: Draft) -> None:

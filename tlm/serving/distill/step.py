@@ -69,7 +69,7 @@ def distill(
     if fetched:
         inputs["subset_tokens"] = Artifact.open(tokenize(fetched.uri, tokens.input("tokenizer").uri, root=root))
         inputs["subset_answers"] = soft_labels(better, fetched, device, root)
-    own = settings.model_dump(mode="json", exclude={"epochs"} if settings.steps else None)
+    own = settings.for_key({"epochs"} if settings.steps else ())
     chosen = {"arm": STUDENT, "seed": start.details["seed"] if seed < 0 else seed, "teacher": better.details["arm"]}
     recipe = Recipe(
         "model", "distill", VERSION, {**chosen, "temperature": temperature, "rho1": rho1, "finetune": own}, inputs

@@ -80,6 +80,10 @@ class Body(nn.Module):
     head_names: tuple[str, ...]
     config: dict[str, Any]
 
+    def head_parameters(self) -> list[nn.Parameter]:
+        """The parameters of the classification head."""
+        return [parameter for name, parameter in self.named_parameters() if name.startswith(self.head_names)]
+
     @property
     def output(self) -> nn.Linear:
         """The last layer of the classification head, which has a bias in all architectures."""

@@ -1,5 +1,6 @@
 """The losses of both stages (paper, section 3.2) and of a student: what a part of a batch adds to that of the whole."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +26,14 @@ def external_loss(model: Encoder, inputs: Inputs) -> Losses:
     token_logits, _ = model(inputs, inputs.corrupted, tokens=True, classes=False)
     mlm = _token_loss(token_logits, inputs)
     return Losses(mlm, mlm.detach(), torch.zeros_like(mlm))
+
+
+def with_zero_gradients(losses: Losses, parameters: Iterable[Tensor]) -> Losses:
+    """The same losses, which give `parameters` gradients of zero rather than none: the optimizer then updates them.
+
+    The released code does this to its head: ``cls_prediction_scores.sum() * 0.0`` is a part of its external loss.
+    """
+    return losses._replace(total=losses.total + sum(0.0 * parameter.sum() for parameter in parameters))
 
 
 def internal_loss(model: Encoder, inputs: Inputs, rho2: float, normalised: bool, mask_internal: bool) -> Losses:

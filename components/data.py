@@ -27,7 +27,15 @@ def preflight(
     tolerations: list[dict[str, str]],
     registry: str = "",
 ) -> NamedTuple(  # type: ignore[valid-type]
-    "Settings", [("top_k", int), ("query", str), ("tokenizer_kind", str), ("vocab_size", int)]
+    "Settings",
+    [
+        ("top_k", int),
+        ("query", str),
+        ("tokenizer_kind", str),
+        ("vocab_size", int),
+        ("finetune_gpus", str),
+        ("one_gpu", str),
+    ],
 ):
     """Check settings, prices, training pods, store, disk, Elasticsearch and model registry before any work starts."""
     from tlm.cluster.preflight import check_run
@@ -36,7 +44,7 @@ def preflight(
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     check_run(cpu, gpu_type, gpus, memory, node_selector, tolerations, engine=engine, registry=registry, root=root)
-    return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds)
+    return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds, gpus=gpus)
 
 
 @component(DATA_IMAGE)

@@ -20,14 +20,15 @@ def train(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
 
 
 @component(TRAIN_IMAGE)
-def rerank(report: str, seeds: str, preset: str, overrides: str, root: str) -> NamedTuple(  # type: ignore[valid-type]
+def rerank(report: str, seeds: str, preset: str, overrides: str, gpus: str, root: str) -> NamedTuple(  # type: ignore[valid-type]
     "Reranked",
     [("Output", list[str]), ("baseline", str), ("models", list[str])],  # kfp.local loops over Output alone
 ):
     """Choose text by influence on BM25's first model of a report; list the runs on it, and what they compare with."""
     from tlm.plan.reranked import plan_reranked
 
-    return plan_reranked(report, seeds, preset=preset, overrides=overrides, root=root)
+    device = "auto" if int(gpus) else "cpu"
+    return plan_reranked(report, seeds, preset=preset, overrides=overrides, device=device, root=root)
 
 
 @component(TRAIN_IMAGE)
@@ -44,13 +45,18 @@ def finetune(checkpoint: str, run: str, gpus: str, root: str, cost: Output[Metri
 
 @component(TRAIN_IMAGE)
 def evaluate(
-    model: str, run: str, root: str, metrics: Output[Metrics], confusion_matrix: Output[ClassificationMetrics]
+    model: str,
+    run: str,
+    gpus: str,
+    root: str,
+    metrics: Output[Metrics],
+    confusion_matrix: Output[ClassificationMetrics],
 ) -> str:
     """Score the model on dev and test, once each."""
     from tlm.evaluation.pages.ui import log_scores
     from tlm.evaluation.score.evaluate import evaluate
     from tlm.plan.runs import Run
 
-    uri = evaluate(model, Run.parse(run).task, root=root)
+    uri = evaluate(model, Run.parse(run).task, device="auto" if int(gpus) else "cpu", root=root)
     log_scores(uri, metrics, confusion_matrix)
     return uri

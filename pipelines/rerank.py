@@ -30,7 +30,7 @@ def build(
     root, pods = store.root, vars(train)
     settings = {"arms": "bm25", "engine": "embedded", "root": root}  # the index exists; what searches it is found there
     preflight = data.preflight(**vars(run), **settings, **vars(report), registry=registry.address, **pods)
-    chosen = training.rerank(report=compared_with, **vars(run), root=root).after(preflight).outputs
+    chosen = training.rerank(report=compared_with, **vars(run), gpus=train.gpus, root=root).after(preflight).outputs
     metrics = stages.scored(chosen["Output"], train, machines, root)
     rows = data.mix(baseline=chosen["baseline"], static=chosen["models"], trained=metrics, root=root).output
     return stages.report({"baseline": chosen["baseline"], "metrics": rows}, train, report, registry, root)

@@ -1,6 +1,6 @@
 """What each step gets on a cluster: CPU, memory, scratch space, GPUs, secrets, retries. Local runs ignore it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kfp import kubernetes
 from kfp.dsl import PipelineTask
@@ -42,14 +42,16 @@ NEEDS = (
     | dict.fromkeys(("select", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
     | {"publish-corpus": MEDIUM, "plan-together": LARGE}
 )
-TRAINING = ("train", "train-multitask", "finetune", "evaluate", "rerank")
+# of the steps that take GPUs: the output of preflight that says how many; without one, all that a training pod has
+TRAINING = dict.fromkeys(("train", "train-multitask"), "") | {"finetune": "finetune_gpus"}
+TRAINING |= dict.fromkeys(("evaluate", "rerank"), "one_gpu")
 LONG = (*TRAINING, "train-on-nodes")
 
 
-def equip(step: PipelineTask, name: str, training: TrainingPods) -> None:
+def equip(step: PipelineTask, name: str, training: TrainingPods, preflight: PipelineTask) -> None:
     """Give a step what it needs on a cluster; `name` is that of its component."""
     if name in TRAINING:
-        _equip_training(step, training)
+        _equip_training(step, training, preflight.outputs[TRAINING[name]] if TRAINING[name] else training.gpus)
     else:
         _equip_data(step, NEEDS[name])
     _connect(step, name)
@@ -71,11 +73,11 @@ def _equip_data(step: PipelineTask, needs: Needs) -> None:
     kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit=needs.scratch)
 
 
-def _equip_training(step: PipelineTask, pods: TrainingPods) -> None:
-    step.register_pipeline_channels(list(vars(pods).values()))  # otherwise kfp does not pass them into the loop
+def _equip_training(step: PipelineTask, pods: TrainingPods, gpus: Any) -> None:
+    step.register_pipeline_channels([*vars(pods).values(), gpus])  # otherwise kfp does not pass them into the loop
     step.set_cpu_request(LEAST["cpu"]).set_cpu_limit(pods.cpu)
     step.set_memory_request(LEAST["memory"]).set_memory_limit(pods.memory)
-    step.set_accelerator_type(pods.gpu_type).set_accelerator_limit(pods.gpus)
+    step.set_accelerator_type(pods.gpu_type).set_accelerator_limit(gpus)
     kubernetes.add_node_selector_json(step, pods.node_selector)
     kubernetes.add_toleration_json(step, pods.tolerations)
     kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit=SCRATCH)

@@ -76,11 +76,12 @@ def scored(plan: Any, train: TrainingPods, machines: Machines, root: Any) -> dsl
         else:
             checkpoint = trainjob.train_on_nodes(run=run, nodes=machines.nodes, **vars(train), root=root).output
         model = training.finetune(checkpoint=checkpoint, run=run, gpus=train.gpus, root=root).outputs["Output"]
-        metrics = training.evaluate(model=model, run=run, root=root).outputs["Output"]
+        metrics = training.evaluate(model=model, run=run, gpus=train.gpus, root=root).outputs["Output"]
     return dsl.Collected(metrics)
 
 
 def equip_all(train: TrainingPods) -> None:
     """Give every step of the pipeline what it needs on a cluster."""
-    for step in Pipeline.get_default_pipeline().tasks.values():
-        equip(step, step.component_spec.name, train)
+    steps = Pipeline.get_default_pipeline().tasks
+    for step in steps.values():
+        equip(step, step.component_spec.name, train, steps["preflight"])

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from tlm.cluster.pods import DEFAULTS
+
 
 @dataclass
 class Corpus:
@@ -148,17 +150,17 @@ class TrainingPods:
     """Resources of the pods that train; numbers are strings, because KFP's driver accepts nothing else there.
 
     Args:
-        cpu: CPU limit of a training pod, 1 or more.
+        cpu: CPU limit of a training pod, 1 or more, and 2 or more for each GPU.
         gpu_type: Kubernetes resource name of the accelerator.
-        gpus: Accelerators of each training pod, which trains on all of them; 0 for CPU.
-        memory: Memory limit of a training pod, 2Gi or more.
+        gpus: Accelerators of each training pod; 0 for CPU. Each takes 32 rows of a batch or more, evaluation takes one.
+        memory: Memory limit of a training pod, 2Gi or more, and 8Gi or more for each GPU.
         node_selector: Labels of the nodes to train on, as a JSON object.
         tolerations: Taints that training pods tolerate, as a JSON list of Kubernetes tolerations.
     """
 
-    cpu: str = "4"
+    cpu: str = DEFAULTS["cpu"]
     gpu_type: str = "nvidia.com/gpu"
     gpus: str = "0"
-    memory: str = "16Gi"
+    memory: str = DEFAULTS["memory"]
     node_selector: dict[str, str] = field(default_factory=dict)
     tolerations: list[dict[str, Any]] = field(default_factory=list)

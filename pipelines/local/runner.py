@@ -19,6 +19,7 @@ from pipelines.local.transcript import Transcript
 from pipelines.pipeline import build
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import TlmError
+from tlm.training.distributed.cards import LOCKS
 
 AT_ONCE = 2  # iterations of a ParallelFor that kfp.local runs side by side
 OUTPUTS = Path("local_outputs")
@@ -54,6 +55,7 @@ def run(
     """
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
     pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
+    os.environ.setdefault(LOCKS, str(outputs / "gpus"))
     defaults = {"index_engine": "embedded", "store_root": "artifacts"}
     values = {name: value for name, value in defaults.items() if name in pipeline.component_spec.inputs} | parameters
     running: Any = contextlib.nullcontext(kfp_local.SubprocessRunner(use_venv=False))
@@ -62,7 +64,7 @@ def run(
 
         pipeline, outputs = with_images(pipeline, load_images(images)), outputs / "containers"
         check_reachable(values, "containers", "s3://")
-        running = hardened_runner(outputs, network)
+        running = hardened_runner(outputs, network, values.get("train_gpus", "0") != "0")
     with running as runner:
         kfp_local.init(runner=runner, pipeline_root=str(outputs))
         report = _run_pipeline(pipeline, values)

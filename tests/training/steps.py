@@ -54,7 +54,7 @@ def launch(step: str, root: str) -> str:
         raise AssertionError("this belongs into the processes")
 
     function = getattr(importlib.import_module("tests.training.steps"), step)  # not __main__, which this file may be
-    return train_together(recipe(step), root, write, function, {"device": "cpu", "gpus": 0, "root": root})
+    return train_together(recipe(step), root, write, function, {"device": "cpu", "gpus": 0, "root": root}, 2)
 
 
 if __name__ == "__main__":

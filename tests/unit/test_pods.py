@@ -14,6 +14,7 @@ from pipelines.form.groups import TrainingPods
 from tlm.cluster.pods import amount, check_pods
 from tlm.cluster.preflight import check_run
 from tlm.errors import InputError
+from tlm.plan.runs import settings
 
 SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
 
@@ -43,7 +44,8 @@ def test_the_defaults_and_more_are_fine() -> None:
     check_pods(named({"cpu": "1", "memory": "2Gi"}))
     check_pods(named({"cpu": "1000m", "memory": "2147483648"}))
     nodes = {"tolerations": [{"key": "gpu", "operator": "Exists"}], "node_selector": {"pool": "gpu"}}
-    check_pods(named({**nodes, "gpus": "8"}))
+    check_pods(named({**nodes, "gpus": "8", "cpu": "16", "memory": "64Gi"}))
+    check_pods(named({"gpus": "2"}))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,12 @@ def test_the_defaults_and_more_are_fine() -> None:
         ({"memory": "2G"}, "train_memory is 2G; expected 2Gi or more, which is what a training pod requests"),
         ({"memory": "16"}, "train_memory is 16; expected 2Gi or more"),
         ({"memory": "16GB"}, "train_memory is '16GB'; expected a Kubernetes quantity, such as 16Gi"),
+        ({"gpus": "8"}, "train_cpu is 4 and train_gpus 8; expected train_cpu=16 or more, 2 for each GPU"),
+        ({"gpus": "2", "cpu": "3500m"}, "train_cpu is 3500m and train_gpus 2; expected train_cpu=4 or more"),
+        (
+            {"gpus": "8", "cpu": "16"},
+            "train_memory is 16Gi and train_gpus 8; expected train_memory=64Gi or more, 8Gi for each GPU",
+        ),
         ({"gpus": "-1"}, "train_gpus is '-1'; expected a whole number, 0 or more"),
         ({"gpus": "0.5"}, "train_gpus is '0.5'; expected a whole number"),
         ({"gpu_type": " "}, "train_gpu_type is empty; expected the name of a resource, such as nvidia.com/gpu"),
@@ -73,6 +81,40 @@ def test_what_no_pod_can_have_is_refused_by_submit_and_by_preflight_in_the_same_
         check_run(**vars(TrainingPods()) | given)
     assert str(refused.value).startswith(says)
     assert str(late.value) == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "overrides", "expected"),
+    [
+        ("0", "", ("0", "0")),
+        ("1", "", ("1", "1")),
+        ("8", "", ("1", "1")),
+        ("8", "auto finetune.batch=64", ("2", "1")),
+        ("8", "finetune.batch=1024", ("8", "1")),
+    ],
+)
+def test_stage_2_has_the_gpus_that_its_batch_fills_and_scoring_has_one(
+    gpus: str, overrides: str, expected: tuple[str, str]
+) -> None:
+    assert settings("small", overrides=overrides.split(), gpus=gpus)[-2:] == expected
+
+
+@pytest.mark.parametrize("name", ["tlm", "rerank", "ablation", "multitask"])
+def test_no_pod_asks_for_gpus_that_its_step_leaves_idle(name: str) -> None:
+    spec = yaml.safe_load(compile_text(name=name).split("\n---")[0])
+    asked = {
+        executor.removeprefix("exec-"): container["container"]["resources"]["accelerator"]["resourceCount"]
+        for executor, container in spec["deploymentSpec"]["executors"].items()
+        if "accelerator" in container["container"].get("resources", {})
+    }
+    all_gpus, *preflight = (
+        f"{{{{$.inputs.parameters['pipelinechannel--{source}']}}}}"
+        for source in ("train_gpus", "preflight-finetune_gpus", "preflight-one_gpu")
+    )
+    wanted = dict.fromkeys(("train", "train-multitask"), all_gpus) | {"finetune": preflight[0]}
+    wanted |= dict.fromkeys(("evaluate", "rerank"), preflight[1])
+    assert asked == {step: wanted[step] for step in asked}
+    assert asked.keys() >= {"train", "finetune", "evaluate"}
 
 
 @pytest.mark.parametrize("name", ["tlm", "shallow", "rerank", "ablation", "multitask"])

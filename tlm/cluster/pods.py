@@ -11,7 +11,8 @@ from typing import Any
 from tlm.errors import InputError
 
 LEAST = {"cpu": "1", "memory": "2Gi"}  # what a training pod requests; its limits cannot be lower
-EXAMPLES = {"cpu": "4", "memory": "16Gi"}
+A_GPU = {"cpu": (2, ""), "memory": (8, "Gi")}  # the least for each GPU, whose process makes batches and loads CUDA
+DEFAULTS = {"cpu": "4", "memory": "16Gi"}
 
 _QUANTITY = re.compile(r"(\d+\.?\d*|\.\d+)(?:([numkMGTPE]|[KMGTPE]i)|e([+-]?\d+))?", re.ASCII)
 _POWERS = {suffix: Decimal(1000) ** power for power, suffix in enumerate(("n", "u", "m", "", "k", *"MGTPE"), -3)}
@@ -26,20 +27,25 @@ def check_pods(given: Mapping[str, Any]) -> None:
         given: Parameters of a pipeline. Those of training pods are checked: train_cpu, train_memory, train_gpus,
             train_gpu_type, train_node_selector and train_tolerations.
     """
+    values = {name: str(given.get(f"train_{name}", default)) for name, default in DEFAULTS.items()}
+    amounts = {name: _amount(name, value) for name, value in values.items()}
     for name, least in LEAST.items():
-        if (value := given.get(f"train_{name}")) is not None:
-            found = amount(str(value))
-            if found is None:
-                raise InputError(f"train_{name} is '{value}'; expected a Kubernetes quantity, such as {EXAMPLES[name]}")
-            if found < (amount(least) or 0):
-                raise InputError(
-                    f"train_{name} is {value}; expected {least} or more, which is what a training pod requests"
-                )
+        if amounts[name] < _amount(name, least):
+            raise InputError(
+                f"train_{name} is {values[name]}; expected {least} or more, which is what a training pod requests"
+            )
     gpus, gpu_type = str(given.get("train_gpus", "0")), str(given.get("train_gpu_type", "nvidia.com/gpu"))
     if not re.fullmatch(r"[0-9]+", gpus):
         raise InputError(f"train_gpus is '{gpus}'; expected a whole number, 0 or more")
     if not gpu_type.strip():
         raise InputError("train_gpu_type is empty; expected the name of a resource, such as nvidia.com/gpu")
+    for name, (each, unit) in A_GPU.items():
+        least = f"{int(gpus) * each}{unit}"
+        if amounts[name] < _amount(name, least):
+            raise InputError(
+                f"train_{name} is {values[name]} and train_gpus {gpus}; expected train_{name}={least} or more, "
+                f"{each}{unit} for each GPU"
+            )
     for key, value in given.get("train_node_selector", {}).items():
         if not isinstance(value, str):
             raise InputError(f"train_node_selector: label {key} is {value!r}; expected text, in quotes")
@@ -49,6 +55,13 @@ def check_pods(given: Mapping[str, Any]) -> None:
                 f"train_tolerations: {toleration!r} is no toleration; expected an object with some of "
                 f"{', '.join(sorted(_TOLERATION))}"
             )
+
+
+def _amount(name: str, value: str) -> Decimal:
+    found = amount(value)
+    if found is None:
+        raise InputError(f"train_{name} is '{value}'; expected a Kubernetes quantity, such as {DEFAULTS[name]}")
+    return found
 
 
 def amount(quantity: str) -> Decimal | None:

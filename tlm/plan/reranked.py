@@ -11,14 +11,14 @@ from tlm.plan.runs import Run, advised, parse_seeds
 from tlm.retrieval.search.retrieve import MOST_HITS, retrieve
 from tlm.retrieval.select.selectors import RERANKED
 from tlm.retrieval.subset.export import export
-from tlm.training.influence.rerank import rerank
+from tlm.training.influence.rerank import Device, rerank
 from tlm.training.input.tokenize import tokenize_all
 
 DEEPER = 3  # times K: how many of BM25's passages there are to choose from, for each example
 
 
 def plan_reranked(
-    report: str, seeds: str, *, preset: str, overrides: str, root: str | None = None
+    report: str, seeds: str, *, preset: str, overrides: str, device: Device = "auto", root: str | None = None
 ) -> tuple[list[str], str, list[str]]:
     """Let the first model of BM25's text that a report compares choose text by influence, and plan runs on that.
 
@@ -27,6 +27,7 @@ def plan_reranked(
         seeds: Seeds of the runs, comma-separated.
         preset: Named settings; those of the report's runs make the comparison fair.
         overrides: Settings that replace those of the preset, separated by spaces.
+        device: Where to compute: "cpu", "cuda", or "auto" for a GPU if there is one.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
@@ -45,7 +46,7 @@ def plan_reranked(
     if not linear:
         raise InputError(f"{report} does not compare with the linear model; give the report of a run of the pipeline")
     models = [run for run in found if run.uri not in linear and PARTS not in run.details["arm"]]
-    subset = Artifact.open(reranked(models, root=root))
+    subset = Artifact.open(reranked(models, device=device, root=root))
     hits = subset.input("hits")
     task, tokenizer = hits.input("task").uri, hits.input("checkpoint").input("task_tokens").input("tokenizer").uri
     _, _, chosen, _ = advised(task, preset, overrides.split(), hits.input("index").uri)
@@ -54,11 +55,12 @@ def plan_reranked(
     return [str(run) for run in runs], linear[0], [model.uri for model in models]
 
 
-def reranked(runs: Sequence[Artifact], *, root: str | None = None) -> str:
+def reranked(runs: Sequence[Artifact], *, device: Device = "auto", root: str | None = None) -> str:
     """Choose as many passages as BM25's subset has, filtered as these were, with the model of the lowest seed.
 
     Args:
         runs: Metrics of trained models, those of BM25's text among them.
+        device: Where to compute: "cpu", "cuda", or "auto" for a GPU if there is one.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
@@ -77,5 +79,5 @@ def reranked(runs: Sequence[Artifact], *, root: str | None = None) -> str:
     more = retrieve(hits.input("index").uri, hits.input("task").uri, query=query, top_k=deeper, root=root)
     filters: dict[str, Any] = {name: value for name, value in few.manifest.settings.items() if value is not None}
     filters |= {"near_duplicates": "jaccard" in filters, "overlap": "overlap_share" in filters}
-    chosen = rerank(checkpoint.uri, export(more, **filters, root=root), like=few.uri, root=root)
+    chosen = rerank(checkpoint.uri, export(more, **filters, root=root), like=few.uri, device=device, root=root)
     return export(chosen, **filters, root=root)

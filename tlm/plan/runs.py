@@ -11,6 +11,7 @@ from tlm.plan.advise import advice_for
 from tlm.progress import say
 from tlm.retrieval.search.retrieve import ARMS as RETRIEVED
 from tlm.retrieval.subset.arms import TASK_ONLY
+from tlm.training.distributed.launch import ROWS
 
 ARMS = (TASK_ONLY, *RETRIEVED)
 TOGETHER = "multi-task"
@@ -66,13 +67,14 @@ class Run(NamedTuple):
 
 
 def settings(
-    preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", seeds: str = "0"
-) -> tuple[int, str, str, int]:
+    preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", seeds: str = "0", gpus: str = "0"
+) -> tuple[int, str, str, int, str, str]:
     """Resolve a preset with its overrides, and check arms and seeds, before any work.
 
     Returns:
         The settings of the steps before training, as the component `preflight` names them: `retrieve.top_k`,
-        `retrieve.query`, `tokenizer.kind` and `tokenizer.vocab_size`.
+        `retrieve.query`, `tokenizer.kind` and `tokenizer.vocab_size`; and of the `gpus` of a training pod, how many the
+        batch of stage 2 fills, and the one that other work with a model takes, as strings.
 
     Raises:
         InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice.
@@ -81,7 +83,9 @@ def settings(
     runs = len(parse_arms(arms)) * len(parse_seeds(seeds))
     say(f"settings: preset {preset}, K={resolved.retrieve.top_k}, {runs} runs (arms {arms}, seeds {seeds})")
     retrieve, tokenizer = resolved.retrieve, resolved.tokenizer
-    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size
+    stage2 = min(int(gpus), max(1, resolved.finetune.batch // ROWS))
+    one = min(int(gpus), 1)
+    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size, str(stage2), str(one)
 
 
 def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str = "") -> tuple[int, str, str, str]:

@@ -13,7 +13,7 @@ from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, refuse_negative
 from tlm.settings import Model, Train
-from tlm.training.distributed.launch import train_together
+from tlm.training.distributed.launch import place, train_together
 from tlm.training.input.mixture import Mixture
 from tlm.training.input.tokenize import tokenize
 from tlm.training.model.architectures import OWN, model_settings
@@ -38,7 +38,7 @@ def train(
     device: str = "auto",
     save_steps: int = 0,
     save_minutes: float = 5.0,
-    gpus: int = 0,
+    gpus: int = -1,
     root: str | None = None,
 ) -> str:
     """Train a model on the retrieved passages and the task together, from scratch or from a checkpoint (stage 1).
@@ -58,13 +58,15 @@ def train(
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         save_steps: Save the state every so many steps; 0: not by steps.
         save_minutes: Save the state every so many minutes, first after one; 0: not by time.
-        gpus: How many GPUs of this machine to train on; fewer are an error. 0: all of them, or the CPU.
+        gpus: How many GPUs of this machine to train on at most; fewer are an error. Each takes 32 rows of a batch or
+            more. 0: the CPU; -1: all of them, or the CPU.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
+    device = place(device, gpus)
     arguments = dict(locals())
-    refuse_negative(seed=seed, save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
+    refuse_negative(seed=seed, save_steps=save_steps, save_minutes=save_minutes)
     recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
-    return train_together(recipe, root, lambda draft: _write(draft, recipe, arguments), train, arguments)
+    return train_together(recipe, root, lambda draft: _write(draft, recipe, arguments), train, arguments, _rows(recipe))
 
 
 def train_multitask(
@@ -78,7 +80,7 @@ def train_multitask(
     device: str = "auto",
     save_steps: int = 0,
     save_minutes: float = 5.0,
-    gpus: int = 0,
+    gpus: int = -1,
     root: str | None = None,
 ) -> str:
     """Train one encoder from scratch for several tasks together, with a classification head for each (stage 1).
@@ -96,11 +98,13 @@ def train_multitask(
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         save_steps: Save the state every so many steps; 0: not by steps.
         save_minutes: Save the state every so many minutes, first after one; 0: not by time.
-        gpus: How many GPUs of this machine to train on; fewer are an error. 0: all of them, or the CPU.
+        gpus: How many GPUs of this machine to train on at most; fewer are an error. Each takes 32 rows of a batch or
+            more. 0: the CPU; -1: all of them, or the CPU.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
+    device = place(device, gpus)
     arguments = {**locals(), "tasks": list(tasks)}
-    refuse_negative(seed=seed, save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
+    refuse_negative(seed=seed, save_steps=save_steps, save_minutes=save_minutes)
     root = home(root, [Artifact.open(uri, "task") for uri in tasks]).root
     _check_tasks(tasks)
     alone = checkpoint_recipe(tasks[0], tokenizer, subset, preset, overrides, seed, root)
@@ -109,7 +113,15 @@ def train_multitask(
         inputs[f"task-{number}"] = Artifact.open(uri, "task")
         inputs[f"task_tokens-{number}"] = Artifact.open(tokenize(uri, tokenizer, **how, root=root))
     recipe = Recipe("checkpoint", "train-multitask", VERSION, {**alone.settings, "arm": MULTI_TASK}, inputs)
-    return train_together(recipe, root, lambda draft: _write(draft, recipe, arguments), train_multitask, arguments)
+    return train_together(
+        recipe, root, lambda draft: _write(draft, recipe, arguments), train_multitask, arguments, _rows(recipe)
+    )
+
+
+def _rows(recipe: Recipe) -> int:
+    """Texts in a batch: most steps are external, where there are such steps."""
+    train: dict[str, int] = recipe.settings["train"]
+    return train.get("external_batch") or train["internal_batch"]
 
 
 def _write(draft: Draft, recipe: Recipe, arguments: dict[str, Any]) -> None:

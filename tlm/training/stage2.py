@@ -5,7 +5,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError, refuse_negative
-from tlm.training.distributed.launch import train_together
+from tlm.training.distributed.launch import place, train_together
 from tlm.training.input.tokenize import tokens_for
 
 VERSION = 3
@@ -21,7 +21,7 @@ def finetune(
     device: str = "auto",
     save_steps: int = 0,
     save_minutes: float = 5.0,
-    gpus: int = 0,
+    gpus: int = -1,
     root: str | None = None,
 ) -> str:
     """Fine-tune a stage-1 checkpoint on the task alone and keep the weights that are best on dev (stage 2).
@@ -37,15 +37,17 @@ def finetune(
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         save_steps: Save the state every so many steps; 0: not by steps.
         save_minutes: Save the state every so many minutes, first after one; 0: not by time.
-        gpus: How many GPUs of this machine to train on; fewer are an error. 0: all of them, or the CPU.
+        gpus: How many GPUs of this machine to train on at most; fewer are an error. Each takes 32 rows of a batch or
+            more. 0: the CPU; -1: all of them, or the CPU.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
+    device = place(device, gpus)
     arguments = dict(locals())
     start, examples = Artifact.open(checkpoint, "checkpoint"), trainable(task)
     settings = presets.resolve(preset, overrides).finetune
     if seed < -1:
         raise InputError(f"seed is {seed}; expected -1 or more")
-    refuse_negative(save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
+    refuse_negative(save_steps=save_steps, save_minutes=save_minutes)
     root = home(root, [start, examples]).root
     tokens = tokens_for(start, examples, root)
     facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}
@@ -61,7 +63,7 @@ def finetune(
         fine_tune(draft, recipe, settings, device, snapshots)
         draft.run |= presets.named(preset, overrides)
 
-    return train_together(recipe, root, write, finetune, arguments)
+    return train_together(recipe, root, write, finetune, arguments, settings.batch)
 
 
 def trainable(task: str) -> Artifact:

@@ -1,11 +1,12 @@
 """The step `evaluate`: scores of a trained model on dev and test, each read once."""
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
 from tlm.evaluation.score.record import scored
 from tlm.evaluation.score.stages import stages_of
+from tlm.training.distributed.cards import own_cards
 
 VERSION = 4
 
@@ -28,7 +29,8 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
     if "stage 1" in stages:
         stages["stage 1"].input("task_tokens").input("tokenizer")  # needed for the loss: fail now if it is gone
     recipe = Recipe("metrics", "evaluate", VERSION, scored(examples), inputs={kind: trained, "task": examples})
-    return produce(recipe, root, lambda draft: _write(draft, trained, stages, examples, device, root))
+    with own_cards(device, int(finished(recipe, root) is None)):
+        return produce(recipe, root, lambda draft: _write(draft, trained, stages, examples, device, root))
 
 
 def _write(

@@ -9,7 +9,7 @@ from tlm.evaluation.mixture.kinds import STUDENT
 from tlm.evaluation.score.evaluate import check_classes
 from tlm.serving.distill.teacher import soft_labels
 from tlm.serving.export_onnx import trained_model
-from tlm.training.distributed.launch import train_together
+from tlm.training.distributed.launch import place, train_together
 from tlm.training.input.tokenize import tokenize, tokens_for
 from tlm.training.stage2 import trainable
 
@@ -29,7 +29,7 @@ def distill(
     device: str = "auto",
     save_steps: int = 0,
     save_minutes: float = 5.0,
-    gpus: int = 0,
+    gpus: int = -1,
     root: str | None = None,
 ) -> str:
     """Train a small encoder on what a teacher answers: a mixture, a larger encoder, a fine-tuned published model.
@@ -50,9 +50,11 @@ def distill(
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         save_steps: Save the state every so many steps; 0: not by steps.
         save_minutes: Save the state every so many minutes, first after one; 0: not by time.
-        gpus: How many GPUs of this machine to train on; fewer are an error. 0: all of them, or the CPU.
+        gpus: How many GPUs of this machine to train on at most; fewer are an error. Each takes 32 rows of a batch or
+            more. 0: the CPU; -1: all of them, or the CPU.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
+    device = place(device, gpus)
     arguments = dict(locals())
     better, start, examples = trained_model(teacher), Artifact.open(checkpoint, "checkpoint"), trainable(task)
     fetched = Artifact.open(subset, "subset") if subset else None
@@ -61,7 +63,7 @@ def distill(
     _check(better, examples, fetched, rho1, temperature)
     if seed < -1:
         raise InputError(f"seed is {seed}; expected -1 or more")
-    refuse_negative(save_steps=save_steps, save_minutes=save_minutes, gpus=gpus)
+    refuse_negative(save_steps=save_steps, save_minutes=save_minutes)
     root = home(root, [better, start, examples, *([fetched] if fetched else [])]).root
     tokens = tokens_for(start, examples, root)
     inputs = {"teacher": better, "checkpoint": start, "task": examples, "task_tokens": tokens}
@@ -82,7 +84,7 @@ def distill(
         teach(draft, recipe, settings, device, Snapshots(recipe, root, save_steps, save_minutes, draft.spending))
         draft.run |= presets.named(preset, overrides)
 
-    return train_together(recipe, root, write, distill, arguments)
+    return train_together(recipe, root, write, distill, arguments, settings.batch)
 
 
 def _check(teacher: Artifact, task: Artifact, subset: Artifact | None, rho1: int | str, temperature: float) -> None:

@@ -21,12 +21,14 @@ from tlm.artifacts.progress import Progress
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.spending import Spending
+from tlm.training.distributed.cards import own_cards
 from tlm.training.distributed.endings import ENDINGS, Ending
 from tlm.training.distributed.process import dying_with_parent
 from tlm.training.distributed.signals import Stop, stopping
 
 PROCESSES = "TLM_PROCESSES"
 NODES = "PET_NNODES"  # torchrun's own name; Kubeflow Trainer sets it in each pod of a job of several nodes
+ROWS = 32  # of a batch, for each process
 POLL_SECONDS = 0.2
 END_SECONDS = 60.0  # how long torchrun may take to end after SIGTERM
 
@@ -37,6 +39,7 @@ def train_together(
     write: Callable[[Draft], None],
     step: Callable[..., str],
     arguments: dict[str, Any],
+    rows: int,
 ) -> str:
     """Like `produce`, but `write` runs in one process for each GPU. Snapshots are removed at the end.
 
@@ -46,6 +49,7 @@ def train_together(
         write: Trains. It joins the process group, and rank 0 writes.
         step: The step that calls this function. Each process calls it again.
         arguments: Those of the step. ``device`` and ``gpus`` decide how many processes there are.
+        rows: Texts in a batch; each process takes some of them.
 
     Raises:
         InputError: fewer GPUs than asked for; or what one of the processes raised.
@@ -53,35 +57,65 @@ def train_together(
     """
     if "RANK" in os.environ:
         return _as_one_of_many(recipe, root, write)
-    if finished(recipe, root) is None:
-        count = processes(arguments["device"], arguments["gpus"])
-        if count * nodes() > 1:
-            _launch(step, arguments, count)
-            uri = finished(recipe, root)
-            if uri is None:
-                place = home(root, recipe.inputs.values()).root
-                raise InputError(f"root '{place}' is another folder on each node; give one on S3 (s3://…)")
-            return uri
+    if finished(recipe, root) is not None:
+        return _alone(recipe, root, write)
+    count = processes(arguments["device"], arguments["gpus"], rows)
+    with own_cards(arguments["device"], count):
+        if count * nodes() == 1:
+            return _alone(recipe, root, write)
+        _launch(step, arguments, count)
+    uri = finished(recipe, root)
+    if uri is None:
+        folder = home(root, recipe.inputs.values()).root
+        raise InputError(f"root '{folder}' is another folder on each node; give one on S3 (s3://…)")
+    return uri
+
+
+def _alone(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> str:
     uri = produce(recipe, root, write)
     Progress(recipe.key, root, recipe.inputs).clear()
     return uri
 
 
-def processes(device: str, gpus: int) -> int:
-    """How many processes to start on this machine: ``TLM_PROCESSES``, else one for each GPU.
+def place(device: str, gpus: int) -> str:
+    """The device that a step computes on: without GPUs, the CPU.
+
+    Args:
+        device: As the step was given it.
+        gpus: How many GPUs it was given; 0 is the CPU, -1 are all of them.
 
     Raises:
-        InputError: there are fewer than `gpus` GPUs, or the variable is not a number.
+        InputError: `gpus` is no such number, or the two contradict each other.
+    """
+    if gpus < -1:
+        raise InputError(f"gpus is {gpus}; expected the number of GPUs, 0 for the CPU or -1 for all")
+    if gpus == 0 and device not in ("auto", "cpu"):
+        raise InputError(f"gpus is 0, which is the CPU, and device {device}; give one of the two")
+    return "cpu" if gpus == 0 else device
+
+
+def processes(device: str, gpus: int, rows: int) -> int:
+    """How many processes to start on this machine: ``TLM_PROCESSES``, else one for each GPU.
+
+    Each has `ROWS` rows of a batch or more: with fewer, GPUs wait for each other most of the time.
+
+    Args:
+        device: As `place` returns it.
+        gpus: How many GPUs to use at most; -1: all of them.
+        rows: Texts in a batch, which all nodes share.
+
+    Raises:
+        InputError: there are fewer GPUs than are asked for and needed, or the variable is not a number.
     """
     given = os.environ.get(PROCESSES)
     if given and not (given.isdecimal() and int(given) > 0):
         raise InputError(f"{PROCESSES} is '{given}'; expected the number of processes to train in")
-    if given and gpus == 0:
+    if given and gpus <= 0:
         return int(given)
     import torch
 
-    there = torch.cuda.device_count()
-    if there < gpus:
+    there, most = torch.cuda.device_count(), max(1, rows // (ROWS * nodes()))
+    if there < min(gpus, most):
         reason = "; this image's torch is a build for CPUs" if torch.version.cuda is None else ""
         raise InputError(
             f"{gpus} GPUs were asked for, but torch sees {there} here{reason}: check that the node has them free "
@@ -89,7 +123,7 @@ def processes(device: str, gpus: int) -> int:
         )
     if given:
         return int(given)
-    return max(1, gpus or there) if device in ("auto", "cuda") else 1
+    return min(most, max(1, there if gpus < 0 else gpus)) if device in ("auto", "cuda") else 1
 
 
 def nodes() -> int:

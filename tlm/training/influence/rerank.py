@@ -1,19 +1,21 @@
 """Rerank: choose among many passages those that a trained model would learn the task from (ISS, arXiv 2305.12816)."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.data.corpus import passages
 from tlm.errors import InputError, refuse_negative
 from tlm.progress import say
 from tlm.retrieval.search.hits import write_selected
 from tlm.retrieval.select.selectors import RERANKED, best
+from tlm.training.distributed.cards import own_cards
 from tlm.training.input.tokenize import tokenize
 
 VERSION = 3
+Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 
 def rerank(
@@ -22,7 +24,7 @@ def rerank(
     *,
     like: str,
     seed: int = 0,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    device: Device = "auto",
     root: str | None = None,
 ) -> str:
     """Reorder the passages of a subset by their influence on the task, the most useful first.
@@ -67,7 +69,8 @@ def rerank(
         "like": wanted,
     }
     recipe = Recipe("hits", "rerank", VERSION, {"arm": RERANKED, "seed": seed}, inputs)
-    return produce(recipe, root, lambda draft: _write(draft, recipe, many, device))
+    with own_cards(device, int(finished(recipe, root) is None)):
+        return produce(recipe, root, lambda draft: _write(draft, recipe, many, device))
 
 
 def _write(draft: Draft, recipe: Recipe, subset: Artifact, device: str) -> None:

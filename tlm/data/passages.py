@@ -34,6 +34,11 @@ def split(text: str, words: int, overlap: int = 0) -> list[str]:
     return [_join(pieces[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 
+def count(text: str) -> int:
+    """The number of words of a normalised text, as `split` counts them."""
+    return len(_pieces(text))
+
+
 def _surely_below(text: str, words: int) -> bool:
     """Tell quickly, for most texts, that there are fewer than `words` words, counting long runs generously."""
     at_most = text.count(" ") + 1 + len(text) // LONGEST_WORD

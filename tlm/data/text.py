@@ -11,6 +11,10 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # Scripts written without spaces between words: each character is a token
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _TOKEN = regex.compile(rf"[{UNSPACED}--\p{{M}}]\p{{M}}*|[\p{{L}}\p{{N}}\p{{M}}--[{UNSPACED}]]+", regex.V1)
+# What stands inside a word behind a letter: vowel signs and other marks, and the joiners of Indic and Persian spelling
+MARKS = r"\p{M}\p{Join_Control}"
+_UNSPACED = regex.compile(rf"[{UNSPACED}]", regex.V1)
+_NOT_PLAIN = regex.compile(rf"[{MARKS}{UNSPACED}]", regex.V1)
 MANY_MARKS = 500
 _MANY_MARKS = regex.compile(rf"\p{{M}}{{{MANY_MARKS},}}")
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+")
@@ -56,3 +60,24 @@ def tokens(text: str) -> list[str]:
         return _ASCII_TOKEN.findall(text.lower())
     found: list[str] = _TOKEN.findall(fold(text))
     return found
+
+
+def word_pattern(more: str = "") -> str:
+    """A pattern for `regex.V1` of a word: letters and digits with their marks; of a script without spaces, one letter.
+
+    Args:
+        more: Other characters that words have, as in a character class.
+    """
+    unspaced = rf"[\p{{L}}\p{{N}}&&[{UNSPACED}]]\p{{M}}*"
+    first, others = (rf"[\p{{L}}\p{{N}}{marks}{more}--[{UNSPACED}]]" for marks in ("", MARKS))
+    return rf"(?:{unspaced}|{first}{others}*)"
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text has neither marks nor scripts without spaces, so that ``\\w+`` finds its words, and faster."""
+    return text.isascii() or not _NOT_PLAIN.search(text)
+
+
+def is_unspaced(word: str) -> bool:
+    """Whether a word is a letter of a script without spaces."""
+    return not word.isascii() and bool(_UNSPACED.match(word))

@@ -5,6 +5,7 @@ from statistics import median
 from typing import NamedTuple
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.passages import count
 from tlm.errors import InputError
 from tlm.presets import resolve
 from tlm.presets.published import paper_presets
@@ -69,7 +70,7 @@ def advice_for(task: str, preset: Preset, corpus: str = "") -> Advice:
     rows = [row for row in examples(labelled).to_pylist() if row["split"] == "train"]
     if not rows:
         raise InputError(f"{labelled.uri} has no training examples; expected at least one")
-    words = median(len(f"{row['text']} {row['text_pair'] or ''}".split()) for row in rows)
+    words = median(count(f"{row['text']} {row['text_pair'] or ''}".rstrip()) for row in rows)
     details = Artifact.open(corpus, "corpus", "index").details if corpus else {}
     return advise(len(rows), words, preset, details.get("passages", details.get("documents")))
 

@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tlm.data.marks import Marks, listed_marks
 from tlm.shallow.spans import features, parts
-from tlm.shallow.words import WORD
+from tlm.shallow.words import words_of
 
 MOST_FEATURES = 1_000_000
 
@@ -58,7 +58,9 @@ class TextFeatures:
         if shape.spans:
             self.vectorizers["spans"] = TfidfVectorizer(analyzer=self._of_spans, **shared)
         if shape.words:
-            self.vectorizers["words"] = TfidfVectorizer(ngram_range=(1, shape.words), token_pattern=WORD, **shared)
+            self.vectorizers["words"] = TfidfVectorizer(
+                ngram_range=(1, shape.words), tokenizer=words_of, token_pattern=None, lowercase=False, **shared
+            )
         if shape.chars:
             self.vectorizers["chars"] = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, shape.chars), **shared)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
-from tlm.shallow.words import words_of
+from tlm.shallow.words import with_pairs, words_of
 
 DIMENSIONS = 128
 WINDOW = 5  # words to each side; a neighbour at distance d counts (WINDOW + 1 - d) / WINDOW
@@ -37,7 +37,11 @@ class Vectors:
     weights: NDArray[np.float32]
 
     def means(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-        """The weighted mean of each text's words, of length 1, shape [n, dimensions]; 0 where no word is known."""
+        """The weighted mean of each text's words, of length 1, shape [n, dimensions]; 0 where no word is known.
+
+        In scripts without spaces, pairs of letters are words, too.
+        """
+        texts = [with_pairs(words) for words in texts]
         numbers = np.fromiter((self._numbers.get(word, -1) for word in chain.from_iterable(texts)), np.int64)
         rows = np.repeat(np.arange(len(texts)), [len(words) for words in texts])
         known = numbers >= 0
@@ -119,7 +123,7 @@ def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]
     import pyarrow as pa  # here, because predicting does without it
 
     lengths, portions, source = [np.zeros(0, np.int64)], [pa.array([], pa.string()).dictionary_encode()], iter(texts)
-    while lists := [words_of(text) for text in islice(source, AT_ONCE)]:
+    while lists := [with_pairs(words_of(text)) for text in islice(source, AT_ONCE)]:
         lengths.append(np.array([len(words) for words in lists]))
         portions.append(pa.array(chain.from_iterable(lists), pa.string()).dictionary_encode())
     whole = pa.chunked_array(portions).unify_dictionaries().combine_chunks()

@@ -8,7 +8,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
 
-VERSION = 4
+VERSION = 5
 
 
 def retrieval_study(

@@ -5,11 +5,16 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
+import regex
+
+from tlm.data.text import word_pattern
+
 BIDI_AND_CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 LONGEST = 600
 _ADDRESS = re.compile(r"://|www\.|@")  # some Markdown readers turn these into links
+_WORD = regex.compile(rf"({word_pattern('_')})", regex.V1)
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -73,8 +78,8 @@ def shared_words(passage: str, question: str, least: int = 4) -> list[tuple[str,
 
     Words of fewer than `least` letters and the most common words are not marked.
     """
-    known = set(re.findall(r"\w+", question.lower())) - COMMON
-    pieces = re.split(r"(\w+)", passage)
+    known = set(_WORD.findall(question.lower())) - COMMON
+    pieces = _WORD.split(passage)
     marked = ((piece, len(piece) >= least and piece.lower() in known) for piece in pieces if piece)
     runs = groupby(marked, key=lambda pair: pair[1])
     return [("".join(piece for piece, _ in run), is_shared) for is_shared, run in runs]

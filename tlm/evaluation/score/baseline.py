@@ -14,7 +14,7 @@ from tlm.progress import say
 if TYPE_CHECKING:
     from tlm.shallow.models import Model
 
-VERSION = 5
+VERSION = 6
 MOST_PASSAGES = 200_000  # that static vectors are learned from: five minutes of one core
 ARM, STATIC, EMBEDDINGS = "baseline", "static", "embeddings"
 

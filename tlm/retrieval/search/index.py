@@ -22,7 +22,7 @@ from tlm.errors import InputError, nearest
 from tlm.progress import Meter, say
 from tlm.retrieval.search.engine import Engine
 
-VERSION = 2
+VERSION, WITH_VECTORS = 2, 3
 ENGINES = ("embedded", "elasticsearch")
 ANALYZER = "standard"
 REJECTED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
@@ -91,7 +91,7 @@ def build_index(
         recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
         return produce(recipe, root, lambda draft: _embed(draft, source, details))
     settings |= {"name": name} | ({"vectors": True} if vectors else {})
-    recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
+    recipe = Recipe("index", "index", WITH_VECTORS if vectors else VERSION, settings, {"corpus": source})
     return _index_in_elasticsearch(recipe, source, details, root)
 
 

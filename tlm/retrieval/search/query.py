@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import log1p
 from statistics import median
 
+from tlm.data.passages import count
 from tlm.progress import say
 from tlm.retrieval.search.analyzer import terms
 from tlm.retrieval.search.bulk_analyzer import terms_of_each
@@ -32,7 +33,7 @@ class Query:
 
 def choose(texts: Sequence[str]) -> str:
     """Choose the kind of query for "auto": "rake" if the training texts are long, else "full"."""
-    return "rake" if texts and median(len(text.split()) for text in texts) > LONG_WORDS else "full"
+    return "rake" if texts and median(map(count, texts)) > LONG_WORDS else "full"
 
 
 def make_queries(examples: Iterable[tuple[int, str]], kind: str) -> list[Query]:

@@ -19,7 +19,7 @@ from tlm.retrieval.search.index import open_engine, texts
 from tlm.retrieval.search.query import choose, fit, make_queries
 from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, searcher, selector
 
-VERSION = 1
+VERSION, FIRST = 2, 1  # plain BM25 and random draws are as the first version wrote them
 WITH_QUERIES = ("bm25", *BY_VECTORS)
 ARMS = (*WITH_QUERIES, "random", *SCORED)
 KINDS = ("full", "rake", "auto")
@@ -73,11 +73,12 @@ def retrieve(
     corpus = source.input("corpus")
     _check(arm, query, top_k, like, embedder)
     refuse_negative(seed=seed)
+    version = FIRST if arm == "random" or (arm, query) == ("bm25", "full") else VERSION
     settings: dict[str, Any] = {"arm": arm}
     if arm in WITH_QUERIES:
         settings |= {"query": query, "top_k": top_k}
     if arm == "bm25":
-        recipe = Recipe("hits", "retrieve", VERSION, settings, {"index": source, "task": labelled})
+        recipe = Recipe("hits", "retrieve", version, settings, {"index": source, "task": labelled})
         return produce(recipe, root, lambda draft: _search(draft, recipe, open_engine(source), top_k))
     subset = Artifact.open(like, "subset")
     taken_from = subset.manifest.inputs.get("corpus")
@@ -88,7 +89,7 @@ def retrieve(
         from tlm.shallow.published import digests
 
         settings["embedder"] = digests(Path(embedder), "--embedder")
-    recipe = Recipe("hits", "retrieve", VERSION, settings, {"index": source, "task": labelled, "like": subset})
+    recipe = Recipe("hits", "retrieve", version, settings, {"index": source, "task": labelled, "like": subset})
     if arm == "random":
         return produce(recipe, root, lambda draft: _draw(draft, corpus, subset, seed))
     if arm in BY_VECTORS:

@@ -12,6 +12,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import SEVERAL, shard_passages, shards
 from tlm.data.parts.parallel import each
+from tlm.shallow.words import letters_of
 
 Scores: TypeAlias = NDArray[np.float64]
 Score: TypeAlias = Callable[[Sequence[str]], Scores]
@@ -20,10 +21,16 @@ Score: TypeAlias = Callable[[Sequence[str]], Scores]
 def counts(texts: Sequence[str], buckets: int) -> csr_matrix:
     """How often each text has the words and pairs of neighbouring words of each bucket, [texts, buckets].
 
-    Words are lower-cased runs of letters and digits.
+    Words are those of `letters_of`.
     """
     hashed = HashingVectorizer(
-        n_features=buckets, ngram_range=(1, 2), token_pattern=r"[^\W_]+", alternate_sign=False, norm=None
+        n_features=buckets,
+        ngram_range=(1, 2),
+        tokenizer=letters_of,
+        token_pattern=None,
+        lowercase=False,
+        alternate_sign=False,
+        norm=None,
     )
     return hashed.transform(texts)
 

@@ -1,14 +1,19 @@
 """`baseline --features`: published models as features, served from the artifact, and none of their code ever run."""
 
+import ctypes
 import json
-from collections.abc import Callable
+import os
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -22,7 +27,7 @@ from tlm.evaluation.mixture.kinds import Row
 from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline
-from tlm.shallow.published import files_of, load
+from tlm.shallow.published import digests, files_of, load
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "because", "of", "inside", "hitze", "ist"]
 
@@ -51,7 +56,18 @@ def of_sentence_transformers(folder: Path) -> None:
     SentenceTransformer(str(folder.with_name("plain"))).save(str(folder))
 
 
-WRITERS = [of_transformers, of_model2vec, of_sentence_transformers]
+def with_dense(folder: Path) -> None:
+    """A sentence-transformers model with a projection behind it."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Dense
+
+    of_transformers(folder.with_name(f"plain-{folder.name}"))
+    model = SentenceTransformer(str(folder.with_name(f"plain-{folder.name}")))
+    model.append(Dense(model.get_embedding_dimension(), 8))
+    model.save(str(folder))
+
+
+WRITERS = [of_transformers, of_model2vec, of_sentence_transformers, with_dense]
 
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
@@ -100,6 +116,75 @@ def test_pickles_and_programs_do_not_get_into_the_artifact(tmp_path: Path) -> No
         (tmp_path / "tiny" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "tiny" / name).write_bytes(b"x")
     assert not {"pytorch_model.bin", "modeling.py", "deep/weights.pt"} & set(files_of(tmp_path / "tiny"))
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[set[str]]:
+    """The files of a folder that any program opens meanwhile, as the kernel tells (inotify)."""
+    libc, is_open = ctypes.CDLL(None, use_errno=True), 0x20
+    watch = libc.inotify_init1(os.O_NONBLOCK)
+    places = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    watched = {libc.inotify_add_watch(watch, str(path).encode(), is_open): path for path in places}
+    found: set[str] = set()
+    yield found
+    with suppress(BlockingIOError):
+        while events := os.read(watch, 1 << 16):
+            while events:
+                place, _, _, length = struct.unpack("iIII", events[:16])
+                if name := events[16 : 16 + length].rstrip(b"\0").decode():
+                    found.add(str((watched[place] / name).relative_to(folder)))
+                events = events[16 + length :]
+    os.close(watch)
+    found -= {str(path.relative_to(folder)) for path in places}
+
+
+@pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
+def test_every_file_that_is_read_is_in_the_key_and_in_the_artifact(
+    write: Callable[[Path], None], tmp_path: Path
+) -> None:
+    folder = tmp_path / "tiny"
+    write(folder)
+    for name in ("README.md", "pytorch_model.bin", "extra.bpe", "openvino/openvino_model.bin"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("of the model, but not read")
+    with opened(folder) as read:
+        vectors = load(folder).encode(WORDS)
+    assert any(name.endswith(".safetensors") for name in read)
+    assert read <= set(files_of(folder))
+    for name, file in files_of(folder).items():
+        (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, tmp_path / "copy" / name)
+    assert np.array_equal(load(tmp_path / "copy").encode(WORDS), vectors)
+
+
+def test_other_weights_of_a_dense_module_are_another_model(tmp_path: Path) -> None:
+    with_dense(tmp_path / "one")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    weights = tmp_path / "two" / "2_Dense" / "model.safetensors"
+    save_file({name: 2 * tensor for name, tensor in load_file(weights).items()}, weights)
+    one, two = (load(tmp_path / name).encode(["alpha beta"]) for name in ("one", "two"))
+    assert one.shape == (1, 8)
+    assert not np.allclose(one, two)
+    first, second = (digests(tmp_path / name, "--features") for name in ("one", "two"))
+    assert [name for name in first if first[name] != second[name]] == ["2_Dense/model.safetensors"]
+
+
+def test_weights_that_are_pickles_are_refused(tmp_path: Path) -> None:
+    with_dense(tmp_path / "tiny")
+    weights = tmp_path / "tiny" / "2_Dense" / "model.safetensors"
+    torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))  # noqa: TID251 - what must be refused
+    weights.unlink()
+    expected = r"tiny/2_Dense/pytorch_model.bin is a pickle, which can run code, and is never read; if you trust it, .*"
+    for ask in (load, files_of, lambda folder: digests(folder, "--features")):
+        with pytest.raises(InputError, match=expected):
+            ask(tmp_path / "tiny")
+
+
+def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:
+    of_transformers(tmp_path / "tiny")
+    (tmp_path / "tiny" / "adapter_config.json").write_text('{"base_model_name_or_path": "/elsewhere"}')
+    with pytest.raises(InputError, match=r"tiny/adapter_config.json adapts another model, .*; merge it"):
+        files_of(tmp_path / "tiny")
 
 
 def refused(folder: Path, name: str, values: object) -> str:

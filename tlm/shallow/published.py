@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,11 @@ FAMILY = "published"
 EMBEDDER = "embedder"  # folder of the published model, within the model's
 SAFE = (".json", ".txt", ".model", ".safetensors")  # never a pickle (.bin, .pt) or a program (.py)
 EXPECTED = "expected a model of sentence-transformers, model2vec or transformers with safetensors weights"
+CONVERT = (
+    "if you trust it, convert it by SentenceTransformer('old').save('new') of sentence-transformers, and give the new "
+    "folder"
+)
+MODULES, ADAPTER, PICKLE = "modules.json", "adapter_config.json", "pytorch_model.bin"
 BATCH = 64
 
 
@@ -105,22 +111,29 @@ def represent(model: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> 
 def load(folder: Path) -> Any:
     """Load a published model from its files, without a network, without pickles, and without code of its own.
 
+    The library sees links to `files_of` only: what is neither in the key nor in the artifact cannot be read.
+
     Raises:
         InputError: sentence-transformers is not installed, or the model does not load.
     """
-    files_of(folder)
+    files = files_of(folder)
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise InputError(
             "published embeddings need sentence-transformers; pip install 'tlm-kubeflow[embeddings]'"
         ) from None
-    try:
-        return SentenceTransformer(
-            str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
-        )
-    except Exception as error:  # many libraries read the files, each with its own errors
-        raise InputError(f"{folder} does not load: {reason(error)}; {EXPECTED}") from None
+    with TemporaryDirectory() as links:
+        for name, file in files.items():
+            (Path(links) / name).parent.mkdir(parents=True, exist_ok=True)
+            (Path(links) / name).symlink_to(file.resolve())
+        try:
+            return SentenceTransformer(
+                links, trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
+            )
+        except Exception as error:  # many libraries read the files, each with its own errors
+            found = reason(error).replace(links, str(folder))
+            raise InputError(f"{folder} does not load: {found}; {EXPECTED}") from None
 
 
 def digests(folder: Path, option: str) -> dict[str, str]:
@@ -131,7 +144,7 @@ def digests(folder: Path, option: str) -> dict[str, str]:
         option: The option that names it, for the message.
 
     Raises:
-        InputError: it is no folder, has no weights, or a config names code of its own.
+        InputError: it is no folder, or one that `files_of` refuses.
     """
     if not folder.is_dir():
         raise InputError(
@@ -144,26 +157,47 @@ def files_of(folder: Path) -> dict[str, Path]:
     """The files of a published model by their names in the folder, sorted.
 
     Raises:
-        InputError: there are no weights, or a config names code of its own.
+        InputError: there are no weights, or weights as pickles only, a config names code of its own, or the model
+            needs another one.
     """
+    for pickle in _pickles(folder):
+        raise InputError(f"{pickle} is a pickle, which can run code, and is never read; {CONVERT}")
     found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.suffix in SAFE}
     if not any(name.endswith(".safetensors") for name in found):
         raise InputError(f"{folder} has no .safetensors file; {EXPECTED}")
     for name, path in found.items():
         if path.suffix == ".json" and _names_code(path):
             raise InputError(f"{folder}/{name} names code of its own, which is never run; take another model")
+    if ADAPTER in found:
+        raise InputError(
+            f"{folder}/{ADAPTER} adapts another model, which is not in the folder; merge it into that model "
+            "(merge_and_unload of peft), and give the folder of the whole"
+        )
     return found
+
+
+def _pickles(folder: Path) -> list[Path]:
+    """The pickles in whose place a module of the model has no safetensors file."""
+    parts = [folder, *(folder / str(one.get("path", "")) for one in _modules(folder / MODULES))]
+    return [part / PICKLE for part in parts if (part / PICKLE).is_file() and not any(part.glob("*.safetensors"))]
 
 
 def _names_code(path: Path) -> bool:
     """Whether a JSON file names a class of the folder: `auto_map`, or a module from elsewhere than the library."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # reported where the file is read for its content
-        return False
+    values = _json(path)
     if isinstance(values, dict):
         return bool(values.get("auto_map"))
-    modules = values if path.name == "modules.json" and isinstance(values, list) else []
-    return any(
-        not str(one.get("type", "")).startswith("sentence_transformers.") for one in modules if isinstance(one, dict)
-    )
+    modules = _modules(path) if path.name == MODULES else []
+    return any(not str(one.get("type", "")).startswith("sentence_transformers.") for one in modules)
+
+
+def _modules(path: Path) -> list[dict[str, Any]]:
+    values = _json(path)
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # reported where the file is read for its content
+        return None

@@ -15,6 +15,7 @@ from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.data import stage as staging
 from tlm.data.corpus import load_corpus, passages
+from tlm.data.overlap.ngrams import Vocabulary
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.pages.ui import dataset_card
@@ -23,7 +24,6 @@ from tlm.retrieval.subset import judge as judging
 from tlm.retrieval.subset.candidates import Candidates
 from tlm.retrieval.subset.import_subset import import_subset
 from tlm.retrieval.subset.judge import REASONS, Filters, judge
-from tlm.retrieval.subset.ngrams import Vocabulary
 from tlm.retrieval.subset.write import SUBSET
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tlm.data.overlap.ngrams import Vocabulary
 from tlm.data.text import tokens
 from tlm.retrieval.subset.near_duplicates import SHINGLE, find_near_duplicates
-from tlm.retrieval.subset.ngrams import Vocabulary
 
 
 def shingle_set(text: str) -> set[tuple[str, ...]]:

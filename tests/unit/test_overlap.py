@@ -1,14 +1,16 @@
 """Decontamination against a reference that counts the n-grams of every pair of texts."""
 
+import tracemalloc
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tlm.data.overlap import finder
+from tlm.data.overlap.finder import MIN_TOKENS, OverlapFinder, Overlaps
+from tlm.data.overlap.ngrams import Vocabulary
 from tlm.data.text import tokens
-from tlm.retrieval.subset.ngrams import Vocabulary
-from tlm.retrieval.subset.overlap import MIN_TOKENS, OverlapFinder, Overlaps
 
 SENTENCE = (
     "We show that [[ domain adaptation ]] of a small model improves << relation extraction >> on unseen sentences ."
@@ -62,11 +64,14 @@ def passages_and_texts(draw: st.DrawFn) -> tuple[list[str], list[str]]:
 shares = st.sampled_from(["0.3", "0.5", "0.75", "1"])
 
 
-@settings(max_examples=500, deadline=None)
-@given(passages_and_texts(), st.integers(3, 6), shares, shares)
-def test_same_as_counting_all_pairs(both, n, text_share, passage_share):
+@pytest.mark.parametrize("most", [0, 1, 2, 32], ids="n-grams in more than {} texts are counted apart".format)
+@settings(max_examples=200, deadline=None)
+@given(both=passages_and_texts(), n=st.integers(3, 6), text_share=shares, passage_share=shares)
+def test_same_as_counting_all_pairs(most, both, n, text_share, passage_share):
     passages, texts = both
-    result = find(passages, texts, n, float(text_share), float(passage_share))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finder, "MOST_TEXTS", most)
+        result = find(passages, texts, n, float(text_share), float(passage_share))
     found = zip(result.text.tolist(), result.share.tolist(), result.of_passage.tolist(), strict=True)
     assert list(found) == [reference(passage, texts, n, text_share, passage_share) for passage in passages]
 
@@ -131,12 +136,42 @@ def test_the_first_of_several_texts_is_named():
 
 
 def test_chunks_make_no_difference(monkeypatch):
-    import tlm.retrieval.subset.overlap as module
-
     passages = [f"{'x ' * i} not very good at all" for i in range(20)] + ["clean"] * 3
     at_once = find(passages, ["so long", "not very good"]).text.tolist()
-    monkeypatch.setattr(module, "PASSAGES_AT_ONCE", 3)
+    monkeypatch.setattr(finder, "PASSAGES_AT_ONCE", 3)
     assert find(passages, ["so long", "not very good"]).text.tolist() == at_once == [1] * 20 + [-1] * 3
+
+
+def test_words_that_all_texts_share_take_no_memory_for_each_pair():
+    """A disclaimer of 30 words, sometimes cut, in 1,000 passages and 2,000 texts; some are hardly more than that."""
+    notice = [f"n{i}" for i in range(30)]
+
+    def shared(name: str, number: int) -> str:
+        own = [f"{name}{number}w{i}" for i in range((number % 5) * 20 + 3)]
+        return " ".join([*own, *notice[: 30 - number % 3]])
+
+    passages = [shared("p", number) for number in range(1000)]
+    texts = [shared("t", number) for number in range(2000)]
+    tracemalloc.start()
+    result = find(passages, texts)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6, "the texts and their n-grams; an entry for each of two million pairs would add 16 MB or more"
+    for number in range(0, 1000, 37):
+        found = result.text[number], result.share[number], result.of_passage[number]
+        assert found == reference(passages[number], texts, 8, "0.3", "0.5")
+
+
+@pytest.mark.parametrize("words", [5, 40], ids=["short passages", "short texts"])
+def test_short_texts_that_are_all_the_same_take_no_memory_for_each_pair(words):
+    passages = ["all rights are reserved here"] * 1000 if words == 5 else ["all rights are reserved here " * 8] * 1000
+    texts = ["all rights are reserved here " * 8] * 1000 if words == 5 else ["all rights are reserved here"] * 1000
+    tracemalloc.start()
+    result = find(passages, texts)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert result.text.tolist() == [0] * 1000
+    assert peak < 8e6, "an entry for each of a million pairs would take that"
 
 
 def test_nothing_to_protect():

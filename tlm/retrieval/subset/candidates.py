@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tlm.data.overlap.ngrams import ascending
 from tlm.data.ranges import Ints, offsets_of
 from tlm.progress import track
-from tlm.retrieval.subset.ngrams import ascending
 
 HITS_AT_ONCE = 1 << 20
 NO_RANK = np.iinfo(np.int32).max

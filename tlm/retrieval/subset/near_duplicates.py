@@ -18,9 +18,9 @@ from tempfile import TemporaryFile
 import numpy as np
 import numpy.typing as npt
 
+from tlm.data.overlap.ngrams import Hashes, HashSet, TokenLists, distinct, shingles
 from tlm.data.ranges import Ints
 from tlm.progress import track
-from tlm.retrieval.subset.ngrams import Hashes, HashSet, TokenLists, distinct, shingles
 
 SHINGLE = 5
 PASSAGES_AT_ONCE = 20_000

@@ -85,6 +85,39 @@ def test_entity_markers_and_case_do_not_hide_a_sentence():
     assert result.share[0] == 1
 
 
+MARKS = [("[[ ", " ]]", "<< ", " >>"), ("<e1>", "</e1>", "<e2>", "</e2>"), ("[E1] ", " [/E1]", "[E2] ", " [/E2]")]
+
+
+def marked(words: list[str], marks: tuple[str, str, str, str], first: int, second: int) -> str:
+    """The words with marks around one and another."""
+    found = list(words)
+    found[first] = marks[0] + found[first] + marks[1]
+    found[second] = marks[2] + found[second] + marks[3]
+    return " ".join(found)
+
+
+@pytest.mark.parametrize("marks", MARKS, ids=lambda marks: marks[0].strip())
+@pytest.mark.parametrize("length", [5, 9, 14])
+def test_no_marks_around_spans_hide_a_sentence(marks, length):
+    """Marked or plain, in the text, in the passage, or in both: the shares are those of the words."""
+    words = [f"w{i}" for i in range(length)]
+    text, other, plain = marked(words, marks, 1, 3), marked(words, marks, 2, 4), " ".join(words)
+    for one in (text, plain):
+        result = find([f"Before. {plain} After.", f"Before. {text}", f"Before. {other} {other}"], [one])
+        assert result.text.tolist() == [0, 0, 0]
+        assert result.share.tolist() == [1, 1, 1]
+
+
+def test_invisible_characters_do_not_hide_a_sentence():
+    words = [f"word{i}" for i in range(12)]
+    hidden = [
+        f"{word[:2]}{mark}{word[2:]}"
+        for word, mark in zip(words, "\u00ad\u200b\u200c\u200d\u2060\ufeff" * 2, strict=True)
+    ]
+    assert find([" ".join(hidden), " ".join(words)], [" ".join(words)]).share.tolist() == [1, 1]
+    assert find([" ".join(words)], [" ".join(hidden)]).share.tolist() == [1]
+
+
 def test_both_halves_of_a_sentence_cut_by_a_passage_boundary_are_found():
     sentence = [f"w{i}" for i in range(30)]
     halves = [

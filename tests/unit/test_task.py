@@ -1,8 +1,10 @@
 """The task: three splits of labelled examples, their problem and metric, their leaks."""
 
 import csv
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -346,6 +348,32 @@ def test_examples_belong_together_by_a_field_or_by_their_text(tmp_path):
         assert groups_of(table).tolist() == expected * 3
     with pytest.raises(InputError, match="no field 'author'"):
         load_task(str(tmp_path), root=str(tmp_path / "root"), group_field="author")
+
+
+MARKS = ("[[ {} ]]", "<< {} >>"), ("<e1>{}</e1>", "<e2>{}</e2>"), ("[E1] {} [/E1]", "[E2] {} [/E2]")
+
+
+@pytest.mark.parametrize("marks", MARKS, ids=lambda marks: marks[0])
+def test_a_sentence_that_is_asked_about_several_times_stays_in_one_split(tmp_path, marks):
+    """Whatever its marks are; and if the files divide it, the leak is listed."""
+    rows = []
+    for number, span in itertools.product(range(60), range(4)):
+        words = [f"s{number}w{place}" for place in range(8)]
+        words[span], words[span + 3] = marks[0].format(words[span]), marks[1].format(words[span + 3])
+        rows.append({"text": " ".join(words), "label": f"{number % 2}"})
+    file = tmp_path / "all.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = Artifact.open(load_task(str(file), test_share=0.3, root=str(tmp_path / "root")))
+    splits: dict[str, set[str]] = {}
+    for row in examples(task).to_pylist():
+        splits.setdefault(re.search(r"s\d+", row["text"])[0], set()).add(row["split"])
+    assert all(len(own) == 1 for own in splits.values())
+    assert (len(splits), task.counts["leaks"]) == (60, 0)
+    divided = tmp_path / "divided"
+    divided.mkdir()
+    for split, own in (("train", rows[::2]), ("dev", rows[1:2]), ("test", rows[1::4])):
+        (divided / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
+    assert Artifact.open(load_task(str(divided), root=str(tmp_path / "root"))).counts["leaks"] == 61
 
 
 @pytest.mark.skipif("TLM_DEV_DATA" not in os.environ, reason="set TLM_DEV_DATA to the folder with scierc/")

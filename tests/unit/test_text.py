@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.data.passages import _PERHAPS_UNSPACED, _UNSPACED, split
-from tlm.data.text import MANY_MARKS, fold, normalise, tokens
+from tlm.data.text import MANY_MARKS, compared, fold, normalise, tokens
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 WORDS = st.text(st.sampled_from("ab我のกé́- 1"), min_size=1)
@@ -147,3 +147,33 @@ def test_a_run_without_spaces_is_cut_after_fifty_characters():
 def test_a_short_rest_is_joined_to_the_last_passage():
     assert [len(passage.split()) for passage in split("w " * 208 + "w", 100)] == [100, 109]
     assert [len(passage.split()) for passage in split("w " * 209 + "w", 100)] == [100, 100, 10]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The <e1>company</e1> makes <e2>chairs</e2>.", "the company makes chairs"),
+        ("The [E1] company [/E1] makes [E2]chairs[/E2].", "the company makes chairs"),
+        ("The [[ company ]] makes << chairs >>.", "the company makes chairs"),
+        ("<PER>Ann</PER> met <PER>Bob</PER>", "ann met bob"),
+        ("see [A], [B] and <x>", "see a b and x"),  # not around anything
+        ("</e1> before <e1>", "e1 before e1"),
+        ("soft\u00adhyphen, zero\u200bwidth, a\ufeffb\u200d", "softhyphen zerowidth ab"),
+        ("می\u200cخواهم", "میخواهم"),
+    ],
+)
+def test_texts_are_compared_without_marks_around_spans_and_invisible_characters(text, words):
+    assert " ".join(tokens(compared(text))) == words
+    assert compared(compared(text)) == compared(text)
+
+
+@given(TEXTS)
+def test_a_text_without_marks_and_invisible_characters_is_compared_as_it_is(text):
+    plain = "".join(c for c in text if unicodedata.category(c) != "Cf" and c not in "<[")
+    assert compared(plain) == plain
+
+
+def test_a_text_of_nothing_but_marks_is_read_in_one_pass():
+    """A million of them; looking for each one anew would take hours."""
+    names = [f"<a{number}>b</a{number}>" for number in range(50_000)]
+    assert tokens(compared("".join(names))) == ["b"] * 50_000

@@ -77,6 +77,50 @@ def test_they_come_once_and_without_those_of_labelled_examples(tiny: Path, tmp_p
     }
 
 
+WORDS = [f"w{i}" for i in range(20)]
+SECRET = " ".join(["<e1>w0</e1>", *WORDS[1:10], "<e2>w10</e2>", *WORDS[11:]])  # a test text
+HIDDEN = {
+    "with five words behind it": " ".join([*WORDS, "and", "this", "is", "the", "end"]),
+    "half of it": " ".join([*WORDS[:13], "but", "not", "the", "rest"]),
+    "with other marks": " ".join([*WORDS[:3], "[[", *WORDS[3:8], "]]", *WORDS[8:]]),
+    "with other spans": " ".join([*WORDS[:3], f"<e1>{WORDS[3]}</e1>", "<e2>w4</e2>", *WORDS[5:]]),
+    "with soft hyphens": " ".join(f"{word[0]}\u00ad{word[1:]}" for word in WORDS),
+    "five words of it": " ".join(WORDS[4:9]),
+    "in a long text": " ".join([*(f"x{i}" for i in range(300)), *WORDS]),
+}
+
+
+@pytest.mark.parametrize("how", HIDDEN)
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_what_overlaps_dev_or_test_is_left_out_as_passages_are(
+    tiny: Path, tmp_path: Path, split: str, how: str
+) -> None:
+    file = tiny / "task" / f"{split}.jsonl"
+    file.write_text(file.read_text() + json.dumps({"text": SECRET, "label": rows_of(file)[0]["label"]}) + "\n")
+    given = more(tiny, HIDDEN[how], "another text that says w1 and w5 and w9 now and then")
+    task = Artifact.open(load_task(str(tiny / "task"), unlabelled=given, root=str(tmp_path / "store")))
+    assert unlabelled(task) == ["another text that says w1 and w5 and w9 now and then", *MORE[:2]]
+    left_out = {name: count for name, count in task.counts.items() if name.startswith(f"{UNLABELLED}, ")}
+    same = how in ("with other marks", "with other spans", "with soft hyphens")
+    reason = "unlabelled, in dev or test" if same else "unlabelled, overlaps dev or test"
+    assert left_out == {reason: 1, "unlabelled, repeated": 1}
+
+
+def test_either_text_of_a_pair_may_overlap_either_of_another(tmp_path: Path) -> None:
+    folder, secret = tmp_path / "pairs", " ".join(WORDS)
+    folder.mkdir()
+    for split, count in (("train", 4), ("dev", 2), ("test", 2)):
+        rows = [{"text": f"{split} {i}", "second": f"the other {split} {i}", "label": f"{i % 2}"} for i in range(count)]
+        rows[0] |= {"second": secret} if split == "test" else {}
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = [("fine words here", "and there"), (f"{secret} more", "and there"), ("fine words there", f"more {secret}")]
+    file = tmp_path / "more.jsonl"
+    file.write_text("".join(json.dumps({"text": one, "second": other}) + "\n" for one, other in found))
+    task = load_task(str(folder), pair_field="second", unlabelled=str(file), root=str(tmp_path / "store"))
+    assert unlabelled(Artifact.open(task)) == ["fine words here", "and there"]
+    assert Artifact.open(task).counts["unlabelled, overlaps dev or test"] == 2
+
+
 def test_without_them_nothing_changes(tiny: Path, tmp_path: Path) -> None:
     task = Artifact.open(load_task(str(tiny / "task"), root=str(tmp_path / "store")))
     assert UNLABELLED not in json.dumps(task.manifest.settings)

@@ -1,4 +1,4 @@
-"""Text normalisation: a clean form, a case-folded form for equality, and tokens for overlap."""
+"""Text normalisation: a clean form, a case-folded form for equality, a form for comparisons, and tokens."""
 
 import itertools
 import re
@@ -18,6 +18,9 @@ _NOT_PLAIN = regex.compile(rf"[{MARKS}{UNSPACED}]", regex.V1)
 MANY_MARKS = 500
 _MANY_MARKS = regex.compile(rf"\p{{M}}{{{MANY_MARKS},}}")
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+")
+_INVISIBLE = regex.compile(r"\p{Cf}+")  # soft hyphens, joiners, spaces of no width
+# <e1> or [E1], and </e1> or [/E1]: the marks around a span, and other tags. Marks without letters are no tokens.
+_MARK = re.compile(r"([<\[])(/?)([A-Za-z][\w-]{0,31}[>\]])")
 
 
 def normalise(text: str) -> str:
@@ -49,6 +52,28 @@ def _in_order(marks: re.Match[str]) -> str:
     decomposed = "".join(unicodedata.normalize("NFD", mark) for mark in marks[0])
     runs = itertools.groupby(decomposed, key=lambda mark: unicodedata.combining(mark) > 0)
     return "".join(itertools.chain.from_iterable(sorted(run, key=unicodedata.combining) for _, run in runs))
+
+
+def compared(text: str) -> str:
+    """Return a text as it is compared with others: without marks around spans, and without invisible characters.
+
+    Marks are ``<e1> … </e1>``, ``[E1] … [/E1]`` and whatever else opens and closes like that. Those without letters,
+    such as ``[[ … ]]``, stay: `tokens` ignores them. Idempotent.
+    """
+    if not text.isascii():
+        text = _INVISIBLE.sub("", text)
+    return _without_marks(text) if "</" in text or "[/" in text else text
+
+
+def _without_marks(text: str) -> str:
+    opened, closed = set[str](), set[str]()
+    for mark in _MARK.finditer(text):
+        name = mark[1] + mark[3]
+        if not mark[2]:
+            opened.add(name)
+        elif name in opened:
+            closed.add(name)
+    return _MARK.sub(lambda mark: " " if mark[1] + mark[3] in closed else mark[0], text)
 
 
 def tokens(text: str) -> list[str]:

@@ -4,22 +4,25 @@ A passage overlaps a text if it has a large enough share of the text's distinct 
 enough share of the passage's. The first rule finds short texts, such as a sentence within a passage. The second finds
 long ones, such as a document that the corpus holds in pieces, none of which has much of it. A text or passage of fewer
 than n tokens overlaps if it occurs whole, as a run of tokens: a short text in a passage, or a short passage in a text.
-Tokens are lower-cased runs of letters and digits, so entity markers ("[[ … ]]") and punctuation do not hide a match.
+Tokens are lower-cased runs of letters and digits of texts without marks around spans ("[[ … ]]", "<e1> … </e1>") and
+without invisible characters, so none of these hides a match.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from tlm.data.overlap.ngrams import HashSet, TokenLists, distinct, ngrams
+from tlm.data.overlap.ngrams import HashSet, TokenLists, Vocabulary, distinct, ngrams
 from tlm.data.ranges import Ints, offsets_of, ranges
 from tlm.progress import Meter
 
 # A text of one or two tokens ("yes", "very good") would remove every passage that happens to contain it
 MIN_TOKENS = 3
 NGRAM, TEXT_SHARE, PASSAGE_SHARE = 8, 0.3, 0.5  # by default
+AT_ONCE = 100_000  # texts whose words memory holds
 PASSAGES_AT_ONCE = 2000
 MOST_TEXTS = 32  # that have an n-gram: those in more are counted apart, so that memory does not grow with all pairs
 
@@ -49,6 +52,15 @@ class Overlaps:
         self.text[passages] = texts[first]
         self.share[passages] = np.broadcast_to(share, texts.shape)[first]
         self.of_passage[passages] = np.broadcast_to(of_passage, texts.shape)[first]
+
+
+def overlapping(texts: Sequence[str], protected: Iterable[str]) -> Flags:
+    """Whether each text overlaps one of the protected ones, by the default shares, shape [n]."""
+    vocabulary = Vocabulary()
+    finder = OverlapFinder(vocabulary.encode(protected))
+    vocabulary.close()
+    parts = (vocabulary.encode(texts[start : start + AT_ONCE]) for start in range(0, len(texts), AT_ONCE))
+    return np.concatenate([np.zeros(0, bool), *(finder.find(words).text >= 0 for words in parts)])
 
 
 class _Whole:

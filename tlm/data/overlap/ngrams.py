@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tlm.data.ranges import Ints, offsets_of, ranges
-from tlm.data.text import tokens
+from tlm.data.text import compared, tokens
 
 Hashes = npt.NDArray[np.uint64]
 Keys = TypeVar("Keys", Ints, Hashes)
@@ -34,15 +34,28 @@ class Vocabulary:
         self._closed_at = len(self._numbers)
 
     def encode(self, texts: Iterable[str]) -> "TokenLists":
-        """Number the tokens (`tlm.data.text.tokens`) of each text."""
+        """Number the tokens of each text as it is compared with others (`tlm.data.text.compared`)."""
+        return self.encode_both(texts)[1]
+
+    def encode_both(self, texts: Iterable[str]) -> tuple["TokenLists", "TokenLists"]:
+        """Number the tokens of each text as it is, and as it is compared with others. Few texts have others then."""
         number_of, ids, lengths = self._numbers.__getitem__, array("i"), array("q")
-        for text in texts:
+        others, other_rows, other_lengths = array("i"), array("q"), array("q")
+        for row, text in enumerate(texts):
             found = tokens(text)
             ids.extend(map(number_of, found))
             lengths.append(len(found))
+            if (plain := compared(text)) != text:
+                found = tokens(plain)
+                others.extend(map(number_of, found))
+                other_rows.append(row)
+                other_lengths.append(len(found))
         while self._closed_at is not None and len(self._numbers) > self._closed_at:
             self._numbers.popitem()
-        return TokenLists.of(np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64))
+        words, more = (
+            TokenLists.of(_ints(own), _longs(each)) for own, each in ((ids, lengths), (others, other_lengths))
+        )
+        return words, words.with_others(_longs(other_rows), more)
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,14 @@ class TokenLists:
     def select(self, rows: Ints) -> "TokenLists":
         """The texts at `rows`, in that order; their tokens are not copied."""
         return TokenLists(self.ids, self.starts[rows], self.lengths[rows])
+
+    def with_others(self, rows: Ints, others: "TokenLists") -> "TokenLists":
+        """The same with other tokens for the texts at `rows`."""
+        if not len(rows):
+            return self
+        starts, lengths = self.starts.copy(), self.lengths.copy()
+        starts[rows], lengths[rows] = len(self.ids) + others.starts, others.lengths
+        return TokenLists(np.concatenate([self.ids, others.ids]), starts, lengths)
 
     def packed(self) -> "TokenLists":
         """The same with the tokens of these texts alone, one after the other; copied unless they are so already."""
@@ -137,6 +158,14 @@ class HashSet:
         places[places == len(self.values)] = 0
         equal = self.values[places] == hashes[possible]
         return possible[equal], places[equal]
+
+
+def _ints(values: "array[int]") -> npt.NDArray[np.int32]:
+    return np.frombuffer(values, np.int32)
+
+
+def _longs(values: "array[int]") -> Ints:
+    return np.frombuffer(values, np.int64)
 
 
 def _mixed(ids: npt.NDArray[np.int32]) -> Hashes:

@@ -16,7 +16,7 @@ from tlm.data.tasks.splits import SPLITS, find_leaks
 from tlm.data.tasks.task import examples
 from tlm.errors import InputError, refuse_negative
 
-VERSION = 1
+VERSION = 2
 
 
 def fewer_labels(task: str, *, per_class: int, seed: int = 0, keep_texts: bool = False, root: str | None = None) -> str:

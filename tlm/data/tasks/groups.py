@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from tlm.data.tasks.labelled import twin_key
 
 COLUMN = "group"
-# Marks around spans: <e1> … </e1>, [E1] … [/E1]. Marks without letters ([[ ]], << >>) are ignored as punctuation.
-_SPAN_MARK = re.compile(r"</?[A-Za-z]\w{0,15}>|\[/?[A-Z]\d{0,2}\]")
 
 
 def groups_of(examples: pa.Table) -> NDArray[np.int64]:
@@ -30,7 +28,7 @@ def groups_of(examples: pa.Table) -> NDArray[np.int64]:
         names = examples[COLUMN].to_pylist()
     else:
         texts, pairs = examples["text"].to_pylist(), examples["text_pair"].to_pylist()
-        names = [twin_key(_plain(text), pair and _plain(pair)) for text, pair in zip(texts, pairs, strict=True)]
+        names = list(map(twin_key, texts, pairs))
     return np.unique(np.array(names, dtype=object), return_inverse=True)[1].astype(np.int64)
 
 
@@ -147,7 +145,3 @@ class _Draw:
         self.train.subtract(self.members[group])
         for label, count in self.members[group].items():
             self.lacks[split][label] -= count
-
-
-def _plain(text: str) -> str:
-    return _SPAN_MARK.sub(" ", text)

@@ -4,11 +4,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.data.overlap.finder import overlapping
 from tlm.data.reading.files import RawFile
 from tlm.data.reading.readers import read_all
 from tlm.data.reading.records import Rejects, Row, name_of, text_of
 from tlm.data.tasks.labels import label_of
-from tlm.data.text import fold, tokens
+from tlm.data.text import compared, fold, tokens
 from tlm.errors import InputError
 
 UNLABELLED = "unlabelled"  # the split of texts without labels
@@ -77,7 +81,8 @@ def read_unlabelled(
     """Read texts without labels in file order; unusable rows go to `rejects`.
 
     Returns:
-        The texts, each once and without those of labelled examples; and how many were left out, by reason.
+        The texts, each once, without those of labelled examples and without those that overlap a dev or test text as
+        no passage may; and how many were left out, by reason.
     """
     known = {example.twin: "in train" if example.split == "train" else "in dev or test" for example in labelled}
     found, left_out = [], Counter[str]()
@@ -88,12 +93,25 @@ def read_unlabelled(
             known[example.twin] = "repeated"
             found.append(example)
     rejects.check()
-    return found, dict(sorted(left_out.items()))
+    free = [example for example, leaks in zip(found, _overlapping(found, labelled), strict=True) if not leaks]
+    if len(free) < len(found):
+        left_out[f"{UNLABELLED}, overlaps dev or test"] = len(found) - len(free)
+    return free, dict(sorted(left_out.items()))
+
+
+def _overlapping(found: Sequence[Example], labelled: Sequence[Example]) -> NDArray[np.bool_]:
+    """Whether a text of each example overlaps one of dev or test, shape [n]."""
+    held_out = [example for example in labelled if example.split != "train"] if found else []
+    protected = [text for example in held_out for text in (example.text, example.pair) if text is not None]
+    either = overlapping([example.text for example in found], protected)
+    if found and found[0].pair is not None:
+        either |= overlapping([example.pair or "" for example in found], protected)
+    return either
 
 
 def twin_key(text: str, pair: str | None = None) -> str:
-    """Return a key that is equal for examples that differ only in case, spaces, punctuation and markers."""
-    parts = [text] if pair is None else [text, pair]
+    """Return a key that is equal for examples that differ only in case, spaces, punctuation and marks around spans."""
+    parts = [compared(text)] if pair is None else [compared(text), compared(pair)]
     return "\0".join(" ".join(tokens(part)) or fold(part) for part in parts)
 
 

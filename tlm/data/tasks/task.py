@@ -71,7 +71,8 @@ def load_task(
             group, and confidence intervals of scores take groups as wholes; by default, texts that are equal except for
             case, punctuation and span marks depend on each other.
         unlabelled: Files or folder with more texts of the task, without labels. They are searched with and trained on
-            as text (a subset's passages are, too). Those that are also in train, dev or test are left out.
+            as text (a subset's passages are, too). Left out are those that are in train, dev or test, and those that
+            overlap a dev or test text as `export` has it.
         metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman.
         problem: classification, regression, or auto: decided by the labels.
         files: Folder with the files of a registered task, to be used instead of the Hub.

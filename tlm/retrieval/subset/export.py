@@ -12,7 +12,7 @@ from tlm.retrieval.subset.collect import collect, collected
 from tlm.retrieval.subset.judge import REASONS, Filters, judge
 from tlm.retrieval.subset.write import write_subset
 
-VERSION = 2
+VERSION = 3
 
 
 def export(

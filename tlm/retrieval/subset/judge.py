@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.overlap.finder import MIN_TOKENS, OverlapFinder
+from tlm.data.overlap.finder import AT_ONCE, MIN_TOKENS, OverlapFinder
 from tlm.data.overlap.ngrams import TokenLists, Vocabulary
 from tlm.data.ranges import Ints
 from tlm.data.tasks.task import examples
@@ -22,7 +22,6 @@ from tlm.retrieval.subset.near_duplicates import find_near_duplicates
 
 KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE, SURPLUS = range(6)
 REASONS = ("kept", "too short", "overlaps test", "overlaps dev", "near-duplicate", "surplus")
-AT_ONCE = 100_000  # candidates judged together; without the near-duplicates filter, memory holds only their words
 
 
 @dataclass(frozen=True)
@@ -146,13 +145,14 @@ def _remove_short_and_overlapping(
         vocabulary.close()
     ids, lengths, start = array("i"), [np.zeros(0, np.int64)], 0
     texts = (text for portion in candidates.texts() for text in portion.to_pylist())
-    while len(words := vocabulary.encode(islice(texts, AT_ONCE))):
+    while len((both := vocabulary.encode_both(islice(texts, AT_ONCE)))[0]):
+        words, as_compared = both
         rows = start + np.flatnonzero(verdicts.reason[start : start + len(words)] == KEPT)
         short = rows[words.lengths[rows - start] < filters.min_words]
         verdicts.remove(short, TOO_SHORT, (f"{count} words" for count in words.lengths[short - start]))
         for texts_of_task in protected:
             rows = rows[verdicts.reason[rows] == KEPT]
-            texts_of_task.remove_overlaps(verdicts, rows, words.select(rows - start))
+            texts_of_task.remove_overlaps(verdicts, rows, as_compared.select(rows - start))
         if filters.near_duplicates:
             ids.frombytes(words.ids.tobytes())
             lengths.append(words.lengths)

@@ -18,7 +18,7 @@ from tlm.retrieval.subset.candidates import Candidates, grouped
 from tlm.retrieval.subset.judge import KEPT, NEAR_DUPLICATE, OVERLAPS_DEV, OVERLAPS_TEST, Filters, judge
 from tlm.retrieval.subset.write import SUBSET, write_subset
 
-VERSION = 2
+VERSION = 3
 MERGED = SUBSET.append(pa.field("tasks", pa.list_(pa.string())))
 
 

@@ -15,6 +15,7 @@ from tlm.artifacts.digest import signed_json
 from tlm.errors import InputError
 from tlm.evaluation.pages import ui
 from tlm.evaluation.pages.compute import Point, published, score_against_compute
+from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 
@@ -157,3 +158,15 @@ def test_no_seed_falls_out_of_the_picture() -> None:
     assert len(marks) == 4 * (2 + 1)  # with the stroke
     assert len({a for a, _ in marks}) == 4
     assert all(x <= a <= x + width and y <= b <= y + height for a, b in marks)
+
+
+def test_the_distance_to_the_paper_is_by_the_paper_s_rule(tmp_path: Path) -> None:
+    """Its Table 2 counts padded tokens, so our padded FLOPs stand beside it, and not those without padding."""
+    world = toy_world(tmp_path)
+    told = json.loads(made(tmp_path, [world.metrics("bm25", 0, 0.6)])["json"])
+    (group,) = told["groups"]
+    ours = group["cost"]["paper_flops"]["mean"]
+    assert ours != group["cost"]["flops"]["mean"], "the test tells nothing"
+    (sentence,) = (one for one in told["findings"] if "small scale" in one)
+    assert f"{power(ours)} FLOPs" in sentence
+    assert f"1/{power(2.74e18 / ours)} of its small scale" in sentence

@@ -19,7 +19,7 @@ OTHER_TEXT = {
     "hybrid": "text by BM25 and vectors",
     "rerank": "text by influence (ISS)",
 }
-PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks
+PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks; with padding, by the paper's rule
 Summary = dict[str, Any]  # of `Group.summary`
 Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
 
@@ -184,9 +184,10 @@ def _unseen_text(trained: list[Summary]) -> Iterator[str]:
 
 
 def _scale(trained: list[Summary]) -> Iterator[str]:
-    flops = max((group["cost"]["flops"]["mean"] or 0 for group in trained), default=0)
+    flops = max((group["cost"]["paper_flops"]["mean"] or 0 for group in trained), default=0)
     if 0 < flops < PAPER_SMALL_FLOPS / 10:
         yield (
-            f"Each arm cost at most {power(flops)} FLOPs, about 1/{power(PAPER_SMALL_FLOPS / flops)} of the paper’s "
-            "small scale, so differences that the paper found between arms may not show here."
+            f"By the paper’s rule, each arm cost at most {power(flops)} FLOPs, about "
+            f"1/{power(PAPER_SMALL_FLOPS / flops)} of its small scale, so differences that the paper found between "
+            "arms may not show here."
         )

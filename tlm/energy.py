@@ -2,7 +2,8 @@
 
 Where a machine has no such counters, or may not read them, the energy is None. RAPL (Linux, ``/sys/class/powercap``)
 counts whole processor packages and their memory, whichever process uses them; often only root may read it. NVML counts
-whole GPUs (Volta and later) since the driver was loaded; it is read through the package nvidia-ml-py, if installed.
+whole GPUs (Volta and later) since the driver was loaded; it is read through the package nvidia-ml-py, which the image
+without torch does not have.
 """
 
 import importlib
@@ -116,7 +117,7 @@ def _microjoules(path: Path) -> float:
 def nvml() -> list[Counter]:
     """Return counters of the GPUs in ``CUDA_VISIBLE_DEVICES`` (all, if that is not set)."""
     try:
-        library: Any = importlib.import_module("pynvml")  # an optional package, not one of our dependencies
+        library: Any = importlib.import_module("pynvml")  # of the extra `train` alone
         library.nvmlInit()
     except Exception:  # a missing package, library, driver or GPU: each raises an error of its own
         return []

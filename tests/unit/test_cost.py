@@ -187,6 +187,15 @@ def test_what_was_measured_in_part_is_not_taken_for_the_whole():
     assert cost.seconds is cost.gpu_seconds is cost.cpu_seconds is cost.joules is None
 
 
+@pytest.mark.parametrize("gpu", [{"gpu_seconds": 3600.0}, {"gpu_seconds_at_least": 9.0}, {"device": "cuda:0"}])
+def test_energy_of_work_on_gpus_is_unknown_where_they_do_not_tell(gpu):
+    """Without NVML there is the CPU's energy alone, a small part of it."""
+    told = {"seconds": 3600.0, "cpu_joules": 3.6e5, **gpu}
+    assert Cost.of_stage(COUNTED, told).joules is None
+    assert Cost.of_stage(COUNTED, {**told, "gpu_joules": 2e7}).joules == 2.036e7
+    assert Cost.of_stage(COUNTED, told).grams(Prices(grams_per_kwh=380)) is None
+
+
 def test_what_was_not_measured_stays_unknown():
     nothing = Cost.of_stage(COUNTED, {})
     assert nothing.flops == 100

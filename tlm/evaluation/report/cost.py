@@ -46,7 +46,7 @@ class Cost:
         seconds: Wall-clock time of all attempts; an interrupted one counts up to its last snapshot.
         gpu_seconds: Wall-clock time multiplied by the number of GPUs.
         cpu_seconds: Wall-clock time multiplied by the number of threads, for work without a GPU.
-        joules: Energy of CPUs and GPUs over all attempts and machines, as far as they report it.
+        joules: Energy of CPUs and GPUs over all attempts and machines; None if GPUs worked and did not report theirs.
     """
 
     steps: float | None = None
@@ -63,7 +63,8 @@ class Cost:
     def of_stage(cls, counted: dict[str, Any], run: dict[str, Any]) -> "Cost":
         """The cost of a stage from the counts in its manifest (tokens, flops, …) and the facts in its run.json."""
         energy = [run[name] for name in JOULES if run.get(name) is not None]
-        whole = not any(name + AT_LEAST in run for name in JOULES)
+        on_gpu = run.get("device", "cpu") != "cpu" or any("gpu_seconds" + end in run for end in ("", AT_LEAST))
+        whole = not any(name + AT_LEAST in run for name in JOULES) and ("gpu_joules" in run or not on_gpu)
         amounts = {name: counted.get(name) for name in ("steps", "tokens", "padded_tokens", "flops", "paper_flops")}
         times = {name: run.get(name) for name in ("seconds", "gpu_seconds", "cpu_seconds")}
         return cls(**amounts, **times, joules=sum(energy) if energy and whole else None)

@@ -221,7 +221,7 @@ def report(
 
 @component(DATA_IMAGE)
 def register(report: str, address: str, model: str, run: str, run_name: str) -> str:
-    """Tell Kubeflow's Model Registry of the model that the report calls the best by dev."""
+    """Tell Kubeflow's Model Registry of the model that the report says to use."""
     from tlm.cluster.register import register
 
     return register(report, address=address, name=model, run=run, run_name=run_name)

@@ -58,7 +58,7 @@ def selected(index: Any, task: Any, arms: Any, advised: dict[str, Any], filters:
 def report(
     scores: dict[str, Any], train: TrainingPods, prices: Prices, registry: Registry, root: Any, **more: Any
 ) -> Any:
-    """Return the URI of the report on some metrics; its best model is registered, if there is a registry."""
+    """Return the URI of the report on some metrics; the model it names is registered, if there is a registry."""
     made = data.report(**scores, **vars(prices), root=root, **more).outputs["Output"]
     run = {"run": dsl.PIPELINE_JOB_ID_PLACEHOLDER, "run_name": dsl.PIPELINE_JOB_NAME_PLACEHOLDER}
     with dsl.If(registry.address != "", name="registry"):

@@ -45,7 +45,7 @@ COMMANDS = {  # name: (module:function, summary)
     "mix": ("tlm.evaluation.mixture.step:mix", "Mix models of a task, weighted on dev"),
     "report": ("tlm.evaluation.report.report:report", "Put the runs of a task side by side"),
     "report-multitask": ("tlm.evaluation.report.multitask:report_multitask", "Compare tasks, alone and together"),
-    "register": ("tlm.cluster.register:register", "Register a report's best model on Kubeflow"),
+    "register": ("tlm.cluster.register:register", "Register the model that a report says to use"),
     "preview": ("tlm.analysis.retrieval.preview:preview", "Show examples with what was retrieved for them"),
     "retrieval-study": ("tlm.analysis.retrieval.step:retrieval_study", "Compare subsets: overlap, sources, words"),
     "attention": ("tlm.analysis.attention.step:attention", "Compare what models' attention heads look at"),

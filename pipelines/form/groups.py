@@ -72,10 +72,10 @@ class Prices:
 
 @dataclass
 class Registry:
-    """Where the report's best model is registered.
+    """Where the model that the report says to use is registered.
 
     Args:
-        address: Kubeflow's Model Registry, http(s)://host:port, to register the best model by dev; empty for none.
+        address: Kubeflow's Model Registry, http(s)://host:port, to register the report's model; empty for none.
         model: Name of the registered model; empty for the task's name.
     """
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tlm.evaluation.mixture.kinds import Row
-from tlm.evaluation.report.compare.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, planned, recommended
+from tlm.evaluation.report.compare.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, challenger, planned
 
 
 @pytest.mark.parametrize(
@@ -69,22 +69,22 @@ def test_encoders_alone_are_compared_as_fetched_text_and_with_each_other() -> No
     }
 
 
-def test_imported_predictions_are_compared_with_our_best_and_never_recommended() -> None:
-    assert recommended([LINEAR, *MIXED, OTHER])["name"] == "static-bm25 + linear"
+def test_imported_predictions_are_compared_with_our_best_and_never_chosen() -> None:
+    assert challenger([LINEAR, *MIXED, OTHER])["name"] == "static-bm25 + linear"
     assert ("static-bm25 + linear", "gpt", OTHERS) in planned([LINEAR, *MIXED, OTHER])
-    assert recommended([LINEAR, OTHER]) is OTHER
+    assert challenger([LINEAR, OTHER]) is OTHER
     assert planned([LINEAR, OTHER]) == [("gpt", "linear", AHEAD)]
 
 
 def test_nothing_is_planned_for_one_row() -> None:
     assert planned([LINEAR]) == []
-    assert recommended([LINEAR]) is LINEAR
+    assert challenger([LINEAR]) is LINEAR
 
 
-def test_one_seed_with_a_high_score_is_not_recommended_where_others_have_an_interval() -> None:
+def test_one_seed_with_a_high_score_is_not_chosen_where_others_have_an_interval() -> None:
     lucky = row("bm25", "encoder", "bm25", 0.99, seeds=1)
-    assert recommended([LINEAR, *MIXED, lucky])["name"] == "static-bm25 + linear"
-    assert recommended([LINEAR, lucky]) is lucky
+    assert challenger([LINEAR, *MIXED, lucky])["name"] == "static-bm25 + linear"
+    assert challenger([LINEAR, lucky]) is lucky
 
 
 def test_test_scores_choose_nothing() -> None:

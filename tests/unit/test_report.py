@@ -166,20 +166,25 @@ def test_an_order_is_claimed_only_where_intervals_carry_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("skills", "expected"),
+    ("skills", "expected", "sure"),
     [
-        ([1.0] * 3, r"Use bm25: it reaches .*; \+"),
-        ([0.0] * 3, "Use the linear model: .*, and is behind it: -"),
-        ([0.4, 0.9, 0.1], "Use the linear model: .*, and is not shown to differ from it"),
+        ([1.0] * 3, r"Use bm25: it reaches .*; \+", "ahead of linear: +"),
+        ([0.0] * 3, "Use the linear model: .*, and is behind it: -", "ahead of bm25: +"),
+        ([0.4, 0.9, 0.1], "Use the linear model: .*, and is not shown to differ", "not shown to differ from bm25: "),
     ],
 )
-def test_the_best_arm_is_held_against_the_baseline(skills: list[float], expected: str, tmp_path: Path) -> None:
+def test_the_best_arm_is_held_against_the_baseline(
+    skills: list[float], expected: str, sure: str, tmp_path: Path
+) -> None:
     texts = [f"{word} sign{index % 3 if index % 2 else 0}" for index, word in enumerate(words(60, 4))]
     world = toy_world(tmp_path, texts=texts)
     uris = [world.metrics("bm25", seed, skill) for seed, skill in enumerate(skills)]
     told = told_of([*uris, baseline(world.task, root=str(tmp_path))])
     assert 0.3 < told["groups"][0]["test"]["mean"] < 0.95
     assert re.match(expected, told["findings"][0])
+    named = told["findings"][0].removeprefix("Use ").removeprefix("the ").partition(":")[0].removesuffix(" model")
+    assert told["best"]["name"] == named
+    assert told["best"]["sure"].startswith(sure)
 
 
 def test_the_best_arm_is_named_by_dev_also_where_test_says_otherwise(tmp_path: Path) -> None:

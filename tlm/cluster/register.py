@@ -1,4 +1,4 @@
-"""The step `register`: tell Kubeflow's Model Registry of a report's best model."""
+"""The step `register`: tell Kubeflow's Model Registry of the model that a report says to use."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,6 @@ from tlm.errors import InputError
 from tlm.evaluation.mixture.members import model_of
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.onnx import ONNX
-from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.runs import Group, Run, grouped
 from tlm.progress import say
 from tlm.serving.server.serve import VERSION_DIGITS
 from tlm.shallow.folder import CONFIG, FAMILY
@@ -21,10 +19,11 @@ FOLDER = "model"  # of every artifact that predicts
 
 
 def register(report: str, *, address: str, name: str = "", run: str = "", run_name: str = "") -> str:
-    """Register the model that a report calls the best by dev; of its seeds, the one that is best on dev.
+    """Register the model that a report's first sentence says to use; of its seeds, the one that is best on dev.
 
-    The version's name is the beginning of the model's content. A model that is registered already is found, and nothing
-    there is changed; what an interrupted call left undone is done by the next.
+    The version's description is that sentence, and its property ``sure`` says how sure that is. Its name is the
+    beginning of the model's content. A model that is registered already is found, and nothing there is changed; what an
+    interrupted call left undone is done by the next.
 
     Args:
         report: URI of the report.
@@ -37,7 +36,7 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
         The address of the model's version in the registry.
 
     Raises:
-        InputError: there is no such report, its best model is gone, or the registry refuses it.
+        InputError: there is no such report, its model is gone, or the registry refuses it.
         Interrupted: the registry does not answer, or fails.
     """
     registry = Registry(address)
@@ -45,45 +44,42 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
     if found.manifest.step != "report":
         raise InputError(f"{report} is on several tasks; give the report of one task")
     told = json.loads(found.path("report.json").read_text(encoding="utf-8"))
-    group, best = _best(found, told["best"]["name"])
-    model = model_of(best.artifact)
+    best = told["best"]
+    if "metrics" not in best:
+        raise InputError(f"{report} is of an older version, which does not say which model to use; make it again")
+    scored = _chosen(found, best["metrics"])
+    model = model_of(scored)
     if model is None:
-        raise InputError(f"{report}: '{group.name}' is of imported predictions, so there is no model to register")
-    name = _checked_name(name or visible(best.values["task"], 80))
-    about = _about(found, group, best, model) | {"description": told["findings"][0]}
+        raise InputError(f"{report}: '{best['name']}' is of imported predictions, so there is no model to register")
+    name = _checked_name(name or visible(scored.details["task"], 80))
+    about = _about(found, best, scored, model) | {"description": told["findings"][0]}
     source = {"modelSourceId": run, "modelSourceName": run_name}
     source = {"modelSourceKind": "kfp", "modelSourceClass": "pipelinerun", **source} if run else {}
     version = _entered(registry, name, model, about, _file_facts(model) | source)
     return f"{registry.url}/model_versions/{version['id']}"
 
 
-def _best(report: Artifact, name: str) -> tuple[Group, Run]:
-    """The group that the report calls the best, and its best seed on dev; the lowest of equal ones."""
-    lineage = Lineage()
-    runs = [Run.read(report.input(metrics), lineage) for metrics in report.manifest.inputs]
-    for group in grouped(runs):
-        if group.name == name:
-            return group, max(group.runs, key=lambda run: float(run.values["dev"]))
-    raise InputError(
-        f"{report.uri}: its best model, '{name}', is not told apart any more from others, because what they were made "
-        "from is gone; make the report again"
-    )
+def _chosen(report: Artifact, key: str) -> Artifact:
+    """The metrics of the model that the report names."""
+    inputs = report.manifest.inputs
+    return report.input(next(name for name, metrics in inputs.items() if metrics.key == key))
 
 
-def _about(report: Artifact, group: Group, best: Run, model: Artifact) -> dict[str, Any]:
+def _about(report: Artifact, best: dict[str, Any], scored: Artifact, model: Artifact) -> dict[str, Any]:
     """What the registry shows of the version: its custom properties."""
-    corpora = [one.uri for one in best.artifact.lineage() if one.manifest.kind == "corpus"]
+    corpora = [one.uri for one in scored.lineage() if one.manifest.kind == "corpus"]
     values: dict[str, Any] = {
         "model": model.uri,
         "content": model.content,
         "report": report.uri,
-        "task": visible(best.values["task"], 80),
+        "task": visible(scored.details["task"], 80),
         "corpus": corpora[0] if corpora else "",  # the linear model has none
-        "arm": group.name,
-        "seed": int(best.values["seed"]),
-        "metric": str(best.values["metric"]),
-        "dev": float(best.values["dev"]),
-        "test": float(best.values["test"]),
+        "arm": best["name"],
+        "sure": best["sure"],
+        "seed": int(scored.details["seed"]),
+        "metric": str(scored.details["metric"]),
+        "dev": float(scored.details["dev"]),
+        "test": float(scored.details["test"]),
         "tlm": model.manifest.tool,
     }
     return {"customProperties": {key: _typed(value) for key, value in values.items() if value != ""}}

@@ -129,7 +129,7 @@ def write_report(report: str, html: str, markdown: str) -> None:
 
 
 def models(report: str) -> str:
-    """The models that a report compares, best on dev first, in Markdown.
+    """The models that a report compares, in Markdown: the one that it says to use, then the best on dev first.
 
     Reports themselves have no URIs, because these depend on the store. Imported scores have no model, and a report on
     several tasks names models in the reports on each.
@@ -141,10 +141,12 @@ def models(report: str) -> str:
         return ""
     told = "`tlm fetch URI FOLDER` copies a model, `tlm predict URI FILE` labels new texts."
     lines = ["", "## Models", "", told, ""]
-    for one in sorted(found, key=lambda one: -one.details["dev"]):
+    best = json.loads(artifact.path("report.json").read_text(encoding="utf-8")).get("best", {}).get("metrics")
+    for one in sorted(found, key=lambda one: (one.manifest.key != best, -one.details["dev"])):
         name = code(Row.of(one.details["arm"], one.details["stage"]).name, 80)
+        use = " (the one that the report names)" if one.manifest.key == best else ""
         # not a table: Kubeflow's page leaves no space between columns and cuts off long addresses
-        lines += [f"{name}, seed {one.details['seed']}, {100 * one.details['dev']:.1f} on dev:", ""]
+        lines += [f"{name}{use}, seed {one.details['seed']}, {100 * one.details['dev']:.1f} on dev:", ""]
         lines += [code(one.input("model").uri), ""]
     return "\n".join(lines)
 

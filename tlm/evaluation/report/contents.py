@@ -17,7 +17,7 @@ from tlm.evaluation.report.cost import Prices
 from tlm.evaluation.report.curves import curves
 from tlm.evaluation.report.dropped import dropped, numbers
 from tlm.evaluation.report.evidence import evidence
-from tlm.evaluation.report.findings import findings, finished
+from tlm.evaluation.report.findings import findings, finished, sure
 from tlm.evaluation.report.lineage import Lineage, lineage_rows
 from tlm.evaluation.report.runs import Group, Run, grouped, roles, spread
 from tlm.evaluation.score.intervals import differences
@@ -44,10 +44,10 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     summaries = [group.summary(prices) for group in groups]
     whole = finished(summaries)
     _colour(summaries, whole)
-    best = recommended(whole)
-    chosen = groups[summaries.index(best)]
     whole_groups = {group.name: group for group, summary in zip(groups, summaries, strict=True) if summary in whole}
     compared = _compared(whole_groups, whole)
+    best, held_against = recommended(whole, compared)
+    chosen = whole_groups[best["name"]]
     even = break_even(whole_groups, whole, compared)
     first = groups[0].runs[0].values
     regression = first["problem"] == "regression"
@@ -69,7 +69,12 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "bill": {"spent": spent(groups, lineage, prices), "predictions": predictions(groups, prices)},
         "metric_names": METRIC_NAMES,
         "curves": curves([*whole_groups.values()], regression),
-        "best": {"name": best["name"], "role": best["role"]},
+        "best": {
+            "name": best["name"],
+            "role": best["role"],
+            "sure": sure(best, held_against),
+            "metrics": max(chosen.runs, key=lambda run: float(run.values["dev"])).artifact.manifest.key,
+        },
         "classes": None if regression else _classes(_looked_at(groups, best["name"], compared), chosen),
         "confusion": None if regression else _confusion(chosen),
         "scatter": _scatter(chosen) if regression else None,

@@ -5,7 +5,8 @@ from typing import Any
 
 from tlm.evaluation.mixture.kinds import LINEAR
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.report.compare.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, best_on_dev, recommended
+from tlm.evaluation.report.compare import planned
+from tlm.evaluation.report.compare.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, best_on_dev
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
 from tlm.evaluation.score.metrics import METRIC_NAMES
@@ -34,11 +35,10 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     """
     whole = finished(groups)
     trained = [group for group in whole if group["kind"] not in (LINEAR, IMPORTED)]
-    linear = next((group for group in whole if group["kind"] == LINEAR), None)
-    best = recommended(whole)
+    linear, best = planned.linear_of(whole), planned.challenger(whole)
     if best is linear:
         return [f"Only the baseline was scored: {hundred(best['test'])} {METRIC_NAMES[metric]} on test."]
-    sentences = [_use(best, linear, metric, differences), *_worth(best, whole, differences)]
+    sentences = [_use(whole, metric, differences), *_worth(best, whole, differences)]
     sentences += _order(differences)
     sentences += _open(best, trained)
     sentences += _copies(best, linear)
@@ -87,20 +87,32 @@ def points(difference: Difference, first: str) -> str:
     return f"{sign * difference['mean'] + 0.0:+.1f} points (95 % interval {low:+.1f} to {high:+.1f})"
 
 
-def _use(best: Summary, linear: Summary | None, metric: str, differences: Sequence[Difference]) -> str:
+def sure(chosen: Summary, found: Difference | None) -> str:
+    """How sure it is that a model is the one to use, from its difference to the one that it was held against."""
+    if found is None:
+        return "not compared with a linear model"
+    other = found["second"] if chosen["name"] == found["first"] else found["first"]
+    if found["low"] is None:
+        return f"open: no interval, because fewer than {LEAST_SEEDS} seeds were compared with {other}"
+    verdict = "ahead of" if found["ahead"] else "not shown to differ from"
+    return f"{verdict} {other}: {points(found, chosen['name'])}"
+
+
+def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) -> str:
     """What to use: the best on dev where it is shown to be ahead of the linear model, else the linear model."""
+    best, linear = planned.challenger(groups), planned.linear_of(groups)
+    chosen, found = planned.recommended(groups, differences)
     name, seeds = best["name"], len(best["seeds"])
     how = f" (mean and standard deviation of {seeds} seeds)" if seeds > 1 else "" if best["fixed"] else " (one seed)"
     score = f"{hundred(best['test'])} {METRIC_NAMES[metric]} on test{how}"
-    if linear is None:
+    if linear is None or found is None:
         return f"{name}, the best on dev, reaches {score}."
-    (found,) = (one for one in differences if (one["first"], one["second"]) == (name, linear["name"]))
     theirs = f"the linear model {hundred(linear['test'])}"
     if found["low"] is None:
         few = f"Fewer than {LEAST_SEEDS} seeds give no interval, so it is open which one is better."
         return f"{name}, the best on dev, reaches {score}, {theirs}. {few}"
     gain = f"{points(found, name)}, over seeds and test examples"
-    if found["ahead"] == name:
+    if chosen is best:
         return f"Use {name}: it reaches {score}, {theirs}; {gain}."
     place = "behind it" if found["ahead"] else "not shown to differ from it"
     return (

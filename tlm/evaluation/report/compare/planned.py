@@ -1,6 +1,6 @@
 """The comparisons of a report: few, and chosen without a look at test, because each widens the others' intervals."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ from tlm.evaluation.mixture.kinds import ENCODER, LINEAR, NETWORKS, STUDENT
 from tlm.evaluation.score.imported import IMPORTED
 
 Summary = dict[str, Any]  # of `Group.summary`
+Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
 AHEAD = "ahead of the linear model?"
 TEXT = "what was its text worth?"
 NETWORK = "what was the network worth?"
@@ -43,8 +44,8 @@ def best_on_dev(groups: list[Summary]) -> Summary:
     return max(groups, key=lambda group: group["dev"]["mean"])
 
 
-def recommended(groups: list[Summary]) -> Summary:
-    """The best on dev of the models that have an interval (three seeds, or nothing random), else of all.
+def challenger(groups: list[Summary]) -> Summary:
+    """What is held against the linear model: the best on dev of the models that have an interval, else of all.
 
     The linear model and imported predictions only count where there is nothing else.
     """
@@ -53,10 +54,31 @@ def recommended(groups: list[Summary]) -> Summary:
     return best_on_dev([group for group in trained if group["test"]["low"] is not None] or trained)
 
 
+def recommended(groups: list[Summary], differences: Sequence[Difference]) -> tuple[Summary, Difference | None]:
+    """The model to use, and how it differs from the one that it was held against; None if there is no other.
+
+    It is the challenger, unless an interval says that it is not shown to be ahead of the linear model.
+
+    Args:
+        groups: Summaries of the groups that can be compared.
+        differences: The differences on test of their `planned` pairs.
+    """
+    best, linear = challenger(groups), linear_of(groups)
+    names = best["name"], linear["name"] if linear is not None else ""
+    found = next((one for one in differences if (one["first"], one["second"]) == names), None)
+    behind = linear is not None and found is not None and found["low"] is not None and found["ahead"] != best["name"]
+    return linear if linear is not None and behind else best, found
+
+
+def linear_of(groups: list[Summary]) -> Summary | None:
+    """The linear model, if it is among the groups."""
+    return next((group for group in groups if group["kind"] == LINEAR), None)
+
+
 def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
-    best = recommended(groups)
+    best = challenger(groups)
     encoders = [group for group in groups if group["kind"] == ENCODER]
-    linear = next((group for group in groups if group["kind"] == LINEAR), None)
+    linear = linear_of(groups)
     if linear is not None:
         yield best, linear, AHEAD
         if encoders:

@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tlm.evaluation.mixture.kinds import LINEAR, Row
-from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, STYLE, svg
-from tlm.evaluation.report.runs import SPARE_ROLES
+from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, SPARE_ROLES, STYLE, svg
 from tlm.evaluation.score.baseline import STATIC
 from tlm.paper.document.figure import GROUND
 from tlm.paper.examples import summed

@@ -115,20 +115,22 @@ def export(
     hits: str,
     task: str,
     arms: str,
+    seeds: str,
     near_duplicates: bool,
     overlap: bool,
     root: str,
     counts: Output[Metrics],
     dataset_card: Output[Markdown],
 ) -> list[str]:
-    """Export the hits as a subset, without near-duplicates and dev or test text; list the arms for `select`."""
+    """Export the hits as a subset, without near-duplicates and dev or test text; list arms and draws for `select`."""
     from tlm.evaluation.pages.ui import log_counts, write_dataset_card
+    from tlm.plan.runs import parse_arms, parse_seeds
     from tlm.retrieval.subset.arms import arms_of
     from tlm.retrieval.subset.export import export
 
     subset = log_counts(export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root), counts)
     write_dataset_card(subset, dataset_card.path)
-    return arms_of(arms, task, subset)
+    return arms_of(parse_arms(arms), parse_seeds(seeds), task, subset)
 
 
 @component(DATA_IMAGE)
@@ -139,7 +141,7 @@ def select(
     root: str,
     counts: Output[Metrics],
 ) -> NamedTuple("Selected", [("subset", str), ("static", str)]):  # type: ignore[valid-type]
-    """Select the text of an arm, as much as BM25 found; train and score a linear model of its static word vectors."""
+    """Choose or draw an arm's text, as much as BM25 found; train and score a linear model of its static word vectors."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.evaluation.score.select import select
 

@@ -6,7 +6,7 @@ no effect here.
 
 from components import data
 from pipelines import stages
-from pipelines.form.groups import Corpus, Export, Index, Prices, Registry, Run, Store, Task, TrainingPods
+from pipelines.form.groups import Corpus, Draws, Export, Index, Prices, Registry, Store, Task, TrainingPods
 from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 from tlm.errors import InputError
@@ -20,7 +20,7 @@ def build(
     index: Index,
     registry: Registry,
     report: Prices,
-    run: Run,
+    run: Draws,
     store: Store,
     task: Task,
     train: TrainingPods,
@@ -33,7 +33,7 @@ def build(
             hybrid.
         run_overrides: Settings to change, such as retrieve.top_k=20; auto chooses K and query by the paper's rules.
         run_preset: Named settings, of which only those of the retrieval count; see `tlm show`.
-        run_seeds: Has no effect, because nothing here is random.
+        run_seeds: Seeds of random and the other arms that draw their text: so many draws, each with its own model.
     """
     if machines.nodes > 1:
         raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
@@ -44,7 +44,7 @@ def build(
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
-    _, static = stages.selected(index_uri, task_uri, run_arms, advised, export, root)
+    _, static = stages.selected(index_uri, task_uri, run_arms, run.seeds, advised, export, root)
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
     rows = data.mix(baseline=baseline, static=static, trained=[], root=root).output
     scores = {"baseline": baseline, "metrics": rows}

@@ -45,11 +45,14 @@ def index(corpus: Any, settings: Index, root: Any) -> Any:
     return data.index(corpus=corpus, **vars(settings), root=root).outputs["Output"]
 
 
-def selected(index: Any, task: Any, arms: Any, advised: dict[str, Any], filters: Export, root: Any) -> tuple[Any, Any]:
-    """Return the URIs of the arms' subsets, and of the metrics of static models of their text."""
+def selected(
+    index: Any, task: Any, arms: Any, seeds: Any, advised: dict[str, Any], filters: Export, root: Any
+) -> tuple[Any, Any]:
+    """Return the URIs of the arms' subsets, for each seed those that are drawn, and of metrics of static models."""
     query = {name: advised[name] for name in ("query", "top_k")}
     hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
-    exported = data.export(hits=hits, task=task, arms=arms, **vars(filters), root=root).outputs["Output"]
+    chosen = {"arms": arms, "seeds": seeds}
+    exported = data.export(hits=hits, task=task, **chosen, **vars(filters), root=root).outputs["Output"]
     with dsl.ParallelFor(exported, name="arms") as arm:
         made = data.select(arm=arm, **vars(filters), root=root).outputs
     return dsl.Collected(made["subset"]), dsl.Collected(made["static"])

@@ -33,7 +33,7 @@ def build(
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
-    subsets, static = stages.selected(index_uri, task_uri, run_arms, advised, export, root)
+    subsets, static = stages.selected(index_uri, task_uri, run_arms, run.seeds, advised, export, root)
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
     tokenizer = stages.tokenizer(preflight, corpus_uri, task_uri, root)
     settings = vars(run) | {"arms": run_arms, "overrides": advised["overrides"]}

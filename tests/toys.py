@@ -80,10 +80,15 @@ class World:
         self.root, self.task, self.passages = root, task, passages
         self.corpus = make("corpus", root, self._corpus, {"words": 100})
         self.index = make("index", root, self._index, {"engine": "embedded"}, {"corpus": self.corpus})
-        self.subsets = {arm: self._subset(arm, top_k) for arm in ("random", "bm25")}
+        self.top_k = top_k
+        self.subsets = {arm: self.subset(arm) for arm in ("random", "bm25")}
 
     def metrics(self, arm: str, seed: int, skill: Skill, stage: int = 2, mlm: float = 5.0, **settings: Any) -> str:
-        """Metrics of a run that predicts right with probability `skill`, which may be another for dev and test."""
+        """Metrics of a run that predicts right with probability `skill`, which may be another for dev and test.
+
+        The random text is that of draw `draw`, by default of the seed.
+        """
+        self.draw = int(settings.pop("draw", seed))
         self.vocabulary = str(settings.pop("vocabulary", "own"))
         self.published = {"name": settings.pop("name")} if "name" in settings else {}
         checkpoint = self._trained("checkpoint", arm, seed, skill, mlm, settings)
@@ -111,10 +116,12 @@ class World:
         (draft.folder / "handle.json").write_text("{}")
         draft.details.update(engine="embedded", documents=len(self.passages))
 
-    def _subset(self, arm: str, top_k: int) -> str:
+    def subset(self, arm: str, draw: int = 0) -> str:
+        """The URI of an arm's subset; of random text, of one of its draws."""
+        top_k = self.top_k
         table = pq.read_table(Artifact.open(self.task).path("examples.parquet")).to_pylist()
         train = [row["text"] for row in table if row["split"] == "train"]
-        random = np.random.default_rng(len(arm))
+        random = np.random.default_rng([len(arm), draw] if draw else len(arm))
         found = [sorted(random.choice(len(self.passages) - 3, top_k, replace=False).tolist()) for _ in train]
 
         def hits(draft: Draft) -> None:
@@ -132,7 +139,8 @@ class World:
             draft.details.update(arm=arm, query="full", top_k=top_k)
             draft.counts.update(queries=len(train), hits=len(rows))
 
-        uri = make("hits", self.root, hits, {"arm": arm, "top_k": top_k}, {"index": self.index, "task": self.task})
+        settings = {"arm": arm, "top_k": top_k} | ({"seed": draw} if arm == "random" else {})
+        uri = make("hits", self.root, hits, settings, {"index": self.index, "task": self.task})
         docs = sorted({doc for one in found for doc in one})
         asked = [[query for query, one in enumerate(found) if doc in one] for doc in docs]
 
@@ -178,7 +186,8 @@ class World:
                 columns["kind"] = np.array(kinds)
                 columns["ce"] = np.where(columns["kind"] == "internal", ce, np.nan)
             save(draft, "curve.parquet", columns)
-            (draft.folder / "weights.json").write_text(json.dumps([skill, settings]))
+            learned = [skill, settings, *([self.draw] if arm == "random" else [])]
+            (draft.folder / "weights.json").write_text(json.dumps(learned))
             cost = {
                 "steps": 400,
                 "tokens": 360_000 + seed,
@@ -193,14 +202,15 @@ class World:
         if checkpoint is not None:
             inputs["checkpoint"] = checkpoint
         elif arm != "task-only":
-            inputs["subset_tokens"] = self._tokens(self.subsets[arm])
+            drawn = arm == "random" and self.draw
+            inputs["subset_tokens"] = self._tokens(self.subset(arm, self.draw) if drawn else self.subsets[arm])
         chosen = {"preset": {"name": "pocket", "train": {"lr": 0.003, **settings}}, "seed": seed, "arm": arm}
         chosen |= self.published if kind == "checkpoint" else {}
         return make(kind, self.root, write, chosen, inputs)
 
     def _tokens(self, data: str) -> str:
         def write(draft: Draft) -> None:
-            (draft.folder / "ids.npy").write_bytes(b"")
+            (draft.folder / "ids.npy").write_bytes(Artifact.open(data).content.encode())
             draft.details.update(of=Artifact.open(data).manifest.kind)
 
         tokenizer = make("tokenizer", self.root, self._tokenizer, {"vocabulary": self.vocabulary})

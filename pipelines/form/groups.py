@@ -99,6 +99,13 @@ class Run:
 
 
 @dataclass
+class Draws(Run):
+    """As `Run`, of a pipeline in which nothing is random but the draws of text."""
+
+    seeds: str = "0,1,2,3,4"
+
+
+@dataclass
 class Store:
     """Where results go.
 

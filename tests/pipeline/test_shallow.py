@@ -53,6 +53,23 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
     assert "masked-LM" not in page
 
 
+def test_random_text_is_drawn_for_each_seed_and_all_else_made_once(run_module: Callable, tmp_path: Path) -> None:
+    write_tiny(tmp_path)
+    given = arguments(tmp_path, "store", "embedded", "random,bm25,task-only", "0,1,2,3")
+    done = run_module("pipelines.run", "local", "--pipeline", "shallow", *given)
+    told = json.loads(Artifact.open(done.stdout.strip().splitlines()[-1], "report").path("report.json").read_text())
+    repeats = {group["name"]: (group["draws"], len(group["test"]["values"])) for group in told["groups"]}
+    once = [f"static-{text}{mixed}" for text in ("bm25", "task-only") for mixed in ("", " + linear")]
+    assert repeats == {
+        "linear": (0, 1), "static-random": (4, 4), "static-random + linear": (4, 4), **dict.fromkeys(once, (0, 1))
+    }  # fmt: skip
+    subsets = [one.details["arm"] for one in artifacts(str(tmp_path / "store"), "subset")]
+    assert sorted(subsets) == ["bm25", *["random"] * 4]
+    assert [one["low"] for one in told["differences"] if "random" in one["second"]] != [None]
+    assert all(group["test"]["low"] is not None for group in told["groups"])
+    assert "run_seeds: str [Default: '0,1,2,3,4']" in compile_text(name="shallow")
+
+
 def test_vectors_in_elasticsearch_serve_dense_and_hybrid(
     run_module: Callable, tmp_path: Path, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,7 +153,7 @@ def test_the_rows_and_who_shares_them(tmp_path: Path) -> None:
     assert corpus["grams"] == pytest.approx(0.2)
     assert corpus["money"] == pytest.approx(0.8)
     assert row(bill, "selection", "random")["seconds"] == 12 + 6
-    assert row(bill, "tokens")["cpu_seconds"] == 10 + 3 * 3  # a tokenizer; the task's tokens, and both texts'
+    assert row(bill, "tokens")["cpu_seconds"] == 10 + 4 * 3  # a tokenizer; the task's tokens, BM25's, two draws'
     assert row(bill, "training", "bm25")["flops"] == 8e13
     assert row(bill, "training", "bm25")["seconds"] == 401
     assert row(bill, "training", "bm25")["kilowatt_hours"] is None  # the toy machine has no meter for it

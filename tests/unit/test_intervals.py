@@ -124,6 +124,19 @@ def test_too_few_seeds_name_no_order(seeds):
     assert (found.mean, found.low, found.high, found.sign) == (1.0, None, None, 0)
 
 
+def test_runs_on_one_draw_of_text_are_one():
+    """Seeds on one draw have the draw's luck in common, so draws are what there must be enough of."""
+    rng = np.random.default_rng(3)
+    gold = rng.integers(2, size=60)
+    runs = np.where(rng.random((6, 60)) < 0.7, gold, 1 - gold)
+    assert interval(arm(gold, runs, draws=(0,) * 6)).low is None
+    assert interval(arm(gold, runs, draws=(0, 0, 0, 1, 1, 1))).low is None
+    assert interval(arm(gold, runs, draws=(4, 9, 2, 7, 0, 1))) == interval(arm(gold, runs))
+    twice = np.repeat(runs[:3], 2, axis=0)
+    assert interval(arm(gold, twice, draws=(0, 0, 1, 1, 2, 2))) == pytest.approx(interval(arm(gold, runs[:3])))
+    assert interval(arm(gold, runs[:3], draws=(0, 0, 0), fixed=True)).low is None
+
+
 def test_a_linear_model_needs_no_seeds():
     ones = np.ones(500, int)
     baseline = arm(ones, [rights(250, 500)], fixed=True)

@@ -34,9 +34,17 @@ def test_arms_times_seeds_each_with_its_subset(tmp_path: Path) -> None:
     assert runs[0].settings() == {"preset": "pocket", "overrides": ["train.rho1=4", "train.steps=9"]}
 
 
-def subset_of(arm: str, root: Path) -> str:
-    """The URI of a subset of this arm, without passages."""
-    return make("subset", root, lambda draft: draft.details.update(arm=arm), {"arm": arm})
+def test_a_run_has_the_text_that_its_seed_drew(tmp_path: Path) -> None:
+    bm25, *drawn = subset_of("bm25", tmp_path), subset_of("random", tmp_path, 0), subset_of("random", tmp_path, 7)
+    runs = [Run.parse(text) for text in plan("random,bm25", "7,0", subsets=[drawn[1], bm25, drawn[0]], **SOURCES)]
+    assert [(run.seed, run.subset) for run in runs] == [(7, drawn[1]), (7, bm25), (0, drawn[0]), (0, bm25)]
+
+
+def subset_of(arm: str, root: Path, seed: int | None = None) -> str:
+    """The URI of a subset of this arm, without passages; perhaps drawn by a seed."""
+    settings = {"arm": arm} | ({} if seed is None else {"seed": seed})
+    hits = make("hits", root, lambda draft: draft.details.update(settings), settings)
+    return make("subset", root, lambda draft: draft.details.update(arm=arm), settings, {"hits": hits})
 
 
 def test_overrides_reach_the_flat_values() -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -155,14 +156,39 @@ def test_an_order_is_claimed_only_where_intervals_carry_it(tmp_path: Path) -> No
         return " ".join(told_of(uris)["findings"])
 
     apart = claims("apart", {"random": [0.0] * 4, "bm25": [1.0] * 4})
-    assert "Fetched text is ahead of random text: +" in apart
+    assert "Fetched text is ahead of random text, 4 draws: +" in apart
     assert ", bm25 over random." in apart
     together = claims("together", {"random": [0.1, 0.9, 0.5], "bm25": [0.9, 0.1, 0.6]})
-    assert "Fetched text is not shown to be ahead of random text: " in together
+    assert "Fetched text is not shown to be ahead of random text, 3 draws: " in together
     assert "text is ahead" not in together
     few = claims("few", {"random": [0.0] * 2, "bm25": [1.0] * 2})
     assert "no order is claimed" in few
     assert "etched text" not in few
+
+
+def test_one_draw_of_random_text_gives_no_order_whatever_the_seeds(tmp_path: Path) -> None:
+    """Five seeds on one draw tell nothing of the next one; the interval of the difference covers the draws."""
+    world = toy_world(tmp_path)
+    bm25 = [world.metrics("bm25", seed, 1.0) for seed in range(5)]
+
+    def told(*draws: int) -> dict[str, Any]:
+        return told_of([*bm25, *(world.metrics("random", seed, 0.0, draw=draw) for seed, draw in enumerate(draws))])
+
+    one = told(0, 0, 0, 0, 0)
+    (difference,) = one["differences"]
+    assert difference["low"] is difference["high"] is None
+    assert difference["ahead"] == ""
+    random, fetched = one["groups"]
+    assert (random["test"]["low"], random["draws"], random["repeats"]) == (None, 1, "5 seeds of one draw")
+    assert fetched["test"]["low"] is not None
+    assert (fetched["draws"], fetched["repeats"]) == (0, "5 seeds")
+    assert "Of arms with one or two seeds or draws no order is claimed" in " ".join(one["findings"])
+    several = told(0, 1, 2, 3, 4)
+    assert several["differences"][0]["ahead"] == "bm25"
+    assert (several["groups"][0]["draws"], several["groups"][0]["repeats"]) == (5, "5 seeds and draws")
+    assert "Fetched text is ahead of random text, 5 draws: +" in " ".join(several["findings"])
+    assert len(several["bill"]["spent"]) == len(one["bill"]["spent"])
+    assert len(several["dropped"]) == len(one["dropped"])
 
 
 @pytest.mark.parametrize(

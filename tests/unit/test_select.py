@@ -14,9 +14,11 @@ from tlm.data.corpus import passages, sample
 from tlm.errors import InputError
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select import features
-from tlm.retrieval.select.classifier import fitted, log_odds
+from tlm.retrieval.select.classifier import OTHERS, fitted, log_odds
 from tlm.retrieval.select.dsir import LEAST, divergence, dsir, log_importance, log_ratios, shares
-from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, selector
+from tlm.retrieval.select.embed import LEARNED_FROM
+from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, draws, selector
+from tlm.retrieval.subset.arms import Arm, arms_of, seed_of
 from tlm.retrieval.subset.export import export
 
 
@@ -120,6 +122,29 @@ def test_what_is_computed_again_in_another_root_has_the_same_content(tmp_path, a
         found.append([Artifact.open(one).content for one in (subset, hits, export(hits, root=root))])
     assert found[0] == found[1]
     assert len({*found[0]}) == 3
+
+
+def test_an_arm_that_draws_has_a_subset_for_each_seed_and_the_others_have_one(made, root):
+    """The first draw is the subset that `retrieve` and `export` make without a seed."""
+    _, index, task, subset = made
+    names = ["task-only", "bm25", "random", "dsir", *BY_VECTORS, "classifier"]
+    found = [Arm.parse(text) for text in arms_of(names, [0, 1, 5], task, subset)]
+    assert [(arm.name, arm.seed) for arm in found] == [
+        ("task-only", 0), ("bm25", 0), *(("random", seed) for seed in (0, 1, 5)),
+        *(("dsir", seed) for seed in (0, 1, 5)), ("dense", 0), ("hybrid", 0), ("classifier", 0),
+    ]  # fmt: skip
+    drawn = [Artifact.open(arm.subset(root=root)) for arm in found if arm.name == "random"]
+    assert drawn[0].uri == export(retrieve(index, task, arm="random", like=subset, root=root), root=root)
+    assert len({one.content for one in drawn}) == 3
+    assert [seed_of(one) for one in drawn] == [0, 1, 5]
+    assert len({one.details["passages"] for one in drawn}) == 1
+
+
+def test_what_learns_from_a_sample_draws_where_the_corpus_is_larger():
+    for arm, least in (("classifier", OTHERS), ("dense", LEARNED_FROM), ("hybrid", LEARNED_FROM)):
+        assert [draws(arm, passages) for passages in (least, least + 1)] == [False, True]
+        assert draws(arm, least + 1, vectors=True) == (arm == "classifier")  # those of the index, or a model's
+    assert [draws(arm, 1) for arm in ("random", "dsir", "bm25", "task-only", "rerank")] == [True, True, *[False] * 3]
 
 
 def test_scores_do_not_depend_on_the_number_of_processes(made, monkeypatch):

@@ -10,7 +10,7 @@ from tlm.errors import InputError, nearest
 from tlm.plan.advise import advice_for
 from tlm.progress import say
 from tlm.retrieval.search.retrieve import ARMS as RETRIEVED
-from tlm.retrieval.subset.arms import TASK_ONLY
+from tlm.retrieval.subset.arms import TASK_ONLY, seed_of
 from tlm.training.distributed.launch import ROWS
 
 ARMS = (TASK_ONLY, *RETRIEVED)
@@ -117,11 +117,13 @@ def plan(
 ) -> list[str]:
     """Return a `Run` as a string for each arm and seed (both comma-separated).
 
-    `subsets` are the URIs of the arms' subsets, in any order; "" for task-only.
+    `subsets` are the URIs of the arms' subsets, in any order; "" for task-only. A run with an arm that draws has the
+    subset that was drawn by its seed.
     """
-    subset_of = {Artifact.open(uri, "subset").details["arm"]: uri for uri in subsets if uri} | {TASK_ONLY: ""}
+    opened = [Artifact.open(uri, "subset") for uri in subsets if uri]
+    subset_of = {(one.details["arm"], seed_of(one)): one.uri for one in opened} | {(TASK_ONLY, 0): ""}
     return [
-        str(Run(arm, seed, task, tokenizer, subset_of[arm], preset, overrides))
+        str(Run(arm, seed, task, tokenizer, subset_of.get((arm, seed)) or subset_of[arm, 0], preset, overrides))
         for seed in parse_seeds(seeds)
         for arm in parse_arms(arms)
     ]

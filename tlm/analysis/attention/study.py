@@ -18,9 +18,9 @@ from tlm.analysis.page import write_study_pages
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.tasks.arrays import read_splits
+from tlm.evaluation.pages.plots import roles
 from tlm.evaluation.pages.sampling import evenly
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.runs import roles
 from tlm.progress import track
 from tlm.training.device import resolve_device
 

@@ -12,9 +12,9 @@ from tlm.analysis.retrieval.subsets import Subset, overlap, shared_corpus, sourc
 from tlm.analysis.retrieval.words import shift
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
+from tlm.evaluation.pages.plots import roles
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.runs import roles
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 
 MOST_SOURCES = 14

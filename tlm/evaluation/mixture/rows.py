@@ -6,7 +6,9 @@ from tlm.evaluation.score.baseline import STATIC
 
 
 def mixtures(baseline: str, metrics: list[str], *, root: str | None = None) -> list[str]:
-    """Mix each model with the linear model, and each encoder also with the static model of its arm's text.
+    """Mix each model with the linear model, and each encoder also with the static model of its text.
+
+    Where the text was drawn, that is the static model of the encoder's own draw, which has its seed.
 
     Args:
         baseline: URI of the linear model's metrics.
@@ -17,11 +19,12 @@ def mixtures(baseline: str, metrics: list[str], *, root: str | None = None) -> l
         URIs of the mixtures' metrics.
     """
     found = {uri: Artifact.open(uri, "metrics").details for uri in metrics}
-    static = {details["arm"]: uri for uri, details in found.items() if details["stage"] == STATIC}
+    static = {(one["arm"], one["seed"]): uri for uri, one in found.items() if one["stage"] == STATIC}
     parts = []
     for uri, details in found.items():
         if details["stage"] != "stage 1":
             parts.append([uri, baseline])
-            if own := static.get(f"{STATIC}-{details['arm']}"):
+            arm, seed = f"{STATIC}-{details['arm']}", details["seed"]
+            if own := static.get((arm, seed), static.get((arm, 0))):
                 parts.append([uri, own, baseline])
     return [mix(members, root=root) for members in parts]

@@ -7,7 +7,8 @@ give equal bytes.
 import base64
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
@@ -29,6 +30,8 @@ COLOURS = {  # role: (marker, light, dark)
     "other-3": ("#1f2021", "#a33b31", "#f08d83"),
     "other-4": ("#222324", "#5f7a12", "#b4cf5a"),
 }
+OWN_ROLES = ("baseline", "task-only", "random", "bm25")  # arms with a colour of their own
+SPARE_ROLES = tuple(f"other-{number}" for number in range(5))  # the colours of all others, in turn
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "tlm",
@@ -60,6 +63,15 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-se
 
 
 @mpl.rc_context(STYLE)
+def roles(arms: Iterable[str]) -> list[str]:
+    """Colour roles: the first of an arm in `OWN_ROLES` gets the arm's own colour, all others a spare one."""
+    found: list[str] = []
+    spare = cycle(SPARE_ROLES)
+    for arm in arms:
+        found.append(arm if arm in OWN_ROLES and arm not in found else next(spare))
+    return found
+
+
 def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float = 100.0) -> str:
     """One row per group: a dot for each seed, a band (95 % interval), a stroke (mean); a line for the baseline."""
     shown = [group for group in groups if group[part]["mean"] is not None]

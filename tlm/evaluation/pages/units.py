@@ -79,7 +79,7 @@ PARTS = {
 SHARED = {
     "all tasks": "Once, for all tasks on this corpus",
     "this task": "Once for this task, whatever the arms and seeds",
-    "arm": "For each arm; training: mean over seeds",
+    "arm": "For each arm; mean over seeds and draws",
 }
 BILL: Columns = {
     "flops": ("FLOPs", amount),

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.mixture.kinds import LINEAR
+from tlm.evaluation.pages.plots import roles
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill.predictions import predictions
 from tlm.evaluation.report.bill.spent import spent
@@ -19,7 +20,7 @@ from tlm.evaluation.report.dropped import dropped, numbers
 from tlm.evaluation.report.evidence import evidence
 from tlm.evaluation.report.findings import findings, finished, sure
 from tlm.evaluation.report.lineage import Lineage, lineage_rows
-from tlm.evaluation.report.runs import Group, Run, grouped, roles, spread
+from tlm.evaluation.report.runs import Group, Run, grouped, spread
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.metrics import METRIC_NAMES
 
@@ -154,7 +155,8 @@ def _scatter(best: Group) -> dict[str, list[float]]:
 
 def _dropped(groups: list[Group], task: Artifact | None, lineage: Lineage) -> list[dict[str, Any]]:
     """What each step left out: import of the corpus and the task, then each arm's retrieval and export."""
-    subsets = {run.subset.manifest.key: run.subset for group in groups for run in group.runs if run.subset is not None}
+    firsts = [group.runs[0].subset for group in groups]  # of several draws, the first
+    subsets = {subset.manifest.key: subset for subset in firsts if subset is not None}
     corpus, steps = None, []
     for subset in subsets.values():
         hits = lineage.follow(subset, "hits")  # None for a merged subset

@@ -93,7 +93,7 @@ def sure(chosen: Summary, found: Difference | None) -> str:
         return "not compared with a linear model"
     other = found["second"] if chosen["name"] == found["first"] else found["first"]
     if found["low"] is None:
-        return f"open: no interval, because fewer than {LEAST_SEEDS} seeds were compared with {other}"
+        return f"open beside {other}: fewer than {LEAST_SEEDS} seeds or draws give no interval"
     verdict = "ahead of" if found["ahead"] else "not shown to differ from"
     return f"{verdict} {other}: {points(found, chosen['name'])}"
 
@@ -102,16 +102,16 @@ def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) 
     """What to use: the best on dev where it is shown to be ahead of the linear model, else the linear model."""
     best, linear = planned.challenger(groups), planned.linear_of(groups)
     chosen, found = planned.recommended(groups, differences)
-    name, seeds = best["name"], len(best["seeds"])
-    how = f" (mean and standard deviation of {seeds} seeds)" if seeds > 1 else "" if best["fixed"] else " (one seed)"
+    name, spread = best["name"], "mean and standard deviation of " if len(best["seeds"]) > 1 else ""
+    how = "" if best["fixed"] else f" ({spread}{best['repeats']})"
     score = f"{hundred(best['test'])} {METRIC_NAMES[metric]} on test{how}"
     if linear is None or found is None:
         return f"{name}, the best on dev, reaches {score}."
     theirs = f"the linear model {hundred(linear['test'])}"
     if found["low"] is None:
-        few = f"Fewer than {LEAST_SEEDS} seeds give no interval, so it is open which one is better."
+        few = f"Fewer than {LEAST_SEEDS} seeds or draws give no interval, so it is open which one is better."
         return f"{name}, the best on dev, reaches {score}, {theirs}. {few}"
-    gain = f"{points(found, name)}, over seeds and test examples"
+    gain = f"{points(found, name)}, over seeds, draws of text and test examples"
     if chosen is best:
         return f"Use {name}: it reaches {score}, {theirs}; {gain}."
     place = "behind it" if found["ahead"] else "not shown to differ from it"
@@ -122,7 +122,7 @@ def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) 
 
 def _worth(best: Summary, groups: list[Summary], differences: Sequence[Difference]) -> Iterator[str]:
     """What the fetched text and the network were worth."""
-    texts = {group["name"]: OTHER_TEXT.get(group["text"], "") for group in groups}
+    texts = {group["name"]: _text_of(group) for group in groups}
     for one in differences:
         if one["low"] is None:
             continue
@@ -134,6 +134,12 @@ def _worth(best: Summary, groups: list[Summary], differences: Sequence[Differenc
             yield _beside(one, "The best model with a network", "the best one without")
 
 
+def _text_of(group: Summary) -> str:
+    """What text a group learned from, and how often it was drawn."""
+    drawn = f", {group['draws']} draws" if group["draws"] else ""
+    return OTHER_TEXT.get(group["text"], "") + drawn
+
+
 def _beside(found: Difference, what: str, other: str) -> str:
     """Whether something is ahead of another, with the two rows that say so."""
     first, second = found["first"], found["second"]
@@ -143,7 +149,7 @@ def _beside(found: Difference, what: str, other: str) -> str:
 
 def _order(differences: Sequence[Difference]) -> Iterator[str]:
     if any(one["low"] is None for one in differences):
-        yield "Of arms with one or two seeds no order is claimed, because a few points between them can be chance."
+        yield "Of arms with one or two seeds or draws no order is claimed, because a few points can be chance."
     found = [one for one in differences if one["low"] is not None and one["question"] in (ARMS, OTHERS)]
     for one in found:
         if one["ahead"]:
@@ -159,7 +165,7 @@ def _open(best: Summary, trained: list[Summary]) -> Iterator[str]:
     if found["dev"]["mean"] > best["dev"]["mean"]:
         yield (
             f"{found['name']} is higher on dev ({hundred(found['dev'])}, {best['name']} {hundred(best['dev'])}), "
-            f"but has no interval: train {LEAST_SEEDS} seeds or more to know."
+            f"but has no interval: {LEAST_SEEDS} seeds, or draws of its text, or more are needed to know."
         )
 
 

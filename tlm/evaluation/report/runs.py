@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tlm.data.tasks.arrays import values_of
 from tlm.errors import InputError
 from tlm.evaluation.mixture.kinds import Row
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.compare.draws import drawn, learned_from, repeats
 from tlm.evaluation.report.cost import Cost, Prices, total
 from tlm.evaluation.report.lineage import Lineage, flat, plain
 from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval, t_quantile
@@ -24,7 +24,6 @@ from tlm.evaluation.score.metrics import METRIC_NAMES
 from tlm.settings import SECTIONS
 
 ARMS = ("baseline", "task-only", "random", "bm25")  # in the order of rows of one kind, with a colour of their own
-SPARE_ROLES = tuple(f"other-{number}" for number in range(5))  # the colours of all others, in turn
 COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # the part of predictions.parquet that intervals need
 
 
@@ -38,6 +37,7 @@ class Run:
         model: Model of stage 2.
         checkpoint: Checkpoint of stage 1.
         subset: Passages that stage 1, or a static model, was trained on.
+        drawn: The contents of the subsets that it, or the members of a mixture, learned from and that were drawn.
     """
 
     artifact: Artifact
@@ -45,6 +45,7 @@ class Run:
     model: Artifact | None
     checkpoint: Artifact | None
     subset: Artifact | None
+    drawn: frozenset[str]
 
     @classmethod
     def read(cls, artifact: Artifact, lineage: Lineage) -> "Run":
@@ -52,8 +53,8 @@ class Run:
         values = json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))
         model = lineage.follow(artifact, "model")
         checkpoint = lineage.follow(model, "checkpoint") or lineage.follow(artifact, "checkpoint")
-        subset = lineage.follow(checkpoint, "subset_tokens", "data") or lineage.follow(model, "subset")
-        return cls(artifact, values, model, checkpoint, subset)
+        subset = learned_from(model, checkpoint, lineage)
+        return cls(artifact, values, model, checkpoint, subset, drawn(artifact, lineage))
 
     @cached_property
     def predictions(self) -> pa.Table:
@@ -64,8 +65,8 @@ class Run:
         return file.read(COLUMNS)
 
     @property
-    def fixed(self) -> bool:
-        """Whether the model is the same with every seed; the baselines of older versions do not tell."""
+    def trained_alike(self) -> bool:
+        """Whether training gives the same with every seed; the baselines of older versions do not tell."""
         return bool(self.values.get("fixed", self.values["arm"] == "baseline"))
 
     @property
@@ -127,6 +128,12 @@ class Group:
         """The seed of each run."""
         return [run.values["seed"] for run in self.runs]
 
+    @property
+    def draws(self) -> tuple[int, ...]:
+        """The draw of text that each run learned from, by number; () if no text was drawn."""
+        found = list(dict.fromkeys(run.drawn for run in self.runs))
+        return tuple(found.index(run.drawn) for run in self.runs) if any(found) else ()
+
     def on(self, split: str, *, without_copies: bool = False) -> Arm:
         """Predictions for a split, or for those of its examples whose text is not also in train.
 
@@ -146,8 +153,9 @@ class Group:
         gold = values_of(tables[0]["gold"], labels)
         predicted = np.stack([values_of(table["predicted"], labels) for table in tables])
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
-        fixed = all(run.fixed for run in self.runs) and bool((predicted == predicted[0]).all())
-        return Arm((Scored(metric, gold, predicted, group),), fixed=fixed)
+        fixed = not self.draws and all(run.trained_alike for run in self.runs)
+        fixed &= bool((predicted == predicted[0]).all())
+        return Arm((Scored(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
 
     def summary(self, prices: Prices) -> dict[str, Any]:
         """All that the report says about the group, as plain values."""
@@ -161,6 +169,8 @@ class Group:
             "kind": self.row.kind,
             "text": self.row.text,
             "seeds": self.seeds,
+            "draws": len(set(self.draws)),
+            "repeats": repeats(len(self.runs), len(set(self.draws)), alike=all(run.trained_alike for run in self.runs)),
             "fixed": self.on("test").fixed,
             "parameters": first.get("parameters"),
             "vocabulary": self.runs[0].vocabulary(),
@@ -251,15 +261,6 @@ def grouped(runs: list[Run]) -> list[Group]:
     for (arm, stage, variant), group in groups.items():
         group.name = _named(group.row.name, stage, dict(variant), variants[arm, stage])
     return list(groups.values())
-
-
-def roles(arms: Iterable[str]) -> list[str]:
-    """Colour roles: the first of an arm in `ARMS` gets the arm's own colour, all others a spare one."""
-    found: list[str] = []
-    spare = cycle(SPARE_ROLES)
-    for arm in arms:
-        found.append(arm if arm in ARMS and arm not in found else next(spare))
-    return found
 
 
 def _named(name: str, stage: str, mine: dict[str, str], others: list[dict[str, str]]) -> str:

@@ -97,7 +97,9 @@ def _over_tasks(groups: Sequence[Group]) -> Arm:
     for group in groups:
         (split,) = group.on("test").splits
         splits.append(replace(split, predicted=split.predicted[[group.seeds.index(seed) for seed in seeds]]))
-    return Arm(tuple(splits), fixed=groups[0].arm == "baseline")
+    drawn = [[group.draws[group.seeds.index(seed)] for seed in seeds] for group in groups if group.draws]
+    draws = tuple(min(drawn, key=lambda one: len(set(one)), default=()))  # of the task that has fewest
+    return Arm(tuple(splits), fixed=groups[0].arm == "baseline", draws=draws)
 
 
 def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Sequence[Contents]) -> Iterator[Contents]:

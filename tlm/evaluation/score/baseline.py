@@ -43,7 +43,7 @@ def baseline(
     return _scored(recipe, root, lambda: _fitted(recipe))
 
 
-def static(task: str, *, subset: str = "", spans: Sequence[str] = (), root: str | None = None) -> str:
+def static(task: str, *, subset: str = "", spans: Sequence[str] = (), seed: int = 0, root: str | None = None) -> str:
     """Learn static word vectors from a subset and the task's texts; train and score a linear model of their means.
 
     The vectors are a truncated SVD of the words' PPMI within five words (128 dimensions). A text is the mean of its
@@ -56,13 +56,14 @@ def static(task: str, *, subset: str = "", spans: Sequence[str] = (), root: str 
             and those without labels.
         spans: Marks around the spans that a text is asked about, such as "[[ ]]" "<< >>". By default, marks that
             nearly all training texts hold once are found.
+        seed: Recorded with the scores: the seed that the subset was drawn by, if it was. Nothing else here is drawn.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     inputs = {"task": Artifact.open(task, "task")}
     if subset:
         inputs["subset"] = Artifact.open(subset, "subset")
     arm = inputs["subset"].details["arm"] if subset else "task-only"
-    recipe = _recipe(STATIC, {"arm": f"{STATIC}-{arm}", "seed": 0}, spans, inputs)
+    recipe = _recipe(STATIC, {"arm": f"{STATIC}-{arm}", "seed": seed}, spans, inputs)
     return _scored(recipe, root, lambda: _fitted(recipe))
 
 

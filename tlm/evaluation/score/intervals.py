@@ -70,11 +70,14 @@ class Arm:
     Attributes:
         splits: Predictions for one split, or for one split of each of several tasks, whose scores are averaged.
         fixed: Training draws no random numbers, so one run is enough for an interval (a linear model).
+        draws: Number of the draw of text that each run learned from; () if no text was drawn. Runs on one draw have its
+            luck in common, so draws count in place of seeds.
         resamples: Number of resampled test sets.
     """
 
     splits: tuple[Scored, ...]
     fixed: bool = False
+    draws: tuple[int, ...] = ()
     resamples: int = RESAMPLES
 
     @cached_property
@@ -93,13 +96,22 @@ class Arm:
         return np.array([drawn.mean(axis=1) for _, drawn in self._drawn])
 
     @property
+    def independent(self) -> Floats:
+        """The mean score of each draw of text; of each run, if no text was drawn."""
+        draws = np.array(self.draws or range(len(self.scores)))
+        return np.array([self.scores[draws == draw].mean() for draw in np.unique(draws)])
+
+    @property
     def counts(self) -> bool:
-        """Whether there are enough seeds for an interval."""
-        return self.fixed or len(self.scores) >= LEAST_SEEDS
+        """Whether there are enough seeds, or draws, for an interval."""
+        return (self.fixed and not self.draws) or len(self.independent) >= LEAST_SEEDS
 
     def seed_variance(self) -> tuple[float, int]:
-        """Variance of the mean over seeds, and its degrees of freedom."""
-        return (0.0, 1) if self.fixed else (float(np.var(self.scores, ddof=1)) / len(self.scores), len(self.scores) - 1)
+        """Variance of the mean over seeds or draws, and its degrees of freedom."""
+        if self.fixed and not self.draws:
+            return 0.0, 1
+        found = self.independent
+        return float(np.var(found, ddof=1)) / len(found), len(found) - 1
 
 
 class Interval(NamedTuple):

@@ -18,4 +18,4 @@ def select(arm: str, *, near_duplicates: bool = True, overlap: bool = True, root
     """
     chosen = Arm.parse(arm)
     subset = chosen.subset(near_duplicates=near_duplicates, overlap=overlap, root=root)
-    return subset, static(chosen.task, subset=subset, root=root)
+    return subset, static(chosen.task, subset=subset, seed=chosen.seed, root=root)

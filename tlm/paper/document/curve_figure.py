@@ -10,9 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from tlm.evaluation.mixture.kinds import KINDS, PARTS, Row
-from tlm.evaluation.pages.plots import COLOURS, INK, STYLE, svg
+from tlm.evaluation.pages.plots import COLOURS, INK, SPARE_ROLES, STYLE, svg
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.report.runs import SPARE_ROLES
 from tlm.evaluation.score.baseline import STATIC
 from tlm.paper.curves import curves
 from tlm.paper.document.curves import Points, fit, points_of, values_of

@@ -20,6 +20,27 @@ RERANKED = "rerank"  # by `tlm.training.influence`, with a model that was traine
 WITHOUT_QUERIES = ("random", *SCORED, RERANKED)  # the arms whose hits have no query
 
 
+def draws(arm: str, passages: float = float("inf"), *, vectors: bool = False) -> bool:
+    """Whether another seed gives an arm another text.
+
+    "random" and "dsir" draw. The others learn from a sample of the corpus, which of a small one is the whole.
+
+    Args:
+        arm: Name of the arm.
+        passages: How many the corpus has.
+        vectors: Whether the vectors are there already, in the index or by a published model.
+    """
+    if arm == "classifier":
+        from tlm.retrieval.select.classifier import OTHERS
+
+        return passages > OTHERS
+    if arm in BY_VECTORS:
+        from tlm.retrieval.select.embed import LEARNED_FROM
+
+        return passages > LEARNED_FROM and not vectors
+    return arm in ("random", "dsir")
+
+
 def selector(name: str) -> Selector:
     """What gives each passage of a corpus a score, [passages], by texts of the task and a seed; `name`: of `SCORED`."""
     return _function(name)

@@ -1,10 +1,12 @@
-"""The subsets of the arms: BM25's, and for each other arm as many passages, chosen in its own way."""
+"""The subsets of the arms: BM25's, and for each other arm as many passages, chosen in its own way, by its seed."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.selectors import draws
 from tlm.retrieval.subset.export import export
 
 TASK_ONLY = "task-only"
@@ -17,11 +19,13 @@ class Arm(NamedTuple):
         name: bm25, task-only, or another arm of `retrieve`.
         task: URI of the task.
         like: URI of BM25's subset.
+        seed: Seed of what is drawn; 0 for an arm that has the same text with every seed.
     """
 
     name: str
     task: str
     like: str
+    seed: int = 0
 
     def __str__(self) -> str:
         return urlencode(self._asdict())
@@ -29,7 +33,8 @@ class Arm(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "Arm":
         """Return the arm that `str` wrote as `text`."""
-        return cls(**dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True)))
+        values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
+        return cls(**{**values, "seed": int(values["seed"])})  # type: ignore[arg-type]
 
     def subset(self, *, near_duplicates: bool = True, overlap: bool = True, root: str | None = None) -> str:
         """Return the URI of the subset, chosen and filtered as BM25's was, and as large; "" for task-only.
@@ -42,11 +47,22 @@ class Arm(NamedTuple):
         if self.name in ("bm25", TASK_ONLY):
             return self.like if self.name == "bm25" else ""
         found = Artifact.open(self.like, "subset").input("hits")
-        asked = {name: found.details[name] for name in ("query", "top_k")}
+        asked = {name: found.details[name] for name in ("query", "top_k")} | {"seed": self.seed}
         hits = retrieve(found.input("index").uri, self.task, arm=self.name, like=self.like, **asked, root=root)  # type: ignore[arg-type]
         return export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
 
 
-def arms_of(names: str, task: str, like: str) -> list[str]:
-    """The arms of these names (comma-separated) as strings; `task` and `like` are those of `Arm`."""
-    return [str(Arm(name.strip(), task, like)) for name in names.split(",") if name.strip()]
+def arms_of(names: Sequence[str], seeds: Sequence[int], task: str, like: str) -> list[str]:
+    """The arms of these names as strings, one that draws once for each seed; `task` and `like` are those of `Arm`."""
+    index = Artifact.open(like, "subset").input("hits").input("index")
+    size, vectors = index.input("corpus").details["passages"], bool(index.details.get("vectors"))
+    return [
+        str(Arm(name, task, like, seed))
+        for name in names
+        for seed in (seeds if draws(name, size, vectors=vectors) else (0,))
+    ]
+
+
+def seed_of(subset: Artifact) -> int:
+    """The seed that a subset of an arm was drawn by; 0 for one that is the same with every seed."""
+    return int(subset.input("hits").manifest.settings.get("seed", 0)) if "hits" in subset.manifest.inputs else 0

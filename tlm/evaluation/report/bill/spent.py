@@ -22,7 +22,7 @@ def spent(groups: Sequence[Group], lineage: Lineage, prices: Prices) -> list[Row
     runs = [run for group in groups for run in group.runs]
     subsets = _distinct(run.subset for run in runs)
     rows = [*_for_all(subsets, lineage), *_for_this(subsets, lineage), *_tokens(runs, lineage)]
-    rows += [*_selected(subsets, lineage), *_trained(groups)]
+    rows += [*_selected(groups, lineage), *_trained(groups)]
     return [row | amounts(cost, prices) for row, cost in rows]
 
 
@@ -62,16 +62,21 @@ def _tokens(runs: Iterable[Run], lineage: Lineage) -> Iterator[tuple[Row, Cost]]
         yield _row(THIS_TASK, "tokens", cost)
 
 
-def _selected(subsets: Iterable[Artifact], lineage: Lineage) -> Iterator[tuple[Row, Cost]]:
-    """How the other arms chose their text: search or scores, and export."""
-    for subset in subsets:
-        arm = subset.details["arm"]
+def _selected(groups: Iterable[Group], lineage: Lineage) -> Iterator[tuple[Row, Cost]]:
+    """How the other arms chose their text: search or scores, and export; mean over the draws."""
+    found = {one[0].manifest.key: one for group in groups if (one := _distinct(run.subset for run in group.runs))}
+    for draws in found.values():
+        arm = draws[0].details["arm"]
         if arm != RETRIEVED:
-            hits = [lineage.follow(part, "hits") for part in _parts(subset, lineage)]
-            costs = [spent_on(one, lineage) for one in _exports(subset, lineage)]
-            for one in hits:
-                costs += _chosen(one, lineage)
-            yield _row(ARM, "selection", summed(costs), subset.details["passages"], visible(arm, 40))
+            cost = mean([_selection(subset, lineage) for subset in draws])
+            yield _row(ARM, "selection", cost, draws[0].details["passages"], visible(arm, 40))
+
+
+def _selection(subset: Artifact, lineage: Lineage) -> Cost:
+    costs = [spent_on(one, lineage) for one in _exports(subset, lineage)]
+    for part in _parts(subset, lineage):
+        costs += _chosen(lineage.follow(part, "hits"), lineage)
+    return summed(costs)
 
 
 def _chosen(hits: Artifact | None, lineage: Lineage) -> list[Cost]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 

@@ -62,7 +62,6 @@ WIDTH = 7.4  # inches: the width of the page's text
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
-@mpl.rc_context(STYLE)
 def roles(arms: Iterable[str]) -> list[str]:
     """Colour roles: the first of an arm in `OWN_ROLES` gets the arm's own colour, all others a spare one."""
     found: list[str] = []
@@ -72,6 +71,7 @@ def roles(arms: Iterable[str]) -> list[str]:
     return found
 
 
+@mpl.rc_context(STYLE)
 def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float = 100.0) -> str:
     """One row per group: a dot for each seed, a band (95 % interval), a stroke (mean); a line for the baseline."""
     shown = [group for group in groups if group[part]["mean"] is not None]

@@ -81,6 +81,44 @@ def test_a_cache_that_others_may_write_to_is_refused(tmp_path: Path, monkeypatch
             cache_folder()
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
+def test_a_named_cache_that_others_may_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    folder = tmp_path / "deep" / "cache"
+    monkeypatch.setenv("TLM_CACHE", str(folder))
+    assert cache_folder() == folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "link").symlink_to(folder)
+    for name in ("deep/cache", "link"):
+        monkeypatch.setenv("TLM_CACHE", f"{tmp_path}/{name}")
+        folder.chmod(0o755)
+        assert cache_folder() == tmp_path / name
+        folder.chmod(mode)
+        with pytest.raises(InputError, match=f"^{tmp_path}/{name} can be written to by other users"):
+            cache_folder()
+
+
+def test_a_named_cache_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.getuid() != 0:
+        pytest.skip("a folder of another user: run as root")
+    (tmp_path / "cache").mkdir(mode=0o700)
+    os.chown(tmp_path / "cache", 65534, 65534)
+    monkeypatch.setenv("TLM_CACHE", f"{tmp_path}/cache")
+    with pytest.raises(InputError, match="can be written to by other users"):
+        cache_folder()
+
+
+def test_a_named_cache_that_is_no_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    for name in ("file", "file/cache"):
+        monkeypatch.setenv("TLM_CACHE", f"{tmp_path}/{name}")
+        with pytest.raises(
+            InputError, match=rf"^{tmp_path}/{name} cannot be made .*; name another folder in TLM_CACHE$"
+        ):
+            cache_folder()
+
+
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     """By a parser; and in a browser. With CI=true a missing browser is a failure: .ci/run installs one."""
     survived(security.pages(tmp_path, range(SEED, SEED + 1), encoder=False))

@@ -20,15 +20,20 @@ def cache_folder() -> Path:
     """Return the folder for downloads: ``TLM_CACHE``, else a folder of this user in the machine's temporary folder.
 
     Raises:
-        InputError: another user owns that folder or may write to it, and could replace verified files.
+        InputError: another user owns that folder or may write to it, and could replace verified files; or it cannot be
+            made.
     """
-    if given := os.environ.get("TLM_CACHE"):
-        return Path(given)
-    folder = Path(tempfile.gettempdir()) / f"tlm-cache-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
+    given = os.environ.get("TLM_CACHE")
+    folder = Path(given) if given else Path(tempfile.gettempdir()) / f"tlm-cache-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise InputError(f"{folder} cannot be made ({error.strerror}); name another folder in TLM_CACHE") from None
+    found = folder.stat() if given else folder.lstat()  # the temporary folder is everybody's: a link may be another's
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise InputError(f"{folder} can be written to by other users; remove it, or name another folder in TLM_CACHE")
+        raise InputError(
+            f"{folder} can be written to by other users; remove it, or name one in TLM_CACHE that only you can write to"
+        )
     return folder
 
 

@@ -114,6 +114,31 @@ def test_near_duplicates_go_where_that_is_wanted_the_better_ranked_stays(tmp_pat
     assert left_out(subset) == {1: ("near-duplicate", "Jaccard 0.97 with doc 5")}
 
 
+@pytest.mark.parametrize("extension", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_rank_counts_in_every_format(tmp_path, extension):
+    texts, ranks = [prose(number) for number in range(4)], [3, 0, None, 1]
+    path = tmp_path / f"x.{extension}"
+    if extension == "parquet":
+        pq.write_table(pa.table({"text": texts, "rank": pa.array(ranks, pa.int64()), "id": texts}), path)
+    elif extension == "jsonl":
+        rows = (json.dumps({"text": text, "rank": rank}) for text, rank in zip(texts, ranks, strict=True))
+        path.write_text("\n".join(rows))
+    else:
+        mark = "," if extension == "csv" else "\t"
+        lines = [f"{text}{mark}{'' if rank is None else rank}" for text, rank in zip(texts, ranks, strict=True)]
+        path.write_text("\n".join([f"text{mark}rank", *lines]))
+    assert [row["best_rank"] for row in kept(taken(str(path), tmp_path)).values()] == [4, 1, None, 2]
+
+
+def test_ranks_of_some_parquet_files_count(tmp_path):
+    """Also as floats, which pandas makes of numbers where one is missing."""
+    (tmp_path / "x").mkdir()
+    columns = {"text": [prose(number) for number in range(3)], "rank": [2.0, float("nan"), 0.5]}
+    pq.write_table(pa.table(columns), tmp_path / "x" / "a.parquet")
+    pq.write_table(pa.table({"text": [prose(9)]}), tmp_path / "x" / "b.parquet")
+    assert [row["best_rank"] for row in kept(taken(str(tmp_path / "x"), tmp_path)).values()] == [3, None, None, None]
+
+
 @given(
     texts=st.lists(st.text("ab c\u0301éß", max_size=30), min_size=1, max_size=30),
     at_once=st.integers(1, 7),

@@ -57,6 +57,7 @@ class RawFile:
     piece: Piece | None = None  # if it is only a part of the file
     size: int = 0  # bytes on disk; 0 for a Hub data set, which is streamed
     cache: Path | None = None  # the folder that it is downloaded to
+    extra: tuple[str, ...] = ()  # columns to read, too, if it is a parquet file that has them
     header: tuple[str, ...] = ()  # column names of a CSV or TSV file without a header
     bytes_read: int = 0  # on disk, so far
     _stamp: tuple[int, int] | None = None  # size and time of modification when the digest was taken

@@ -17,15 +17,18 @@ _SUSPICIOUS = 10  # times its compressed size; text expands about 3 times
 
 
 def rows(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
-    """Yield the rows in order, with the columns `fields`; those of a piece are numbered as in the whole file.
+    """Yield the rows in order, with the columns `fields`, and those of `file.extra` that the file has.
+
+    The rows of a piece are numbered as in the whole file.
 
     Raises InputError: no such column, a value above 64 MiB, a decompression bomb; pa.ArrowException: a damaged file.
     """
     size, first = 0, file.piece.row if file.piece else 0
     number = first
     with pq.ParquetFile(file.path) as table:
-        check_columns(file.where, table.schema_arrow.names, fields)
-        wanted, packed = list(dict.fromkeys(fields)), file.size
+        names = table.schema_arrow.names
+        wanted, packed = list(dict.fromkeys([*fields, *(name for name in file.extra if name in names)])), file.size
+        check_columns(file.where, names, wanted)
         groups = range(table.num_row_groups) if file.piece is None else range(file.piece.start, file.piece.stop)
         rows = sum(table.metadata.row_group(group).num_rows for group in groups)
         together = _batch_rows(table.metadata, wanted, file.where)

@@ -88,6 +88,7 @@ def import_subset(
     rejects = Rejects(max_rejected)
     with raw_files([subset_address(path)]) as files:
         for file in files:
+            file.extra = ("rank",)
             check(file, [text_field])
         named = [[file.name, file.digest()] for file in files]
         settings = {**filters.settings(), "text_field": text_field, "files": named}
@@ -128,7 +129,10 @@ def _candidates(source: str, stage: Stage) -> Candidates:
 
 def _passage(row: Row, field: str) -> tuple[str, int]:
     """Text and rank of a row (from 1, `NO_RANK` if it has none). Raises BadRow if it is unusable."""
-    rank = str(row.values.get("rank", ""))
+    value = row.values.get("rank", "")
+    if isinstance(value, float) and value.is_integer():  # pandas makes floats of numbers where one is missing
+        value = int(value)
+    rank = str(value)
     if rank.isdecimal() and len(rank) > 9:
         raise BadRow("rank too large", f"field 'rank' is {rank[:20]}")
     return text_of(row.values, field), int(rank) + 1 if rank.isdecimal() else NO_RANK

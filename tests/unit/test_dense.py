@@ -1,13 +1,22 @@
 """The arms dense and hybrid: exact search against brute force, fusion by hand, and the steps that follow."""
 
+import os
+import platform
 import re
+import subprocess
+import sys
+import tracemalloc
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
 
-from tests.searchable import COOKING, cooking
+from tests.searchable import COOKING, cooking, task_of
 from tests.unit.test_embeddings import of_model2vec
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import passages
@@ -16,7 +25,7 @@ from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select import nearest
 from tlm.retrieval.select.embed import Published, Static
 from tlm.retrieval.select.hybrid import RRF, fused
-from tlm.retrieval.select.nearest import Best, Nearest
+from tlm.retrieval.select.nearest import NO_HIT, Best, Nearest, packed, unpacked
 from tlm.retrieval.select.selectors import BY_VECTORS
 from tlm.retrieval.subset.export import export
 
@@ -36,17 +45,27 @@ def lengths_and_vowels(texts):
     return np.array([[len(text) % 3, sum(letter in "aeiou" for letter in text) % 4] for text in texts], np.float32)
 
 
-@pytest.mark.parametrize("block", [1, 7, 2048])
+@pytest.mark.parametrize(("block", "at_once"), [(1, 1), (7, 100), (7, 1 << 22), (4096, 1 << 22)])
 @pytest.mark.parametrize("top_k", [1, 5, 1000])
-def test_the_nearest_are_those_of_brute_force_ties_included(made, monkeypatch, block, top_k):
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_nearest_are_those_of_brute_force_ties_included(made, monkeypatch, block, at_once, top_k, sign):
+    """What has no vector is not found, although 0 would be more than the others' scores where these are below 0."""
     monkeypatch.setattr(nearest, "BLOCK", block)
-    corpus = Artifact.open(made[0])
+    monkeypatch.setattr(nearest, "MOST_AT_ONCE", at_once)
+    corpus, queries = Artifact.open(made[0]), [*COOKING, "pfft"]
+
+    def embed(texts):
+        vectors = lengths_and_vowels(texts)
+        return vectors * sign if texts == queries else vectors
+
     texts = list(chain.from_iterable(batch.column("text").to_pylist() for batch in passages(corpus)))
-    scores = lengths_and_vowels(COOKING) @ lengths_and_vowels(texts).T
-    for number, (docs, found) in enumerate(Nearest(corpus, lengths_and_vowels).search(COOKING, top_k)):
-        order = np.lexsort((np.arange(len(texts)), -scores[number]))[:top_k]
-        assert docs.tolist() == order.tolist()
-        assert found.tolist() == scores[number][order].tolist()
+    asking, asked = embed(queries), embed(texts)
+    scores, known = asking @ asked.T, np.flatnonzero(asked.any(axis=1))
+    assert 0 < len(known) < len(texts)
+    for number, (docs, found) in enumerate(Nearest(corpus, embed).search(queries, top_k)):
+        order = known[np.lexsort((known, -scores[number][known]))][:top_k] if asking[number].any() else []
+        assert docs.tolist() == list(order)
+        assert found.tolist() == scores[number][order].tolist() if len(order) else not len(found)
 
 
 def test_the_nearest_do_not_depend_on_the_number_of_processes(made, monkeypatch):
@@ -59,15 +78,89 @@ def test_the_nearest_do_not_depend_on_the_number_of_processes(made, monkeypatch)
 
 def test_hits_may_be_added_in_any_order():
     rng = np.random.default_rng(0)
-    query, doc = np.repeat(np.arange(3), 50), np.tile(np.arange(50), 3)
-    score = rng.integers(0, 5, 150).astype(np.float32)
+    hits = packed(rng.integers(-2, 3, (3, 50)).astype(np.float32), np.tile(np.arange(50), (3, 1)))
     found = []
-    for order in (np.arange(150), rng.permutation(150)):
+    for order in (np.arange(50), rng.permutation(50)):
         best = Best(3, 7)
         for some in np.array_split(order, 4):
-            best.add(query[some], doc[some], score[some])
+            best.add(hits[:, some])
         found.append([(docs.tolist(), scores.tolist()) for docs, scores in best.answers()])
     assert found[0] == found[1]
+
+
+@given(st.lists(st.tuples(st.floats(width=32, allow_nan=False), st.integers(0, 2**32 - 2)), min_size=1, max_size=30))
+def test_hits_in_one_number_are_in_the_order_of_scores_and_passages(pairs):
+    scores, docs = np.array([one for one, _ in pairs], np.float32), np.array([doc for _, doc in pairs], np.int64)
+    hits = packed(scores, docs)
+    assert [found.tolist() for found in unpacked(hits)] == [docs.tolist(), scores.tolist()]
+    assert np.sort(hits)[::-1].tolist() == hits[np.lexsort((docs, -scores))].tolist()
+    assert hits.min() > NO_HIT
+
+
+def test_memory_is_that_of_the_hits(made, monkeypatch):
+    """Twice 8 bytes a hit, and blocks of a bounded size, not every score of every query."""
+    monkeypatch.setattr(nearest, "MOST_AT_ONCE", 1 << 14)
+    queries, top_k = [f"{'a' * (number % 7)}{number}" for number in range(20_000)], 20
+    engine = Nearest(Artifact.open(made[0]), lengths_and_vowels)
+    tracemalloc.start()
+    try:
+        hits = sum(len(docs) for docs, _ in engine.search(queries, top_k))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert hits > 100_000
+    assert peak < 16 * len(queries) * top_k + (4 << 20)
+
+
+PROGRAM = """
+import hashlib, sys
+from threadpoolctl import threadpool_info
+from tests.searchable import corpus_of, docstrings, task_of
+from tlm.artifacts.artifact import Artifact
+from tlm.retrieval.search.index import build_index
+from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.subset.export import export
+from tlm.shallow.vectors import word_vectors
+root, texts = sys.argv[1], list(docstrings())[:3000]
+index, task = build_index(corpus_of(texts, root), root=root), task_of(texts[::100], root)
+like = export(retrieve(index, task, top_k=10, root=root), root=root)
+hits = retrieve(index, task, arm="dense", top_k=10, like=like, root=root)
+kernels = {one["architecture"] for one in threadpool_info() if one["internal_api"] == "openblas"}
+print(*kernels, hashlib.sha256(word_vectors(texts).vectors.tobytes()).hexdigest(), Artifact.open(hits).content)
+"""
+
+
+def test_hits_are_the_same_with_other_kernels_of_openblas(tmp_path):
+    """Which differ in the last digits, as those of other processors do."""
+    kernels = {one.get("architecture") for one in threadpool_info() if one["internal_api"] == "openblas"}
+    if not kernels or "Nehalem" in kernels or platform.machine() != "x86_64":
+        pytest.skip("numpy computes without OpenBLAS, or this processor has no other kernels than the oldest")
+    found = []
+    for kernel in ({}, {"OPENBLAS_CORETYPE": "Nehalem"}):  # which newer processors have as well
+        setting = {**os.environ, **kernel}
+        command = [sys.executable, "-c", PROGRAM, str(tmp_path / f"root{len(found)}")]
+        done = subprocess.run(command, env=setting, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout.split())
+    (first, vectors, hits), (second, others, same) = found
+    assert first != second
+    assert vectors != others, "else this test would not see a difference"
+    assert hits == same
+
+
+@pytest.mark.parametrize("arm", BY_VECTORS)
+def test_a_text_without_a_known_word_finds_nothing_by_its_vector(made, root, arm):
+    """Its passages would come first into the subset."""
+    _, index, _, subset = made
+    task = task_of([*COOKING, "zyx 3a", "zyx wvu"], root)
+    hits = retrieve(index, task, arm=arm, top_k=3, like=subset, root=root)
+    of_words = {"dense": [], "hybrid": [3]}[arm]  # a word that is too rare for a vector, but in one passage
+    found = pq.read_table(Artifact.open(hits).path("hits.parquet")).to_pydict()
+    assert [doc for query, doc in zip(found["query"], found["doc"], strict=True) if query >= len(COOKING)] == of_words
+    dropped = pq.read_table(Artifact.open(hits).path("dropped.parquet")).to_pylist()
+    assert [row["query"] for row in dropped] == ([4, 5] if arm == "dense" else [5])
+    assert {row["reason"] for row in dropped} == {"no hit"}
+    assert all("none of its words has a vector" in row["detail"] for row in dropped)
 
 
 def test_reciprocal_ranks_by_hand():

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from typing import TypeVar
@@ -20,9 +20,14 @@ R = TypeVar("R")
 
 
 def each(work: Callable[[T], R], items: Sequence[T], label: str, unit: str, least: int = 2) -> list[R]:
+    """Call `work` for each item, and return what it returned, as `as_done` yields it."""
+    return list(as_done(work, items, label, unit, least))
+
+
+def as_done(work: Callable[[T], R], items: Sequence[T], label: str, unit: str, least: int = 2) -> Iterator[R]:
     """Call `work` for each item, in as many processes as there are cores, and show the progress.
 
-    Returns what it returned, in the order in which items were done.
+    Yields what it returned, in the order in which items are done.
 
     Args:
         work: A function that can be pickled. What it raises ends all processes.
@@ -36,12 +41,13 @@ def each(work: Callable[[T], R], items: Sequence[T], label: str, unit: str, leas
     """
     workers = min(cpu_count(), len(items))
     if workers < 2 or len(items) < least:
-        return [work(item) for item in progress.track(items, label, len(items), unit)]
+        yield from map(work, progress.track(items, label, len(items), unit))
+        return
     done = Parallel(workers, return_as="generator_unordered")(
         delayed(_quietly)(work, item, os.getpid()) for item in items
     )
     try:
-        return list(progress.track(done, label, len(items), unit))
+        yield from progress.track(done, label, len(items), unit)
     except TerminatedWorkerError:
         raise Interrupted(
             f"{label}: a process was killed, perhaps for lack of memory; repeat the command to go on"

@@ -24,6 +24,8 @@ WITH_QUERIES = ("bm25", *BY_VECTORS)
 ARMS = (*WITH_QUERIES, "random", *SCORED)
 KINDS = ("full", "rake", "auto")
 MOST_HITS = 10_000  # Elasticsearch's default limit (index.max_result_window), used for both engines
+_NO_TERM, _NO_VECTOR = "no passage has any of its terms", "none of its words has a vector"
+NOTHING_FOUND = {"bm25": _NO_TERM, "dense": _NO_VECTOR, "hybrid": f"{_NO_TERM}, and {_NO_VECTOR}"}
 DEEPER = 5  # times top_k: other arms search deeper, because export keeps as many passages as BM25's subset has
 
 
@@ -131,7 +133,7 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int, like: Arti
     def hits() -> Iterator[tuple[int, Docs, Scores]]:
         for number, (docs, scores) in zip(searched, answers, strict=True):
             if not len(docs):
-                dropped.append((number, "no hit", "no passage has any of its terms"))
+                dropped.append((number, "no hit", NOTHING_FOUND[recipe.settings["arm"]]))
             yield number, docs, scores
 
     rows = write_hits(draft.folder / "hits.parquet", hits())

@@ -1,10 +1,10 @@
 """Vectors of texts: static ones that were learned from a corpus, or embeddings of a published model."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from tlm.shallow.vectors import Vectors, word_vectors
 from tlm.shallow.words import words_of
 
 LEARNED_FROM = 50_000  # passages that word vectors are learned from
+# Binary places of learned vectors, which differ by some 1e-14 between processors, so rounded ones are nearly always
+# equal; and of texts' vectors of length 1, whose products are then exact in 64-bit floats, in whatever order they add.
+LEARNED_BITS, BITS = 16, 24
 
 Embed: TypeAlias = Callable[[Sequence[str]], NDArray[np.float32]]  # vectors of texts, [texts, dimensions]
 
@@ -44,17 +47,19 @@ class Static:
         """
         texts = list(sample(corpus, LEARNED_FROM, seed))
         with one_thread():
-            vectors = word_vectors(texts)
-            if not vectors.words:
+            found = word_vectors(texts)
+            if not found.words:
                 raise InputError(f"no word occurs often enough in {corpus.uri} to learn vectors from")
+            vectors = replace(found, vectors=rounded(found.vectors, LEARNED_BITS).astype(np.float32))
             means = vectors.means([words_of(text) for text in texts])
             _, directions = np.linalg.eigh(means.T @ means)
-        return cls(vectors, directions[:, -1])
+        return cls(vectors, rounded(directions[:, -1], BITS))
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of length 1, shape [texts, dimensions]; 0 where no word is known."""
         means = self.vectors.means([words_of(text) for text in texts])
-        return _of_length_one(means - np.outer(means @ self.common, self.common))
+        shared = np.einsum("nd,d->n", means, self.common)  # a product by BLAS depends on the processor
+        return _of_length_one(means - np.outer(shared, self.common))
 
     def write(self, folder: Path) -> None:
         """Write the vectors into a folder."""
@@ -91,4 +96,11 @@ def _loaded(folder: str) -> object:
 
 def _of_length_one(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.where(lengths > 1e-9, lengths, np.inf)).astype(np.float32)
+    return rounded(vectors / np.where(lengths > 1e-9, lengths, np.inf), BITS).astype(np.float32)
+
+
+def rounded(vectors: NDArray[Any], bits: int) -> NDArray[np.float64]:
+    """Vectors with so many binary places."""
+    scale = 2.0**bits
+    found: NDArray[np.float64] = np.round(vectors.astype(np.float64) * scale) / scale
+    return found

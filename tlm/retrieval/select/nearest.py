@@ -3,30 +3,33 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import SEVERAL, shard_passages, shards
-from tlm.data.parts.parallel import each
+from tlm.data.parts.parallel import as_done
+from tlm.data.ranges import Ints
 from tlm.retrieval.search.engine import Docs, Scores
 from tlm.retrieval.select.embed import Embed
 from tlm.shallow.models import one_thread
 
-BLOCK = 2048  # passages that are compared at once
+BLOCK = 4096  # passages that are compared at once
+MOST_AT_ONCE = 1 << 22  # scores and hits that are held for them
+LOW = 0xFFFFFFFF  # the lower half of a hit, which has the passage
 
 
 @dataclass(frozen=True)
 class Nearest:
     """A search engine that scores a passage by the inner product of its vector with the query's.
 
-    Of a large corpus, several processes compare one shard each. Each holds `top_k` hits of every query, 16 bytes a hit.
+    What has no vector finds nothing and is not found. Of a large corpus, several processes compare one shard each.
+    Each holds the queries' vectors and `top_k` hits of every query, 8 bytes a hit; the first process twice as many.
 
     Attributes:
         corpus: The passages.
-        embed: Gives each text a vector.
+        embed: Gives each text a vector; 0 if it has none.
     """
 
     corpus: Artifact
@@ -36,59 +39,101 @@ class Nearest:
         """Yield the nearest passages of each query, as `Engine.search` does."""
         with one_thread():
             vectors = self.embed(queries)
-        numbers = range(len(shards(self.corpus)))
-        best = Best(len(queries), top_k)
-        work = partial(_of_shard, self.corpus.uri, self.embed, vectors, top_k)
-        for found in each(work, numbers, "comparing", "shards", least=SEVERAL):
-            best.add(*found)
-        yield from best.answers()
+        has_vector = np.any(vectors != 0, axis=1)
+        best = Best(int(np.count_nonzero(has_vector)), min(top_k, self.corpus.details["passages"]))
+        work = partial(_of_shard, self.corpus.uri, self.embed, vectors[has_vector], best.top_k)
+        for hits in as_done(work, range(len(shards(self.corpus))), "comparing", "shards", least=SEVERAL):
+            best.add(hits)
+        answers = best.answers()
+        for found in has_vector.tolist():
+            yield next(answers) if found else unpacked(np.zeros(0, np.int64))
 
 
 class Best:
-    """The best hits of each query, of those that were added; of equal scores, the first passage."""
+    """The best hits of each query, of those that were added; of equal scores, the first passage.
+
+    Attributes:
+        top_k: The most hits of a query.
+        hits: As `packed`, in any order but with the worst first; shape [queries, top_k].
+    """
 
     def __init__(self, queries: int, top_k: int) -> None:
         """Begin without hits."""
         self.top_k = top_k
-        self.least = np.full(queries, -np.inf, np.float32)  # what a hit of each query must exceed
-        self.query = np.zeros(0, np.int64)
-        self.doc = np.zeros(0, np.int64)
-        self.score = np.zeros(0, np.float32)
+        self.hits = np.full((queries, top_k), NO_HIT)
 
-    def add(self, query: NDArray[np.int64], doc: Docs, score: Scores) -> None:
-        """Add hits, in any order, and keep the best."""
-        query, doc = np.concatenate([self.query, query]), np.concatenate([self.doc, doc])
-        score = np.concatenate([self.score, score])
-        order = np.lexsort((doc, -score, query))
-        starts = np.searchsorted(query[order], np.arange(len(self.least)))
-        rank = np.arange(len(order)) - starts[query[order]]
-        kept = order[rank < self.top_k]
-        self.query, self.doc, self.score = query[kept], doc[kept], score[kept]
-        last = order[rank == self.top_k - 1]
-        self.least[query[last]] = score[last]
+    def add(self, hits: Ints) -> None:
+        """Add hits of all queries, in any order, shape [queries, hits]."""
+        for rows in self.portions(hits.shape[1]):
+            self._keep(np.arange(rows.start, rows.stop), hits[rows])
 
-    def add_block(self, docs: Docs, scores: NDArray[np.float32]) -> None:
-        """Add the scores of some passages, which come after all that were added before; shape [queries, docs]."""
-        query, place = np.nonzero(scores > self.least[:, None])
+    def add_scores(self, rows: slice, docs: Docs, scores: Scores) -> None:
+        """Add passages, which come after all that were added before, with their scores for some queries.
+
+        Args:
+            rows: Which queries.
+            docs: The passages, shape [docs].
+            scores: Their scores, shape [queries, docs].
+        """
+        _, least = unpacked(self.hits[rows, 0])
+        query, place = np.nonzero(scores > least[:, None])
         if len(query):
-            self.add(query, docs[place], scores[query, place])
+            some, count = np.unique(query, return_counts=True)
+            row, rank = np.repeat(np.arange(len(some)), count), np.arange(len(query))
+            hits = np.full((len(some), count.max()), NO_HIT)
+            hits[row, rank - np.repeat(np.cumsum(count) - count, count)] = packed(scores[query, place], docs[place])
+            self._keep(rows.start + some, hits)
+
+    def portions(self, more: int) -> Iterator[slice]:
+        """Cut the queries into portions that bound the memory while `more` hits or scores of each come to its own."""
+        size = max(1, MOST_AT_ONCE // max(1, self.top_k + more))
+        for start in range(0, len(self.hits), size):
+            yield slice(start, min(start + size, len(self.hits)))
 
     def answers(self) -> Iterator[tuple[Docs, Scores]]:
         """Yield the passages and scores of each query, the best first."""
-        ends = np.searchsorted(self.query, np.arange(len(self.least) + 1))
-        for start, stop in pairwise(ends):
-            yield self.doc[start:stop], self.score[start:stop]
+        for hits in self.hits:
+            yield unpacked(np.sort(hits[hits != NO_HIT])[::-1])
+
+    def _keep(self, queries: Ints, hits: Ints) -> None:
+        both = np.concatenate([self.hits[queries], hits], axis=1)
+        both.partition(hits.shape[1], axis=1)  # as many leave; what follows them is the worst of the others
+        self.hits[queries] = both[:, hits.shape[1] :]
 
 
-def _of_shard(
-    uri: str, embed: Embed, queries: NDArray[np.float32], top_k: int, number: int
-) -> tuple[NDArray[np.int64], Docs, Scores]:
-    """Query, passage and score of the best hits in a shard."""
+def packed(scores: Scores, docs: Docs) -> Ints:
+    """Hits as numbers that are in their order: scores ascending, and of equal scores the first passage last."""
+    bits = (scores + np.float32(0)).view(np.int32)  # -0.0 becomes 0.0
+    return (_ordered(bits).astype(np.int64) << 32) | (LOW - docs)
+
+
+def unpacked(hits: Ints) -> tuple[Docs, Scores]:
+    """The passages and scores of hits that were `packed`."""
+    return LOW - (hits & LOW), _ordered((hits >> 32).astype(np.int32)).view(np.float32)
+
+
+def _ordered(bits: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The bits of floats as integers in the order of the floats, and back."""
+    ordered: NDArray[np.int32] = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    return ordered
+
+
+NO_HIT = packed(np.array([-np.inf], np.float32), np.array([LOW]))[0]
+
+
+def _of_shard(uri: str, embed: Embed, queries: NDArray[np.float32], top_k: int, number: int) -> Ints:
+    """The best hits of each query in a shard, shape [queries, top_k].
+
+    Products are those of 64-bit floats, in which sums of vectors from `embed.rounded` have no rounding errors.
+    """
     best = Best(len(queries), top_k)
     with one_thread():
         for batch in shard_passages(uri, number, ["doc", "text"]):
             for start in range(0, batch.num_rows, BLOCK):
                 block = batch.slice(start, BLOCK)
                 vectors = embed(block.column("text").to_pylist())
-                best.add_block(block.column("doc").to_numpy(), queries @ vectors.T)
-    return best.query, best.doc, best.score
+                found = vectors.any(axis=1)
+                docs, across = block.column("doc").to_numpy()[found], vectors[found].T.astype(np.float64)
+                for rows in best.portions(len(docs)):
+                    best.add_scores(rows, docs, (queries[rows] @ across).astype(np.float32))
+    return best.hits

@@ -12,6 +12,7 @@ from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, refuse_negative
+from tlm.retrieval.subset.protected import check_protected
 from tlm.settings import Model, Train
 from tlm.training.distributed.launch import place, train_together
 from tlm.training.input.mixture import Mixture
@@ -109,6 +110,8 @@ def train_multitask(
     _check_tasks(tasks)
     alone = checkpoint_recipe(tasks[0], tokenizer, subset, preset, overrides, seed, root)
     inputs, how = dict(alone.inputs), alone.inputs["task_tokens"].manifest.settings
+    if subset:
+        check_protected(Artifact.open(subset, "subset"), *(Artifact.open(uri, "task") for uri in tasks[1:]))
     for number, uri in enumerate(tasks[1:], start=1):
         inputs[f"task-{number}"] = Artifact.open(uri, "task")
         inputs[f"task_tokens-{number}"] = Artifact.open(tokenize(uri, tokenizer, **how, root=root))
@@ -150,6 +153,8 @@ def checkpoint_recipe(
     examples, begin = Artifact.open(task, "task"), Artifact.open(start, "checkpoint") if start else None
     vocabulary = _tokenizer(tokenizer, begin)
     passages = Artifact.open(subset, "subset") if subset else None
+    if passages is not None:
+        check_protected(passages, examples)
     root = home(root, [one for one in (examples, begin, vocabulary, passages) if one is not None]).root
     _check_passages(settings, passages)
     model = settings.model if begin is None else _shape(begin, settings)

@@ -11,6 +11,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import MIXTURE
 from tlm.evaluation.score.record import scored
 from tlm.progress import say
+from tlm.retrieval.subset.protected import check_trained
 
 if TYPE_CHECKING:
     from tlm.evaluation.mixture.members import Part
@@ -38,6 +39,8 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
     opened = [Artifact.open(uri, "metrics") for uri in metrics]
     members = list({member.manifest.key: member for member in opened}.values())
     parts = _checked_parts(members)
+    task = members[0].input("task")
+    check_trained(task, *members)
     root = home(root, members).root
     inputs = {f"metrics-{number:03d}": member for number, member in enumerate(members)}
     alone = len(parts) == len(members)  # one seed of each arm: a run of that seed
@@ -45,7 +48,6 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
     model = Recipe("model", "mix", VERSION, settings, inputs)
     mixture = Artifact.open(produce(model, root, lambda draft: _write_model(draft, model)))
     say(f"mix: the model is {mixture.uri}")
-    task = members[0].input("task")
     recipe = Recipe("metrics", "mix", VERSION, scored(task), {"model": mixture, "task": task})
     return produce(recipe, root, lambda draft: _write_metrics(draft, recipe))
 

@@ -17,7 +17,7 @@ from tlm.evaluation.report.compare.planned import planned, recommended
 from tlm.evaluation.report.cost import Prices
 from tlm.evaluation.report.curves import curves
 from tlm.evaluation.report.dropped import dropped, numbers
-from tlm.evaluation.report.evidence import evidence
+from tlm.evaluation.report.evidence import evidence, unchecked_text
 from tlm.evaluation.report.findings import findings, finished, sure
 from tlm.evaluation.report.lineage import Lineage, lineage_rows
 from tlm.evaluation.report.runs import Group, Run, grouped, spread
@@ -65,7 +65,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "groups": summaries,
         "prices": asdict(prices),
         "differences": compared,
-        "findings": [*findings(summaries, first["metric"], compared), *told(even)],
+        "findings": [*findings(summaries, first["metric"], compared), *told(even), *unchecked_text(groups, task)],
         "break_even": even,
         "bill": {"spent": spent(groups, lineage, prices), "predictions": predictions(groups, prices)},
         "metric_names": METRIC_NAMES,

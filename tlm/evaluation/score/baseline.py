@@ -10,6 +10,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
+from tlm.retrieval.subset.protected import check_protected
 
 if TYPE_CHECKING:
     from tlm.shallow.models import Model
@@ -62,6 +63,7 @@ def static(task: str, *, subset: str = "", spans: Sequence[str] = (), seed: int 
     inputs = {"task": Artifact.open(task, "task")}
     if subset:
         inputs["subset"] = Artifact.open(subset, "subset")
+        check_protected(inputs["subset"], inputs["task"])
     arm = inputs["subset"].details["arm"] if subset else "task-only"
     recipe = _recipe(STATIC, {"arm": f"{STATIC}-{arm}", "seed": seed}, spans, inputs)
     return _scored(recipe, root, lambda: _fitted(recipe))

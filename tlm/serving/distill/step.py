@@ -7,6 +7,7 @@ from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError, refuse_negative
 from tlm.evaluation.mixture.kinds import STUDENT
 from tlm.evaluation.score.evaluate import check_classes
+from tlm.retrieval.subset.protected import check_protected, check_trained
 from tlm.serving.distill.teacher import soft_labels
 from tlm.serving.export_onnx import trained_model
 from tlm.training.distributed.launch import place, train_together
@@ -58,6 +59,9 @@ def distill(
     arguments = dict(locals())
     better, start, examples = trained_model(teacher), Artifact.open(checkpoint, "checkpoint"), trainable(task)
     fetched = Artifact.open(subset, "subset") if subset else None
+    check_trained(examples, better, start)
+    if fetched:
+        check_protected(fetched, examples)
     whole = presets.resolve(preset, overrides)
     rho1, settings = whole.train.rho1, whole.finetune
     _check(better, examples, fetched, rho1, temperature)

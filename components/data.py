@@ -141,7 +141,7 @@ def select(
     root: str,
     counts: Output[Metrics],
 ) -> NamedTuple("Selected", [("subset", str), ("static", str)]):  # type: ignore[valid-type]
-    """Choose or draw an arm's text, as much as BM25 found; train and score a linear model of its word vectors."""
+    """Choose or draw an arm's text, as much as BM25 found; train and score a linear model of static word vectors."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.evaluation.score.select import select
 

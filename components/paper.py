@@ -5,13 +5,21 @@ from components.base import DATA_IMAGE, TRAIN_IMAGE, component
 
 @component(DATA_IMAGE)
 def subsets(
-    index: str, task: str, table: str, scale: str, corpus: str, near_duplicates: bool, overlap: bool, root: str
+    index: str,
+    task: str,
+    table: str,
+    scale: str,
+    corpus: str,
+    seeds: str,
+    near_duplicates: bool,
+    overlap: bool,
+    root: str,
 ) -> dict[str, str]:
-    """Retrieve and export the subsets that the cells of one of the paper's tables train on, each once."""
+    """Retrieve and export the subsets that the cells of one of the paper's tables train on; random text by seed."""
     from tlm.paper.inputs import make_subsets
 
     filters = {"near_duplicates": near_duplicates, "overlap": overlap}
-    return make_subsets(index, task, table=table, scale=scale, corpus=corpus, **filters, root=root)
+    return make_subsets(index, task, table=table, scale=scale, corpus=corpus, seeds=seeds, **filters, root=root)
 
 
 @component(TRAIN_IMAGE)

@@ -54,7 +54,7 @@ def build(
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = stages.index(corpus_uri, index, root)
     made = {
-        "subsets": subsets(index=index_uri, task=task_uri, **cells, **vars(export), root=root).output,
+        "subsets": subsets(index=index_uri, task=task_uri, **cells, seeds=run_seeds, **vars(export), root=root).output,
         "tokenizer": stages.tokenizer(preflight, corpus_uri, task_uri, root),
         "models": models(task=task_uri, **cells, folder=paper.models, root=root).output,
     }

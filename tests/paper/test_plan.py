@@ -29,11 +29,20 @@ def test_all_that_training_needs_is_in_the_string():
 
 
 def test_a_trial_is_read_by_the_components_of_the_pipeline_too():
-    text = trials(missing(wanted("3", "pocket", "scierc"), {}), **URIS)[0]
+    text = trials(missing(wanted("3", "pocket", "scierc"), {}, [0]), **URIS)[0]
     run, cell = Run.parse(text), wanted("3", "pocket", "scierc")[0]
     assert run.settings() == {"preset": cell.preset, "overrides": list(cell.overrides)}
     assert run.inputs() == {"tokenizer": URIS["tokenizer"], "subset": SUBSETS["random"], "seed": 0}
     assert (run.arm, run.subset) == ("random", SUBSETS["random"])
+
+
+def test_a_trial_on_random_text_has_the_draw_of_its_seed():
+    subsets = SUBSETS | {"random-7": "s3://b/subset/drawn-by-7"}
+    todo = missing(wanted("3", "pocket", "scierc"), {}, [0, 7])
+    runs = [Run.parse(text) for text in trials(todo, **URIS | {"subsets": subsets})]
+    assert [(run.seed, run.subset) for run in runs if run.arm == "random"] == [
+        (0, subsets["random"]), (7, subsets["random-7"]),
+    ]  # fmt: skip
 
 
 def test_without_stage_2_and_with_overrides():
@@ -60,7 +69,8 @@ def test_only_what_has_no_result_is_missing_whichever_table_it_was_run_for():
 def test_each_subset_is_made_once_and_random_after_the_one_it_equals_in_size():
     assert subsets_for(wanted("4", "pocket", "scierc")) == ["1", "5", "50"]
     assert subsets_for(wanted("3", "pocket", "scierc")) == ["50", "random"]
-    assert subsets_for(wanted("6", "pocket", "scierc")) == ["50"]
+    assert subsets_for(wanted("3", "pocket", "scierc"), [0, 2]) == ["50", "random", "random-2"]
+    assert subsets_for(wanted("6", "pocket", "scierc"), [0, 2]) == ["50"]
     random = next(cell for cell in wanted("3", "pocket", "imdb") if cell.arm == "random")
     assert str(top_k(random)) == subsets_for(wanted("3", "pocket", "imdb"))[0] == "5"
 

@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tlm.evaluation.mixture.kinds import PARTS, Row
 from tlm.evaluation.report.runs import spread, with_interval
 from tlm.evaluation.score.intervals import Arm, Scored
 from tlm.paper.results import BASELINE, Result
+from tlm.retrieval.select.selectors import draws
 
 SPLITS = ("dev", "test")
 
@@ -42,7 +44,16 @@ def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copi
     if not all(one.same_examples(scored[0]) for one in scored):
         return None
     together = replace(scored[0], predicted=np.concatenate([one.predicted for one in scored]))
-    return Arm((together,), fixed=runs[0].values["arm"] == BASELINE)
+    return Arm((together,), fixed=runs[0].values["arm"] == BASELINE, draws=_draws(runs))
+
+
+def _draws(runs: Sequence[Result]) -> tuple[int, ...]:
+    """The draw of text that each run learned from, by number; () if none was drawn. Kept corpora are large ones."""
+    if not any(draws(text) for text in Row.of(runs[0].values["arm"], "").text.split(PARTS)):
+        return ()
+    made_from = [run.values["made_from"].items() for run in runs]
+    subsets = [{content for name, content in one if name.startswith("subset/")} for one in made_from]
+    return tuple(subsets.index(one) for one in subsets)
 
 
 def summed(runs: Sequence[Result], split: str, metric: str = "", *, without_copies: bool = False) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.paper.plan import RANDOM, Start, missing, subsets_for, top_k, trials, wanted
+from tlm.paper.plan import RANDOM, Start, drawn, missing, subsets_for, top_k, trials, wanted
 from tlm.paper.tables import our_name
 from tlm.plan.runs import parse_seeds
 from tlm.presets import resolve
@@ -23,11 +23,12 @@ def make_subsets(
     table: str,
     scale: str,
     corpus: str = "",
+    seeds: str = "",
     near_duplicates: bool = True,
     overlap: bool = True,
     root: str | None = None,
 ) -> dict[str, str]:
-    """Retrieve and export the subsets of a table; their URIs by K, and by ``random``.
+    """Retrieve and export the subsets of a table; their URIs by K, and by `drawn` for each draw of random text.
 
     Args:
         index: URI of the index.
@@ -35,16 +36,18 @@ def make_subsets(
         table: Number of the table.
         scale: Name of the scale.
         corpus: The corpus that was indexed, C_BERT or C_RoBERTa, if the table has both.
+        seeds: Seeds to draw random text by, separated by commas; by default those that the table plans.
         near_duplicates: Whether `export` removes near-duplicates.
         overlap: Whether `export` removes passages that overlap dev or test.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     cells = wanted(table, scale, _name(task), corpus)
     made: dict[str, str] = {}
-    for subset in subsets_for(cells):
-        if subset == RANDOM:
+    draws = {drawn(seed): seed for seed in (parse_seeds(seeds) if seeds else range(max(cell.seeds for cell in cells)))}
+    for subset in subsets_for(cells, [*draws.values()]):
+        if subset in draws:
             like = made[str(next(top_k(cell) for cell in cells if cell.arm == RANDOM))]
-            hits = retrieve(index, task, arm="random", like=like, root=root)
+            hits = retrieve(index, task, arm="random", like=like, seed=draws[subset], root=root)
         else:
             cell = next(cell for cell in cells if str(top_k(cell)) == subset)
             query = resolve(cell.preset, cell.overrides).retrieve.query

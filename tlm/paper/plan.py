@@ -63,10 +63,15 @@ def top_k(cell: Cell) -> int:
     return presets.resolve(cell.preset, cell.overrides).retrieve.top_k
 
 
-def subsets_for(found: Sequence[Cell]) -> list[str]:
-    """The subsets to retrieve: each K as text, ascending, then ``random``, which has the size of its cell's K."""
+def drawn(seed: int) -> str:
+    """The name of the random subset that is drawn by a seed."""
+    return f"{RANDOM}-{seed}" if seed else RANDOM
+
+
+def subsets_for(found: Sequence[Cell], seeds: Sequence[int] = (0,)) -> list[str]:
+    """The subsets to retrieve: each K as text, ascending, then what each seed draws, as large as that of its K."""
     sizes = {top_k(cell) for cell in found if cell.arm in RETRIEVING}  # the random subset is as large as that of its K
-    return [*map(str, sorted(sizes)), *([RANDOM] if any(cell.arm == RANDOM for cell in found) else [])]
+    return [*map(str, sorted(sizes)), *(drawn(seed) for seed in seeds if any(cell.arm == RANDOM for cell in found))]
 
 
 def trials(
@@ -88,7 +93,7 @@ def trials(
     """
     starts, uris, runs = {"": Start("", tokenizer), **(models or {})}, {"": "", **subsets}, []
     for seed, cell in sorted(((seed, cell) for cell, seeds in todo for seed in seeds), key=lambda pair: pair[0]):
-        subset = RANDOM if cell.arm == RANDOM else str(top_k(cell)) if cell.arm in RETRIEVING else ""
+        subset = drawn(seed) if cell.arm == RANDOM else str(top_k(cell)) if cell.arm in RETRIEVING else ""
         stages = "2" if cell.arm == PLM else "12" if cell.stages == 2 else "1"
         start, overrides = starts[cell.start], " ".join(cell.overrides)
         run = Run(cell.arm, seed, task, start.tokenizer, uris[subset], cell.preset, overrides, stages, start.checkpoint)

@@ -124,13 +124,12 @@ def export(
 ) -> list[str]:
     """Export the hits as a subset, without near-duplicates and dev or test text; list arms and draws for `select`."""
     from tlm.evaluation.pages.ui import log_counts, write_dataset_card
-    from tlm.plan.runs import parse_arms, parse_seeds
-    from tlm.retrieval.subset.arms import arms_of
+    from tlm.plan.runs import arms_of
     from tlm.retrieval.subset.export import export
 
     subset = log_counts(export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root), counts)
     write_dataset_card(subset, dataset_card.path)
-    return arms_of(parse_arms(arms), parse_seeds(seeds), task, subset)
+    return arms_of(arms, seeds, task, subset)
 
 
 @component(DATA_IMAGE)

@@ -12,13 +12,14 @@ from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import passages, sample
 from tlm.errors import InputError
+from tlm.plan.runs import arms_of
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select import features
 from tlm.retrieval.select.classifier import OTHERS, fitted, log_odds
 from tlm.retrieval.select.dsir import LEAST, divergence, dsir, log_importance, log_ratios, shares
 from tlm.retrieval.select.embed import LEARNED_FROM
 from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, draws, selector
-from tlm.retrieval.subset.arms import Arm, arms_of, seed_of
+from tlm.retrieval.subset.arms import Arm, seed_of
 from tlm.retrieval.subset.export import export
 
 
@@ -127,8 +128,8 @@ def test_what_is_computed_again_in_another_root_has_the_same_content(tmp_path, a
 def test_an_arm_that_draws_has_a_subset_for_each_seed_and_the_others_have_one(made, root):
     """The first draw is the subset that `retrieve` and `export` make without a seed."""
     _, index, task, subset = made
-    names = ["task-only", "bm25", "random", "dsir", *BY_VECTORS, "classifier"]
-    found = [Arm.parse(text) for text in arms_of(names, [0, 1, 5], task, subset)]
+    names = ", ".join(["task-only", "bm25", "random", "dsir", *BY_VECTORS, "classifier"])
+    found = [Arm.parse(text) for text in arms_of(names, "0,1,5", task, subset)]
     assert [(arm.name, arm.seed) for arm in found] == [
         ("task-only", 0), ("bm25", 0), *(("random", seed) for seed in (0, 1, 5)),
         *(("dsir", seed) for seed in (0, 1, 5)), ("dense", 0), ("hybrid", 0), ("classifier", 0),

@@ -10,7 +10,8 @@ from tlm.errors import InputError, nearest
 from tlm.plan.advise import advice_for
 from tlm.progress import say
 from tlm.retrieval.search.retrieve import ARMS as RETRIEVED
-from tlm.retrieval.subset.arms import TASK_ONLY, seed_of
+from tlm.retrieval.select.selectors import draws
+from tlm.retrieval.subset.arms import TASK_ONLY, Arm, seed_of
 from tlm.training.distributed.launch import ROWS
 
 ARMS = (TASK_ONLY, *RETRIEVED)
@@ -110,6 +111,19 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
     if reasons:
         say(reasons)
     return retrieve.top_k, retrieve.query, " ".join(given), reasons
+
+
+def arms_of(names: str, seeds: str, task: str, like: str) -> list[str]:
+    """Return an `Arm` as a string for each name, and for each seed of one that draws (both comma-separated).
+
+    `task` and `like` are those of `Arm`.
+    """
+    index = Artifact.open(like, "subset").input("hits").input("index")
+    passages, vectors = index.input("corpus").details["passages"], bool(index.details.get("vectors"))
+    chance = {name: draws(name, passages, vectors=vectors) for name in parse_arms(names)}
+    return [
+        str(Arm(name, task, like, seed)) for name in chance for seed in (parse_seeds(seeds) if chance[name] else [0])
+    ]
 
 
 def plan(

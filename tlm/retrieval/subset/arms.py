@@ -1,12 +1,10 @@
 """The subsets of the arms: BM25's, and for each other arm as many passages, chosen in its own way, by its seed."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.retrieve import retrieve
-from tlm.retrieval.select.selectors import draws
 from tlm.retrieval.subset.export import export
 
 TASK_ONLY = "task-only"
@@ -50,17 +48,6 @@ class Arm(NamedTuple):
         asked = {name: found.details[name] for name in ("query", "top_k")} | {"seed": self.seed}
         hits = retrieve(found.input("index").uri, self.task, arm=self.name, like=self.like, **asked, root=root)  # type: ignore[arg-type]
         return export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
-
-
-def arms_of(names: Sequence[str], seeds: Sequence[int], task: str, like: str) -> list[str]:
-    """The arms of these names as strings, one that draws once for each seed; `task` and `like` are those of `Arm`."""
-    index = Artifact.open(like, "subset").input("hits").input("index")
-    size, vectors = index.input("corpus").details["passages"], bool(index.details.get("vectors"))
-    return [
-        str(Arm(name, task, like, seed))
-        for name in names
-        for seed in (seeds if draws(name, size, vectors=vectors) else (0,))
-    ]
 
 
 def seed_of(subset: Artifact) -> int:

@@ -127,6 +127,7 @@ class Train(Section):
             internal batches).
         clip: Largest norm of the gradient; 0 turns clipping off.
         accumulation: Parts that a batch is computed in, to save memory; the gradient is that of the whole batch.
+            Several GPUs share the parts.
         precision: Number format of the forward pass.
         embeddings: How the embeddings of tokens start: random; or ppmi-svd, vectors of the tokens that stand near each
             other in subset and task, scaled like random ones. It has no effect if stage 1 starts from a checkpoint.
@@ -180,7 +181,7 @@ class Finetune(Section):
         reset_head: Start with a new classification head, as the released code does.
         dropout: Dropout of stage 2.
         clip: Largest norm of the gradient; 0 turns clipping off.
-        accumulation: Parts that a batch is computed in, to save memory.
+        accumulation: Parts that a batch is computed in, to save memory. Several GPUs share the parts.
         precision: Number format of the forward pass.
     """
 

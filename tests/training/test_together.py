@@ -8,8 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.training.worlds import LOOKED_AT, PLANS, SAVE_SECONDS, STEPS, TICKS
+from tests.unit.test_encoder import made, masked_batch
+from tlm.presets import resolve
+from tlm.training.checkpoint import State
+from tlm.training.device import autocast
+from tlm.training.distributed.group import ProcessGroup
+from tlm.training.input.batches import Batch
+from tlm.training.loop import Plan, _step
+from tlm.training.model.encoder import Encoder, Inputs
+from tlm.training.model.losses import Losses, external_loss
 
 HOME = Path(__file__).parents[2]
 
@@ -54,6 +64,44 @@ def test_the_model_is_as_good(runs, plan):
     one, (two, _) = (runs["compared"][plan][name] for name in ("one", "two"))
     assert two[1]["details"]["best_dev"] == pytest.approx(one[1]["details"]["best_dev"], abs=0.06)
     assert two[1]["details"]["best_dev"] > 0.6
+
+
+class OneOfMany(ProcessGroup):
+    """A process whose companions add nothing."""
+
+    def sum_gradients(self, *tensors: object) -> None:
+        pass
+
+
+class Counting:
+    """Work that notes how many rows each part of a batch has."""
+
+    def __init__(self, model: Encoder, count: int) -> None:
+        self.model, self.whole, self.parts = model, masked_batch(count=count), []
+
+    def batch(self, step: int) -> Batch:
+        return self.whole
+
+    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
+        return 0, 0, 0
+
+    def losses(self, step: int, inputs: Inputs) -> Losses:
+        self.parts.append(len(inputs.lengths))
+        return external_loss(self.model, inputs)
+
+
+@pytest.mark.parametrize(
+    ("accumulation", "size", "parts"),
+    [(1, 1, [16]), (8, 1, [2] * 8), (8, 2, [2] * 4), (8, 4, [2, 2]), (8, 8, [2]), (3, 2, [4, 4]), (1, 4, [4])],
+)
+def test_processes_share_the_parts_of_a_batch(accumulation, size, parts):
+    """So a preset for one GPU fits on each of several, and leaves none with tiny parts."""
+    settings = resolve("tiny", [f"train.accumulation={accumulation}"]).train
+    model = made("bert")
+    work, state = Counting(model, 16), State.fresh(model, settings, 1)
+    cpu, plan = torch.device("cpu"), Plan(settings, 1, 0, 0.0, 0)
+    _step(state, work, plan, autocast(cpu, "fp32"), cpu, OneOfMany(0, size, 0))
+    assert work.parts == parts
 
 
 def test_each_process_draws_its_own_dropout(runs):

@@ -3,6 +3,7 @@
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,8 +13,12 @@ from tlm.presets.cost import stage1_cost
 from tlm.presets.published import paper_presets, published, table_b1, task_names
 from tlm.retrieval.search import query
 from tlm.training.curve import paper_flops
-from tlm.training.input.texts import Special
+from tlm.training.device import to_device
+from tlm.training.input.batches import Masking, collate
+from tlm.training.input.rng import MASK, generator
+from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.model import build
+from tlm.training.model.losses import internal_loss
 
 TASKS = ("agnews", "hyperpartisan", "helpfulness", "imdb", "acl-arc", "scierc", "chemprot", "rct-20k")
 SCALES = ("small", "medium", "large")
@@ -138,6 +143,45 @@ def test_the_optimizer_is_the_authors_one_in_the_paper_s_presets_alone():
         preset = presets.resolve(name)
         found = (preset.train.head_steps, preset.train.epsilon, preset.finetune.epsilon)
         assert found == (("all", 1e-6, 1e-6) if name in paper_presets() else ("internal", 1e-8, 1e-8)), name
+
+
+def kept_for_backward(name: str, layers: int, rows: int, length: int) -> int:
+    """Bytes that a forward pass of the joint loss keeps for the backward pass, weights left out, without dropout."""
+    settings = presets.resolve(name, [f"model.layers={layers}", "model.dropout=0"])
+    special, vocabulary = Special(0, 1, 2, 3, 4), settings.tokenizer.vocab_size
+    model = build.build(build.make_config(settings.model, vocabulary, special, ["a", "b"], "toy"), 0)
+    words = np.random.default_rng(0).integers(5, vocabulary, (rows, length)).tolist()
+    texts = Texts(Ragged.of(words), None, length, special)
+    plain = collate(texts, np.arange(rows), np.zeros(rows, dtype=np.int64))
+    batch = Masking(0.15, vocabulary, special.mask, special.ids)(plain, generator(0, MASK, 0))
+    weights, kept = {one.untyped_storage().data_ptr() for one in model.parameters()}, {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        memory = tensor.untyped_storage()
+        if memory.data_ptr() not in weights:
+            kept[memory.data_ptr()] = memory  # held, so that no other tensor gets this place
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), torch.autocast("cpu", torch.bfloat16):
+        internal_loss(model, to_device(batch, torch.device("cpu")), 20.0, True, True)
+    return sum(memory.nbytes() for memory in kept.values())
+
+
+@pytest.mark.parametrize("scale", ["small", "large"])
+def test_a_step_of_the_paper_s_presets_fits_on_one_gpu_of_80_gb(scale):
+    """What it keeps may take 35 GB: masks of dropout, gradients, the optimizer and what is between need the rest."""
+    (one, more), (two, most) = (
+        [kept_for_backward(scale, layers, rows, 128) / 128 for rows in (2, 10)] for layers in (1, 2)
+    )
+    layer = ((most - two) - (more - one)) / 8  # bytes for each token
+    rest = (more - one) / 8 - layer
+    for name in paper_presets():
+        if name.startswith(scale) or (scale == "small" and name.startswith("medium")):
+            settings = presets.resolve(name)
+            train = settings.train
+            external = train.external_batch * train.external_length
+            tokens = max(external, train.internal_batch * settings.model.max_length) / train.accumulation
+            assert tokens * (rest + settings.model.layers * layer) < 35e9, name
 
 
 def test_a_scale_without_a_task_is_scierc_s_column():

@@ -77,7 +77,7 @@ def _preset(scale: str, column: dict[str, Any], origin: str) -> Values:
         "retrieve": {**common["retrieve"], "top_k": column["top_k"]},
         "tokenizer": shape["tokenizer"],
         "model": {**common["model"], **shape["model"], "max_length": column["internal_length"]},
-        "train": {**common["train"], **train},
+        "train": {**common["train"], **train, "accumulation": column["accumulation"]},
         "finetune": common["finetune"],
         "source": {
             **common["source"],

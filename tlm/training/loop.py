@@ -149,7 +149,7 @@ def _step(
     batch = work.batch(step)
     state.curve.costs[step] = work.costs(step, batch)
     own = share(batch, group.rank, group.size)
-    for part in split(own or batch, plan.settings.accumulation):
+    for part in split(own or batch, -(-plan.settings.accumulation // group.size)):
         with arithmetic:
             losses = work.losses(step, to_device(part, device))
         if own is None:  # fewer rows than processes: add nothing, but have the same gradients as the others

@@ -1,7 +1,9 @@
 """The command `serve`: load a model and answer requests until it is told to end."""
 
 import signal
+import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
@@ -9,6 +11,8 @@ from tlm.errors import InputError
 from tlm.progress import hidden, say
 
 DRAIN_SECONDS = 30
+# Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
+RECEIVED_BYTES = 1 << 15
 SWITCH_SECONDS = 0.0005  # of Python's threads: the one that answers waits so long for the one that predicts, each time
 VERSION_DIGITS = 12  # of a model's content
 
@@ -65,10 +69,13 @@ def serve(
     say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
     sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
-    with hidden():
-        uvicorn.run(
-            Server(served).app(), host=host, port=port, log_level="warning", timeout_graceful_shutdown=DRAIN_SECONDS
-        )
+    config = uvicorn.Config(
+        Server(served).app(), host=host, port=port, log_level="warning", timeout_graceful_shutdown=DRAIN_SECONDS
+    )
+    listening = config.bind_socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES)
+    with hidden(), suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run([listening])
     say("serve: ended, and nothing was left unanswered")
 
 

@@ -57,18 +57,25 @@ class Searching:
     def check(self, index: str, *, killed: bool = False) -> None:
         """Exactly the passages, each once, none deleted, no alias for filling; and the hits of the undisturbed run.
 
-        A server that was killed while two requests wrote fills the gaps in its sequence numbers with no-ops, and counts
-        them as deleted documents.
+        A server that is killed while two requests write may have numbered an operation that is not in its log yet, and
+        logged a later one. When it starts again, it fills the gap with a no-op, which it counts as a deleted document.
+        So after a kill, as many may be deleted as numbers are missing, and no more. Seen with a request of 3 MB beside
+        small ones: 922 documents, 1 deleted, numbers 0 to 922 of which 1 is missing, all documents in version 1, and
+        all that were acknowledged there. A passage that was made, lost or removed, and made again would be of a later
+        version. The index has one shard, as numbers count in each.
         """
         name = self.name(index)
         self.client.cluster.health(index=name, wait_for_status="yellow")  # it may have been restarted just now
         docs = self.client.indices.stats(index=name, metric="docs")["_all"]["primaries"]["docs"]
         assert docs["count"] == len(self.texts), docs
         assert killed or docs["deleted"] == 0, docs
-        every = scan(self.client, index=name, query={"docvalue_fields": ["doc"]})  # texts are not stored: hits tell
-        assert {(hit["_id"], *hit["fields"]["doc"]) for hit in every} == {
-            (f"{doc}", doc) for doc in range(len(self.texts))
-        }
+        wanted = {"docvalue_fields": ["doc"], "version": True, "seq_no_primary_term": True}
+        every = list(scan(self.client, index=name, query=wanted))  # texts are not stored: hits tell
+        assert sorted((int(hit["_id"]), *hit["fields"]["doc"], hit["_version"]) for hit in every) == [
+            (doc, doc, 1) for doc in range(len(self.texts))
+        ]
+        numbers = {hit["_seq_no"] for hit in every}
+        assert docs["deleted"] <= max(numbers) + 1 - len(numbers), docs
         assert self.hits(index) == self.undisturbed
         aliases = {name.rpartition("-")[0], alias_of(identity(open_store(self.root)))}
         assert set(self.client.indices.get(index=name)[name]["aliases"]) == aliases

@@ -139,6 +139,39 @@ def test_a_kill_at_any_request_can_be_repeated(root, elasticsearch_url, elastics
     assert search(index, root)["doc"] == expected(root)["doc"]
 
 
+def test_documents_that_are_lost_before_they_are_counted_are_sent_again(
+    root, elasticsearch_url, elasticsearch, monkeypatch
+):
+    """A server that is killed may lose a document that it called a duplicate: of a request whose answer was lost."""
+    numbers = count()
+
+    def lose(request):
+        if "_refresh" in request.path and next(numbers) == 0:
+            (there,) = elasticsearch.indices.get(index="tlm-corpus-*")
+            elasticsearch.delete(index=there, id="7")
+
+    with faulty(elasticsearch_url, lose) as url:
+        monkeypatch.setenv(URL, url)
+        with pytest.raises(Interrupted, match=r"has 599 documents of 600 .*; repeat the command to send them again"):
+            index_of(TEXTS, root)
+        index = index_of(TEXTS, root)
+    monkeypatch.setenv(URL, elasticsearch_url)
+    assert elasticsearch.count(index=server_index(index))["count"] == len(TEXTS)
+    assert search(index, root)["doc"] == expected(root)["doc"]
+
+
+def test_documents_of_others_stop_an_index_before_it_is_finished(root, elasticsearch_url, elasticsearch, monkeypatch):
+    def add(request):
+        if "_refresh" in request.path:
+            (there,) = elasticsearch.indices.get(index="tlm-corpus-*")
+            elasticsearch.index(index=there, id="foreign", document={"doc": 9, "text": "foreign"})
+
+    with faulty(elasticsearch_url, add) as url:
+        monkeypatch.setenv(URL, url)
+        with pytest.raises(InputError, match=r"has 601 documents after 600 were sent: something else writes into it"):
+            index_of(TEXTS, root)
+
+
 def test_a_search_that_breaks_off_leaves_nothing(root, elasticsearch_url, monkeypatch):
     index = index_of(TEXTS, root)
     try_only(2, monkeypatch)

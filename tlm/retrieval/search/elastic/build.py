@@ -245,7 +245,12 @@ def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, r
     index = details["index"]
     patiently(client.indices.refresh, index=index)
     count = patiently(client.count, index=index)["count"]
-    if count != documents:
+    if count < documents:  # it called a document a duplicate before that was on its disk, and was killed
+        raise Interrupted(
+            f"index '{index}' has {count:,} documents of {documents:,} that were sent, as the server was interrupted; "
+            "repeat the command to send them again"
+        )
+    if count > documents:
         raise InputError(
             f"index '{index}' has {count:,} documents after {documents:,} were sent: something else writes into it; "
             "remove it, then repeat the command"

@@ -22,13 +22,14 @@ from sklearn.multiclass import OneVsRestClassifier
 from tests.toys import Row, make, make_task, read_json, save, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
+from tlm.data.tasks.metrics import score
 from tlm.data.tasks.split import Split
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score import baseline as steps
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.shallow import tuning
+from tlm.shallow import tfidf, tuning
 from tlm.shallow.linear import Linear
 from tlm.shallow.static import Static, learn
 from tlm.shallow.tfidf import Tfidf, tune
@@ -104,6 +105,49 @@ def random_features(classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray
 
 
 # Choosing
+
+
+def classes_by_words(classes: int, examples: int) -> tuple[Split, Split, list[str]]:
+    """Train and dev, in whose texts two words tell the class."""
+    labels = [f"class {number}" for number in range(classes)]
+    texts = words(examples, 6)
+    rows: list[Row] = [
+        (f"{text} w{place % classes} v{place % classes % 7}", None, labels[place % classes], "train")
+        for place, text in enumerate(texts)
+    ]
+    held_out = len(rows) // 5
+    return split_of(rows[held_out:], labels), split_of(rows[:held_out], labels, "dev"), labels
+
+
+@pytest.mark.parametrize(
+    ("classes", "most_work", "tried", "fits"),
+    [
+        (4, tfidf.MOST_WORK, 28, 28 * 4 + 1),  # four models for each setting: of three folds, and for dev
+        (5, tfidf.MOST_WORK, 5, 5 * 4 + 1),
+        (5, 1, 2, 2 * 4 + 1),
+    ],
+)
+def test_with_many_classes_less_is_fitted(
+    classes: int, most_work: int, tried: int, fits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """150 classes with 8,000 texts once took 322 CPU seconds: each class takes a fit in each setting and fold."""
+    train, dev, labels = classes_by_words(classes, classes * 12)
+    done = []
+    fit = LogisticRegression.fit
+    monkeypatch.setattr(LogisticRegression, "fit", lambda *given, **more: done.append(1) or fit(*given, **more))
+    monkeypatch.setattr(tfidf, "MANY", 4)
+    monkeypatch.setattr(tfidf, "MOST_WORK", most_work)
+    found = tune(train, dev, "macro_f1", labels)
+    assert found.tried == tried
+    assert len(done) <= fits * classes
+    assert score("macro_f1", dev.gold, found.predict(dev.texts).argmax(axis=1)) > 0.9
+
+
+def test_with_many_classes_and_nothing_to_choose_by_classes_are_weighted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "MOST_FOLDED", 10)
+    monkeypatch.setattr(tfidf, "MANY", 4)
+    train, _, labels = classes_by_words(5, 60)
+    assert tune(train, split_of([], labels, "dev"), "macro_f1", labels).chosen["class weights"] == "balanced"
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=30))

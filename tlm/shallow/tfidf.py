@@ -29,6 +29,11 @@ SHAPES = (
     Shape(3, 5, False, 2),
 )
 OF_SPANS = (Shape(0, 0, True, 1), Shape(0, 0, True, 2), Shape(2, 0, True, 2), Shape(2, 0, False, 2))
+MANY = 30  # classes above which less is tried, because each of them takes a fit
+MOST_WORK = 200_000_000  # characters that the fits of a shape read, times classes; with more, one shape is tried
+OF_MANY = (Shape(2, 0, False, 1), Shape(2, 5, False, 2))  # the second one with the regularisation of the first
+SPANS_OF_MANY = (Shape(0, 0, True, 1), Shape(2, 0, True, 2))
+CHEAPEST = Shape(2, 0, False, 2)
 
 
 @dataclass(frozen=True)
@@ -89,10 +94,10 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
         raise InputError("the task has no training examples; a baseline needs some")
     texts = joined(train.texts, train.pairs)
     marks = marks_of(texts, marks)
-    large = sum(map(len, texts)) > LARGE
-    shapes = OF_SPANS if marks else SHAPES[1:2] if large else SHAPES
     both = np.array([*texts, *joined(dev.texts, dev.pairs)], dtype=object)
     search = Search(train, dev, metric, labels)
+    many = search.classes > MANY
+    shapes, strengths = _of_many(texts, marks, search) if many else (_of_few(texts, marks), STRENGTHS[:2])
     matrices: dict[Shape, list[tuple[Any, Any]]] = {}
     for shape in shapes:
         try:
@@ -101,12 +106,16 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
             ]
         except ValueError:  # scikit-learn's "empty vocabulary" and "no terms remain"
             continue
-        search.consider(shape, matrices[shape], STRENGTHS[:2])
+        if many and search.best is not None:
+            search.consider(shape, matrices[shape], [search.best.strength], [search.best.balanced])
+        else:
+            search.consider(shape, matrices[shape], strengths, (True, False) if many else (False, True))
     wordless = InputError("no training text has a word in it; the baseline cannot be fitted")
     if search.best is None:
         raise wordless
     shape = search.best.features
-    search.consider(shape, matrices[shape], STRENGTHS[2:])
+    if not many:
+        search.consider(shape, matrices[shape], STRENGTHS[2:])
     best = search.best
     try:
         features = TextFeatures(shape, marks).fit(texts)
@@ -117,6 +126,21 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
     chosen = {**shape.describe(), "class weights": weights, "C": best.strength}
     say(f"baseline: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
     return Tfidf(None if metric in REGRESSION else labels, features, linear, chosen, search.tried)
+
+
+def _of_few(texts: Sequence[str], marks: Marks) -> tuple[Shape, ...]:
+    """The shapes to try with up to `MANY` classes, or for numbers."""
+    large = sum(map(len, texts)) > LARGE
+    return OF_SPANS if marks else (CHEAPEST,) if large else SHAPES
+
+
+def _of_many(texts: Sequence[str], marks: Marks, search: Search) -> tuple[tuple[Shape, ...], tuple[float, ...]]:
+    """The shapes to try with more than `MANY` classes, and the strengths to try with the first of them."""
+    fits = 1 + sum(len(seen) for seen, _ in search.folds) / len(texts)  # of all training texts: to judge, and to keep
+    shapes = SPANS_OF_MANY if marks else OF_MANY
+    if sum(map(len, texts)) * search.classes * fits > MOST_WORK:
+        return (shapes[0] if marks else CHEAPEST,), STRENGTHS[:1]
+    return shapes, STRENGTHS[:2]
 
 
 def _matrices(features: TextFeatures, seen: NDArray[Any], unseen: NDArray[Any]) -> tuple[Any, Any]:

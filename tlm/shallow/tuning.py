@@ -71,15 +71,22 @@ class Search:
         self.best: Setting | None = None
         self.tried = 0
 
-    def consider(self, features: Any, matrices: Sequence[tuple[Any, Any]], strengths: Iterable[float]) -> None:
+    def consider(
+        self,
+        features: Any,
+        matrices: Sequence[tuple[Any, Any]],
+        strengths: Iterable[float],
+        weighted: Sequence[bool] = (False, True),
+    ) -> None:
         """Fit a linear model for each strength; for classes, with and without class weights.
 
         Args:
             features: Names the features in `Setting`.
             matrices: For each fold the features of the examples to fit on and of those to judge.
             strengths: Values of C.
+            weighted: Whether to weight classes; both are tried by default.
         """
-        for strength, balanced in product(strengths, (False, True) if self.classes else (False,)):
+        for strength, balanced in product(strengths, weighted if self.classes else (False,)):
             predicted = [
                 Linear.fit(seen, self.gold[rows], self.classes, strength, balanced).predict(unseen)
                 for (rows, _), (seen, unseen) in zip(self.folds, matrices, strict=True)

@@ -72,7 +72,7 @@ def test_the_components_of_both_arms_filter_as_they_are_told(
         "counts": dsl.Metrics(uri=str(tmp_path / "counts")),
         "dataset_card": dsl.Markdown(uri=str(tmp_path / "card.md")),
     }
-    arms = data.export.python_func(made.hits, made.task, "bm25, random,task-only", **switches, **outputs)
+    arms = data.export.python_func(made.hits, made.task, "bm25, random,task-only", "0", **switches, **outputs)
     assert bool(outputs["counts"].metadata["overlaps test"]) == overlap
     assert "passages (bm25)" in (tmp_path / "card.md").read_text(encoding="utf-8")
     counts = [dsl.Metrics(uri=str(tmp_path / f"counts-{number}")) for number in range(3)]
@@ -94,7 +94,7 @@ def test_the_components_of_several_subsets_filter_as_they_are_told(
     switches = {"near_duplicates": near_duplicates, "overlap": overlap, "root": made.root}
     _, own = multitask.task_subsets.python_func(made.index, [made.task], "full", 500, **switches)
     assert removed(own) == expected(near_duplicates, overlap)
-    of_table = paper.subsets.python_func(made.index, made.task, "3", "tiny", "", **switches)
+    of_table = paper.subsets.python_func(made.index, made.task, "3", "tiny", "", "0", **switches)
     assert removed(of_table["random"]) == expected(near_duplicates, overlap)
 
 

@@ -530,10 +530,11 @@ def test_the_mixtures_of_a_pipeline(store: Store) -> None:
     assert fixed == [True, False, False, False, False], "a mixture is the same with every seed if all parts are"
 
 
-def test_an_encoder_is_mixed_with_the_static_model_of_its_own_draw(store: Store) -> None:
+def test_an_encoder_is_mixed_with_the_static_model_of_its_own_draw(tmp_path: Path) -> None:
     """That of its seed; a text that was not drawn has one static model, for all seeds."""
+    store = Store(tmp_path / "store")
     own = static(store.task, seed=2, root=str(store.root))
-    metrics = [store.static, own, *store.encoders]
+    metrics = [store.static, own, *(encoder(store.root, store.task, seed) for seed in (1, 2))]
     made = [Artifact.open(uri) for uri in mixtures(store.baseline, metrics, root=str(store.root))]
     first, second = (Artifact.open(uri).manifest.key for uri in (store.static, own))
     mixed = [one.input("model").manifest.inputs for one in made if one.details["arm"].count("+") == 2]

@@ -30,7 +30,8 @@ SHAPES = (
 )
 OF_SPANS = (Shape(0, 0, True, 1), Shape(0, 0, True, 2), Shape(2, 0, True, 2), Shape(2, 0, False, 2))
 MANY = 30  # classes above which less is tried, because each of them takes a fit
-MOST_WORK = 200_000_000  # characters that the fits of a shape read, times classes; with more, one shape is tried
+MOST_WORK = 170_000_000  # characters that the fits of a shape read, times classes; with more, one shape is tried
+MUCH_WORK = 4 * MOST_WORK  # with more than this, with one strength
 OF_MANY = (Shape(2, 0, False, 1), Shape(2, 5, False, 2))  # the second one with the regularisation of the first
 SPANS_OF_MANY = (Shape(0, 0, True, 1), Shape(2, 0, True, 2))
 CHEAPEST = Shape(2, 0, False, 2)
@@ -137,10 +138,11 @@ def _of_few(texts: Sequence[str], marks: Marks) -> tuple[Shape, ...]:
 def _of_many(texts: Sequence[str], marks: Marks, search: Search) -> tuple[tuple[Shape, ...], tuple[float, ...]]:
     """The shapes to try with more than `MANY` classes, and the strengths to try with the first of them."""
     fits = 1 + sum(len(seen) for seen, _ in search.folds) / len(texts)  # of all training texts: to judge, and to keep
-    shapes = SPANS_OF_MANY if marks else OF_MANY
-    if sum(map(len, texts)) * search.classes * fits > MOST_WORK:
-        return (shapes[0] if marks else CHEAPEST,), STRENGTHS[:1]
-    return shapes, STRENGTHS[:2]
+    shapes: tuple[Shape, ...] = SPANS_OF_MANY if marks else OF_MANY
+    work = sum(map(len, texts)) * search.classes * fits
+    if work > MOST_WORK:
+        shapes = (shapes[0] if marks else CHEAPEST,)
+    return shapes, STRENGTHS[: 1 if work > MUCH_WORK else 2]
 
 
 def _matrices(features: TextFeatures, seen: NDArray[Any], unseen: NDArray[Any]) -> tuple[Any, Any]:

@@ -15,8 +15,8 @@ from tlm.retrieval.search.engine import Docs, Scores
 from tlm.retrieval.select.embed import Embed
 from tlm.shallow.models import one_thread
 
-BLOCK = 4096  # passages that are compared at once
-MOST_AT_ONCE = 1 << 22  # scores and hits that are held for them
+BLOCK = 4096  # texts that get their vectors at once
+MOST_AT_ONCE = 1 << 20  # scores and hits that are compared at once
 LOW = 0xFFFFFFFF  # the lower half of a hit, which has the passage
 
 
@@ -38,7 +38,8 @@ class Nearest:
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
         """Yield the nearest passages of each query, as `Engine.search` does."""
         with one_thread():
-            vectors = self.embed(queries)
+            starts = range(0, max(1, len(queries)), BLOCK)
+            vectors = np.concatenate([self.embed(queries[start : start + BLOCK]) for start in starts])
         has_vector = np.any(vectors != 0, axis=1)
         best = Best(int(np.count_nonzero(has_vector)), min(top_k, self.corpus.details["passages"]))
         work = partial(_of_shard, self.corpus.uri, self.embed, vectors[has_vector], best.top_k)

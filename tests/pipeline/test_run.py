@@ -76,9 +76,10 @@ def test_from_files_to_a_report_and_again(tiny: Path, run_module: Callable, tmp_
     metrics = artifacts(root, "metrics")
     arms = sorted((artifact.details["arm"], artifact.details["seed"]) for artifact in metrics)
     encoders, texts = [("bm25", 3), ("random", 3), ("task-only", 3)], ("bm25", "random", "task-only")
-    mixed = [(f"static-{text} + baseline", 0) for text in texts]
-    mixed += [(f"{text}{static} + baseline", 3) for text in texts for static in ("", f" + static-{text}")]
-    assert arms == sorted([("baseline", 0), *encoders, *((f"static-{text}", 0) for text in texts), *mixed])
+    static = [("static-bm25", 0), ("static-random", 3), ("static-task-only", 0)]  # random text is drawn by the seed
+    mixed = [(f"{arm} + baseline", seed) for arm, seed in static]
+    mixed += [(f"{text}{more} + baseline", 3) for text in texts for more in ("", f" + static-{text}")]
+    assert arms == sorted([("baseline", 0), *encoders, *static, *mixed])
     kinds = [(group["kind"], group["text"]) for group in facts["groups"]]
     assert kinds[:4] == [("linear", ""), ("static", "task-only"), ("static", "random"), ("static", "bm25")]
     assert len(kinds) == 1 + 5 * 3

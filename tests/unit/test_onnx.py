@@ -201,8 +201,9 @@ def test_int8_is_used_if_it_predicts_what_float32_does(plain, tmp_path, monkeypa
 
 def test_logits_that_differ_are_an_error(plain, tmp_path, monkeypatch) -> None:
     root, one = plain
+    exported = export_onnx(one.uri).rsplit("/", 1)[1]
     shutil.copytree(root, tmp_path / "root")
-    shutil.rmtree(tmp_path / "root" / "model" / export_onnx(one.uri).rsplit("/", 1)[1])
+    shutil.rmtree(tmp_path / "root" / "model" / exported)
     monkeypatch.setattr(exporting, "EXACT_WITHIN", 1e-12)
     with pytest.raises(InputError, match=r"logits of its ONNX model differ by .*, more than 1e-12"):
         export_onnx(f"{tmp_path}/root/model/{one.uri.rsplit('/', 1)[1]}")

@@ -95,7 +95,7 @@ def _scored(recipe: Recipe, root: str | None, fit: "Callable[[], Model]") -> str
     root = home(root, recipe.inputs.values()).root
     model = produce(recipe, root, lambda draft: _write(draft, recipe, fit))
     say(f"{recipe.step}: the model is {model}")
-    return evaluate(model, recipe.inputs["task"].uri, root=root)
+    return evaluate(model, recipe.inputs["task"].uri, device="cpu", root=root)  # there may be no torch to ask for GPUs
 
 
 def _write(draft: Draft, recipe: Recipe, fit: "Callable[[], Model]") -> None:

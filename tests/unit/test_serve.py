@@ -228,6 +228,19 @@ def test_an_id_that_no_answer_can_hold_is_one_sentence() -> None:
         protocol.read_v2({"id": "\ud800", "inputs": [{"datatype": "BYTES", "shape": [1], "data": ["a"]}]})
 
 
+def test_a_body_that_is_too_large_can_be_sent_to_its_end(models, started) -> None:
+    """The client would lose the answer if the connection was closed while it sends more than the buffers hold."""
+    server = Running(models["linear"])
+    started.append(server)
+    head = (
+        f"POST /v1/models/model:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {12 << 20}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        connection.sendall(head.encode() + b"[" * (12 << 20))
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.endswith(b'{"error":"the body has more than 1048576 bytes; send fewer texts"}')
+
+
 def test_a_length_that_is_wrong_holds_nobody_up(models, started) -> None:
     """A body said to be too large is refused at once; one that ends early leaves no traceback."""
     server = Running(models["linear"])

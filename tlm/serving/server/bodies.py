@@ -16,6 +16,7 @@ from tlm.serving.server.protocol import Asked
 
 SMALL = 1 << 14  # bytes; such a body is parsed sooner than another thread is asked
 RECEIVE_SECONDS = 60  # what arrives more slowly would take room from others
+MOST_DROPPED = 1 << 24  # bytes of a refused body that are received; with more, the answer comes at once and may be lost
 
 
 class Bodies:
@@ -58,39 +59,39 @@ class Bodies:
         self._thread.shutdown()
 
     async def _receive(self, request: Request, body: bytearray) -> None:
-        """Append what arrives. What finds no room is received and dropped: who still sends reads no answer."""
-        size, busy = 0, ""
-        if request.headers.get("content-length", "").isdecimal():
-            self._refuse_large(int(request.headers["content-length"]))  # rather than wait for it
+        """Append what arrives. What is refused is received and dropped: who still sends reads no answer."""
+        announced = request.headers.get("content-length", "")
+        size, refused = 0, self._refusal(int(announced) if announced.isdecimal() else 0, 0, 0)
+        if refused is not None and int(announced) > MOST_DROPPED:
+            raise refused
         try:
             async with asyncio.timeout(RECEIVE_SECONDS):
                 async for part in request.stream():
                     size += len(part)
-                    self._refuse_large(size)
-                    busy = busy or self._lacks_room(len(body), len(part))
-                    if busy:
-                        self.held -= len(body)
-                        body.clear()
-                    else:
+                    refused = refused or self._refusal(size, len(body), len(part))
+                    if refused is None:
                         self.held += len(part)
                         body += part
+                        continue
+                    self.held -= len(body)
+                    body.clear()
+                    if size > MOST_DROPPED:
+                        break
         except ClientDisconnect:
             raise InputError("the connection ended before the body") from None
         except TimeoutError:
             raise HTTPException(408, f"the body took more than {RECEIVE_SECONDS} seconds; send it faster") from None
-        if busy:
-            raise Busy(busy)
+        if refused is not None:
+            raise refused
 
-    def _lacks_room(self, own: int, more: int) -> str:
-        """Why a body that holds `own` bytes may not hold `more`, or "". A body alone always may."""
-        others = self.held - own
-        if not others or self.held + more <= self._most_held:
-            return ""
-        return f"{others} bytes of requests are waiting, and {self._most_held} may; try again in a second"
-
-    def _refuse_large(self, size: int) -> None:
+    def _refusal(self, size: int, own: int, more: int) -> Exception | None:
+        """Why a body of `size` bytes, of which `own` are held, may not hold `more`. A body alone always finds room."""
         if size > self._most_bytes:
-            raise HTTPException(413, f"the body has more than {self._most_bytes} bytes; send fewer texts")
+            return HTTPException(413, f"the body has more than {self._most_bytes} bytes; send fewer texts")
+        others = self.held - own
+        if others and self.held + more > self._most_held:
+            return Busy(f"{others} bytes of requests are waiting, and {self._most_held} may; try again in a second")
+        return None
 
 
 def _parsed(body: bytearray, read: Callable[[Any], Asked]) -> Asked:

@@ -30,6 +30,7 @@ def point(arm: str, at: float, draw: int, right: int, of: int = 400) -> Result:
     """A result with `right` of its test examples right."""
     values = {
         **place_of("dilution", "toy", arm, at), "arm": arm, "seed": draw, "metric": "accuracy", "cost": {},
+        "made_from": {"subset/key": f"content {draw}"},
         "scores": {"test": {"accuracy": right / of}}, "mlm_loss": None,
         "examples": {"labels": ["no", "yes"], "test": rights(right, of, draw)},
     }  # fmt: skip

@@ -13,14 +13,14 @@ import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 from tests.toys_training import checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.classifier import Classifier
-from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces
+from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces, tokenized
 from tlm.evaluation.predict.onnx import OnnxClassifier
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline
@@ -147,6 +147,36 @@ def test_what_the_model_reads_is_the_same(both) -> None:
         expected, tokens = wanted.tokenize(TEXTS, pairs), found.tokenize(TEXTS, pairs)
         assert {name: expected[name] for name in tokens} == tokens
         assert set(tokens) == set(expected)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+@settings(max_examples=150, deadline=None)
+@given(first=st.integers(0, 40), second=st.integers(0, 40), most=st.integers(4, 41))
+def test_pairs_are_cut_as_the_library_cuts_them(kind: str, first: int, second: int, most: int) -> None:
+    tokenizer = Bare(kind).own
+    tokenizer.post_processor = processors.TemplateProcessing("$A", "$A:0 [SEP]:0 $B:1 [SEP]:1", [("[SEP]", 1)])
+    pair = ("tide fish ship " * 14)[: 5 * first], ("wave harbour a " * 14)[: 5 * second]
+    tokenizer.no_truncation()
+    ours = tokenized(tokenizer, [pair], ["input_ids", "token_type_ids"], most)
+    tokenizer.enable_truncation(most)
+    theirs = tokenizer.encode(*pair)
+    assert ours == {"input_ids": [theirs.ids], "token_type_ids": [theirs.type_ids]}
+
+
+def test_a_long_pair_takes_no_memory_for_combinations(both) -> None:
+    """Of 2 x 12,000 words, the library's truncation builds ten thousands of combinations, in two gigabytes."""
+    _, made = both
+    script = "import resource, sys; from pathlib import Path; from tlm.evaluation.predict.onnx import OnnxClassifier; "
+    script += "resource.setrlimit(resource.RLIMIT_AS, (4 << 30,) * 2); model = OnnxClassifier(Path(sys.argv[1])); "
+    script += "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; "
+    script += "print(len(model.read(['tide ' * 12000], ['fish ' * 12001])['input_ids'][0])); "
+    script += "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    done = subprocess.run(
+        [sys.executable, "-c", script, made.path("model")], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    tokens, kilobytes = map(int, done.stdout.split())
+    assert tokens == OnnxClassifier(made.path("model")).max_length
+    assert kilobytes < 100_000, done.stderr
 
 
 def test_evaluate_scores_it_as_the_model(both) -> None:

@@ -92,7 +92,10 @@ def storage_uri(model: Artifact) -> str:
 def store_port() -> int:
     """The port of the S3 server that boto3 would use."""
     address = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "https://")
-    return address.port or (80 if address.scheme == "http" else 443)
+    try:
+        return address.port or (80 if address.scheme == "http" else 443)
+    except ValueError:
+        raise InputError(f"the port of {address.geturl()} is no number up to 65535; fix AWS_ENDPOINT_URL_S3") from None
 
 
 def _hugging_face(model: Artifact, name: str, address: str, resources: dict[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
 from tlm.errors import InputError, reason
-from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces
+from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces, tokenized
 from tlm.shallow.folder import config_of
 from tlm.training.model.located import HERE, refuse_code
 
@@ -30,11 +31,17 @@ class Classifier(EncoderPredictor):
         longest = longest_input(self.tokenizer, self.model.config)
         cuts = self.tokenizer.is_fast and self.tokenizer.truncation_side == "right"
         super().__init__(config_of(folder), longest, cuts and splits_at_spaces(self.tokenizer.backend_tokenizer))
+        self._of_pairs = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str()) if cuts else None
+        if self._of_pairs is not None:
+            self._of_pairs.no_padding()
+            self._of_pairs.no_truncation()
 
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
         """What the model reads of each text."""
-        found: Mapping[str, list[list[int]]] = self.tokenizer(texts, pairs, truncation=True, max_length=self.max_length)
-        return found
+        if pairs is None or self._of_pairs is None:
+            return self.tokenizer(texts, pairs, truncation=True, max_length=self.max_length)  # type: ignore[no-any-return]
+        given = zip(texts, pairs, strict=True)
+        return tokenized(self._of_pairs, given, self.tokenizer.model_input_names, self.max_length)
 
     @torch.inference_mode()
     def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:

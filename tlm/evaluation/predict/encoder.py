@@ -1,7 +1,7 @@
 """Predict with an encoder, whatever computes it: what config.json says, and batches of texts of similar length."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class EncoderPredictor(ABC):
     def read(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Mapping[str, list[list[int]]]:
         """What the model reads of each text, its spans put first where it was trained so."""
         first = [with_spans_first(text, self.marks) for text in texts]
-        if pairs is not None:  # how a pair is cut depends on the lengths of both
+        if pairs is not None:
             return self.tokenize(first, list(pairs))
         return self.tokenize([self._beginning(text) for text in first] if self.cuts else first, None)
 
@@ -92,6 +92,51 @@ class EncoderPredictor(ABC):
                 "the model gives values that are not finite: its training diverged; lower the learning rate"
             )
         return result
+
+
+def tokenized(
+    tokenizer: Any, given: Iterable[str | tuple[str, str]], names: Sequence[str], max_length: int
+) -> dict[str, list[list[int]]]:
+    """What a model reads of each text or pair, by the name of the input.
+
+    One at a time, because the tokenizer takes much more memory for a long text than the text itself; and as a batch,
+    because other threads go on only then.
+
+    Args:
+        tokenizer: A ``tokenizers.Tokenizer`` that neither pads nor truncates: for a pair, the library would build every
+            combination of what it cuts off both texts.
+        given: The texts or pairs.
+        names: The inputs of the model.
+        max_length: Tokens to keep at most, special tokens included.
+    """
+    found: dict[str, list[list[int]]] = {name: [] for name in names}
+    for text in given:
+        (one,) = tokenizer.encode_batch_fast([text])
+        places = _kept(one.sequence_ids, max_length)
+        values = {"input_ids": one.ids, "attention_mask": one.attention_mask, "token_type_ids": one.type_ids}
+        for name, rows in found.items():
+            own = values[name]
+            rows.append([own[place] for place in places])
+    return found
+
+
+def _kept(texts: list[int | None], max_length: int) -> list[int]:
+    """The places of the tokens that truncation keeps, as the library's `longest_first` does from the right.
+
+    `texts` says which text each token is of: 0 or 1; None for special tokens.
+    """
+    first, second = texts.count(0), texts.count(1)
+    most = max_length - texts.count(None)
+    if first + second > most:
+        short = min(first, second, most // 2)
+        first, second = (most - short, short) if first > second else (short, most - short)
+    left = {None: len(texts), 0: first, 1: second}
+    places = []
+    for place, text in enumerate(texts):
+        if left[text] > 0:
+            places.append(place)
+            left[text] -= 1
+    return places
 
 
 def splits_at_spaces(tokenizer: Any) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.errors import InputError, reason
-from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces
+from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces, tokenized
 from tlm.shallow.folder import config_of
 from tlm.threads import cores, given_threads
 
@@ -66,20 +66,13 @@ class OnnxClassifier(EncoderPredictor):
         super().__init__(config, int(config[ONNX]["max_length"]), splits_at_spaces(self._tokenizer))
         self._padding = int(config.get("pad_token_id") or 0)
         self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(self.max_length)
+        self._tokenizer.no_truncation()
         self._inputs = [given.name for given in self.session.get_inputs()]
 
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
         """What the model reads of each text."""
-        found: dict[str, list[list[int]]] = {name: [] for name in self._inputs}
-        # One at a time, because the tokenizer takes much more memory for a long text than the text itself; and as a
-        # batch, because other threads go on only then.
-        for given in texts if pairs is None else zip(texts, pairs, strict=True):
-            (one,) = self._tokenizer.encode_batch_fast([given])
-            values = {"input_ids": one.ids, "attention_mask": one.attention_mask, "token_type_ids": one.type_ids}
-            for name, rows in found.items():
-                rows.append(values[name])
-        return found
+        given = texts if pairs is None else zip(texts, pairs, strict=True)
+        return tokenized(self._tokenizer, given, self._inputs, self.max_length)
 
     def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
         """Logits of a batch."""

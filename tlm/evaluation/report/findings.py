@@ -90,7 +90,7 @@ def points(difference: Difference, first: str) -> str:
 def sure(chosen: Summary, found: Difference | None) -> str:
     """How sure it is that a model is the one to use, from its difference to the one that it was held against."""
     if found is None:
-        return "not compared with a linear model"
+        return "compared with no other model" if chosen["kind"] == LINEAR else "not compared with a linear model"
     other = found["second"] if chosen["name"] == found["first"] else found["first"]
     if found["low"] is None:
         return f"open beside {other}: fewer than {LEAST_SEEDS} seeds or draws give no interval"

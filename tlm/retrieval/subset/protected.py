@@ -90,18 +90,22 @@ def _made_for_another(count: int, task: Artifact) -> str:
 
 
 def _subsets_of(made: Artifact) -> Iterator[Artifact]:
-    """The subsets that an artifact was trained on, each once, as far as the store has them."""
+    """The subsets that an artifact was trained on, each once, as far as the store has them.
+
+    A merged subset counts as one: the dev and test texts of all its tasks were looked for in all of it.
+    """
     seen, waiting = set[str](), [made]
     while waiting:
         artifact = waiting.pop()
+        if artifact.manifest.kind == "subset":
+            yield artifact
+            continue
         for name, ref in artifact.manifest.inputs.items():
             if ref.kind not in (*TRAINED, "subset") or ref.folder_name in seen:
                 continue
             seen.add(ref.folder_name)
             with suppress(InputError):
                 waiting.append(artifact.input(name))
-        if artifact.manifest.kind == "subset":
-            yield artifact
 
 
 def _texts(task: Artifact, *splits: str) -> set[str]:

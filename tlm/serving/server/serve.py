@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
-from tlm.errors import InputError
+from tlm.errors import InputError, Interrupted
 from tlm.progress import hidden, say
 
 DRAIN_SECONDS = 30
@@ -74,8 +74,11 @@ def serve(
     )
     listening = config.bind_socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES)
+    server = uvicorn.Server(config)
     with hidden(), suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run([listening])
+        server.run([listening])
+    if not server.started:
+        raise Interrupted("the server did not start; its log says why")
     say("serve: ended, and nothing was left unanswered")
 
 

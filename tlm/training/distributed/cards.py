@@ -4,6 +4,7 @@ A step has a GPU while it holds the lock of a file. The lock ends with the proce
 """
 
 import fcntl
+import itertools
 import os
 import time
 from collections.abc import Iterator
@@ -42,7 +43,8 @@ def _cards() -> list[str]:
     """The GPUs that this process may use, by index or UUID."""
     visible = os.environ.get(VISIBLE)
     if visible is not None:
-        return [card.strip() for card in visible.split(",") if card.strip()]
+        named = [card.strip() for card in visible.split(",") if card.strip()]
+        return list(itertools.takewhile(lambda card: not card.startswith("-"), named))  # from -1 on, none
     import torch
 
     return [str(index) for index in range(torch.cuda.device_count())]

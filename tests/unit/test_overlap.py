@@ -108,6 +108,21 @@ def test_no_marks_around_spans_hide_a_sentence(marks, length):
         assert result.share.tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize("marks", MARKS, ids=lambda marks: marks[0].strip())
+def test_marks_within_words_do_not_hide_a_sentence(marks):
+    """Suffixes stand outside of the span in many languages: <e1>서울</e1>은."""
+    words, tight = [f"서울{i}은" for i in range(9)], [mark.strip() for mark in marks]
+
+    def within(first: int, second: int) -> str:
+        found = list(words)
+        for place, (opening, closing) in ((first, tight[:2]), (second, tight[2:])):
+            found[place] = f"{opening}{words[place][:-1]}{closing}{words[place][-1]}"
+        return " ".join(found)
+
+    result = find([" ".join(words), within(1, 3)], [within(2, 4)])
+    assert result.share.tolist() == [1, 1]
+
+
 def test_invisible_characters_do_not_hide_a_sentence():
     words = [f"word{i}" for i in range(12)]
     hidden = [

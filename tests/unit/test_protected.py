@@ -21,7 +21,7 @@ from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.retrieval.subset.import_subset import import_subset
 from tlm.retrieval.subset.merge import merge_subsets
-from tlm.retrieval.subset.protected import check_protected, unprotected
+from tlm.retrieval.subset.protected import check_protected, doubts, unprotected
 from tlm.serving.distill.step import distill
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train, train_multitask
@@ -115,6 +115,10 @@ def test_a_merged_subset_is_for_all_its_tasks(world) -> None:
         parts.append(load_task(str(folder), root=world.root))
     merged = Artifact.open(merge_subsets([subset_for(world, task) for task in parts], root=world.root))
     check_protected(merged, *opened(*parts, world.task, world.other))
+    trained = train_multitask(
+        parts, tokenizer=world.tokenizer, subset=merged.uri, preset="tiny", overrides=STEPS, root=world.root
+    )
+    assert [doubt for task in opened(*parts) for doubt in doubts(Artifact.open(trained), task)] == []
     third = load_task(str(world.folder / "all.jsonl"), seed=5, test_share=0.3, root=world.root)
     count = len(held_out(third) - held_out(world.task) - held_out(world.other))
     assert unprotected(merged, Artifact.open(third)) == count > 0
@@ -184,7 +188,10 @@ def test_stage_2_on_another_split_is_warned_of(world, capsys) -> None:
     finetune(checkpoint, world.other, **given)
     assert "another split" not in capsys.readouterr().err
     finetune(checkpoint, world.task, **given)
-    assert f"warning: {checkpoint} was trained on {world.others}, which was made for another" in capsys.readouterr().err
+    warning = f"warning: {checkpoint} was trained on {world.others}, which was made for another"
+    assert warning in capsys.readouterr().err
+    train(world.task, tokenizer=world.tokenizer, subset=world.subset, start=checkpoint, **given)
+    assert warning in capsys.readouterr().err
 
 
 def test_a_task_that_is_gone_is_needed_only_where_another_is_given(world, tmp_path: Path) -> None:

@@ -206,6 +206,15 @@ def test_a_quoted_value_of_many_lines_is_text(tmp_path, text, order):
     assert [row.values for row in rows_of(tmp_path / "x.csv")] == rows
 
 
+def test_a_long_record_between_text_and_rows_is_warned_of(tmp_path, capsys):
+    """Its first line has one comma more than a row, as prose may have."""
+    path = tmp_path / "x.csv"
+    path.write_text(naive(100, {20: '"oh, what a film', 80: 'she said"'}))
+    assert len(rows_of(path)) == 40
+    expected = "x.csv: 1 long records, the first in lines 22 to 82, were read as texts"
+    assert expected in capsys.readouterr().err
+
+
 def test_short_records_that_may_be_rows_are_warned_of_if_most_are(tmp_path, capsys):
     path = tmp_path / "x.csv"
     quotes = {row: text for first in (10, 20, 30) for row, text in ((first, '"He said'), (first + 2, 'she said"'))}

@@ -167,6 +167,26 @@ def test_texts_are_compared_without_marks_around_spans_and_invisible_characters(
     assert compared(compared(text)) == compared(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<e1 id="1">tide</e1> rises',
+        "<S:DRUG> tide </S:DRUG> rises",
+        "[OBJ:GENE]tide[/OBJ:GENE] rises",
+        "[E1]tide[E1/] rises",
+        "<e1>tide<e1/> rises",
+        "<e1>ti</e1>de rises",
+        "ti[[de]] rises",
+    ],
+)
+def test_marks_of_all_forms_leave_the_words(text):
+    assert tokens(compared(text)) == ["tide", "rises"]
+
+
+def test_marks_between_words_leave_them_apart():
+    assert tokens(compared("<td>1</td><td>2</td>")) == ["1", "2"]
+
+
 @given(TEXTS)
 def test_a_text_without_marks_and_invisible_characters_is_compared_as_it_is(text):
     plain = "".join(c for c in text if unicodedata.category(c) != "Cf" and c not in "<[")

@@ -19,8 +19,12 @@ MANY_MARKS = 500
 _MANY_MARKS = regex.compile(rf"\p{{M}}{{{MANY_MARKS},}}")
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+")
 _INVISIBLE = regex.compile(r"\p{Cf}+")  # soft hyphens, joiners, spaces of no width
-# <e1> or [E1], and </e1> or [/E1]: the marks around a span, and other tags. Marks without letters are no tokens.
-_MARK = re.compile(r"([<\[])(/?)([A-Za-z][\w-]{0,31}[>\]])")
+# <e1> or [E1], and </e1>, [/E1] or [E1/]: the marks around a span, and other tags, which may have attributes
+_MARK = re.compile(r"([<\[])(/?)([A-Za-z][\w:.-]{0,31})(?:\s[^<>\[\]]{0,100}?)?(/?)([>\]])")
+_WORD = r"[\p{L}\p{N}\p{M}]"
+_ENDS_IN_WORD, _BEGINS_WITH_WORD = regex.compile(rf"{_WORD}\Z"), regex.compile(_WORD)
+# Marks without letters are no tokens, but they would cut a word
+_WITHIN_WORD = regex.compile(rf"(?<={_WORD})(?:\[\[|\]\]|<<|>>)(?={_WORD})")
 
 
 def normalise(text: str) -> str:
@@ -58,22 +62,31 @@ def compared(text: str) -> str:
     """Return a text as it is compared with others: without marks around spans, and without invisible characters.
 
     Marks are ``<e1> … </e1>``, ``[E1] … [/E1]`` and whatever else opens and closes like that. Those without letters,
-    such as ``[[ … ]]``, stay: `tokens` ignores them. Idempotent.
+    such as ``[[ … ]]``, stay, as `tokens` ignores them, but not within a word. Idempotent.
     """
     if not text.isascii():
         text = _INVISIBLE.sub("", text)
-    return _without_marks(text) if "</" in text or "[/" in text else text
+    if any(mark in text for mark in ("[[", "]]", "<<", ">>")):
+        text = _WITHIN_WORD.sub("", text)
+    return _without_marks(text) if any(mark in text for mark in ("</", "[/", "/>", "/]")) else text
 
 
 def _without_marks(text: str) -> str:
     opened, closed = set[str](), set[str]()
     for mark in _MARK.finditer(text):
         name = mark[1] + mark[3]
-        if not mark[2]:
+        if not (mark[2] or mark[4]):
             opened.add(name)
         elif name in opened:
             closed.add(name)
-    return _MARK.sub(lambda mark: " " if mark[1] + mark[3] in closed else mark[0], text)
+
+    def without(mark: re.Match[str]) -> str:
+        if mark[1] + mark[3] not in closed:
+            return mark[0]
+        within = _ENDS_IN_WORD.search(text, max(0, mark.start() - 1), mark.start())
+        return "" if within and _BEGINS_WITH_WORD.match(text, mark.end()) else " "
+
+    return _MARK.sub(without, text)
 
 
 def tokens(text: str) -> list[str]:

@@ -168,9 +168,9 @@ def files_of(folder: Path) -> dict[str, Path]:
     for name, path in found.items():
         if path.suffix == ".json" and _names_code(path):
             raise InputError(f"{folder}/{name} names code of its own, which is never run; take another model")
-    if ADAPTER in found:
+    for name in (name for name in found if Path(name).name == ADAPTER):
         raise InputError(
-            f"{folder}/{ADAPTER} adapts another model, which is not in the folder; merge it into that model "
+            f"{folder}/{name} adapts another model, which is not in the folder; merge it into that model "
             "(merge_and_unload of peft), and give the folder of the whole"
         )
     return found

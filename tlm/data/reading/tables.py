@@ -21,6 +21,7 @@ from tlm.progress import say
 FEWEST = 6  # lines of a record that is taken for rows
 MANY = 3  # records with fewer lines that could be rows, too, are warned of
 SHARE_ROWS = 0.9  # of these lines have as many values as the header; others may be bad rows
+SHARE_DOUBTED = 0.7  # of the lines of a record that is warned of
 _QUOTED = re.compile(r'"((?:[^"]++|"")*+)"')  # possessive: without backtracking, which takes memory per character
 
 
@@ -83,18 +84,26 @@ def rows(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
 
 
 def _doubted(file: RawFile, rows: Iterator[_Record | Reject]) -> Iterator[_Record | Reject]:
-    """Yield the rows; at the end, warn if most of those with several lines, however few, look like rows themselves."""
+    """Yield the rows, and warn of records whose lines may be rows: of each long one, of short ones if most are so."""
     several = doubtful = first = 0
+    long: list[str] = []
     for row in rows:
         if isinstance(row, _Record) and row.lines > 1:
             several += 1
             doubtful += row.of_rows
             first = first or row.line * row.of_rows
+            if row.lines >= FEWEST and row.alike >= SHARE_DOUBTED * row.lines and not row.of_rows:
+                long.append(f"{row.line} to {row.line + row.lines - 1}")
         yield row
     if doubtful >= MANY and 2 * doubtful > several:
         say(
             f"warning: {file.where}: {doubtful:,} of {several:,} records of several lines, the first at line {first}, "
             "may be rows that a quote out of place joins; check them"
+        )
+    if long:
+        say(
+            f"warning: {file.where}: {len(long):,} long records, the first in lines {long[0]}, were read as texts, but "
+            "most of their lines look like rows; is a quote missing?"
         )
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -122,11 +122,16 @@ class _Draw:
 
     def complete(self, order: Sequence[str]) -> None:
         """Take groups that bring a split closer to its share, the best first."""
+        alike: dict[frozenset[tuple[str | None, int]], deque[tuple[int, str]]] = defaultdict(deque)
+        for place, group in enumerate(order):
+            if group not in self.chosen:  # groups of the same labels gain the same: of these only the first is tried
+                alike[frozenset(self.members[group].items())].append((place, group))
         for split in self.lacks:
-            while spared := [group for group in order if group not in self.chosen and self._spared(group)]:
-                best = max(spared, key=lambda group: self._gain(group, split))
+            while firsts := [some[0] for some in alike.values() if some and self._spared(some[0][1])]:
+                _, best = max(firsts, key=lambda first: (self._gain(first[1], split), -first[0]))
                 if self._gain(best, split) <= 0:
                     break
+                alike[frozenset(self.members[best].items())].popleft()
                 self._take(best, split)
 
     def _gain(self, group: str, split: str) -> float:

@@ -222,7 +222,9 @@ def _write(
 
 
 def _check_splits(found: Sequence[Example], sizes: Counter[str], group_field: str) -> None:
-    advice = f"groups of '{group_field}' are not divided; give more groups" if group_field else "give more examples"
+    advice = "give more examples"
+    if group_field:
+        advice = f"groups of '{group_field}', and groups with a text in common, are not divided; give more groups"
     for split in SPLITS:
         if not sizes[split]:
             raise InputError(f"none of the {len(found)} examples is in {split}; {advice} or another share")

@@ -12,8 +12,7 @@ from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, refuse_negative
-from tlm.progress import say
-from tlm.retrieval.subset.protected import check_protected, doubts
+from tlm.retrieval.subset.protected import check_protected, warn_of
 from tlm.settings import Model, Train
 from tlm.training.distributed.launch import place, train_together
 from tlm.training.input.mixture import Mixture
@@ -156,8 +155,8 @@ def checkpoint_recipe(
     passages = Artifact.open(subset, "subset") if subset else None
     if passages is not None:
         check_protected(passages, examples)
-    for doubt in doubts(begin, examples) if begin is not None else ():
-        say(f"warning: {doubt}")
+    if begin is not None:
+        warn_of(begin, examples)
     root = home(root, [one for one in (examples, begin, vocabulary, passages) if one is not None]).root
     _check_passages(settings, passages)
     model = settings.model if begin is None else _shape(begin, settings)

@@ -5,8 +5,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError, refuse_negative
-from tlm.progress import say
-from tlm.retrieval.subset.protected import doubts
+from tlm.retrieval.subset.protected import warn_of
 from tlm.training.distributed.launch import place, train_together
 from tlm.training.input.tokenize import tokens_for
 
@@ -50,8 +49,7 @@ def finetune(
     if seed < -1:
         raise InputError(f"seed is {seed}; expected -1 or more")
     refuse_negative(save_steps=save_steps, save_minutes=save_minutes)
-    for doubt in doubts(start, examples):
-        say(f"warning: {doubt}")
+    warn_of(start, examples)
     root = home(root, [start, examples]).root
     tokens = tokens_for(start, examples, root)
     facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}

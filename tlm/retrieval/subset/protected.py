@@ -45,6 +45,12 @@ def doubts(made: Artifact, task: Artifact) -> Iterator[str]:
             yield f"{made.uri} was trained on {subset.uri}, which {_made_for_another(count, task)}"
 
 
+def warn_of(made: Artifact, task: Artifact) -> None:
+    """Warn of each doubt about a checkpoint that a training starts from, which may be meant for another task."""
+    for doubt in doubts(made, task):
+        say(f"warning: {doubt}")
+
+
 def check_trained(task: Artifact, *made: Artifact) -> None:
     """Raise InputError where metrics, a model or a checkpoint come from a subset that was made for another split."""
     for one in made:

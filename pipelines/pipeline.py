@@ -1,6 +1,5 @@
-"""Kubeflow pipelines: the decorator that makes one of a function with groups of parameters; and all of them by name."""
+"""The decorator that makes a Kubeflow pipeline of a function with groups of parameters."""
 
-import importlib
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -11,21 +10,18 @@ from kfp import dsl
 from pipelines.form.grouped import ungrouped
 from pipelines.form.options import ONE_OF_EACH, Machines
 from tlm.command import descriptions
-from tlm.errors import InputError, nearest
-
-MODULES = {name: f"pipelines.{name}" for name in ("tlm", "shallow", "rerank", "ablation", "multitask")}
 
 
-def pipeline(name: str, display_name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def pipeline(name: str, display_name: str, **given: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Turn a function into one that returns the pipeline for a number of machines.
 
-    The arguments of the function are `machines`, groups of parameters, and single parameters.
+    The arguments of the function are `machines`, those in `given`, groups of parameters, and single parameters.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @cache
         def build(machines: Machines = ONE_OF_EACH) -> Any:
-            steps = ungrouped(function, prefixed=True, machines=machines)
+            steps = ungrouped(function, prefixed=True, machines=machines, **given)
             # the form in the UI shows names only, so the description says what the parameters mean
             lines = [f"- `{parameter}`: {meaning}" for parameter, meaning in descriptions(steps).items()]
             description = "\n".join([parse(steps.__doc__ or "").short_description or "", "", "Parameters:", "", *lines])
@@ -39,14 +35,3 @@ def pipeline(name: str, display_name: str) -> Callable[[Callable[..., Any]], Cal
         return build
 
     return decorate
-
-
-def build(name: str, machines: Machines = ONE_OF_EACH) -> Any:
-    """Return the pipeline called `name` for so many machines.
-
-    Raises:
-        InputError: There is no pipeline of that name.
-    """
-    if name not in MODULES:
-        raise InputError(f"pipeline '{name}' is unknown{nearest(name, MODULES)}")
-    return importlib.import_module(MODULES[name]).build(machines)

@@ -58,7 +58,8 @@ def local(
             multitask: several tasks.
         data_pods: Steps that load the corpus together, two at a time, as they do on a cluster.
     """
-    from pipelines.form.parameters import of_this_code, read_parameters
+    from pipelines.compile.compiled import of_this_code
+    from pipelines.form.parameters import read_parameters
     from pipelines.local.runner import run
 
     built = images or (Path("build/images.json") if docker else None)
@@ -104,23 +105,6 @@ def compile(
     except OSError as error:
         raise InputError(f"--output {output}: cannot be written ({error}); name another file") from None
     compiled.warn_of_images(images)
-
-
-@command
-def lint(file: Annotated[Path, typer.Argument()]) -> None:
-    """Find faults of a compiled pipeline. Each is one line that says what to do; the exit code is then 2.
-
-    Args:
-        file: A compiled pipeline.
-    """
-    from pipelines.compile.compiled import parse, text_of
-    from pipelines.compile.lint import lint
-
-    findings = lint(parse(text_of(file), file))
-    for finding in findings:
-        print(f"{file}: {finding}")
-    if findings:
-        raise typer.Exit(2)
 
 
 @command
@@ -207,51 +191,6 @@ def upload(source: Source, connection: Connection, name: str = "", version: str 
     made = upload(api, text, name=name or called, version=version)
     version_id = made.pipeline_version_id
     _print(version_id, api.link(f"pipelines/details/{made.pipeline_id}/version/{version_id}"))
-
-
-@command
-def schedule(
-    parameters: Parameters,
-    connection: Connection,
-    order: Order,
-    name: str = "tlm",
-    pipeline: str = "tlm",
-    version: str = "",
-    at_once: Annotated[int, typer.Option(min=1, max=10)] = 1,
-    cron: Annotated[str | None, typer.Option(metavar="LINE")] = None,
-    list_all: Annotated[bool, typer.Option("--list")] = False,
-    delete: Annotated[bool, typer.Option("--delete")] = False,
-) -> None:
-    """Let Kubeflow start runs of an uploaded version, and print the ID of the recurring run and its link.
-
-    The times are in the installation's time zone, UTC if nobody set another; missed runs are not made up for. With
-    --list, print what is scheduled; with --delete, end the schedule called --name.
-
-    Args:
-        list_all: Print all recurring runs: name, when, whether they are on, link.
-        delete: Delete the recurring run called --name; while runs that it started go on, it is only turned off.
-        cron: When: second, minute, hour, day, month, weekday, as in '0 0 3 * * 1'.
-        name: Name of the recurring run; one of this name is replaced.
-        pipeline: Name of the uploaded pipeline.
-        version: Name of the pipeline's version.  [default: version and git revision]
-        at_once: Runs that may go on side by side.
-    """
-    from pipelines.client.api import Api
-    from pipelines.client.schedule import listed, schedule, six_fields, unschedule
-    from pipelines.compile.compiled import version_name
-
-    if [cron is not None, list_all, delete].count(True) != 1:
-        raise InputError("give one of --cron WHEN, --list and --delete")
-    if list_all:
-        print("\n".join(listed(Api(connection)) or ["nothing is scheduled"]))
-        return
-    if delete:
-        unschedule(Api(connection), name)
-        return
-    what = {"name": name, "pipeline": pipeline, "version": version or version_name(), "cron": six_fields(cron or "")}
-    api = Api(connection)
-    job = schedule(api, parameters, order, **what, at_once=at_once)
-    _print(job, api.link(f"recurringrun/details/{job}"))
 
 
 def _print(identity: str, link: str) -> None:

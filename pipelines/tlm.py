@@ -1,5 +1,7 @@
 """The TLM pipeline: corpus and task in, models and a report out, with the runs (arms × seeds) side by side."""
 
+from typing import Any
+
 from components import data
 from pipelines import stages
 from pipelines.form.groups import Corpus, Export, Index, Prices, Registry, Run, Store, Task, TrainingPods
@@ -7,9 +9,9 @@ from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 
 
-@pipeline("tlm", "TLM")
-def build(
+def steps(
     machines: Machines,
+    network: bool,
     corpus: Corpus,
     export: Export,
     index: Index,
@@ -35,13 +37,16 @@ def build(
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
     subsets, static = stages.selected(index_uri, task_uri, run_arms, run.seeds, advised, export, root)
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
-    tokenizer = stages.tokenizer(preflight, corpus_uri, task_uri, root)
-    settings = vars(run) | {"arms": run_arms, "overrides": advised["overrides"]}
-    plan = data.plan(**settings, task=task_uri, tokenizer=tokenizer, subsets=subsets, root=root)
-    metrics = stages.scored(plan.output, train, machines, root)
-    rows = data.mix(baseline=baseline, static=static, trained=metrics, root=root).output
+    trained: Any = []
+    if network:
+        tokenizer = stages.tokenizer(preflight, corpus_uri, task_uri, root)
+        settings = vars(run) | {"arms": run_arms, "overrides": advised["overrides"]}
+        plan = data.plan(**settings, task=task_uri, tokenizer=tokenizer, subsets=subsets, root=root)
+        trained = stages.scored(plan.output, train, machines, root)
+    rows = data.mix(baseline=baseline, static=static, trained=trained, root=root).output
     scores = {"baseline": baseline, "metrics": rows}
     return stages.report(scores, train, report, registry, root, notes=advised["reasons"])
 
 
+build = pipeline("tlm", "TLM", network=True)(steps)
 tlm = build()

@@ -1,1 +1,1 @@
-"""Use the API of Kubeflow Pipelines: submit, wait, upload, schedule."""
+"""Use the API of Kubeflow Pipelines: submit, wait, upload."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from kfp.client.token_credentials_base import TokenCredentialsBase
 from kfp_server_api import Configuration
 
-from pipelines.client.errors import Unauthorized
+from pipelines.client.errors import ApiError
 from tlm.artifacts.stores.endpoints import check_url
 from tlm.errors import InputError
 
@@ -24,40 +24,37 @@ def find(host: str, ui_host: str = "") -> tuple[str, str]:
     Raises:
         InputError: There is no address, it is no URL, or connecting to it is not allowed.
     """
+    if not host and "KUBERNETES_SERVICE_HOST" not in os.environ:
+        raise InputError("no address of Kubeflow Pipelines: give --host http://…, or set KF_PIPELINES_ENDPOINT")
     if not host:
-        if "KUBERNETES_SERVICE_HOST" not in os.environ:
-            raise InputError("no address of Kubeflow Pipelines: give --host http://…, or set KF_PIPELINES_ENDPOINT")
         return IN_CLUSTER, ui_host.rstrip("/")
-    for address in filter(None, (host, ui_host)):
-        if not address.startswith(("http://", "https://")):
-            raise InputError(f"'{address}' is no address of Kubeflow Pipelines: begin it with http:// or https://")
     check_url(host, "--host")
     api = host.rstrip("/").removesuffix("/#")
     return api, (ui_host or api).rstrip("/")
 
 
 class Token(TokenCredentialsBase):  # type: ignore[misc]
-    """A bearer token. A token file is read again for each call, because it is replaced before the token expires."""
+    """A bearer token. A token file is read again for each call, because it is replaced before the token expires.
+
+    Attributes:
+        source: The file or variable that the token is in; empty if there is none.
+    """
 
     def __init__(self, file: Path | None) -> None:
         self.file = file or (PROJECTED_TOKEN if PROJECTED_TOKEN.exists() else None)
         self.source = str(self.file or (TOKEN_VARIABLE if os.environ.get(TOKEN_VARIABLE) else ""))
 
-    def read(self) -> str:
-        """Return the current token. Raises Unauthorized if its file cannot be read."""
-        if not self.file:
-            return os.environ.get(TOKEN_VARIABLE, "")
-        try:
-            token = self.file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Unauthorized(f"{self.file}: the token cannot be read ({error})") from None
-        if not token:
-            raise Unauthorized(f"{self.file}: is empty, expected a token")
-        return token
-
     def refresh_api_key_hook(self, config: Configuration) -> None:
-        """Put the current token into KFP's configuration, which does this before each call."""
-        config.api_key["authorization"] = self.read()
+        """Put the current token into KFP's configuration, which does this before each call.
+
+        Raises:
+            ApiError: The file cannot be read.
+        """
+        try:
+            token = self.file.read_text(encoding="ascii") if self.file else os.environ[TOKEN_VARIABLE]
+        except (OSError, UnicodeDecodeError) as error:
+            raise ApiError(f"{self.file}: the token cannot be read ({error})", 401) from None
+        config.api_key["authorization"] = token.strip()
 
 
 def own_namespace() -> str:

@@ -13,7 +13,7 @@ import kfp_server_api
 import urllib3
 
 from pipelines.client import address, errors
-from pipelines.client.errors import Conflict, Elsewhere, Unreachable
+from pipelines.client.errors import NOT_THE_API, ApiError
 from pipelines.form.options import Connection
 from tlm.errors import InputError
 from tlm.progress import say
@@ -84,7 +84,9 @@ class Api:
         """
         try:
             return find() or create()
-        except (Conflict, Unreachable):
+        except ApiError as error:
+            if error.status != 409 and not error.may_pass:
+                raise
             return find() or create()
 
     def _call(self, call_api: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -96,12 +98,10 @@ class Api:
         except urllib3.exceptions.HTTPError as error:
             raise errors.from_connection(self.url, error) from None
         except (TypeError, ValueError) as error:  # an answer that fits no model
-            raise Elsewhere(f"{self.url}: answers something unreadable ({error}); check --host") from None
+            raise ApiError(f"{self.url}: answers something unreadable ({error}){NOT_THE_API}") from None
         kind = self.http.last_response.urllib3_response.headers.get("content-type", "")
         if not kind.startswith("application/json"):
-            raise Elsewhere(
-                f"{self.url}: answers with {kind or 'nothing'}, not as the API does; check --host and the token"
-            )
+            raise ApiError(f"{self.url}: answers with {kind or 'nothing'}{NOT_THE_API}")
         return answer
 
 

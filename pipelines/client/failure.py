@@ -129,7 +129,8 @@ def _read(api: Api, path: str, query: dict[str, str] | None = None) -> str:
     pool = api.http.rest_client.pool_manager
     timeout = urllib3.Timeout(connect=CONNECT, read=min(_LOG_TIMEOUT, api.call_timeout))
     try:
-        headers = {"authorization": f"Bearer {api.token.read()}"} if api.token.source else {}
+        token = api.http.configuration.get_api_key_with_prefix("authorization")
+        headers = {"authorization": token} if token else {}
         answer = pool.request("GET", api.url + path, fields=query, headers=headers, timeout=timeout, retries=False)
     except (urllib3.exceptions.HTTPError, ApiError):
         return ""

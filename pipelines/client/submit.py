@@ -7,7 +7,7 @@ from typing import Any
 import kfp_server_api
 
 from pipelines.client.api import Api
-from pipelines.client.errors import Unanswered
+from pipelines.client.errors import ApiError
 from pipelines.compile.compiled import Compiled
 from pipelines.form.options import Order
 from tlm.errors import InputError, Interrupted
@@ -32,7 +32,9 @@ def submit(api: Api, pipeline: Compiled, values: Mapping[str, Any], order: Order
     )
     try:
         return str(api.client.runs.run_service_create_run(run).run_id)
-    except Unanswered as error:
+    except ApiError as error:
+        if error.status:
+            raise
         raise Interrupted(f"whether a run began is not known, look for '{name}' in the UI: {error}") from None
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.client.api import Api
-from pipelines.client.errors import NotFound
+from pipelines.client.errors import ApiError
 from pipelines.compile.compiled import parse
 from tlm.errors import InputError
 from tlm.progress import say
@@ -37,7 +37,9 @@ def find_pipeline(api: Api, name: str) -> str:
     """Return the ID of the pipeline of this name; empty if there is none."""
     try:
         return str(api.client.pipelines.pipeline_service_get_pipeline_by_name(name, **api.scope).pipeline_id)
-    except NotFound:
+    except ApiError as error:
+        if error.status != 404:
+            raise
         return ""
 
 

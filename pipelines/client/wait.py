@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from pipelines.client.api import Api
-from pipelines.client.errors import ApiError, Elsewhere, NotFound, Unauthorized, Unreachable
+from pipelines.client.errors import ApiError
 from pipelines.client.failure import failures, read_log
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
@@ -34,9 +34,9 @@ def wait(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
     goes_on = f"run {run_id} goes on: see {api.link(f'runs/details/{run_id}')}, or wait on with `wait {run_id}`"
     try:
         run = _ended(api, run_id, timeout, poll_seconds)
-    except NotFound:
-        raise InputError(f"run {run_id} does not exist (any more); its ID is part of its link in the UI") from None
     except (ApiError, TimeoutError) as error:
+        if isinstance(error, ApiError) and error.status == 404:
+            raise InputError(f"run {run_id} does not exist (any more); its ID is part of its link in the UI") from None
         raise Interrupted(f"{error}; {goes_on}") from None
     except KeyboardInterrupt:
         raise Interrupted(f"no longer waiting; {goes_on}") from None
@@ -56,8 +56,9 @@ def _ended(api: Api, run_id: str, timeout: float, poll_seconds: float) -> Any:
     while True:
         try:
             run = api.client.get_run(run_id)
-        except (Unreachable, Unauthorized, Elsewhere) as error:
-            if isinstance(error, Unauthorized) and not api.token.file:  # nobody renews this token
+        except ApiError as error:
+            is_renewed = error.status == 401 and api.token.file
+            if not (error.may_pass or is_renewed):
                 raise
             if not trouble:
                 say(f"{error}; the run goes on, and so does waiting")

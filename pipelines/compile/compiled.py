@@ -1,18 +1,23 @@
-"""A compiled pipeline: compiled from the code, or read from a file."""
+"""The pipelines of this code by name, and compiled pipelines: compiled from the code, or read from a file."""
 
+import importlib
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
+from pipelines.compile.images import load_images, with_images
 from pipelines.form.options import ONE_OF_EACH, Machines
+from pipelines.form.parameters import Parameter, declared
 from tlm import __version__
-from tlm.errors import InputError
+from tlm.errors import InputError, nearest
 from tlm.progress import say
 from tlm.revision import revision
+
+MODULES = {name: f"pipelines.{name}" for name in ("tlm", "shallow", "rerank", "ablation", "multitask")}
 
 
 class Compiled(NamedTuple):
@@ -40,11 +45,23 @@ class Compiled(NamedTuple):
         for _, task in self.tasks():
             task["cachingOptions"] = {}
 
-    def steps(self) -> dict[str, str]:
-        """Return the executors of the tasks that run in a container of their own, by the task's name."""
-        executors = {name: body.get("executorLabel", "") for name, body in self.spec.get("components", {}).items()}
-        named = {name: executors.get(task.get("componentRef", {}).get("name"), "") for name, task in self.tasks()}
-        return {name: executor for name, executor in named.items() if executor}
+
+def build(name: str, machines: Machines = ONE_OF_EACH) -> Any:
+    """Return the pipeline called `name` for so many machines.
+
+    Raises:
+        InputError: There is no pipeline of that name.
+    """
+    if name not in MODULES:
+        raise InputError(f"pipeline '{name}' is unknown{nearest(name, MODULES)}")
+    return importlib.import_module(MODULES[name]).build(machines)
+
+
+def of_this_code(name: str) -> dict[str, Parameter]:
+    """Return the parameters of this code's pipeline `name`. Raises InputError if there is none of that name."""
+    from google.protobuf import json_format
+
+    return declared(json_format.MessageToDict(build(name).pipeline_spec))
 
 
 def warn_of_images(images: Path | None) -> None:
@@ -108,9 +125,6 @@ def compile_text(
     from kfp.compiler import Compiler
     from kfp.compiler.compiler_utils import KubernetesManifestOptions
 
-    from pipelines.compile.images import load_images, with_images
-    from pipelines.pipeline import build
-
     pipeline, options = build(name, machines), None
     if kubernetes_manifests:
         info = pipeline.pipeline_spec.pipeline_info
@@ -149,12 +163,6 @@ def parse(text: str, name: object = None) -> Compiled:
         raise InputError(f"{name}: found no compiled pipeline; `python -m pipelines.run compile` makes one")
     platforms = [document for document in documents if "platforms" in document]
     return Compiled(merged[0], platforms[0] if platforms else {})
-
-
-def from_api(document: Mapping[str, Any] | None) -> Compiled:
-    """Convert the `pipeline_spec` of a run or version, as the API returns it."""
-    document = document or {}
-    return Compiled(dict(document.get("pipeline_spec") or document), dict(document.get("platform_spec") or {}))
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

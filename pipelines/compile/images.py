@@ -46,13 +46,9 @@ def reference_fault(reference: Any) -> str:
     match = _REFERENCE.fullmatch(reference) if isinstance(reference, str) else None
     if not match:
         return f"{reference!r} is no image reference; write repository:tag or repository@sha256:digest"
-    if match["digest"]:
+    if match["digest"] or match["tag"] not in (None, "latest"):
         return ""
-    if not match["tag"]:
-        return f"'{reference}' has no tag, which means :latest; add a tag or a digest"
-    if match["tag"] == "latest":
-        return f"'{reference}' can change; use an exact tag or a digest"
-    return ""
+    return f"'{reference}' is :latest, which can change; give an exact tag or a digest"
 
 
 def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseComponent":

@@ -91,15 +91,6 @@ def check_reachable(values: Mapping[str, Any], where: str = "pods", schemes: str
                 raise InputError(f"parameter '{name}': {where} do not see '{place}' of this machine; give s3://…")
 
 
-def of_this_code(name: str) -> dict[str, Parameter]:
-    """Return the parameters of this code's pipeline `name`. Raises InputError if there is none of that name."""
-    from google.protobuf import json_format
-
-    from pipelines.pipeline import build
-
-    return declared(json_format.MessageToDict(build(name).pipeline_spec))
-
-
 def _read_yaml(text: str, where: str) -> Any:
     """Return the value of a text in YAML or JSON (which is YAML too); `where` is for the error."""
     try:

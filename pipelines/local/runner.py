@@ -12,11 +12,11 @@ from typing import Any
 from kfp import local as kfp_local
 from kfp.dsl.base_component import BaseComponent
 
+from pipelines.compile.compiled import build
 from pipelines.compile.images import load_images, with_images
 from pipelines.form.options import ONE_OF_EACH, Machines
 from pipelines.form.parameters import check_reachable
 from pipelines.local.transcript import Transcript
-from pipelines.pipeline import build
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import TlmError
 from tlm.training.distributed.cards import LOCKS

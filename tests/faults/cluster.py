@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from k8s.check.state import contents
 from tests.faults.row import HOME
 
@@ -124,13 +126,41 @@ def undisturbed(folder: str) -> dict[str, str]:
 
 
 def given(root: str) -> list[str]:
-    """Options of `submit` and `schedule`: the toy data, a root for results, and what the environment names."""
-    values = (f"corpus_paths=s3://{bucket()}/corpus/", f"task_path=s3://{bucket()}/task/", f"store_root={root}")
-    return [
-        *("--params", os.environ.get("PARAMETERS", "k8s/check/params.yaml")),
-        *("--service-account", os.environ.get("SERVICE_ACCOUNT", "tlm-runner")),
-        *(part for value in values for part in ("--set", value)),
-    ]
+    """Options of `submit`: the toy data, a root for results, and what the environment names."""
+    changes = (part for name, value in places(root).items() for part in ("--set", f"{name}={value}"))
+    return ["--params", parameters(), "--service-account", service_account(), *changes]
+
+
+def places(root: str) -> dict[str, str]:
+    """Parameters: where the toy data are, and a root for results."""
+    return {"corpus_paths": f"s3://{bucket()}/corpus/", "task_path": f"s3://{bucket()}/task/", "store_root": root}
+
+
+def parameters() -> str:
+    """The file with the other parameters."""
+    return os.environ.get("PARAMETERS", "k8s/check/params.yaml")
+
+
+def service_account() -> str:
+    """The service account of the pods."""
+    return os.environ.get("SERVICE_ACCOUNT", "tlm-runner")
+
+
+def every_minute(root: str, folder: str) -> str:
+    """Let Kubeflow start a run each minute, two at once; returns the ID of the recurring run."""
+    file = f"{folder}/every-minute.yaml"
+    pipelines("compile", "-o", file, *images())
+    made = client().create_recurring_run(
+        client().create_experiment("tlm").experiment_id,
+        "chaos",
+        cron_expression="0 * * * * *",
+        max_concurrency=2,
+        no_catchup=True,
+        pipeline_package_path=file,
+        params=yaml.safe_load((HOME / parameters()).read_text()) | places(root),
+        service_account=service_account(),
+    )
+    return str(made.recurring_run_id)
 
 
 def results(root: str) -> dict[str, str]:

@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from k8s.check import compare, data, state
-from pipelines.form.parameters import of_this_code, read_parameters
+from pipelines.compile.compiled import of_this_code
+from pipelines.form.parameters import read_parameters
 from tests.k8s import tools
 from tests.tiny import write_tiny
 from tlm.data.corpus import load_corpus

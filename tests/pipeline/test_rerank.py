@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.compile.compiled import compile_text, parse
-from pipelines.compile.lint import lint
+from pipelines.compile.compiled import build, of_this_code
 from pipelines.form.options import Machines
-from pipelines.form.parameters import of_this_code
-from pipelines.pipeline import build
 from tests.pipeline.test_run import arguments, artifacts
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
@@ -88,8 +85,6 @@ def test_it_compiles_with_parameters_of_the_first_pipeline() -> None:
     theirs, ours = of_this_code("rerank"), of_this_code("tlm")
     assert theirs.keys() - ours.keys() == {"compared_with"}
     assert all(theirs[name] == ours[name] for name in theirs.keys() & ours.keys())
-    assert lint(parse(compile_text(name="rerank"), "rerank")) == []
-    assert lint(parse(compile_text(name="rerank", machines=Machines(nodes=2)), "rerank")) == []
 
 
 def test_it_has_no_corpus_to_load() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines import run
 from pipelines.client import api as client
-from pipelines.compile.compiled import Compiled, compile_text, parse
+from pipelines.compile.compiled import compile_text
 from tests.pipelines_cli.standin import StandIn
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -77,9 +77,3 @@ def compiled(text: str, tmp_path: Path) -> Path:
     path = tmp_path / "tlm.yaml"
     path.write_text(text)
     return path
-
-
-@pytest.fixture
-def ours(text: str) -> Compiled:
-    """Our compiled pipeline, to be spoilt."""
-    return parse(text, "tlm.yaml")

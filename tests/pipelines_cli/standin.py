@@ -68,7 +68,6 @@ class StandIn:
         self.runs: dict[str, Any] = {}
         self.pipelines: dict[str, Any] = {}
         self.versions: dict[str, Any] = {}
-        self.jobs: dict[str, Any] = {}
         self._port = 0
         self.up()
 
@@ -116,10 +115,6 @@ class StandIn:
             ("POST", "/pipelines/upload_version", self._upload),
             ("POST", "/pipelines", self._create(self.pipelines, kfp.V2beta1Pipeline, "pipeline_id")),
             ("GET", "/pipelines/", self._versions),
-            ("GET", "/recurringruns", self._list(self.jobs, kfp.V2beta1ListRecurringRunsResponse, "recurring_runs")),
-            ("POST", "/recurringruns/", self._turn_off),
-            ("POST", "/recurringruns", self._create(self.jobs, kfp.V2beta1RecurringRun, "recurring_run_id")),
-            ("DELETE", "/recurringruns/", lambda rest, query, body: self.jobs.pop(rest) and {}),
         ]
 
     def _create(self, store: dict[str, Any], model: type, key: str) -> Callable[..., Any]:
@@ -133,9 +128,6 @@ class StandIn:
                 name = (made.display_name, made.namespace)
                 if name in [(one.display_name, one.namespace) for one in store.values()]:
                     raise refusal(409, f"{made.display_name} exists")
-            if model is kfp.V2beta1RecurringRun:
-                made.status = "ENABLED" if made.mode == "ENABLE" else "DISABLED"
-                made.service_account = made.service_account or "pipeline-runner"
             identity = str(uuid.uuid4())
             setattr(made, key, identity)
             made.created_at = datetime.datetime.now(datetime.UTC)
@@ -152,15 +144,9 @@ class StandIn:
                 found = [one for one in found if one.display_name == wanted]
             if "namespace" in query or (self.multi_user and field == "experiments"):
                 found = [one for one in found if one.namespace == query.get("namespace")]
-            start, size = int(query.get("page_token") or 0), int(query.get("page_size") or 20)
-            further = {"next_page_token": str(start + size)} if start + size < len(found) else {}
-            return model(**{field: found[start : start + size], "total_size": len(found)}, **further)
+            return model(**{field: found, "total_size": len(found)})
 
         return listed
-
-    def _turn_off(self, rest: str, query: dict[str, str], body: Any) -> Any:
-        self.jobs[rest.removesuffix(":disable")].status = "DISABLED"
-        return {}
 
     def _look(self, run_id: str, query: dict[str, str], body: Any) -> Any:
         if run_id not in self.runs:
@@ -292,7 +278,7 @@ def _handler(api: StandIn) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST = do_DELETE = _serve
+        do_GET = do_POST = _serve
 
         def log_message(self, format: str, *arguments: Any) -> None:
             pass

@@ -10,6 +10,7 @@ from components.base import DATA_IMAGE, TRAIN_IMAGE
 from pipelines.compile.images import load_images, reference_fault, with_images
 from pipelines.tlm import tlm
 from tlm.errors import InputError
+from tlm.training.distributed.cards import LOCKS
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 GOOD = {"data": "localhost:5000/a/tlm-data:0.1.0-abc1234-dirty", "train": f"registry.example/tlm-train@{DIGEST}"}
@@ -25,10 +26,10 @@ def test_exact_references(reference: str) -> None:
     [
         (
             "ghcr.io/x/tlm-data:latest",
-            "'ghcr.io/x/tlm-data:latest' can change; use an exact tag or a digest",
+            "'ghcr.io/x/tlm-data:latest' is :latest, which can change; give an exact tag or a digest",
         ),
-        ("ghcr.io/x/tlm-data", "has no tag, which means :latest; add a tag or a digest"),
-        ("localhost:5000/tlm-data", "has no tag, which means :latest; add a tag or a digest"),
+        ("ghcr.io/x/tlm-data", "is :latest, which can change; give an exact tag or a digest"),
+        ("localhost:5000/tlm-data", "is :latest, which can change; give an exact tag or a digest"),
         ("tlm-data@sha256:12", "is no image reference; write repository:tag or repository@sha256:digest"),
         ("tlm data:1", "is no image reference"),
         (None, "None is no image reference"),
@@ -64,6 +65,22 @@ def test_a_wrong_file_is_one_sentence(tmp_path: Path, text: str | None, said: st
         load_images(file)
     assert str(error.value).startswith(f"{file}: {said}")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "command", [("compile", "-o", "tlm.yaml"), ("upload", "--version", "v1"), ("submit",), ("local",)], ids=" ".join
+)
+def test_every_command_that_takes_images_refuses_latest(
+    cli, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variable in ("TLM_THREADS", LOCKS):  # which `local` sets
+        monkeypatch.setenv(variable, "1")
+    Path("images.json").write_text(json.dumps({**GOOD, "train": "ghcr.io/x/tlm-train:latest"}))
+    done = cli(*command, "--images", "images.json")
+    said = "image 'train': 'ghcr.io/x/tlm-train:latest' is :latest, which can change; give an exact tag or a digest"
+    assert (done.code, done.err, done.out) == (2, f"pipelines.run: images.json: {said}\n", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["images.json"]
 
 
 def test_the_image_that_serves_is_left_out(tmp_path: Path) -> None:

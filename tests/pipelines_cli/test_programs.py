@@ -22,7 +22,7 @@ def test_help_names_the_commands_and_imports_no_kfp() -> None:
     code = "import sys; import pipelines.run; sys.exit('kfp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
     out, _ = program("--help").communicate(timeout=60)
-    for command in ("local", "compile", "lint", "submit", "wait", "upload", "schedule"):
+    for command in ("local", "compile", "submit", "wait", "upload"):
         assert f"\n  {command} " in out
 
 
@@ -32,8 +32,8 @@ def test_a_dead_host_ends_soon(compiled: Path) -> None:
     out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (2, "")
     assert err == (
-        "pipelines.run: http://127.0.0.1:1: cannot be reached (Connection refused); check --host, or start the"
-        " port-forward\n"
+        "pipelines.run: http://127.0.0.1:1: cannot be reached (Failed to establish a new connection: [Errno 111]"
+        " Connection refused); check --host, --ca-file and --call-timeout, or start the port-forward\n"
     )
     assert time.monotonic() - began < 40
 

@@ -47,6 +47,18 @@ def test_a_file_is_a_pipeline_already(ask, api: StandIn) -> None:
     assert "--pipeline ablation: goes with the pipelines of this code, not with --file" in done.err
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "cannot be read"), ("a: 1\n", "found no compiled pipeline"), ("{", "not valid YAML")],
+)
+def test_another_file_calls_nobody(cli, api: StandIn, tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "other.yaml"
+    if text is not None:
+        file.write_text(text)
+    done = cli("submit", "--host", api.url, "--file", file)
+    assert (done.code, f"{file}: {said}" in done.err, done.err.count("\n"), api.requests) == (2, True, 1, [])
+
+
 def test_an_experiment_is_found_again(ask, api: StandIn) -> None:
     name = ("--experiment", "100%+x 'y' %41")
     assert [ask("submit", *name).code, ask("submit", *name).code] == [0, 0]
@@ -109,7 +121,7 @@ def test_without_an_address(cli, compiled: Path) -> None:
     done = cli("submit", "--file", compiled)
     assert (done.code, "give --host http://…, or set KF_PIPELINES_ENDPOINT" in done.err) == (2, True)
     done = cli("submit", "--file", compiled, "--host", "kfp.example")
-    assert (done.code, "begin it with http:// or https://" in done.err) == (2, True)
+    assert (done.code, "--host is 'kfp.example'; expected https://host:port" in done.err) == (2, True)
 
 
 def test_the_address_may_come_from_the_environment(cli, api, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,17 +160,18 @@ def test_a_namespace_is_not_sent_where_there_is_one_user(ask, api: StandIn) -> N
 
 def test_tokens(ask, api: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     api.token = "right"
-    assert "asks for a token (401): give --token-file FILE, or set KFP_EXISTING_TOKEN" in ask("submit").err
+    said = "answers 401 to a call with no token: the token is not valid; give a valid token with --token-file FILE"
+    assert said in ask("submit").err
     file = tmp_path / "token"
     done = ask("submit", "--token-file", file)
     assert (done.code, f"{file}: the token cannot be read" in done.err) == (2, True)
     file.write_text("wrong\n")
     done = ask("submit", "--token-file", file)
-    assert (done.code, f"does not accept the token from {file} (401)" in done.err) == (2, True)
+    assert (done.code, f"answers 401 to a call with the token from {file}: the token" in done.err) == (2, True)
     file.write_text("right\n")
     assert ask("submit", "--token-file", file).code == 0
     monkeypatch.setenv("KFP_EXISTING_TOKEN", "wrong")
-    assert "the token from KFP_EXISTING_TOKEN (401)" in ask("submit").err
+    assert "the token from KFP_EXISTING_TOKEN" in ask("submit").err
     monkeypatch.setenv("KFP_EXISTING_TOKEN", "right")
     assert ask("submit").code == 0
 
@@ -170,18 +183,18 @@ PAGE = Answer(200, "<html>log in</html>", "text/html")
 @pytest.mark.parametrize(
     ("request_", "fault", "sentence"),
     [
-        ("GET /healthz", Answer(404, "not found", "text/plain"), "is not the API of Kubeflow Pipelines 2 (404"),
-        ("GET /healthz", LOGIN, "redirects to https://dex.example/login, perhaps a login"),
-        ("GET /healthz", PAGE, "answers with text/html, not as the API does; check --host and the token"),
+        ("GET /healthz", Answer(404, "not found", "text/plain"), "answers 404: Not Found, not as Kubeflow Pipelines 2"),
+        ("GET /healthz", LOGIN, "answers 302: Found, not as Kubeflow Pipelines 2 does; check --host"),
+        ("GET /healthz", PAGE, "answers with text/html, not as Kubeflow Pipelines 2 does; check --host and"),
         ("GET /experiments", Answer(200, '{"experiments": 3}'), "answers something unreadable"),
-        ("GET /experiments", refusal(403, "no get in ann"), "forbids it (403): no get in ann; ask for the right"),
-        ("POST /runs", refusal(400, "no such thing"), "refuses it (400): no such thing"),
+        ("GET /experiments", refusal(403, "no get in ann"), "answers 403: no get in ann; ask for the right"),
+        ("POST /runs", refusal(400, "no such thing"), "answers 400: no such thing"),
         ("POST /runs", refusal(404, "Experiment e not found"), "Experiment e not found"),
-        ("POST /runs", refusal(500, "no service account"), "answered 500 (no service account)"),
+        ("POST /runs", refusal(500, "no service account"), "answers 500: no service account; look at"),
     ],
 )
 def test_what_the_api_refuses_is_one_sentence(ask, api: StandIn, request_: str, fault: Answer, sentence: str) -> None:
-    api.fail(request_, fault)
+    api.fail(request_, fault, fault)  # an experiment is looked for twice
     done = ask("submit", "--experiment", "e")
     assert done.code == 2
     assert sentence in done.err.splitlines()[-1]
@@ -226,7 +239,7 @@ def test_a_silent_server_does_not_hold_us(ask, api: StandIn) -> None:
     api.fail("GET /healthz", hang(3), hang(3), hang(3))
     began = time.monotonic()
     done = ask("submit", "--call-timeout", "0.3")
-    assert (done.code, "did not answer in time" in done.err) == (2, True)
+    assert (done.code, "did not answer (Read timed out. (read timeout=0.3))" in done.err) == (2, True)
     assert time.monotonic() - began < 2.5
 
 

@@ -72,9 +72,9 @@ def test_several_users(ask, api: StandIn) -> None:
 def test_an_upload_that_is_refused(ask, api: StandIn) -> None:
     api.fail("POST /pipelines/upload_version", Answer(400, '{"error_message": "Failed to read"}'))
     done = ask("upload", "--version", "v1")
-    assert (done.code, "refuses it (400): Failed to read" in done.err) == (2, True)
+    assert (done.code, "answers 400: Failed to read" in done.err) == (2, True)
     api.fail("GET /pipelines/names", refusal(403, "no get"))
-    assert "forbids it (403): no get" in ask("upload", "--version", "v1").err
+    assert "answers 403: no get" in ask("upload", "--version", "v1").err
 
 
 def test_a_version_is_called_by_version_and_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

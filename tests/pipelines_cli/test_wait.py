@@ -71,7 +71,7 @@ def test_a_restart_of_the_api_is_waited_for(ask, api: StandIn) -> None:
     api.at_look = lambda number: threading.Thread(target=bounce).start() if number == 2 else None
     done = ask("submit", *QUICK)
     assert done.code == 0, done.err
-    assert "cannot be reached (Connection refused)" in done.err
+    assert "Connection refused); check --host" in done.err
 
 
 def test_an_api_that_stays_away_ends_with_3(ask, api: StandIn) -> None:
@@ -79,7 +79,7 @@ def test_an_api_that_stays_away_ends_with_3(ask, api: StandIn) -> None:
     api.at_look = lambda number: threading.Thread(target=api.down).start() if number == 2 else None
     done = ask("submit", *QUICK, "--timeout", "4")
     assert done.code == 3
-    assert "cannot be reached (Connection refused)" in done.err.splitlines()[-1]
+    assert "Connection refused); check --host" in done.err.splitlines()[-1]
     assert f"run {next(iter(api.runs))} goes on" in done.err
     api.up()
 
@@ -98,7 +98,7 @@ def test_a_token_that_expires_is_read_again(ask, api: StandIn, tmp_path: Path) -
     api.at_look = expire
     done = ask("submit", *QUICK, "--token-file", file)
     assert done.code == 0, done.err
-    assert f"does not accept the token from {file} (401)" in done.err
+    assert f"answers 401 to a call with the token from {file}" in done.err
 
 
 def test_a_token_that_nobody_renews_ends_with_3(ask, api: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_a_token_that_nobody_renews_ends_with_3(ask, api: StandIn, monkeypatch: 
     api.at_look = lambda number: setattr(api, "token", "new")
     done = ask("submit", *QUICK)
     assert done.code == 3
-    assert "does not accept the token from KFP_EXISTING_TOKEN (401)" in done.err
+    assert "answers 401 to a call with the token from KFP_EXISTING_TOKEN" in done.err
     assert "goes on: see" in done.err
 
 
@@ -115,7 +115,7 @@ def test_a_right_that_is_taken_away_ends_with_3(ask, api: StandIn) -> None:
     api.states = ["RUNNING"]
     api.fail("GET /runs/", refusal(403, "no get"))
     done = ask("submit", *QUICK)
-    assert (done.code, "forbids it (403): no get" in done.err, "goes on: see" in done.err) == (3, True, True)
+    assert (done.code, "answers 403: no get" in done.err, "goes on: see" in done.err) == (3, True, True)
 
 
 def test_a_run_that_was_deleted(ask, api: StandIn) -> None:

@@ -136,20 +136,18 @@ def retried(folder: str, expected: dict[str, str]) -> list[str]:
 
 def scheduled(folder: str, expected: dict[str, str]) -> list[str]:
     """A run each minute into the same root, so that two work at once; an outcome for each."""
-    root, name = cluster.fresh_root("scheduled"), "chaos"
-    cluster.pipelines("upload", *cluster.images())
-    often = ("--cron", "0 * * * * *", "--at-once", "2")
-    job = cluster.pipelines("schedule", *often, "--name", name, *cluster.given(root)).splitlines()[0]
+    root = cluster.fresh_root("scheduled")
+    job = cluster.every_minute(root, folder)
     client, working = cluster.client(), list[str]()
     while len(working) < 2:
         time.sleep(PAUSE)
         listed = client.list_runs(page_size=20, sort_by="created_at desc").runs or []
         ours = [run for run in listed if run.recurring_run_id == job]
         working = [run.run_id for run in ours if run.state in ("PENDING", "RUNNING")]
-    cluster.pipelines("schedule", "--delete", "--name", name)
+    client.disable_recurring_run(job)
     for identity in working:
         cluster.pipelines("wait", identity, "--timeout", f"{cluster.TIMEOUT}")
-    cluster.pipelines("schedule", "--delete", "--name", name)  # it was only turned off, as its runs went on
+    client.delete_recurring_run(job)  # not before its runs have ended: Kubernetes deletes their workflows with it
     return [cluster.difference("scheduled", root, expected)] * len(working)
 
 

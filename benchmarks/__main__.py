@@ -21,6 +21,7 @@ from benchmarks import kept, page
 from benchmarks.machine import machine, revision, versions
 from benchmarks.row import NOT_MEASURED, NotMeasured, Result, Row, not_measured, number
 from tlm import __version__
+from tlm.paper.results import FOLDER
 
 ROWS = (  # modules, in the order of the data
     "data_steps",
@@ -130,7 +131,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _numbers(out: Path) -> Path:
-    return out.parent / "results" / "benchmarks"
+    return out.parent / Path(FOLDER).name / kept.NUMBERS
 
 
 def _with_facts(row: Row, results: list[Result], quick: bool, code: str) -> kept.Kept:

@@ -7,6 +7,8 @@ from typing import Any
 
 from benchmarks.row import Result
 
+NUMBERS = "benchmarks"  # their folder, in that of all results
+
 
 @dataclass(frozen=True)
 class Kept:

@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tlm.paper.results import FOLDER
+
 MOST_SECONDS = 600.0
 GPU, REHEARSAL = "mini", "tiny"
 
@@ -41,7 +43,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--corpus", required=True, help="files of the general corpus, as corpus_paths")
     parser.add_argument("--task", required=True, help="the task, as task_path")
     parser.add_argument("--root", default="artifacts", help="where artifacts are kept (artifacts)")
-    parser.add_argument("--results", default="docs/results", help="folder of the kept results (docs/results)")
+    parser.add_argument("--results", default=FOLDER, help="folder of the kept results (%(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="more parameters of the run")
     parser.add_argument("--rehearse", action="store_true", help="in seconds, with or without a GPU")
     return parser.parse_args(arguments)
@@ -97,8 +99,8 @@ def _keep(report: str, given: argparse.Namespace) -> None:
 
     more = "".join(f" --set {pair}" for pair in given.set) + " --rehearse" * given.rehearse
     command = f"python -m benchmarks.one_gpu_mini --corpus … --task …/{Path(given.task).name}{more}"
-    for path in keep([report], table="arms", results=given.results, command=command).splitlines():
-        print(f"kept {path}")
+    for line in keep([report], table="arms", results=given.results, command=command).splitlines():
+        print(f"kept {line}")
 
 
 if __name__ == "__main__":

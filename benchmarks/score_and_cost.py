@@ -3,7 +3,6 @@
 Both come from kept results: CPU seconds from the row `selectors`, scores from the points of the curve `selectors`.
 """
 
-import json
 from collections import defaultdict
 from pathlib import Path
 
@@ -11,16 +10,16 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.kept import NUMBERS, read
 from tlm.evaluation.mixture.kinds import LINEAR, Row
-from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, SPARE_ROLES, STYLE, svg
+from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, SPARE_ROLES, STYLE
 from tlm.evaluation.score.baseline import STATIC
-from tlm.paper.document.figure import GROUND
+from tlm.paper.document.figure import on_ground
 from tlm.paper.examples import summed
 from tlm.paper.results import FOLDER, Result, read_results
 from tlm.paper.tables import title
 from tlm.retrieval.select.selectors import BY_VECTORS, RERANKED, SCORED
 
-TAKEN = "benchmarks/selectors.json"
 PICTURE = "table-selectors/cost.svg"
 TICKS = (0.01, 0.1, 1, 10, 100, 1000)
 MIXED = f"{STATIC} + {LINEAR}"
@@ -31,7 +30,7 @@ Place = tuple[str, float]  # task, share of the corpus on topic
 
 def draw(results: Path) -> str:
     """A panel for each task and share, as SVG: CPU seconds of choosing, test score of the text mixed with linear."""
-    taken, scored = seconds(results / TAKEN), scores(results)
+    taken, scored = seconds(results), scores(results)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 5.6), layout="constrained")
         panels = figure.subplots(2, 2, sharex=True).flat
@@ -41,16 +40,17 @@ def draw(results: Path) -> str:
         figure.legend(*named, loc="outside upper left", ncols=7, frameon=False, columnspacing=1.2, handletextpad=0)
         figure.supxlabel("CPU seconds of choosing (one core)", fontsize=9.5, color=MUTED)
         figure.supylabel("test, hundredths", fontsize=9.5, color=MUTED)
-        head, end, rest = svg(figure).partition("</style>")
-    return f"{head}{end}{GROUND}{rest}"
+        return on_ground(figure)
 
 
-def seconds(file: Path) -> dict[Place, dict[str, float]]:
+def seconds(results: Path) -> dict[Place, dict[str, float]]:
     """The CPU seconds of each selector, as ``python -m benchmarks selectors`` kept them."""
     found: dict[Place, dict[str, float]] = defaultdict(dict)
-    for result in json.loads(file.read_text(encoding="utf-8"))["results"]:
-        task, share, arm = result["label"].split(", ")
-        found[task, int(share.split("%")[0]) / 100][arm] = result["ours"]
+    facts = read("selectors", results / NUMBERS)
+    for result in facts.results if facts else ():
+        if result.ours is not None:
+            task, share, arm = result.label.split(", ")
+            found[task, int(share.split("%")[0]) / 100][arm] = result.ours
     return found
 
 

@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from benchmarks.score_and_cost import ROLES, TAKEN, draw, scores, seconds
+from benchmarks.score_and_cost import ROLES, draw, scores, seconds
+from tlm.paper.results import FOLDER
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RESULTS = Path(__file__).parents[2] / FOLDER
 UNTIMED = {"", "task-only"}  # the linear model alone, and the control, which fetches nothing
 
 
 def test_each_selector_has_its_time_and_its_scores_at_the_same_places():
-    taken, scored = seconds(RESULTS / TAKEN), scores(RESULTS)
+    taken, scored = seconds(RESULTS), scores(RESULTS)
     assert set(taken) == {("scierc", 0.48), ("scierc", 0.1), ("scierc", 0.02), ("acl-arc", 0.48)}
     for place, costs in taken.items():
         assert set(costs) == set(ROLES) == set(scored[place]) - UNTIMED

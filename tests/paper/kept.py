@@ -1,4 +1,4 @@
-"""Predictions as result files keep them."""
+"""Predictions as results keep them."""
 
 import numpy as np
 

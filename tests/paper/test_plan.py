@@ -13,7 +13,7 @@ URIS = {"task": "/a b/task/1", "tokenizer": "s3://b/tokenizer/2", "subsets": SUB
 
 
 def done(*seeds: int) -> dict[int, Result]:
-    return {seed: Result(None, {}) for seed in seeds}  # type: ignore[arg-type]
+    return {seed: Result("", {}) for seed in seeds}
 
 
 def test_all_that_training_needs_is_in_the_string():

@@ -1,13 +1,17 @@
 """Results of real runs (tiny, from files to metrics): kept, read, and caught when they are not their run's."""
 
 import json
+import math
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.digest import canonical_json
 from tlm.data.corpus import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError, TlmError
@@ -22,7 +26,7 @@ from tlm.paper.examples import arm_of, summed
 from tlm.paper.inputs import make_subsets
 from tlm.paper.keep import keep
 from tlm.paper.plan import missing, subsets_for, trials, wanted
-from tlm.paper.results import Result, by_key, digest, fault, read_results
+from tlm.paper.results import Result, by_key, digest, fault, read_results, write_results
 from tlm.plan.runs import Run
 from tlm.retrieval.search.index import build_index
 from tlm.training.input.tokenizer import build_tokenizer
@@ -75,18 +79,25 @@ def kept(runs, tmp_path):
 
 
 def change(path: Path, *, sealed: bool = True, **values: object) -> None:
-    whole = {**json.loads(path.read_text()), **values}
-    path.write_text(json.dumps({**whole, "digest": digest(whole)} if sealed else whole))
+    """Change the first result of a file."""
+    first, *others = path.read_bytes().splitlines(keepends=True)
+    whole = {**json.loads(first), **values}
+    seal = {"digest": digest(whole)} if sealed else {}
+    path.write_bytes(b"".join([canonical_json({**whole, **seal}) + b"\n", *others]))
 
 
 def made_from(path: Path) -> dict[str, str]:
-    return json.loads(path.read_text())["made_from"]
+    return read_lines(path)[0]["made_from"]
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def test_a_kept_run_says_what_it_scored_and_what_it_was_made_from(runs, kept):
     result = {one.key: one for one in read_results(kept)}["tiny-task-bm25"]
     values, metrics = result.values, Artifact.open(runs.metrics["tiny-task-bm25"])
-    assert result.path.relative_to(kept).as_posix() == "table-3/tiny-task-bm25-seed-0.json"
+    assert result.place == f"{kept / '3.jsonl'}:1"
     assert result.score("dev") == pytest.approx(100 * metrics.details["dev"])
     assert result.score("test") == pytest.approx(100 * metrics.details["test"])
     assert values["made_from"][metrics.folder_name] == metrics.content
@@ -98,14 +109,57 @@ def test_a_kept_run_says_what_it_scored_and_what_it_was_made_from(runs, kept):
     assert values["revision"] == "abc"
     assert "paper_table=3" in values["command"]
     assert {"tlm", "python", "torch"} <= values["versions"].keys()
-    assert str(runs.root) not in result.path.read_text()
+    assert runs.root not in (kept / "3.jsonl").read_text()
 
 
 def test_keeping_twice_gives_the_same_bytes(runs, kept):
-    before = {path: path.read_bytes() for path in kept.rglob("*.json")}
+    before = {path: path.read_bytes() for path in kept.iterdir()}
     told = keep([runs.metrics["tiny-task-bm25"]], table="3", results=str(kept), revision="abc")
-    assert told == str(kept / "table-3" / "tiny-task-bm25-seed-0.json")
-    assert {path: path.read_bytes() for path in kept.rglob("*.json")} == before
+    assert told == f"{kept / '3.jsonl'}: tiny-task-bm25, seed 0"
+    assert {path: path.read_bytes() for path in kept.iterdir()} == before
+    assert {path.name for path in before} == {"3.jsonl", "7.jsonl"}
+
+
+def test_a_result_replaces_the_one_of_its_cell_and_seed_and_leaves_other_lines_alone(runs, kept):
+    bm25, random = (kept / "3.jsonl").read_bytes().splitlines()
+    keep([runs.metrics["tiny-task-bm25"]], table="3", results=str(kept), revision="def")
+    changed, other = (kept / "3.jsonl").read_bytes().splitlines()
+    assert (json.loads(bm25)["revision"], json.loads(changed)["revision"]) == ("abc", "def")
+    assert other == random
+
+
+def test_lines_are_in_the_order_of_keys_and_seeds_whatever_the_order_of_keeping(kept):
+    whole = (kept / "3.jsonl").read_bytes()
+    lines = read_lines(kept / "3.jsonl")
+    later = [{**lines[0], "seed": seed} for seed in (10, 2)]
+    for some in (lines[1:], later, lines[:1]):
+        write_results(kept / "new", "3", some)
+    found = read_results(kept / "new")
+    assert [(one.key, one.seed) for one in found] == [
+        *(("tiny-task-bm25", seed) for seed in (0, 2, 10)), ("tiny-task-random", 0)
+    ]  # fmt: skip
+    assert whole.splitlines() == [
+        line for line in (kept / "new" / "3.jsonl").read_bytes().splitlines() if line in whole
+    ]
+
+
+def test_processes_that_keep_at_once_lose_nothing(kept):
+    """Each reads the file and replaces it, so they must wait for each other."""
+    line = read_lines(kept / "3.jsonl")[0]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda seed: write_results(kept / "new", "3", [{**line, "seed": seed}]), range(40)))
+    assert [one.seed for one in read_results(kept / "new")] == [*range(40)]
+    assert [path.name for path in (kept / "new").iterdir()] == ["3.jsonl"]
+
+
+def test_of_several_runs_all_are_kept_or_none(runs, kept):
+    before = (kept / "3.jsonl").read_bytes()
+    line = read_lines(kept / "3.jsonl")[0]
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_results(kept, "3", [{**line, "seed": 1}, {**line, "seed": 2, "mlm_loss": math.nan}])
+    with pytest.raises(InputError, match="fits no cell of table 3"):
+        keep([runs.metrics[name] for name in ("baseline", "tiny-task-bm25-stage-1")], table="3", results=str(kept))
+    assert (kept / "3.jsonl").read_bytes() == before
 
 
 def test_each_run_finds_its_own_cell(runs, tmp_path):
@@ -169,37 +223,56 @@ def test_results_that_are_as_they_were_written_have_no_fault(runs, kept):
     ("damage", "sentence"),
     [
         (lambda path: change(path, sealed=False, scores={}), "was changed after it was written"),
-        (lambda path: change(path, seed=4), "holds the result tiny-task-bm25-seed-4.json"),
         (lambda path: change(path, settings={"train.rho1": 17}), "was made with train.rho1=17 instead of 3"),
-        (lambda path: change(path, cell={"table": "9", "scale": "tiny", "column": "x"}), "belongs to no cell"),
+        (lambda path: change(path, cell={"table": "9", "scale": "tiny", "column": "x"}), "is a result of table 9"),
+        (lambda path: change(path, cell={"table": "3", "scale": "tiny", "column": "x"}), "belongs to no cell"),
         (lambda path: change(path, made_from=dict.fromkeys(made_from(path), "0" * 64)), "was made from other metrics"),
     ],
 )
 def test_a_result_that_is_not_its_run_s_is_found_and_fails_the_check(runs, kept, damage, sentence):
-    path = kept / "table-3" / "tiny-task-bm25-seed-0.json"
+    path = kept / "3.jsonl"
     damage(path)
     faults = [told for one in read_results(kept) if (told := fault(one, runs.root))]
     assert len(faults) == 1
-    assert sentence in faults[0]
+    assert faults[0].startswith(f"{path}:1 {sentence}")
     with pytest.raises(TlmError, match="do not match their runs: 1, such as") as caught:
         paper(check=True, results=str(kept), root=runs.root)
     assert caught.value.exit_code == 1
 
 
-def test_a_file_that_is_no_result_is_named(kept):
-    (kept / "table-3" / "broken.json").write_text("{}")
-    with pytest.raises(InputError, match=r"broken\.json is no result"):
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda first, second: [first, b"{}"], r"3\.jsonl:2 is no result of `tlm keep` \(KeyError\('key'\)\)"),
+        (lambda first, second: [first, second[:-9]], r"3\.jsonl:2 is no result of `tlm keep` \(JSONDecodeError"),
+        (lambda first, second: [first, b"", second], r"3\.jsonl:2 is no result of `tlm keep` \(JSONDecodeError"),
+        (
+            lambda first, second: [b"\xff" + first, second],
+            r"3\.jsonl:1 is no result of `tlm keep` \(UnicodeDecodeError",
+        ),
+        (lambda first, second: [first.replace(b":", b": ", 1), second], r"3\.jsonl:1 is no .*'not in canonical JSON'"),
+        (lambda first, second: [first, first, second], r"3\.jsonl:2 is out of order: .* has tiny-task-bm25, seed 0"),
+        (lambda first, second: [second, first], r"3\.jsonl:2 is out of order: .*; move it, or remove one of the two"),
+    ],
+)
+def test_a_damaged_line_is_named_and_nothing_is_written_beside_it(runs, kept, damage, sentence):
+    path = kept / "3.jsonl"
+    path.write_bytes(b"\n".join(damage(*path.read_bytes().splitlines())))
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=sentence):
         read_results(kept)
+    with pytest.raises(InputError, match=sentence):
+        keep([runs.metrics["baseline"]], table="3", results=str(kept))
+    assert path.read_bytes() == before
 
 
 def fabricate(kept: Path, score: float) -> None:
     """A result of SciERC at the paper's small scale, sealed."""
     cell = next(cell for cell in wanted("3", "small", "scierc") if cell.arm == "bm25")
-    path = kept / "table-3" / f"{cell.key}-seed-0.json"
-    shutil.copyfile(kept / "table-3" / "tiny-task-bm25-seed-0.json", path)
-    place = {"table": "3", "scale": "small", "column": "scierc", "row": cell.row}
+    like = next(one.values for one in read_results(kept) if one.key == "tiny-task-bm25")
+    place = {"key": cell.key, "cell": {"table": "3", "scale": "small", "column": "scierc", "row": cell.row}}
     scores = {"dev": {"macro_f1": score}}
-    change(path, key=cell.key, cell=place, settings=cell.settings(), scores=scores, metric="macro_f1")
+    write_results(kept, "3", [{**like, **place, "settings": cell.settings(), "scores": scores, "metric": "macro_f1"}])
 
 
 def test_a_miss_fails_the_check_only_at_the_paper_s_scale(kept, capsys):
@@ -252,6 +325,6 @@ def test_a_kept_run_brings_its_predictions_and_they_give_its_scores(kept):
                 assert 100 * arm.scores[0] == pytest.approx(result.score(split, metric))
         assert (summed([result] * 3, "test")["low"] is None) == (result.values["arm"] == "random")  # one draw of text
         assert not summed([result] * 3, "test")["seeds_only"]
-    without = Result(found[0].path, {name: value for name, value in found[0].values.items() if name != "examples"})
+    without = Result(found[0].place, {name: value for name, value in found[0].values.items() if name != "examples"})
     assert arm_of([without, found[0]], "test") is None
     assert summed([without] * 3, "test")["seeds_only"]

@@ -15,7 +15,7 @@ from tlm.paper.command import paper
 from tlm.paper.document import arms, page
 from tlm.paper.document.figure import figure
 from tlm.paper.document.sections import update
-from tlm.paper.results import Result, by_key, read_results
+from tlm.paper.results import FOLDER, Result, by_key, read_results
 from tlm.paper.tables import cells
 
 HOME = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def result(table: str, scale: str, task: str, row: str, seed: int, score: float)
         "metric": "macro_f1", "arm": cell.arm, "mlm_loss": 3.0 + seed, "cost": {"stage 1": {"flops": 1e12 + seed}},
         "scores": {split: {"macro_f1": score / 100} for split in ("dev", "test")},
     }  # fmt: skip
-    return Result(Path(), values)
+    return Result("", values)
 
 
 ROWS = {"task data only": [50.0, 52.0, 57.0], "top 50": [54.0, 55.0], "top 5000": [60.0, 61.0, 65.0]}
@@ -62,7 +62,7 @@ def sheet(tmp_path: Path) -> Path:
 def test_the_committed_results_page_is_what_the_kept_results_give(tmp_path, capsys):
     """Else: `tlm paper --update docs/RESULTS.md`."""
     folder = tmp_path / "docs"
-    shutil.copytree(HOME / "docs" / "results", folder / "results")
+    shutil.copytree(HOME / FOLDER, folder / "results")
     shutil.copyfile(HOME / "docs" / "RESULTS.md", folder / "RESULTS.md")
     paper(update=str(folder / "RESULTS.md"), results=str(folder / "results"))
     assert "nothing changes" in capsys.readouterr().err
@@ -70,7 +70,7 @@ def test_the_committed_results_page_is_what_the_kept_results_give(tmp_path, caps
 
 def test_every_table_with_a_kept_run_has_a_section():
     text = (HOME / "docs" / "RESULTS.md").read_text()
-    places = {(run.values["cell"]["table"], run.values["cell"]["scale"]) for run in read_results(HOME / "docs/results")}
+    places = {(run.values["cell"]["table"], run.values["cell"]["scale"]) for run in read_results(HOME / FOLDER)}
     wanted = {f"<!-- tlm paper {table} --scale {scale} " for table, scale in places if scale != "baseline"}
     assert {marker for marker in wanted if marker not in text} == set()
 

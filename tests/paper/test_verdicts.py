@@ -20,7 +20,7 @@ def runs(scores: list[float], split: str = "dev", kept: bool = False) -> dict[in
         values["scores"] = {split: {values["metric"]: score / 100}}
         if kept:
             values["examples"] = {"labels": ["no", "yes"], split: rights(round(10 * score), 1000, seed)}
-        found[seed] = Result(None, values)  # type: ignore[arg-type]
+        found[seed] = Result("", values)
     return found
 
 
@@ -86,7 +86,7 @@ def test_runs_without_predictions_carry_no_verdict():
 
 def test_runs_on_other_examples_are_not_compared():
     found = told("3", "pocket", "scierc", {BM25: [60.0, 61.0, 62.0], RANDOM: [50.0, 51.0, 52.0]}, kept=True)
-    other = found[RANDOM]._replace(arm=arm_of([Result(None, {  # type: ignore[arg-type]
+    other = found[RANDOM]._replace(arm=arm_of([Result("", {
         "metric": "accuracy", "arm": "bm25", "examples": {"labels": ["no", "yes"], "dev": rights(50, 90, 0)}
     })] * 3, "dev"))  # fmt: skip
     (one,) = comparisons([found[BM25], other])

@@ -10,7 +10,7 @@ from tlm.paper.document.blocks import Block, show
 from tlm.paper.document.blocks import markdown as as_markdown
 from tlm.paper.plan import ByKey, command_for, missing, once
 from tlm.paper.results import FOLDER, by_key, fault, read_results
-from tlm.paper.tables import PAPER, all_tables, cells, check_names, expected, is_of, ladders, our_name, title
+from tlm.paper.tables import PAPER, all_tables, cells, check_names, expected, is_of, ladders, our_name, task_of, title
 from tlm.progress import say
 
 
@@ -97,6 +97,6 @@ def _missing(table: str, scales: list[str], task: str, results: ByKey) -> list[B
         ]
         blocks += [Block(heading, [], lines)] if found else []
     if task and not blocks:
-        known = [column.partition("/")[0] for column in all_tables()[table]["row"][0]["values"]]
+        known = list(map(task_of, all_tables()[table]["row"][0]["values"]))
         raise InputError(f"table {table} has no task '{task}'{nearest(task, known)}")
     return blocks

@@ -1,19 +1,16 @@
 """Curves: runs of the same models at several values of one quantity, such as the share of a corpus on topic."""
 
-import tomllib
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from tlm.errors import InputError
+from tlm.paper.tables import data
 
 SCALE = "curve"  # stands where tables have their scale
 
 
-@cache
 def curves() -> dict[str, Any]:
     """The curves by name, as in ``curves.toml``."""
-    return tomllib.loads(files("tlm.paper").joinpath("curves.toml").read_text(encoding="utf-8"))
+    return data("curves.toml")
 
 
 def key_of(curve: str, task: str, arm: str, at: float) -> str:
@@ -22,7 +19,7 @@ def key_of(curve: str, task: str, arm: str, at: float) -> str:
 
 
 def place_of(curve: str, task: str, arm: str, at: float) -> dict[str, Any]:
-    """Key and cell of a point, for its result file.
+    """Key and cell of a point, for its result.
 
     Raises:
         InputError: the value is not above 0.

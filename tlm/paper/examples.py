@@ -18,7 +18,7 @@ SPLITS = ("dev", "test")
 
 
 def packed(predictions: pa.Table, labels: list[str] | None) -> dict[str, Any]:
-    """The predictions of a run for its result file: gold, predicted, group and copied by split, each in one line.
+    """The predictions of a run for its result: gold, predicted, group and copied by split, each in one line.
 
     Classes are indexes into ``labels``; ``copied`` is 1 for an example whose text is also in train.
     """

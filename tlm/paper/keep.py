@@ -1,4 +1,4 @@
-"""The command `keep`: from the metrics of finished runs to small result files that are committed."""
+"""The command `keep`: from the metrics of finished runs to lines of the results that are committed."""
 
 import platform
 from contextlib import suppress
@@ -18,8 +18,8 @@ from tlm.evaluation.score.imported import IMPORTED
 from tlm.paper.curves import curves, place_of
 from tlm.paper.examples import packed
 from tlm.paper.plan import command_for
-from tlm.paper.results import BASELINE, FOLDER, differences, write_result
-from tlm.paper.tables import NEUTRAL, Cell, cells, is_of, our_name, scales
+from tlm.paper.results import BASELINE, FOLDER, baseline_key, differences, write_results
+from tlm.paper.tables import NEUTRAL, Cell, cells, check_names, is_of, our_name, scales
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 from tlm.revision import revision as revision_of_code
 from tlm.settings import SECTIONS
@@ -39,18 +39,19 @@ def keep(
     results: str = FOLDER,
     revision: str = "",
 ) -> str:
-    """Keep finished runs as result files of one of the paper's tables or of a curve, and print their paths.
+    """Keep finished runs as results of one of the paper's tables or of a curve, and print where each is.
+
+    All runs are kept or none. A run replaces an earlier one of the same cell and seed.
 
     Args:
         metrics: URIs of metrics, or of reports, which stand for the encoders and the baseline that they compare (for a
             curve: for all of their rows).
-        table: Number of the table, such as 4; or a curve: dilution, labels, labels-and-texts or
-            compute.
+        table: Number of the table, such as 4; or a curve: dilution, labels, labels-and-texts or compute.
         corpus: C_BERT or C_RoBERTa, if the table has both; by default the corpus of the scale.
         at: Where on the axis of a curve the runs are.
         draw: Number of the draw of corpus, labels and random subset; runs of a curve at one place differ in it.
         command: The command that made the run; by default the one that `tlm paper` prints.
-        results: Folder of the result files.
+        results: Folder of the results.
         revision: Revision of the code that ran; by default that of this checkout.
 
     Raises:
@@ -61,16 +62,21 @@ def keep(
     curve = table in curves()
     if curve and not command:
         raise InputError(f"a point of the curve '{table}' needs --command, the one that made its run")
-    if not curve and (at or draw):
-        raise InputError(f"--at and --draw are for curves ({', '.join(curves())}), and '{table}' is none")
+    if not curve:
+        check_names(table, scales()[0])
+        if at or draw:
+            raise InputError(f"--at and --draw are for curves ({', '.join(curves())}), and '{table}' is none")
     runs = [Run.read(artifact, lineage) for artifact in chain(*(_scored(one, curve) for one in opened))]
-    made = [
-        _point(run, lineage, table, at, draw, command, code)
-        if curve
-        else _result(run, lineage, table, corpus, command, code)
-        for run in runs
-    ]
-    return "\n".join(str(write_result(Path(results), values)) for values in made)
+    made = []
+    for run in runs:
+        settings = _settings(run, lineage)
+        task, arm, seed = our_name(run.values["task"]), run.values["arm"], draw if curve else run.values["seed"]
+        place = place_of(table, task, arm, at) if curve else _place(run, settings, table, task, corpus)
+        how = command or command_for(table, place["cell"]["scale"], task, [seed])
+        kept = _kept(run, lineage)
+        made.append({**place, "seed": seed, **kept, "settings": settings, "command": how, "revision": code})
+    path = write_results(Path(results), table, made)
+    return "\n".join(f"{path}: {one['key']}, seed {one['seed']}" for one in made)
 
 
 def _scored(given: Artifact, curve: bool) -> list[Artifact]:
@@ -81,26 +87,17 @@ def _scored(given: Artifact, curve: bool) -> list[Artifact]:
     return [metrics for metrics in found if curve or metrics.details["stage"] not in NO_CELL]
 
 
-def _point(run: Run, lineage: Lineage, curve: str, at: float, draw: int, command: str, revision: str) -> dict[str, Any]:
-    place = place_of(curve, our_name(run.values["task"]), run.values["arm"], at)
-    return {**place, "seed": draw, **_kept(run, lineage, command, revision)}
-
-
-def _result(run: Run, lineage: Lineage, table: str, corpus: str, command: str, revision: str) -> dict[str, Any]:
-    values, settings = run.values, _settings(run, lineage)
-    task = our_name(values["task"])
-    if values["arm"] == BASELINE:
-        key, scale, column, row = f"{BASELINE}-{task}", BASELINE, task, BASELINE
-    else:
+def _place(run: Run, settings: dict[str, Any], table: str, task: str, corpus: str) -> dict[str, Any]:
+    """Key and cell of a run of a table; the baseline, which has no cell, counts at every scale."""
+    key, scale, column, row = baseline_key(task), BASELINE, task, BASELINE
+    if run.values["arm"] != BASELINE:
         cell = _cell(run, settings, table, task, corpus)
         key, scale, column, row = cell.key, cell.scale, cell.column, cell.row
-    place = {"key": key, "cell": {"table": table, "scale": scale, "column": column, "row": row}}
-    command = command or command_for(table, scale, task, [values["seed"]])
-    return {**place, "seed": values["seed"], **_kept(run, lineage, command, revision)}
+    return {"key": key, "cell": {"table": table, "scale": scale, "column": column, "row": row}}
 
 
-def _kept(run: Run, lineage: Lineage, command: str, revision: str) -> dict[str, Any]:
-    """What a result file holds of a run, besides its place."""
+def _kept(run: Run, lineage: Lineage) -> dict[str, Any]:
+    """What a result holds of what a run found and was made from."""
     values = run.values
     scores = {
         split: {name: value for name, value in found.items() if isinstance(value, int | float)}
@@ -114,10 +111,7 @@ def _kept(run: Run, lineage: Lineage, command: str, revision: str) -> dict[str, 
         "mlm_loss": values["mlm_loss"],
         "parameters": values.get("parameters"),
         "cost": values["cost"],
-        "settings": _settings(run, lineage),
         "versions": _versions(run),
-        "command": command,
-        "revision": revision,
         "made_from": {one.folder_name: one.content for one in lineage.everything([run.artifact])},
     }
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tlm import presets
 from tlm.errors import InputError
 from tlm.paper.results import BASELINE, Result
-from tlm.paper.tables import PAPER, PLM, RETRIEVING, Cell, all_tables, cells, is_of
+from tlm.paper.tables import PAPER, PLM, RETRIEVING, Cell, all_tables, cells, is_of, task_of
 from tlm.plan.runs import Run
 
 ByKey = Mapping[str, Mapping[int, Result]]
@@ -52,10 +52,10 @@ def missing(found: Sequence[Cell], results: ByKey, seeds: Sequence[int] = ()) ->
 
 def tasks_at(table: str, scale: str, results: ByKey) -> list[str]:
     """The tasks of a table, and at our scales the other tasks that have results of it."""
-    own = [column.partition("/")[0] for column in all_tables()[table]["row"][0]["values"]]
+    own = list(map(task_of, all_tables()[table]["row"][0]["values"]))
     places = [run.values["cell"] for runs in results.values() for run in runs.values()]
     here = [place for place in places if (place["table"], place["scale"]) == (table, scale) and scale not in PAPER]
-    return [*own, *sorted({place["column"].partition("/")[0] for place in here} - set(own))]
+    return [*own, *sorted({task_of(place["column"]) for place in here} - set(own))]
 
 
 def top_k(cell: Cell) -> int:

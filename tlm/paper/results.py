@@ -1,17 +1,20 @@
-"""Kept results: a small JSON file for each finished run, checked against the cell that it belongs to."""
+"""Kept results: a line of JSON for each finished run, in one file for each table, checked against its cell."""
 
+import fcntl
 import json
-from collections.abc import Iterable
-from contextlib import suppress
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.digest import value_sha256
+from tlm.artifacts.digest import canonical_json, value_sha256
 from tlm.errors import InputError
 from tlm.paper.curves import curves, key_of
-from tlm.paper.tables import all_tables, cells, scales
+from tlm.paper.tables import all_tables, cells, scales, task_of
 
 FOLDER = "docs/results"
 BASELINE = "baseline"
@@ -22,13 +25,13 @@ class Result:
     """A finished run.
 
     Attributes:
-        path: Its file.
-        values: Contents of the file: key, cell (table, scale, column, row), seed, arm, metric, scores by split and
-            metric, examples (the predictions, see `tlm.paper.examples`; older files have none), mlm_loss, cost,
+        place: Its file and line, such as ``docs/results/4.jsonl:7``.
+        values: What the line holds: key, cell (table, scale, column, row), seed, arm, metric, scores by split and
+            metric, examples (the predictions, see `tlm.paper.examples`; older results have none), mlm_loss, cost,
             settings, versions, command, revision, made_from (kind/key: content), digest.
     """
 
-    path: Path
+    place: str
     values: dict[str, Any]
 
     @property
@@ -47,42 +50,88 @@ class Result:
         return None if found is None else 100 * float(found)
 
 
-def file_name(key: str, seed: int) -> str:
-    """Name of a result's file."""
-    return f"{key}-seed-{seed}.json"
+def baseline_key(task: str) -> str:
+    """The key of the linear baseline of a task."""
+    return f"{BASELINE}-{task}"
 
 
 def digest(values: dict[str, Any]) -> str:
-    """Digest of everything in the file but the digest."""
+    """Digest of everything in a result but its digest."""
     return value_sha256({name: value for name, value in values.items() if name != "digest"})
 
 
-def write_result(folder: Path, values: dict[str, Any]) -> Path:
-    """Write ``table-<number>/<key>-seed-<seed>.json``; the same values give the same bytes."""
-    path = folder / f"table-{values['cell']['table']}" / file_name(values["key"], values["seed"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**values, "digest": digest(values)}, indent=1, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+def write_results(folder: Path, table: str, made: Sequence[dict[str, Any]]) -> Path:
+    """Write results into ``<table>.jsonl``, all or none; each replaces an older one of its key and seed.
+
+    Lines are in the order of keys and seeds, and equal results give equal bytes. Several processes may write at once.
+
+    Raises:
+        InputError: a line of the file is damaged (see `read_results`); nothing is written then.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{table}.jsonl"
+    with _alone(folder):
+        lines = {(one.key, one.seed): one.values for one in _read(path)} if path.exists() else {}
+        lines |= {(one["key"], one["seed"]): {**one, "digest": digest(one)} for one in made}
+        replaced(path, b"".join(canonical_json(lines[place]) + b"\n" for place in sorted(lines)))
     return path
 
 
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process writes into the folder, and let none write meanwhile."""
+    lock = os.open(folder, os.O_RDONLY)  # of the folder, because the file itself is replaced
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def replaced(path: Path, data: bytes) -> bool:
+    """Replace the file atomically; False if it has these bytes already."""
+    if path.exists() and path.read_bytes() == data:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(data)
+    part.replace(path)
+    return True
+
+
 def read_results(folder: Path) -> list[Result]:
-    """All results in `folder`, by file name. Raises InputError if a file is not JSON or not a result."""
+    """All results in `folder`: file by file, and in each by key and seed.
+
+    Raises:
+        InputError: a line is not a result as `tlm keep` writes it, or lines are out of order; the message names it.
+    """
+    return [result for path in sorted(folder.glob("*.jsonl")) for result in _read(path)]
+
+
+def _read(path: Path) -> list[Result]:
     found = []
-    for path in sorted(folder.glob("table-*/*.json")):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            found.append(Result(path, values))
+            values = json.loads(line)
+            found.append(Result(f"{path}:{number}", values))
             _ = (found[-1].key, found[-1].seed, values["cell"]["table"], values["scores"], values["metric"])
+            if line != canonical_json(values):
+                raise ValueError("not in canonical JSON")
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is no result of `tlm keep` ({error!r}); restore it or remove it") from None
+            raise InputError(f"{path}:{number} is no result of `tlm keep` ({error!r}); restore or remove it") from None
+    for one, after in pairwise(found):
+        if (one.key, one.seed) >= (after.key, after.seed):
+            raise InputError(
+                f"{after.place} is out of order: lines go by key and seed, each once, and this one has {after.key}, "
+                f"seed {after.seed}, after {one.key}, seed {one.seed}; move it, or remove one of the two"
+            )
     return found
 
 
 def by_key(results: Iterable[Result]) -> dict[str, dict[int, Result]]:
-    """Results by key and seed, whichever table's folder they are in."""
+    """Results by key and seed, seeds in ascending order, whichever table's file they are in."""
     found: dict[str, dict[int, Result]] = {}
-    for result in results:
+    for result in sorted(results, key=lambda one: one.seed):
         found.setdefault(result.key, {}).setdefault(result.seed, result)
     return found
 
@@ -90,31 +139,32 @@ def by_key(results: Iterable[Result]) -> dict[str, dict[int, Result]]:
 def fault(result: Result, root: str | None = None) -> str:
     """Describe in a sentence what is wrong with a result; "" if nothing is.
 
-    Faults are a file that was changed after it was written or has another run's name, settings that are no longer those
-    of the cell, and scores that differ from the run's metrics if these are still under `root`.
+    Faults are a line that was changed after it was written or is in another table's file, settings that are no longer
+    those of the cell, and metrics, if they are still under `root`, that differ from those that it was made from.
     """
     values = result.values
     if values.get("digest") != digest(values):
-        return f"{result.path} was changed after it was written; restore it, or keep the run again"
-    if result.path.name != file_name(result.key, result.seed):
-        return f"{result.path} holds the result {file_name(result.key, result.seed)}; give it its own name"
-    if values["cell"]["table"] in curves():
+        return f"{result.place} was changed after it was written; restore it, or keep the run again"
+    table = values["cell"]["table"]
+    if Path(result.place.rpartition(":")[0]).stem != table:
+        return f"{result.place} is a result of table {table}; move it to {table}.jsonl"
+    if table in curves():
         if result.key != key_of(*(values["cell"][name] for name in ("table", "column", "row", "at"))):
-            return f"{result.path} has another key than its place on the curve; keep the run again"
+            return f"{result.place} has another key than its place on the curve; keep the run again"
     elif values["arm"] != BASELINE:
-        table, scale, column = (values["cell"][name] for name in ("table", "scale", "column"))
-        known = cells(table, scale, [column.partition("/")[0]]) if table in all_tables() and scale in scales() else []
+        scale, column = values["cell"]["scale"], values["cell"]["column"]
+        known = cells(table, scale, [task_of(column)]) if table in all_tables() and scale in scales() else []
         cell = next((cell for cell in known if cell.key == result.key), None)
         if cell is None:
-            return f"{result.path} belongs to no cell of table {table} any more; run it again"
+            return f"{result.place} belongs to no cell of table {table} any more; run it again"
         if different := differences(values["settings"], cell.settings()):
-            return f"{result.path} was made with {', '.join(different[:3])}; run it again"
+            return f"{result.place} was made with {', '.join(different[:3])}; run it again"
     if root is not None:
-        name, content = next(item for item in values["made_from"].items() if item[0].startswith("metrics/"))
-        with suppress(InputError):  # the metrics were deleted, or made elsewhere
-            run = Artifact.open(f"{root.rstrip('/')}/{name}", "metrics")
-            if run.content != content:
-                return f"{result.path} was made from other metrics than {run.uri}; keep it again"
+        for name, content in values["made_from"].items():
+            with suppress(InputError):  # not metrics, or they were deleted, or made elsewhere
+                run = Artifact.open(f"{root.rstrip('/')}/{name}", "metrics")
+                if run.content != content:
+                    return f"{result.place} was made from other metrics than {run.uri}; keep it again"
     return ""
 
 

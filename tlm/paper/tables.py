@@ -67,7 +67,7 @@ class Cell:
     @property
     def task(self) -> str:
         """Name of the task, without a metric."""
-        return self.column.partition("/")[0]
+        return task_of(self.column)
 
     @property
     def key(self) -> str:
@@ -90,18 +90,19 @@ class Cell:
 
 
 @cache
-def _data(name: str) -> dict[str, Any]:
+def data(name: str) -> dict[str, Any]:
+    """One of the files of this folder in TOML."""
     return tomllib.loads(files("tlm.paper").joinpath(name).read_text(encoding="utf-8"))
 
 
 def expected() -> dict[str, Any]:
     """The paper's tables by number, as in ``expected.toml``."""
-    return _data("expected.toml")
+    return data("expected.toml")
 
 
 def own_tables() -> dict[str, Any]:
     """Our own tables by name, as in ``own.toml``."""
-    return _data("own.toml")
+    return data("own.toml")
 
 
 def all_tables() -> dict[str, Any]:
@@ -111,7 +112,7 @@ def all_tables() -> dict[str, Any]:
 
 def ladders() -> dict[str, Any]:
     """Our scales by name, as in ``scales.toml``."""
-    return _data("scales.toml")
+    return data("scales.toml")
 
 
 def scales() -> tuple[str, ...]:
@@ -144,7 +145,7 @@ def cells(table: str, scale: str, tasks: Sequence[str] = ()) -> list[Cell]:
     facts = all_tables()[table]
     stands_for = scale if scale in PAPER else facts["row"][0].get("scale", "small")
     rows = [row for row in facts["row"] if row.get("scale", "small") == stands_for and _is_available(row, scale)]
-    columns = [column for column in facts["row"][0]["values"] if not tasks or column.partition("/")[0] in tasks]
+    columns = [column for column in facts["row"][0]["values"] if not tasks or task_of(column) in tasks]
     columns += [task for task in tasks if task not in columns and scale not in PAPER]
     return [_cell(table, facts, row, column, scale) for row in rows for column in columns] if len(rows) > 1 else []
 
@@ -165,6 +166,11 @@ def title(task: str) -> str:
     return str(table_b1()["tasks"].get(task, {}).get("title", task))
 
 
+def task_of(column: str) -> str:
+    """The task of a column, without a metric."""
+    return column.partition("/")[0]
+
+
 def our_name(task: str) -> str:
     """Our name of one of the paper's tasks, given any of its names; other names stay."""
     return task_names().get(task.lower(), task)
@@ -177,7 +183,7 @@ def _is_available(row: dict[str, Any], scale: str) -> bool:
 
 
 def _cell(table: str, facts: dict[str, Any], row: dict[str, Any], column: str, scale: str) -> Cell:
-    task = column.partition("/")[0]
+    task = task_of(column)
     published, start, paper = row["values"].get(column), row.get("start", ""), _paper_preset(facts, task, scale)
     changes = dict(row.get("set", {}))
     if row["arm"] in RETRIEVING and task in facts.get("train", ()):  # GLUE: one preset, and the rule for K

@@ -8,10 +8,10 @@ from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.runs import spread
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.metrics import METRIC_NAMES
-from tlm.paper.document.blocks import Block, plus_minus
+from tlm.paper.document.blocks import Block, compared, plus_minus
 from tlm.paper.examples import arm_of, copies_in, summed
 from tlm.paper.plan import ByKey, tasks_at
-from tlm.paper.results import BASELINE, Result
+from tlm.paper.results import Result, baseline_key
 from tlm.paper.tables import cells, own_tables, title
 
 LINEAR = "tf-idf + linear"
@@ -27,8 +27,8 @@ def blocks(table: str, scale: str, results: ByKey) -> list[Block]:
 def _rows(table: str, task: str, scale: str, results: ByKey) -> dict[str, list[Result]]:
     """Results by row, in the order of seeds, the baseline first; {} if no arm was run."""
     keys = {cell.row: cell.key for cell in cells(table, scale, [task])}
-    found = {row: [runs[seed] for seed in sorted(runs)] for row, key in keys.items() if (runs := results.get(key))}
-    linear = results.get(f"{BASELINE}-{task}", {})
+    found = {row: [*runs.values()] for row, key in keys.items() if (runs := results.get(key))}
+    linear = results.get(baseline_key(task), {})
     return {LINEAR: [*linear.values()], **found} if found and linear else found
 
 
@@ -71,8 +71,6 @@ def _orders(rows: dict[str, list[Result]]) -> Iterator[str]:
         if one["low"] is None or not (one["ahead"] or LINEAR in (one["first"], one["second"])):
             open_pairs += 1
             continue
-        ahead = f"{one['ahead']} is ahead" if one["ahead"] else "no order is shown"
-        interval = f"95 % interval {100 * one['low']:+.1f} to {100 * one['high']:+.1f}"
-        yield f"{one['first']} over {one['second']} {100 * one['mean']:+.1f} ({interval}): {ahead}"
+        yield compared(one)
     if open_pairs:
         yield f"no order is shown between the other {open_pairs} pairs"

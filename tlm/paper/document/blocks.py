@@ -25,6 +25,13 @@ def plus_minus(spread: dict[str, Any], digits: int = 1) -> str:
     return f"{plain_score(spread, digits=digits)} ({len(spread['values'])})" if spread["values"] else ""
 
 
+def compared(found: dict[str, Any]) -> str:
+    """One of the `differences` between two models that has an interval, in hundredths, and who is ahead."""
+    interval = f"95 % interval {100 * found['low']:+.1f} to {100 * found['high']:+.1f}"
+    verdict = f"{found['ahead']} is ahead" if found["ahead"] else "no order is shown"
+    return f"{found['first']} over {found['second']} {100 * found['mean']:+.1f} ({interval}): {verdict}"
+
+
 def markdown(blocks: Sequence[Block]) -> str:
     """The blocks as GitHub Markdown."""
     lines = []

@@ -10,12 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from tlm.evaluation.mixture.kinds import KINDS, PARTS, Row
-from tlm.evaluation.pages.plots import COLOURS, INK, SPARE_ROLES, STYLE, svg
+from tlm.evaluation.pages.plots import COLOURS, INK, SPARE_ROLES, STYLE
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.score.baseline import STATIC
 from tlm.paper.curves import curves
 from tlm.paper.document.curves import Points, fit, points_of, values_of
-from tlm.paper.document.figure import GROUND
+from tlm.paper.document.figure import on_ground
 from tlm.paper.examples import summed
 from tlm.paper.plan import ByKey
 from tlm.paper.tables import title
@@ -63,8 +63,7 @@ def _drawn(curve: str, found: dict[str, Points]) -> str:
         axes.set_xlabel(curves()[curve]["axis"])
         axes.set_ylabel("test, hundredths")
         _name_lines(axes, ends, NAME_HEIGHT / (height - FRAME))
-    head, end, rest = svg(drawn).partition("</style>")
-    return f"{head}{end}{GROUND}{rest}"
+    return on_ground(drawn)
 
 
 def _lines(axes: Axes, points: Points, rows: dict[str, Row]) -> list[End]:

@@ -11,7 +11,7 @@ from tlm.evaluation.report.runs import ARMS
 from tlm.evaluation.score.intervals import Arm, differences
 from tlm.evaluation.score.metrics import METRIC_NAMES
 from tlm.paper.curves import curves
-from tlm.paper.document.blocks import Block, plus_minus
+from tlm.paper.document.blocks import Block, compared, plus_minus
 from tlm.paper.examples import arm_of, copies_in, copies_of, summed
 from tlm.paper.plan import ByKey
 from tlm.paper.results import Result
@@ -117,10 +117,8 @@ def _worth(facts: dict[str, Any], points: Points, *, without_copies: bool) -> It
                 arms |= {names[0]: first, names[1]: second}
                 asked.append(names)
     for found in differences(arms, asked):
-        said = f"{found['first']} over {found['second']} {100 * found['mean']:+.1f}"
-        if found["low"] is None:
+        if found["low"] is not None:
+            yield compared(found)
+        else:
+            said = f"{found['first']} over {found['second']} {100 * found['mean']:+.1f}"
             yield f"{said}: fewer than three draws, so no order is claimed"
-            continue
-        interval = f"95 % interval {100 * found['low']:+.1f} to {100 * found['high']:+.1f}"
-        verdict = f"{found['ahead']} is ahead" if found["ahead"] else "no order is shown"
-        yield f"{said} ({interval}): {verdict}"

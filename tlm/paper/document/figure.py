@@ -10,12 +10,11 @@ from matplotlib.figure import Figure
 from tlm.evaluation.pages.plots import COLOURS, INK, MUTED, STYLE, svg
 from tlm.paper.document.verdicts import Outcome
 from tlm.paper.plan import ByKey
-from tlm.paper.results import BASELINE
+from tlm.paper.results import baseline_key
 from tlm.paper.tables import all_tables, title
 
 SYMBOLS = {"retrieve.top_k": "K", "train.rho1": "rho1", "train.rho2": "rho2"}
 OURS, THEIRS = COLOURS["bm25"][0], COLOURS["random"][0]
-# A background of its own, light or dark, makes the figure readable on any page.
 GROUND = (
     "<style>:root{--card:#ffffff}@media(prefers-color-scheme:dark){:root{--card:#0d1117}}</style>"
     '<rect width="100%" height="100%" fill="var(--card)"/>'
@@ -58,13 +57,18 @@ def _drawn(panels: list[Any], symbol: str, results: ByKey) -> str:
     grid = drawn.subplots(len(panels), 2, squeeze=False)
     for (cell, ours, theirs), (left, right) in zip(panels, grid, strict=True):
         _panel(left, ours, OURS, f"{title(cell.task)}, {cell.scale}")
-        for run in results.get(f"{BASELINE}-{cell.task}", {}).values():
+        for run in results.get(baseline_key(cell.task), {}).values():
             score, tone = run.score(cell.split) or 0.0, COLOURS["baseline"][0]
             left.axhline(score, color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
         _panel(right, theirs, THEIRS, f"{title(cell.task)}, the paper")
         for axes in (left, right):
             axes.set_xlabel(symbol)
         left.set_ylabel(f"{cell.split}, hundredths")
+    return on_ground(drawn)
+
+
+def on_ground(drawn: Figure) -> str:
+    """A figure as SVG with a background of its own, light or dark, which makes it readable on any page."""
     head, end, rest = svg(drawn).partition("</style>")
     return f"{head}{end}{GROUND}{rest}"
 

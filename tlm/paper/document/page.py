@@ -7,7 +7,7 @@ from tlm.paper.document import arms
 from tlm.paper.document.blocks import Block, plus_minus
 from tlm.paper.document.verdicts import MISS, NOT_RUN, Comparison, Outcome, comparisons, outcomes, tally
 from tlm.paper.plan import ByKey, tasks_at
-from tlm.paper.results import BASELINE
+from tlm.paper.results import baseline_key
 from tlm.paper.tables import PAPER, cells, expected, ladders, our_name, own_tables, title
 
 
@@ -100,7 +100,7 @@ def _cell(one: Outcome) -> str:
 def _baseline(columns: Sequence[str], results: ByKey, split: str) -> list[tuple[str, ...]]:
     found = []
     for column in columns:
-        runs = results.get(f"{BASELINE}-{our_name(column)}", {})
+        runs = results.get(baseline_key(our_name(column)), {})
         scores = [f"{score:.1f}" for run in runs.values() if (score := run.score(split)) is not None]
         found.append(scores[0] if scores else "–")
     return [("tf-idf + linear", *found)] if set(found) != {"–"} else []

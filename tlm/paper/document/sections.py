@@ -10,6 +10,7 @@ from tlm.paper.document import curves as curve_pages
 from tlm.paper.document import page
 from tlm.paper.document.blocks import markdown
 from tlm.paper.plan import ByKey
+from tlm.paper.results import replaced
 from tlm.paper.tables import PAPER, check_names, expected, ladders, own_tables
 
 MARKED = re.compile(
@@ -53,7 +54,7 @@ def update(path: Path, folder: Path, results: ByKey, table: str = "", scale: str
             text += f"\n{_shown(match['table'], match['scale'], link)}\n"
         after = f"{after[: match.start('text')]}\n{text}\n{after[match.end('text') :]}"
     files[path] = after  # last, because it shows the figures
-    return [each for each, text in files.items() if _replaced(each, text)]
+    return [each for each, text in files.items() if replaced(each, text.encode())]
 
 
 def _shown(table: str, scale: str, link: str) -> str:
@@ -92,15 +93,3 @@ def _made(table: str | None, scale: str, results: ByKey) -> tuple[str, str]:
     from tlm.paper.document.figure import figure
 
     return markdown(blocks), figure(table, page.outcomes_at(table, scale, results), results)
-
-
-def _replaced(path: Path, text: str) -> bool:
-    """Replace the file atomically; False if it has this text already."""
-    data = text.encode()
-    if path.exists() and path.read_bytes() == data:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data)
-    part.replace(path)
-    return True

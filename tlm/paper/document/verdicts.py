@@ -67,7 +67,7 @@ def outcomes(found: Sequence[Cell], results: ByKey, *, judged: bool, tolerance: 
     """The cells with their results; `judged` at the paper's scales, with a tolerance of at least `tolerance`."""
     made = []
     for cell in found:
-        runs = [run for _, run in sorted(results.get(cell.key, {}).items())]
+        runs = [*results.get(cell.key, {}).values()]
         scores, arm = summed(runs, cell.split, cell.metric), arm_of(runs, cell.split, cell.metric)
         made.append(Outcome(cell, scores, _verdict(cell, scores["mean"], tolerance) if judged else "", arm))
     return made

@@ -18,10 +18,10 @@ import typer
 
 from tlm import cli
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import passages
+from tlm.data.corpus_reader import passages
 from tlm.data.dilute import dilute
 from tlm.data.tasks.fewer import fewer_labels
-from tlm.data.tasks.task import examples
+from tlm.data.tasks.reading import examples
 from tlm.evaluation.mixture.rows import mixtures
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate

@@ -12,7 +12,7 @@ from benchmarks.curves import JUDGE, influential
 from benchmarks.measure import Stopwatch
 from benchmarks.row import NotMeasured, Result, Row, limit
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import passages
+from tlm.data.corpus_reader import passages
 
 TOPIC = ("acl_full", "acl_abs", "arxiv_cs", "cs_acm", "cs_inspec", "cs_web", "theses")  # sources of the mixed corpus
 CASES = (("scierc", 0.0), ("scierc", 0.1), ("scierc", 0.02), ("acl-arc", 0.0))  # task, share on topic; 0: as it is

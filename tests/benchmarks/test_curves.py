@@ -7,7 +7,8 @@ import pytest
 from benchmarks.curves import compute, dilution, labels, largest, on_topic
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import load_corpus, passages
+from tlm.data.corpus import load_corpus
+from tlm.data.corpus_reader import passages
 from tlm.data.tasks.task import load_task
 from tlm.paper.results import fault, read_results
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from tlm import cli
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import passages
+from tlm.data.corpus_reader import passages
 
 Content = bytes | str | Callable[[Path], object]
 

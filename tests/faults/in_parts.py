@@ -16,6 +16,7 @@ FILES, LINES = 3, 9000  # of 2 MB each, cut into two
 SCRIPT = """
 import os, sys
 os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # so that what is made is counted in this process
+from tlm.artifacts.artifact import Artifact
 from tlm.data import corpus
 from tlm.data.parts import dedup, shards, stage
 made = [0]
@@ -26,7 +27,7 @@ for module in (stage, dedup, shards):
     module.produce = counted
 corpus.part_size = lambda files, least: 1 << 20
 uri = corpus.load_corpus([sys.argv[1]], root=sys.argv[2])
-print(made[0], corpus.Artifact.open(uri).content)
+print(made[0], Artifact.open(uri).content)
 """
 
 

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info
 from tests.searchable import COOKING, cooking, task_of
 from tests.unit.test_embeddings import of_model2vec
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import passages
+from tlm.data.corpus_reader import passages
 from tlm.errors import InputError
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select import nearest

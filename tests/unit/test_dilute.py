@@ -6,7 +6,8 @@ import pytest
 
 from tests.faults.making import objects
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import load_corpus, passages
+from tlm.data.corpus import load_corpus
+from tlm.data.corpus_reader import passages
 from tlm.data.dilute import dilute
 from tlm.errors import InputError
 

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 from tests.toys_training import SMALL, checkpoint, model, passages, rows, task
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import passages as passages_of
-from tlm.data.tasks.task import examples
+from tlm.data.corpus_reader import passages as passages_of
+from tlm.data.tasks.reading import examples
 from tlm.errors import InputError
 from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.predict import predict

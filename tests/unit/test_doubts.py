@@ -6,7 +6,8 @@ import json
 import pytest
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.task import examples, load_task
+from tlm.data.tasks.reading import examples
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 
 

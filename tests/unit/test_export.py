@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus import passages
+from tlm.data.corpus_reader import passages
 from tlm.errors import InputError
 from tlm.retrieval.subset.candidates import Candidates, queries_of, read_hits
 from tlm.retrieval.subset.collect import collect, collected

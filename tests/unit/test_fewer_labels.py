@@ -10,7 +10,8 @@ from tests.toys import make_task
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.arrays import read_splits, unlabelled
 from tlm.data.tasks.fewer import fewer_labels
-from tlm.data.tasks.task import examples, load_task
+from tlm.data.tasks.reading import examples
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 
 SIZES = {"train": {"a": 40, "b": 10, "c": 3}, "dev": {"a": 20, "b": 4, "c": 1}, "test": {"a": 5, "b": 5, "c": 5}}

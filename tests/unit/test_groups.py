@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.groups import connected, divided_groups, draw
-from tlm.data.tasks.task import examples, load_task
+from tlm.data.tasks.reading import examples
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 
 ROWS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from("abc")), min_size=1, max_size=40)

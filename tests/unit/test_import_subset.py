@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.data import stage as staging
-from tlm.data.corpus import load_corpus, passages
+from tlm.data.corpus import load_corpus
+from tlm.data.corpus_reader import passages
 from tlm.data.overlap.ngrams import Vocabulary
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError

@@ -12,7 +12,7 @@ from tests.tiny import write_tiny
 from tests.toys_training import SMALL
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus
-from tlm.data.corpus import passages as passages_of
+from tlm.data.corpus_reader import passages as passages_of
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index

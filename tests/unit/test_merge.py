@@ -14,7 +14,7 @@ from tests.toys import make, make_task, save
 from tlm.analysis.retrieval.step import retrieval_study
 from tlm.analysis.retrieval.subsets import Subset
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import passages
+from tlm.data.corpus_reader import passages
 from tlm.errors import InputError
 from tlm.evaluation.report.dropped import dropped as told_dropped
 from tlm.evaluation.report.lineage import Lineage

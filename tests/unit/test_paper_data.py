@@ -10,7 +10,8 @@ import pytest
 from tlm.artifacts.artifact import Artifact
 from tlm.data import registry
 from tlm.data.tasks.metrics import CLASSIFICATION, REGRESSION
-from tlm.data.tasks.task import examples, load_task
+from tlm.data.tasks.reading import examples
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 
 CLASSES = {  # the released code, src/run.py

@@ -10,7 +10,8 @@ from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact, remove
 from tlm.data.corpus import load_corpus
 from tlm.data.tasks.fewer import fewer_labels
-from tlm.data.tasks.task import examples, load_task
+from tlm.data.tasks.reading import examples
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.report.report import report

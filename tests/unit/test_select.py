@@ -10,7 +10,7 @@ import pytest
 
 from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import passages, sample
+from tlm.data.corpus_reader import passages, sample
 from tlm.errors import InputError
 from tlm.plan.runs import arms_of
 from tlm.retrieval.search.retrieve import retrieve

@@ -21,8 +21,9 @@ from tlm.data.reading.files import RawFile
 from tlm.data.tasks.groups import groups_of
 from tlm.data.tasks.labelled import Example, Fields
 from tlm.data.tasks.problem import is_regression
+from tlm.data.tasks.reading import examples
 from tlm.data.tasks.splits import assign
-from tlm.data.tasks.task import examples, load_task
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.report.dropped import dropped
 

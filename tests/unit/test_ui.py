@@ -10,7 +10,8 @@ from kfp import dsl
 from sklearn.metrics import roc_auc_score
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.task import examples, load_task
+from tlm.data.tasks.reading import examples
+from tlm.data.tasks.task import load_task
 from tlm.evaluation.pages import ui
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline

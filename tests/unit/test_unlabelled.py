@@ -14,7 +14,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus
 from tlm.data.tasks.arrays import read_splits, unlabelled
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.task import examples, load_task
+from tlm.data.tasks.reading import examples
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate

@@ -1,16 +1,9 @@
 """The corpus: documents from any source, normalised, cut into passages, each distinct text once."""
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.manifest import FileEntry
 from tlm.artifacts.produce import Draft, finished, produce
 from tlm.data.layout import Layout
 from tlm.data.parts.dedup import dedup_buckets
@@ -21,14 +14,12 @@ from tlm.data.parts.stage import stage_parts, staged
 from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.records import Rejects
 from tlm.data.registry import compare_corpus, corpus_addresses
-from tlm.data.shards import GROUP_ROWS, Shards, numbered
+from tlm.data.shards import Shards, numbered
 from tlm.data.stage import distinct
 from tlm.errors import InputError
 from tlm.progress import track
 
 SMALLEST = 64 << 20  # bytes of text in a part; less is not worth a process
-SEVERAL = 8  # shards that are worth several processes
-MOST_SHARDS = 20  # that a sample is drawn from, at even distances if there are more; 20 have two million passages
 
 
 def load_corpus(
@@ -89,57 +80,6 @@ def _in_parts(plan: Plan, max_rejected: int) -> str:
     dedup_buckets(plan, range(plan.buckets))
     write_shards(plan, numbers)
     return publish(plan, max_rejected)
-
-
-def shards(corpus: Artifact) -> list[FileEntry]:
-    """The files with the passages of a corpus or subset, in order of `doc`."""
-    return corpus.entries("passages-*.parquet")
-
-
-def passages(
-    corpus: Artifact, columns: list[str] | None = None, chosen: Sequence[FileEntry] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Stream the passages of a corpus or subset in order of `doc`, one verified shard at a time.
-
-    Yields batches with the columns ``doc`` (int64), ``text`` (string) and those specific to the kind of artifact;
-    `columns` selects some of them, and `chosen` some of the shards.
-    """
-    for entry in shards(corpus) if chosen is None else chosen:
-        with pq.ParquetFile(corpus.verified(entry)) as shard:
-            yield from shard.iter_batches(GROUP_ROWS, columns=columns)
-
-
-def shard_passages(uri: str, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Stream the passages of a corpus's shard `number`, for a process that works on one shard after another.
-
-    Of a large corpus that is not on this machine, the copy of the shard is removed afterwards.
-    """
-    corpus, entries = _opened(uri)
-    entry = entries[number]
-    yield from passages(corpus, columns, [entry])
-    if len(entries) >= SEVERAL:
-        corpus.store.forget(f"{corpus.folder_name}/{entry.name}")
-
-
-@lru_cache(maxsize=1)  # the manifest of a large corpus is long
-def _opened(uri: str) -> tuple[Artifact, list[FileEntry]]:
-    corpus = Artifact.open(uri, "corpus")
-    return corpus, shards(corpus)
-
-
-def sample(corpus: Artifact, count: int, seed: int = 0) -> Iterator[str]:
-    """A uniform sample of the texts of at most `MOST_SHARDS` shards of a corpus or subset, in their order."""
-    chosen, total = shards(corpus), int(corpus.details["passages"])
-    if len(chosen) > MOST_SHARDS:
-        chosen = [chosen[place * len(chosen) // MOST_SHARDS] for place in range(MOST_SHARDS)]
-        total = sum(entry.rows or 0 for entry in chosen)
-    taken = np.zeros(total, dtype=bool)
-    taken[np.random.default_rng(seed).choice(total, min(count, total), replace=False)] = True
-    start = 0
-    for batch in passages(corpus, ["text"], chosen):
-        rows = np.flatnonzero(taken[start : start + batch.num_rows])
-        start += batch.num_rows
-        yield from batch.column(0).take(rows).to_pylist()
 
 
 def _write(draft: Draft, files: Sequence[RawFile], layout: Layout, rejects: Rejects) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus import passages
+from tlm.data.corpus_reader import passages
 from tlm.data.shards import Shards
 from tlm.errors import InputError, nearest, refuse_negative
 

@@ -64,7 +64,7 @@ def advice_for(task: str, preset: Preset, corpus: str = "") -> Advice:
     Raises:
         InputError: the task has no training examples.
     """
-    from tlm.data.tasks.task import examples
+    from tlm.data.tasks.reading import examples
 
     labelled = Artifact.open(task, "task")
     rows = [row for row in examples(labelled).to_pylist() if row["split"] == "train"]

@@ -2,7 +2,7 @@
 
 from tlm.analysis.retrieval.subsets import Subset
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import sample
+from tlm.data.corpus_reader import sample
 from tlm.retrieval.search.retrieve import training_texts
 from tlm.retrieval.select.dsir import Shares, divergence, shares
 

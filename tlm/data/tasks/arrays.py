@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.groups import groups_of
 from tlm.data.tasks.labelled import UNLABELLED
+from tlm.data.tasks.reading import examples
 from tlm.data.tasks.split import Split
-from tlm.data.tasks.task import examples
 
 
 def classes_of(task: Artifact) -> list[str] | None:

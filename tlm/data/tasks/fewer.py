@@ -12,8 +12,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.tasks.arrays import classes_of
 from tlm.data.tasks.labelled import UNLABELLED, twin_key
+from tlm.data.tasks.reading import examples
 from tlm.data.tasks.splits import SPLITS, find_leaks
-from tlm.data.tasks.task import examples
 from tlm.errors import InputError, refuse_negative
 
 VERSION = 2

@@ -22,6 +22,7 @@ from tlm.data.tasks.groups import divided_groups
 from tlm.data.tasks.labelled import UNLABELLED, Example, Fields, read_examples, read_unlabelled
 from tlm.data.tasks.metrics import METRICS, metric_for
 from tlm.data.tasks.problem import PROBLEMS, is_regression
+from tlm.data.tasks.reading import SCHEMA, examples
 from tlm.data.tasks.registered import fitting_fields, named_files
 from tlm.data.tasks.splits import SPLITS, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
@@ -30,8 +31,6 @@ from tlm.progress import say
 VERSION = 2
 CLASSES_SHOWN = 10
 FAR = 0.5  # of a split's share; farther from it, its size is said
-LABELLED = [("id", "string"), ("text", "string"), ("text_pair", "string"), ("label", "string"), ("target", "float64")]
-SCHEMA = [*LABELLED, ("split", "string"), (GROUP, "string")]
 WHOLE = "all"  # stands for a split in which a single file is that has to be divided
 
 
@@ -135,15 +134,6 @@ def load_task(
         uri = produce(recipe, root, lambda draft: _write(draft, settings, by_split, texts, fields, rejects, entry))
     _say_problem(Artifact.open(uri, "task"))
     return uri
-
-
-def examples(task: Artifact) -> pa.Table:
-    """Read the examples: columns id, text, text_pair, label, target, split; row ordinals identify examples.
-
-    Ordered train, dev, test, unlabelled. `text_pair` is null without pairs, `label` for regression, `target` for
-    classes, both without a label. A task with a group field has the column `group` as well (see `groups_of`).
-    """
-    return pq.ParquetFile(task.path("examples.parquet")).read()
 
 
 def _by_split(path: str, found: Sequence[RawFile]) -> dict[str, list[RawFile]]:

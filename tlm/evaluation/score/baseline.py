@@ -131,7 +131,7 @@ def _fitted(recipe: Recipe) -> "Model":
 
 def _read(subset: Artifact) -> Iterator[str]:
     """The passages of a subset; of more than `MOST_PASSAGES`, as many, evenly spaced."""
-    from tlm.retrieval.search.index import texts
+    from tlm.data.corpus_reader import texts
 
     total = subset.details["passages"]
     kept = min(total, MOST_PASSAGES)

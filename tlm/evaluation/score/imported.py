@@ -68,7 +68,7 @@ def import_predictions(
 
 def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
     from tlm.data.tasks.arrays import classes_of, read_splits
-    from tlm.data.tasks.task import examples
+    from tlm.data.tasks.reading import examples
     from tlm.evaluation.score.record import Prediction, write_metrics
 
     task, settings = recipe.inputs["task"], recipe.settings

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Iterator
 from functools import partial
 from itertools import chain, pairwise
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.identity import identity
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
-from tlm.data.corpus import SEVERAL, passages, shard_passages, shards
+from tlm.data.corpus_reader import SEVERAL, shard_passages, shards, texts
 from tlm.data.parts.parallel import each
 from tlm.data.ranges import offsets_of
 from tlm.errors import InputError, nearest
@@ -186,11 +185,3 @@ def _fill_shard(uri: str, embed: Any, index: str, shard: tuple[int, tuple[int, i
     number, (first, end) = shard
     found = (text for batch in shard_passages(uri, number, ["text"]) for text in batch.column("text").to_pylist())
     return build.fill(index, found, end - first, first, embed)
-
-
-def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:
-    """Yield the texts of the passages of a corpus or subset in order of `doc`."""
-    for batch in passages(corpus, ["text"]):
-        yield from batch.column("text").to_pylist()
-        if meter is not None:
-            meter.advance(len(batch))

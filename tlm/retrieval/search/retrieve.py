@@ -9,13 +9,14 @@ import numpy as np
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.corpus_reader import texts
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.task import examples
+from tlm.data.tasks.reading import examples
 from tlm.errors import InputError, nearest, refuse_negative
 from tlm.progress import say, track
 from tlm.retrieval.search.engine import Docs, Engine, Scores
 from tlm.retrieval.search.hits import write_hits, write_queries, write_selected
-from tlm.retrieval.search.index import open_engine, texts
+from tlm.retrieval.search.index import open_engine
 from tlm.retrieval.search.query import choose, fit, make_queries
 from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, searcher, selector
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import sample
+from tlm.data.corpus_reader import sample
 from tlm.retrieval.search.batches import batched
 from tlm.retrieval.select.features import Scores, counts, scores_of_all
 

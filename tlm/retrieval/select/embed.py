@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import sample
+from tlm.data.corpus_reader import sample
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
 from tlm.shallow import published

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import SEVERAL, shard_passages, shards
+from tlm.data.corpus_reader import SEVERAL, shard_passages, shards
 from tlm.data.parts.parallel import each
 from tlm.shallow.words import letters_of
 

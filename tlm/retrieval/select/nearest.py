@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import SEVERAL, shard_passages, shards
+from tlm.data.corpus_reader import SEVERAL, shard_passages, shards
 from tlm.data.parts.parallel import as_done
 from tlm.data.ranges import Ints
 from tlm.retrieval.search.engine import Docs, Scores

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import SEVERAL, shard_passages, shards
+from tlm.data.corpus_reader import SEVERAL, shard_passages, shards
 from tlm.data.parts.parallel import each
 from tlm.data.ranges import Ints, offsets_of
 from tlm.data.shards import GROUP_ROWS

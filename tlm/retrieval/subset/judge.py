@@ -14,7 +14,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.overlap.finder import AT_ONCE, MIN_TOKENS, OverlapFinder
 from tlm.data.overlap.ngrams import TokenLists, Vocabulary
 from tlm.data.ranges import Ints
-from tlm.data.tasks.task import examples
+from tlm.data.tasks.reading import examples
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.retrieval.subset.candidates import Candidates

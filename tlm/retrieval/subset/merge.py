@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus import passages
+from tlm.data.corpus_reader import passages
 from tlm.data.ranges import Ints
 from tlm.errors import InputError
 from tlm.progress import say

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.labelled import UNLABELLED, twin_key
-from tlm.data.tasks.task import examples
+from tlm.data.tasks.reading import examples
 from tlm.errors import InputError
 from tlm.progress import say
 

@@ -12,9 +12,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.artifacts.progress import Progress
 from tlm.artifacts.stores.scratch import scratch_folder
-from tlm.data.corpus import passages
+from tlm.data.corpus_reader import passages
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.task import examples
+from tlm.data.tasks.reading import examples
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.progress import Meter, hidden, say
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
-from tlm.data.corpus import passages
+from tlm.data.corpus_reader import passages
 from tlm.errors import InputError, refuse_negative
 from tlm.progress import say
 from tlm.retrieval.search.hits import write_selected

@@ -12,7 +12,7 @@ from tlm.data.marks import Marks, listed_marks
 from tlm.data.ranges import Ints, ranges
 from tlm.data.tasks.arrays import classes_of
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.task import examples
+from tlm.data.tasks.reading import examples
 from tlm.errors import InputError
 
 

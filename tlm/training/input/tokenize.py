@@ -14,9 +14,9 @@ from tokenizers import Tokenizer
 from tlm import presets
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus import passages
+from tlm.data.corpus_reader import passages
 from tlm.data.marks import Marks, find_marks, with_spans_first
-from tlm.data.tasks.task import examples
+from tlm.data.tasks.reading import examples
 from tlm.progress import Meter
 
 VERSION = 1

@@ -15,9 +15,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.digest import file_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus import sample as passages_sample
+from tlm.data.corpus_reader import sample as passages_sample
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.task import examples
+from tlm.data.tasks.reading import examples
 from tlm.errors import InputError, nearest, reason
 from tlm.training.input.vocabulary import SPECIAL, adopt_vocabulary, save_vocabulary, tokenizer_file, train_vocabulary
 from tlm.training.model.located import HERE, model_folder

@@ -31,7 +31,7 @@ def test_a_table_runs_and_its_results_are_kept(run_module, tmp_path: Path) -> No
     report = done.stdout.strip().splitlines()[-1]
     assert "stage 1 only" in done.stdout
     run_module("tlm.cli", "keep", report, "--table", "7", "--results", "kept", "--revision", "abc")
-    kept = [json.loads(path.read_text()) for path in (tmp_path / "kept").rglob("*.json")]
+    kept = [json.loads(line) for line in (tmp_path / "kept" / "7.jsonl").read_text().splitlines()]
     assert {one["key"] for one in kept} == {"tiny-task-bm25", "tiny-task-bm25-stage-1", "baseline-task"}
     shown = run_module("tlm.cli", "paper", "7", "--scale", "tiny", "--results", "kept", "--markdown").stdout
     assert "without stage 2" in shown
@@ -51,7 +51,7 @@ def test_published_models_stand_beside_tlm(
     done = run_table(run_module, tmp_path, number, paper_models="models", run_seeds=",".join(map(str, seeds)))
     report = done.stdout.strip().splitlines()[-1]
     run_module("tlm.cli", "keep", report, "--table", number, "--results", "kept", "--revision", "abc")
-    kept = [json.loads(path.read_text()) for path in (tmp_path / "kept").rglob("*.json")]
+    kept = [json.loads(line) for line in (tmp_path / "kept" / f"{number}.jsonl").read_text().splitlines()]
     by_arm = {arm: [one for one in kept if one["arm"] == arm] for arm in ("bm25", *arms)}
     assert {arm: sorted(one["seed"] for one in found) for arm, found in by_arm.items()} == dict.fromkeys(by_arm, seeds)
     for arm, row in arms.items():

@@ -143,7 +143,11 @@ def test_a_run_that_is_taken_up_again_is_bit_equal(tmp_path, architecture):
         encoder = build.build(config, seed=0)
         state = State.fresh(encoder, preset.train, plan.steps)
         given = work([encoder], {"toy": read}, Texts.open(tokens, preset.train.external_length), preset, 0)
-        fit(state, given, plan, Snapshots(recipe(name), str(tmp_path), 2, 0), CPU)
+        snapshots = Snapshots(recipe(name), str(tmp_path), 2, 0)
+        try:
+            fit(state, given, plan, snapshots, CPU)
+        finally:
+            snapshots.wait()  # the last one is written while training goes on
         return encoder
 
     whole_run = run(Joint, "whole")

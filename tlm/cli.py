@@ -30,7 +30,7 @@ COMMANDS = {  # name: (module:function, summary)
     "tokenizer": ("tlm.training.input.tokenizer:build_tokenizer", "Build the vocabulary that all arms share"),
     "tokenize": ("tlm.training.input.tokenize:tokenize", "Convert the texts of a task or subset to token ids"),
     "load-model": ("tlm.training.load_model:load_model", "Use a published model instead of stage 1"),
-    "train": ("tlm.training.stage1:train", "Stage 1: train from scratch on task and subset together"),
+    "train": ("tlm.training.stage1:train", "Stage 1: train from scratch on task and subset"),
     "train-multitask": ("tlm.training.stage1:train_multitask", "Stage 1 for several tasks, with a head for each"),
     "finetune": ("tlm.training.stage2:finetune", "Stage 2: fine-tune on the task alone"),
     "rerank": ("tlm.training.influence.rerank:rerank", "Choose passages by their influence on a trained model"),

@@ -32,6 +32,7 @@ ROWS = (  # modules, in the order of the data
     "embedded",
     "embedded_1m",
     "embedded_4m",
+    "many_classes",
     "selectors",
     "training_cpu",
     "levers",

@@ -2,9 +2,11 @@
 
 import boto3
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tlm.artifacts.stores.s3 import S3Store
+from tlm.artifacts.stores.store import Stored
 from tlm.data.reading.files import raw_files
 from tlm.errors import InputError
 
@@ -47,6 +49,9 @@ def meant(tree, path):
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(PART, min_size=1, max_size=4))
+@example(parts=["", "a*.jsonl"])  # a file of that name, behind two slashes
+@example(parts=["", "deep", "", "er"])
+@example(parts=[".", "deep", "*"])
 def test_any_pattern_means_the_same_on_the_disk_and_on_s3(trees, parts):
     here, there = (meant(tree, "/".join(parts)) for tree in trees)
     assert here == there
@@ -71,6 +76,10 @@ def test_any_pattern_means_the_same_on_the_disk_and_on_s3(trees, parts):
         ("d*", ["deep/[er]/c.jsonl", "deep/a.jsonl", "deep/e/c.jsonl", "deep/er/a.jsonl", "deep/er/est/a.jsonl",
                 "deep/er/est/b.csv", "deeper/a.jsonl"]),
         ("deep/er/", ["deep/er/a.jsonl", "deep/er/est/a.jsonl", "deep/er/est/b.csv"]),
+        ("/*.csv", ["b.csv"]),
+        ("/[x].jsonl", ["[x].jsonl"]),
+        ("deep//er", ["deep/er/a.jsonl", "deep/er/est/a.jsonl", "deep/er/est/b.csv"]),
+        ("./deep/./a.jsonl", ["deep/a.jsonl"]),
         ("part-", None),
         ("nothing", None),
         ("only", None),
@@ -89,4 +98,15 @@ def test_what_means_nothing_on_s3_is_refused_with_what_to_do(trees):
         ),
         raw_files([f"{trees[1]}/part-"]),
     ):
+        pass
+
+
+@pytest.mark.parametrize("path", ["/a.jsonl", "//a.jsonl", "/*", "*", ""])
+def test_objects_behind_two_slashes_are_refused_not_replaced_by_others(trees, monkeypatch, path):
+    """Such keys are legal on S3; the server here folds them."""
+    keys = ["tree/a.jsonl", "tree//a.jsonl", "tree///a.jsonl"]
+    monkeypatch.setattr(
+        S3Store, "list", lambda store, prefix: (Stored(key, 14, 0.0) for key in keys if key.startswith(prefix))
+    )
+    with pytest.raises(InputError, match=r"empty, '\.' or '\.\.' parts"), raw_files([f"{trees[1]}/{path}"]):
         pass

@@ -18,7 +18,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Recipe, produce
 from tlm.data.corpus import load_corpus
 from tlm.data.corpus_reader import passages
-from tlm.data.layout import STAGED
+from tlm.data.passages import STAGED
 from tlm.data.shards import Shards
 from tlm.data.stage import Stage, distinct
 from tlm.data.text import fold, normalise

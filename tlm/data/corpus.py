@@ -5,12 +5,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tlm.artifacts.produce import Draft, finished, produce
-from tlm.data.layout import Layout
 from tlm.data.parts.dedup import dedup_buckets
 from tlm.data.parts.plan import Plan, make_plan, part_size
 from tlm.data.parts.publish import finish, publish
 from tlm.data.parts.shards import write_shards
 from tlm.data.parts.stage import stage_parts, staged
+from tlm.data.passages import Layout
 from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.records import Rejects
 from tlm.data.registry import compare_corpus, corpus_addresses

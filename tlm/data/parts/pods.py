@@ -6,12 +6,12 @@ from typing import Final
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, finished, produce
-from tlm.data.layout import Layout
 from tlm.data.parts.dedup import dedup_buckets
 from tlm.data.parts.plan import Plan, make_plan, part_size
 from tlm.data.parts.publish import publish
 from tlm.data.parts.shards import write_shards
 from tlm.data.parts.stage import stage_parts
+from tlm.data.passages import Layout
 from tlm.data.reading.files import Piece, raw_files
 from tlm.data.registry import corpus_addresses
 from tlm.errors import InputError

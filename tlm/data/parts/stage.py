@@ -9,9 +9,9 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from tlm.artifacts.produce import Draft, finished, produce
-from tlm.data.layout import STAGED, Layout
 from tlm.data.parts.parallel import each
 from tlm.data.parts.plan import Plan
+from tlm.data.passages import STAGED, Layout
 from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.readers import read_all
 from tlm.data.reading.records import REJECTED_FILE, Rejects

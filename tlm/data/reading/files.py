@@ -223,15 +223,19 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
 
 
 def _on_s3(store: Store, address: str, key: str) -> dict[str, int]:
-    """Return the keys that an address means, with their sizes: an object's, else a folder's, else a pattern's."""
-    sizes = _sizes(store, key)
+    """Return the keys that an address means, with their sizes: an object's, else a folder's, else a pattern's.
+
+    As on disk, empty parts and "." mean nothing, unless there is an object or folder of exactly that name.
+    """
+    sizes, plain = _sizes(store, key), "/".join(part for part in key.split("/") if part not in ("", "."))
     if key in sizes:
         chosen = [key]
     elif not key or any(name.startswith(f"{key}/") for name in sizes):
         chosen = _inside(store, key, sizes)
+    elif key != plain:
+        return _on_s3(store, address, plain)
     elif MAGIC.search(key):
-        pattern = [part for part in key.split("/") if part]
-        sizes = _sizes(store, MAGIC.split("/".join(pattern))[0])
+        pattern, sizes = key.split("/"), _sizes(store, MAGIC.split(key)[0])
         chosen = [name for name in sizes if matches(name.split("/"), pattern)]
         chosen += [name for folder in matching_folders(sizes, pattern) for name in _inside(store, folder, sizes)]
         if not chosen:

@@ -37,11 +37,6 @@ def faults(source: str) -> list[str]:
     return [f"line {getattr(node, 'lineno', 0)}: {what}" for node, what in found]
 
 
-def template_faults(source: str) -> list[str]:
-    """What in a template for HTML would let text in as markup, or run or fetch something."""
-    return re.findall(r"\|\s*safe\b|autoescape\s+false|<script|javascript:|\son\w+=|https?://", source, re.IGNORECASE)
-
-
 def _of_node(node: ast.AST, source: str) -> Iterator[tuple[ast.AST, str]]:
     if isinstance(node, ast.Import | ast.ImportFrom):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]

@@ -15,9 +15,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
 from tlm.evaluation.pages import ui
-from tlm.evaluation.pages.page import in_units
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.report.findings import same_vocabulary
+from tlm.evaluation.report.page.formats import in_units
 from tlm.evaluation.report.report import report
 from tlm.evaluation.report.runs import spread
 from tlm.evaluation.score.baseline import baseline

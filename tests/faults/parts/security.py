@@ -46,7 +46,7 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
     """All of it; an Elasticsearch with security and an S3 server are started."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        yield tally("no source runs data as code, no template leaves text unescaped", code())
+        yield tally("no source runs data as code", code())
         yield tally("planted pickles are found", pickles(folder))
         yield tally("models that contain code are refused", models(folder / "models"))
         yield tally(
@@ -80,8 +80,6 @@ def code() -> Iterator[str]:
     for part in SOURCES:
         for path in sorted((HOME / part).rglob("*.py")):
             yield _told(str(path.relative_to(HOME)), unpickling.faults(path.read_text()))
-        for path in sorted((HOME / part).rglob("*.html.j2")):
-            yield _told(path.name, unpickling.template_faults(path.read_text()))
     for source in PLANTED_CODE:
         yield "" if unpickling.faults(source) else f"not found: {source!r}"
 

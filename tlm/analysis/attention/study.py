@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tlm.analysis.attention import figures
+from tlm.analysis.attention import figures, page
 from tlm.analysis.attention.encode import AttentionReader, Seen
 from tlm.analysis.attention.heads import KINDS, SHARES, kind_of, looks
 from tlm.analysis.attention.subjects import Subject
@@ -66,7 +66,8 @@ def write_study(
         "maps": maps,
     }
     drawn |= {"layers": figures.layers(groups, settings["threshold"]), "places": figures.places(groups)}
-    write_study_pages(draft.folder, "attention", contents, drawn)
+    title = f"Attention heads on {contents['task']}"
+    write_study_pages(draft.folder, title, list(page.blocks(contents, drawn)), contents, drawn)
     _write_heads(draft, models)
     draft.counts.update(models=len(models), examples=len(texts), heads=sum(len(model["heads"]) for model in models))
     draft.details["models"] = {model["name"]: model["counts"] for model in models}

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
+from tlm.evaluation.pages.blocks import Block, Heading, Items, Quote, Span, Text
 
 Form = Literal["auto", "terminal", "markdown"]
-BOLD, DIM, MARKED, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[4m", "\x1b[0m"
 
 
 def preview(
@@ -32,40 +32,27 @@ def preview(
     if form not in ("auto", "terminal", "markdown"):
         raise InputError(f"form '{form}' is unknown{nearest(form, ['auto', 'terminal', 'markdown'])}")
     from tlm.analysis.retrieval.samples import sampled
+    from tlm.evaluation.pages.plain import markdown, terminal
 
-    contents = sampled(Artifact.open(source, "hits", "subset"), examples, passages, label, width)
+    shown = _blocks(sampled(Artifact.open(source, "hits", "subset"), examples, passages, label, width))
     on_terminal = form == "terminal" or (form == "auto" and sys.stdout.isatty())
-    return "\n".join(_terminal(contents) if on_terminal else _markdown(contents))
+    return (terminal(shown, styled=True) if on_terminal else markdown(shown)).rstrip("\n")
 
 
-def _markdown(contents: dict[str, Any]) -> Iterator[str]:
-    from tlm.evaluation.pages.text import code, prose
-
-    yield f"# {prose(contents['title'])}\n\n{prose(contents['facts'])}"
+def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
+    yield Heading(contents["title"], 1)
+    yield Text(contents["facts"])
     for group in contents["groups"]:
-        yield f"\n## {code(group['label'])}" if group["label"] else ""
+        if group["label"]:
+            yield Heading(Span(group["label"]))
         for example in group["examples"]:
             if example["text"]:
-                yield f"\n**Example** {code(example['id'])}: {code(example['text'])}\n"
-            yield from (f"{_place(passage)} {code(passage['text'])}" for passage in example["passages"])
-            if example["missing"]:
-                yield f"- {prose(example['missing'])}"
+                yield Text((Span("Example", "bold"), " ", Span(example["id"]), ": ", Quote.of(example["text"])))
+            passages = [(_place(passage), Quote(tuple(passage["pieces"]))) for passage in example["passages"]]
+            yield Items((*passages, *filter(None, [example["missing"]])))
 
 
 def _place(passage: dict[str, Any]) -> str:
     if not passage["rank"]:
-        return f"- {passage['doc']}:"
-    return f"- rank {passage['rank']}, score {passage['score']:.1f}, passage {passage['doc']}:"
-
-
-def _terminal(contents: dict[str, Any]) -> Iterator[str]:
-    yield f"{BOLD}{contents['title']}{PLAIN}\n{contents['facts']}"
-    for group in contents["groups"]:
-        for example in group["examples"]:
-            if example["text"]:
-                yield f"\n{BOLD}{group['label']}{PLAIN}  {DIM}{example['id']}{PLAIN}\n{example['text']}"
-            for passage in example["passages"]:
-                words = "".join(f"{MARKED}{piece}{PLAIN}" if same else piece for piece, same in passage["pieces"])
-                yield f"  {DIM}{_place(passage)}{PLAIN} {words}"
-            if example["missing"]:
-                yield f"  {DIM}{example['missing']}{PLAIN}"
+        return f"{passage['doc']}: "
+    return f"rank {passage['rank']}, score {passage['score']:.1f}, passage {passage['doc']}: "

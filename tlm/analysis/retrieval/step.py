@@ -8,7 +8,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
 
-VERSION = 5
+VERSION = 6
 
 
 def retrieval_study(

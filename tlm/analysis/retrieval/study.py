@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tlm.analysis.page import write_study_pages
-from tlm.analysis.retrieval import figures
+from tlm.analysis.retrieval import figures, page
 from tlm.analysis.retrieval.asked import most_asked, ranks, shared_by
 from tlm.analysis.retrieval.divergence import reductions
 from tlm.analysis.retrieval.subsets import Subset, overlap, shared_corpus, sources
@@ -50,7 +50,8 @@ def write_study(draft: Draft, artifacts: list[Artifact], settings: dict[str, Any
         "gone": lineage.told(),
     }
     contents["findings"] = _findings(contents, whole)
-    write_study_pages(draft.folder, "retrieval", contents, _figures(contents))
+    drawn = _figures(contents)
+    write_study_pages(draft.folder, "Retrieved subsets", list(page.blocks(contents, drawn)), contents, drawn)
     draft.counts.update({one["name"]: one["passages"] for one in shown})
     draft.details["shares"] = {one["name"]: one["share"] for one in shown}
 

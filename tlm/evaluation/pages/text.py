@@ -19,7 +19,7 @@ SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def visible(text: str, longest: int = LONGEST) -> str:
-    """Put text on one line, shortened, with control and direction characters spelled out. Templates escape markup."""
+    """Put text on one line, shortened, with control and direction characters spelled out. Pages escape markup."""
     line = " ".join(text.split())
     cut = line if len(line) <= longest else f"{line[: longest - 1]}…"
     return BIDI_AND_CONTROLS.sub(spelled, cut)
@@ -40,11 +40,6 @@ def code(text: str, longest: int = LONGEST) -> str:
     return f"`{visible(text, longest).replace('`', chr(39)) or ' '}`"
 
 
-def cell(text: str, longest: int = 80) -> str:
-    """`code` for a cell of a Markdown table."""
-    return code(text, longest).replace("|", "\\|")
-
-
 def power(value: float) -> str:
     """A number for people, a large one as a power of ten: ``1.3·10¹³``."""
     if value < 1e6:
@@ -56,7 +51,8 @@ def power(value: float) -> str:
 
 def prose(text: str) -> str:
     """One of our sentences in Markdown: names in it cannot act as markup, and addresses do not become links."""
-    return " ".join(map(_inert, visible(text, len(text)).split()))
+    shown = BIDI_AND_CONTROLS.sub(spelled, re.sub(r"\s+", " ", text))
+    return re.sub(r"[^ ]+", lambda word: _inert(word[0]), shown)
 
 
 def _inert(word: str) -> str:

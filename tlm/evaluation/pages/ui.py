@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION
 from tlm.evaluation.mixture.kinds import Row
+from tlm.evaluation.pages.blocks import Block, Heading, Quote, Span, Table, Text
+from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.sampling import evenly, rows_at
-from tlm.evaluation.pages.text import cell, code
+from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.dropped import dropped
 from tlm.evaluation.report.lineage import flat
 from tlm.evaluation.score.metrics import positive
 
-SAMPLE = 5
+SAMPLE, LONGEST = 5, 300  # passages of a card, and characters of each
 ROC_POINTS = 200  # at most, because they are stored in the run's metadata
 
 
@@ -68,23 +71,22 @@ def report_files(report: str) -> dict[str, Path]:
 
 def dataset_card(subset: str) -> str:
     """A subset in Markdown: counts, dropped passages by reason, a few passages. Texts are in code spans."""
-    artifact = Artifact.open(subset, "subset")
-    left_out = dropped(artifact)
-    total = artifact.details["passages"]
-    rows = rows_at(artifact, "passages-*.parquet", evenly(total, SAMPLE))
-    return "\n".join(
-        [
-            f"# {total:,} passages ({artifact.details['arm']})",
-            "",
-            *_table(("", "passages"), left_out["counts"].items()),
-            "",
-            *_table(("dropped", "passages"), ((cell(one["reason"]), one["count"]) for one in left_out["reasons"])),
-            "",
-            *([f"{len(rows)} of them, evenly spaced:", ""] if rows else []),
-            # numbers in bold and blank lines, because Kubeflow's page shows lists without bullets and distances
-            *(line for n, row in enumerate(rows.values(), 1) for line in (f"**{n}.** {code(row['text'], 300)}", "")),
-        ]
-    )
+    return markdown(_card(Artifact.open(subset, "subset")))
+
+
+def _card(artifact: Artifact) -> Iterator[Block]:
+    left_out, total = dropped(artifact), artifact.details["passages"]
+    rows = rows_at(artifact, "passages-*.parquet", evenly(total, SAMPLE)).values()
+    yield Heading(f"{total:,} passages ({artifact.details['arm']})", 1)
+    if left_out["counts"]:
+        yield Table(["", "passages"], [(name, f"{count:,}") for name, count in left_out["counts"].items()])
+    if left_out["reasons"]:
+        reasons = [(Span(one["reason"]), f"{one['count']:,}") for one in left_out["reasons"]]
+        yield Table(["dropped", "passages"], reasons)
+    if rows:
+        yield Text(f"{len(rows)} of them, evenly spaced:")
+    for number, row in enumerate(rows, 1):  # no list, because Kubeflow's page shows lists without bullets and distances
+        yield Text((Span(f"{number}.", "bold"), " ", Quote.of(visible(row["text"], LONGEST))))
 
 
 def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
@@ -139,16 +141,20 @@ def models(report: str) -> str:
     found = [one for one in compared if one.manifest.kind == "metrics" and "model" in one.manifest.inputs]
     if not found:
         return ""
-    told = "`tlm fetch URI FOLDER` copies a model, `tlm predict URI FILE` labels new texts."
-    lines = ["", "## Models", "", told, ""]
     best = json.loads(artifact.path("report.json").read_text(encoding="utf-8")).get("best", {}).get("metrics")
-    for one in sorted(found, key=lambda one: (one.manifest.key != best, -one.details["dev"])):
-        name = code(Row.of(one.details["arm"], one.details["stage"]).name, 80)
+    found.sort(key=lambda one: (one.manifest.key != best, -one.details["dev"]))
+    return "\n" + markdown(_models(found, best))
+
+
+def _models(found: Sequence[Artifact], best: str | None) -> Iterator[Block]:
+    commands = [Span(f"tlm {command}", "code") for command in ("fetch URI FOLDER", "predict URI FILE")]
+    yield Heading("Models")
+    yield Text((commands[0], " copies a model, ", commands[1], " labels new texts."))
+    for one in found:  # no table, because Kubeflow's page leaves no space between columns and cuts off long addresses
         use = " (the one that the report names)" if one.manifest.key == best else ""
-        # not a table: Kubeflow's page leaves no space between columns and cuts off long addresses
-        lines += [f"{name}{use}, seed {one.details['seed']}, {100 * one.details['dev']:.1f} on dev:", ""]
-        lines += [code(one.input("model").uri), ""]
-    return "\n".join(lines)
+        known = f"{use}, seed {one.details['seed']}, {100 * one.details['dev']:.1f} on dev:"
+        yield Text((Span(Row.of(one.details["arm"], one.details["stage"]).name), known))
+        yield Text(Quote.of(one.input("model").uri))
 
 
 def _spaced(markdown: str) -> str:
@@ -162,11 +168,6 @@ def _name_run(artifact: Artifact, metrics: Any) -> None:
     details = artifact.details
     if "arm" in details and "seed" in details:
         metrics.metadata |= {"arm": Row.of(details["arm"], details.get("stage", "")).name, "seed": details["seed"]}
-
-
-def _table(head: tuple[str, str], rows: Any) -> list[str]:
-    lines = [f"| {name} | {count:,} |" for name, count in rows]
-    return [f"| {head[0]} | {head[1]} |", "|---|--:|", *lines] if lines else []
 
 
 def _values(metrics: str) -> dict[str, Any]:

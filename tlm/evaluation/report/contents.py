@@ -1,4 +1,4 @@
-"""All that the report on one task says, as a plain dictionary; the templates and report.json show nothing else."""
+"""All that the report on one task says, as a plain dictionary; the pages and report.json show nothing else."""
 
 from dataclasses import asdict
 from typing import Any

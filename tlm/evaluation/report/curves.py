@@ -1,5 +1,6 @@
 """Loss curves of a group: the mean over its seeds, thinned to as many points as a page can carry."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,9 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.pages import plots
+from tlm.evaluation.pages.blocks import Block, Drawn, Figure, Heading, Text
+from tlm.evaluation.report.page.formats import named
 from tlm.evaluation.report.runs import Group
 
 BINS = 80
@@ -62,3 +66,17 @@ def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -
     if "task" in table.column_names:
         keep &= np.asarray([name in (task, None) for name in table["task"].to_pylist()])
     return np.asarray(table["step"].to_pylist(), dtype=float)[keep], values[keep]
+
+
+def section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> Iterator[Block]:
+    """The curves as figures."""
+    if not panels:
+        return
+    drawn = {line["group"] for panel in panels for line in panel["lines"]}
+    legend = Text(tuple(named(group) for group in groups if group["name"] in drawn), "legend")
+    figures = [Figure(panel["title"], plots.lines(panel, groups)) for panel in panels]
+    note = (
+        "Losses are means over all seeds of an arm and over short intervals of steps. Lower is better; compare curves "
+        "within a panel only."
+    )
+    yield Drawn((Heading("Training"), legend, *figures, Text(note, "small")))

@@ -1,5 +1,6 @@
 """What each step left out and why: counts by reason, with samples."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -7,6 +8,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.pages.blocks import Block, Column, Details, Heading, Items, Line, Quote, Row, Table
 from tlm.evaluation.pages.sampling import rows_at
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import flat
@@ -62,3 +64,39 @@ def _sample(row: dict[str, Any], text: str) -> dict[str, Any]:
     places = [f"{name} {row[name]}" for name in row if name not in ("reason", "detail") and row[name] is not None]
     shown = {"where": ", ".join(places), "detail": str(row.get("detail") or ""), "text": text}
     return {name: visible(value, LONGEST_SAMPLE) for name, value in shown.items()}
+
+
+STEPS = {"corpus": "Corpus", "task": "Task", "hits": "Retrieval", "subset": "Export"}
+
+
+def section(steps: Sequence[dict[str, Any]]) -> Iterator[Block]:
+    """What was left out, step by step: what each counted, the reasons, and samples."""
+    if not steps:
+        return
+    yield Heading("What was left out, and why")
+    counts = [(_step(step), ", ".join(f"{name} {n:,}" for name, n in step["counts"].items() if n)) for step in steps]
+    yield Items(tuple(f"{step}: {told}." for step, told in counts if told), "samples")
+    rows = [row for step in steps for row in _told(step)]
+    yield Table(["Step", Column("reason", "words"), "rows"], rows, merged=True)
+    samples = tuple(
+        _line(f"{_step(step)}, {reason['reason']}: ", sample)
+        for step in steps
+        for reason in step["reasons"]
+        for sample in reason["samples"]
+    )
+    if samples:
+        yield Details("Samples of what was left out", (Items(samples, "samples"),))
+
+
+def _step(step: dict[str, Any]) -> str:
+    return ", ".join(filter(None, (STEPS[step["kind"]], step["arm"])))
+
+
+def _told(step: dict[str, Any]) -> list[Row]:
+    reasons = [(_step(step), Quote.of(one["reason"]), f"{one['count']:,}") for one in step["reasons"]]
+    return [*reasons] or [(_step(step), Quote.of(step["missing"]) if step["missing"] else "nothing", "0")]
+
+
+def _line(about: str, sample: dict[str, str]) -> Line:
+    texts = [piece for text in (sample["detail"], sample["text"]) if text for piece in (" · ", Quote.of(text))]
+    return (about, Quote.of(sample["where"]), *texts)

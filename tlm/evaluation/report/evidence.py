@@ -1,11 +1,13 @@
 """Retrieved passages beside the training examples whose queries found them, for a person to judge the retrieval."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.pages.blocks import Block, Card, Heading, Part, Quote, Span, Text
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.report.dropped import without_root
@@ -110,3 +112,27 @@ def _select(artifact: Artifact, name: str, **choice: Any) -> list[dict[str, Any]
 def _example(row: dict[str, Any]) -> dict[str, Any]:
     label = str(row["label"] or row["target"])
     return {"id": visible(row["id"], 60), "text": visible(whole_text(row)), "label": visible(label, 60)}
+
+
+def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
+    """Passages of each arm, for a person to judge the retrieval."""
+    for arm in found:
+        random = arm["arm"] == "random"
+        yield Heading("For comparison: passages drawn at random" if random else f"What {arm['arm']} retrieved")
+        if arm["missing"] or not arm["total"]:
+            yield Text(Quote.of(arm["missing"]) if arm["missing"] else "No passage was retrieved.", "note")
+            continue
+        above = "" if random else " Above each, a training example whose query found it; words in both are marked."
+        shown = f"{len(arm['passages'])} of {arm['total']:,} passages"
+        yield Text(f"{shown}, evenly spaced through the subset, not hand-picked.{above}", "small")
+        yield from map(_card, arm["passages"])
+
+
+def _card(passage: dict[str, Any]) -> Card:
+    ranked = f" · best rank {passage['rank']} · score {passage['score']:.1f}" if passage["rank"] else ""
+    found = Part(f"passage {passage['doc']}{ranked}", Quote(tuple(passage["pieces"])))
+    if not (asker := passage["asker"]):
+        return Card((found,))
+    more = f" and {passage['queries'] - 1:,} more" if passage["queries"] > 1 else ""
+    about = ("query of example ", Span(asker["id"]), f"{more} · ", Span(asker["label"], "label"))
+    return Card((Part(about, Quote.of(asker["text"]), raised=True), found))

@@ -1,10 +1,11 @@
 """The artifacts that metrics were made from; one that is gone becomes a line in the report, not an error."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.pages.blocks import Block, Column, Details, Heading, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import visible
 
 ORDER = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
@@ -102,3 +103,24 @@ def plain(value: Any) -> str:
 def _pipeline_order(artifact: Artifact) -> tuple[int, str]:
     kind = artifact.manifest.kind
     return ORDER.index(kind) if kind in ORDER else len(ORDER), artifact.manifest.key
+
+
+def section(rows: Sequence[dict[str, Any]]) -> Iterator[Block]:
+    """The artifacts behind the report."""
+    columns = [Column(name, "left") for name in ("Artifact", "content", "step")]
+    table = Table([*columns, Column("settings", "words")], [_cells(row) for row in rows])
+    yield Heading("Lineage")
+    yield Details(f"The {len(rows)} artifacts behind this page", (table,))
+    yield Text(
+        "Artifacts with equal content have equal files. Texts on this page are shortened and shown as plain text; "
+        "nothing in them is executed.",
+        "small",
+    )
+
+
+def _cells(row: dict[str, Any]) -> Row:
+    named = ", ".join(f"{name}={value}" for name, value in row["settings"].items())
+    alike = ("same as the first" + ", except " * bool(named)) * row["like_first"]
+    settings = (alike, Quote.of(named)) if named else alike
+    key, content = (Span(text, "code") for text in (f"{row['kind']}/{row['key'][:12]}", row["content"][:12]))
+    return key, content, row["step"], settings

@@ -9,7 +9,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.cost import Prices
 from tlm.evaluation.report.report import report
 
-VERSION = 5
+VERSION = 6
 
 
 def report_multitask(
@@ -55,7 +55,7 @@ def report_multitask(
 
 
 def _write(draft: Draft, runs: list[list[Artifact]], reports: list[Artifact], prices: Prices) -> None:
-    from tlm.evaluation.pages.page import write_multitask
+    from tlm.evaluation.report.page.several_tasks import write_multitask
     from tlm.evaluation.report.side_by_side import side_by_side
 
     contents = side_by_side(runs, reports, prices)

@@ -8,7 +8,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.report.cost import Prices
 
-VERSION = 11
+VERSION = 12
 
 
 def report(
@@ -54,9 +54,9 @@ def _check(runs: list[Artifact]) -> None:
 
 
 def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[str]) -> None:
-    from tlm.evaluation.pages.page import write_report
     from tlm.evaluation.report.contents import contents
     from tlm.evaluation.report.lineage import Lineage
+    from tlm.evaluation.report.page.one_task import write_report
 
     lineage = Lineage()
     found = contents(runs, lineage.follow(runs[0], "task"), lineage, prices)

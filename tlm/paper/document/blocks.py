@@ -1,8 +1,10 @@
-"""Headings, tables and lines, as Markdown or on a terminal."""
+"""Parts of the page of results: a heading, a table, and lines below it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from tlm.evaluation.pages import blocks as pages
+from tlm.evaluation.pages import plain
 from tlm.evaluation.report.findings import plain_score
 
 
@@ -34,30 +36,18 @@ def compared(found: dict[str, Any]) -> str:
 
 def markdown(blocks: Sequence[Block]) -> str:
     """The blocks as GitHub Markdown."""
-    lines = []
-    for block in blocks:
-        lines.append(f"### {block.heading}\n")
-        if block.rows:
-            head, *rows = block.rows
-            lines += [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)] + [""]
-        if block.lines:
-            lines += [*(f"- {line}" for line in block.lines), ""]
-    return "\n".join(lines)
+    return plain.markdown(_parts(blocks))
 
 
 def show(blocks: Sequence[Block]) -> None:
     """Print the blocks, as wide as the terminal."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    print(plain.terminal(_parts(blocks)), end="")
 
-    console = Console(highlight=False)
+
+def _parts(blocks: Sequence[Block]) -> Iterator[pages.Block]:
     for block in blocks:
-        console.print(f"\n{block.heading}", style="bold", markup=False)
+        yield pages.Heading(block.heading, 3)
         if block.rows:
-            table = Table(*block.rows[0], show_lines=False)
-            for row in block.rows[1:]:
-                table.add_row(*map(Text, row))
-            console.print(table)
-        for line in block.lines:
-            console.print(f"  {line}", markup=False, soft_wrap=True)
+            yield pages.Table([pages.Column(name, "left") for name in block.rows[0]], block.rows[1:])
+        if block.lines:
+            yield pages.Items(tuple(block.lines))

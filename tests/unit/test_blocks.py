@@ -1,0 +1,168 @@
+"""Blocks as HTML, Markdown and on a terminal: every text is shown as it is, and nothing in it can act."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from tests.toy_reports import HOSTILE
+from tlm.evaluation.pages.blocks import (
+    Block,
+    Card,
+    Column,
+    Details,
+    Drawn,
+    Figure,
+    Heading,
+    Items,
+    Line,
+    Matrix,
+    Part,
+    Quote,
+    Row,
+    Span,
+    Table,
+    Text,
+    listed,
+    opening,
+)
+from tlm.evaluation.pages.plain import markdown, terminal
+from tlm.evaluation.pages.render import html
+from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled, visible
+
+TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(), st.text("\\|`<>&\"'*_[]#-+=.1 \nab", max_size=20))
+KINDS = st.sampled_from(["name", "bold", "code", "label", "small"])
+INLINES = st.one_of(
+    TEXTS,
+    st.builds(Span, TEXTS, KINDS, st.sampled_from(["", "bm25"])),
+    st.builds(lambda text: Quote(((text, False), (text, True))), TEXTS),
+)
+LINES = st.one_of(INLINES, st.lists(INLINES, min_size=1, max_size=3).map(tuple))
+ACTIVE = {"script", "iframe", "a", "b", "link", "base", "form", "svg", "object", "embed"}
+
+
+class Read(HTMLParser):
+    """What a browser would make of a page: its text, its tags, and whether each is closed in its turn."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text, self.tags, self.values, self.open = "", [], [], []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.values += [value for _, value in attrs]
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def shown(text: str) -> str:
+    """A text with its invisible characters spelled out."""
+    return BIDI_AND_CONTROLS.sub(spelled, text)
+
+
+def every(line: Line, text: str) -> list[Block]:
+    """A block of each kind with these words."""
+    table = Table(["", Column(line), Column(line, "words")], [(line, line, text), (line,)], line, frozenset([0]))
+    return [
+        *opening(text, line, line, [text, text], text),
+        Heading(line, 3),
+        Items((line, line)),
+        table,
+        Table(["a", "b"], [(line, "1"), (line, "2")], merged=True),
+        Matrix([text, "b"], [[1, 0], [2, 3]], "bm25"),
+        Drawn((Figure(text, "<svg/>"), Figure(text, "<svg/>"), Text(line, "legend"))),
+        Card((Part(line, Quote.of(text), raised=True), Part(line, lines=(line,)))),
+        Details(text, (table,)),
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(LINES, TEXTS)
+def test_any_text_comes_out_of_a_browser_as_it_went_in(line, text):
+    page = Read(html(text, every(line, text)))
+    assert not page.open
+    assert not ACTIVE & set(page.tags)
+    assert page.tags.count("figure") == page.tags.count("img") == 2
+    for piece in [text] if not isinstance(line, tuple) else [text, *line]:
+        words = piece if isinstance(piece, str) else piece.text
+        assert page.text.count(shown(words)) >= 2
+    assert f"{shown(text)}: the numbers are in the tables" in page.values
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(LINES, LINES, TEXTS), min_size=1, max_size=4), LINES)
+def test_a_markdown_table_has_equal_cells_in_each_row(rows, name):
+    made = markdown([Table(["", Column(name, "words"), "number"], [*rows, (name,)])])
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in made.strip().split("\n")} == {4}
+    tokens = MarkdownIt("commonmark").enable("table").parse(made)
+    kinds = [token.type for token in tokens]
+    assert kinds.count("tr_open") == len(rows) + 2
+    assert kinds.count("td_open") + kinds.count("th_open") == 3 * (len(rows) + 2)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LINES, TEXTS)
+def test_no_text_acts_in_markdown(line, text):
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown(every(line, text)))
+    kinds = {token.type for token in [*tokens, *(child for token in tokens for child in token.children or [])]}
+    assert not kinds & {"html_block", "html_inline", "link_open", "image", "fence", "code_block", "hr", "em_open"}
+    assert sum(token.type == "heading_open" for token in tokens) == 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(LINES, TEXTS)
+def test_a_terminal_gets_no_codes_out_of_texts(line, text):
+    plain = terminal(every(line, text), styled=False)
+    assert not BIDI_AND_CONTROLS.search(plain)
+    styled = terminal([Text(line)], styled=True)
+    assert not BIDI_AND_CONTROLS.search(re.sub(r"\x1b\[[0-9;]*m", "", styled))
+
+
+def test_html_names_rows_and_columns_and_marks_what_stands_out() -> None:
+    rows: list[Row] = [("Once",), (Span("bm25", "name", "bm25"), "1"), ("random", "2")]
+    page = html("t", [Table(["arm", "n"], rows, "note", frozenset([1]))])
+    assert '<th scope="rowgroup" colspan="2">Once</th>' in page
+    assert '<th scope="col" class="left">arm</th><th scope="col">n</th>' in page
+    dot = '<span class="chip" style="--tone: var(--bm25)"></span>'
+    assert f'<tr class="strong"><th scope="row">{dot}bm25</th><td>1</td></tr>' in page
+    assert '<p class="small">note</p>' in page
+
+
+def test_rows_that_begin_alike_share_their_first_cell() -> None:
+    rows: list[Row] = [("a", "1"), ("a", "2"), ("b", "3"), ("a", "4")]
+    table = Table(["x", "y"], rows, merged=True)
+    assert html("t", [table]).count("rowspan") == 1
+    assert '<th scope="row" rowspan="2">a</th><td>1</td></tr>\n<tr><td>2</td></tr>' in html("t", [table])
+    assert markdown([table]) == "| x | y |\n|---|--:|\n| a | 1 |\n| a | 2 |\n| b | 3 |\n| a | 4 |\n"
+
+
+def test_a_role_that_is_no_colour_is_an_error() -> None:
+    with pytest.raises(ValueError, match="red; color: blue is no role"):
+        html("t", [Text(Span("x", "name", "red; color: blue"))])
+
+
+def test_markdown_leaves_figures_out_and_opens_details() -> None:
+    drawn = Drawn((Heading("Pictures"), Figure("c", "<svg/>")))
+    made = markdown([Heading("T", 1, "Report"), drawn, Details("More", (Text("inside"),)), Items(("- a", "1. b"))])
+    assert made == "# Report: T\n\n**More**\n\ninside\n\n- \\- a\n- 1\\. b\n"
+    assert "Pictures" in html("t", [drawn])
+
+
+def test_spaces_around_names_stay() -> None:
+    line = ("of ", Span("a|b"), " and ", Quote((("c", True), ("d", False))), ".")
+    assert markdown([Text(line)]) == "of `a|b` and `cd`.\n"
+    assert terminal([Text(line)], styled=False) == "of a|b and cd.\n"
+    assert "\x1b[4mc\x1b[0md" in terminal([Text(line)], styled=True)
+    assert listed(["a", ("b", "c")]) == ("a", ", ", "b", "c")
+    assert visible("a  b") == "a b"

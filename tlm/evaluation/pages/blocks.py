@@ -1,0 +1,188 @@
+"""What pages are made of: headings, sentences, tables, figures. A page is described once; `render` and `plain` show it.
+
+Every string is shown as it is: nothing in it can act as markup. Texts and names from outside are `Quote` and `Span`,
+which Markdown shows in code spans.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True)
+class Span:
+    """A few words within a line.
+
+    Attributes:
+        text: The words.
+        kind: What they are; a name or a label is from outside.
+        role: The role of the colour of a dot before them, as in `plots.COLOURS`; "" for none.
+    """
+
+    text: str
+    kind: Literal["name", "bold", "code", "label", "small"] = "name"
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A text from outside, in pieces with a flag: whether it is marked."""
+
+    pieces: tuple[tuple[str, bool], ...]
+
+    @classmethod
+    def of(cls, text: str) -> "Quote":
+        """A text without marks."""
+        return cls(((text, False),))
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(piece for piece, _ in self.pieces)
+
+
+Inline: TypeAlias = str | Span | Quote
+Line: TypeAlias = Inline | tuple[Inline, ...]
+Row: TypeAlias = tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading; `kicker` says above the title what kind of page it is."""
+
+    line: Line
+    level: int = 2
+    kicker: str = ""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    line: Line
+    style: Literal["", "lede", "facts", "small", "note", "legend"] = ""
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list."""
+
+    lines: tuple[Line, ...]
+    style: Literal["", "findings", "samples"] = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name, and whether it has numbers, short words or sentences."""
+
+    name: Line
+    kind: Literal["number", "left", "words"] = "number"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        columns: A column, or its name: the first column has the names of the rows, the others have numbers.
+        rows: Cells; a row of one cell is a heading of the rows below it.
+        note: A sentence below the table.
+        strong: Places of the rows that stand out.
+        merged: Whether rows that begin alike share their first cell.
+    """
+
+    columns: Sequence[Column | str]
+    rows: Sequence[Row]
+    note: Line = ""
+    strong: frozenset[int] = frozenset()
+    merged: bool = False
+
+    @property
+    def whole_columns(self) -> list[Column]:
+        """The columns with their kinds."""
+        return [
+            one if isinstance(one, Column) else Column(one, "number" if place else "left")
+            for place, one in enumerate(self.columns)
+        ]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A confusion matrix: rows gold, columns predicted, shaded by the share within the row."""
+
+    labels: Sequence[str]
+    counts: Sequence[Sequence[int]]
+    role: str
+
+    @property
+    def table(self) -> Table:
+        """The same without shades."""
+        rows: list[Row] = [(Span(label), *map(str, row)) for label, row in zip(self.labels, self.counts, strict=True)]
+        return Table(["", *(Column(Span(label)) for label in self.labels)], rows)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An SVG with its caption."""
+
+    caption: str
+    svg: str
+    style: Literal["", "single", "full", "natural"] = ""
+
+    @property
+    def alt(self) -> str:
+        """What a reader hears who cannot see the figure."""
+        return f"{self.caption}: the numbers are in the tables"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Figures, with the sentences that explain them: what Markdown and terminals leave out."""
+
+    blocks: "tuple[Block, ...]"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a card: a line about a text, the text, and a list below; `raised` sets it off."""
+
+    about: Line
+    text: Quote | None = None
+    lines: tuple[Line, ...] = ()
+    raised: bool = False
+
+
+@dataclass(frozen=True)
+class Card:
+    """Texts that belong together, such as a passage and the example that asked for it."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Details:
+    """What a reader may open."""
+
+    summary: str
+    blocks: "tuple[Block, ...]"
+
+
+Block: TypeAlias = Heading | Text | Items | Table | Matrix | Figure | Drawn | Card | Details
+
+
+def opening(kicker: str, title: Line, facts: Line, findings: Sequence[str], note: str = "") -> list[Block]:
+    """The top of a page: its title, what it is of, and what was found, the first sentence large."""
+    blocks: list[Block] = [Heading(title, 1, kicker), Text(facts, "facts")]
+    blocks += [Text(sentence, "lede") for sentence in findings[:1]]
+    blocks += [Items(tuple(findings[1:]), "findings")] if findings[1:] else []
+    return [*blocks, Text(note, "note")] if note else blocks
+
+
+def inlines(line: Line) -> tuple[Inline, ...]:
+    """The pieces of a line."""
+    return line if isinstance(line, tuple) else (line,)
+
+
+def listed(pieces: Sequence[Line], separator: str = ", ") -> tuple[Inline, ...]:
+    """Lines one after the other, with a separator between them."""
+    return tuple(piece for place, line in enumerate(pieces) for piece in ((separator,) * bool(place) + inlines(line)))

@@ -1,0 +1,174 @@
+"""Blocks as an HTML page without script and without any address outside; every text is escaped here."""
+
+import html as escapes
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from tlm.evaluation.pages.blocks import (
+    Block,
+    Card,
+    Details,
+    Drawn,
+    Figure,
+    Heading,
+    Inline,
+    Items,
+    Line,
+    Matrix,
+    Part,
+    Quote,
+    Span,
+    Table,
+    Text,
+    inlines,
+)
+from tlm.evaluation.pages.plots import COLOURS, css_colours, data_uri
+from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled
+
+STYLES = Path(__file__).with_name("page.css")
+TAGS = {"bold": "strong", "code": "code", "label": 'span class="label"', "small": 'span class="small"'}
+KINDS = {"number": "", "left": "left", "words": "left words"}
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def html(title: str, blocks: Iterable[Block]) -> str:
+    """A self-contained page, for light and dark mode."""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{_escaped(title)}</title>
+<style>
+:root {{ {css_colours(1)} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {css_colours(2)} }} }}
+{STYLES.read_text(encoding="utf-8")}</style>
+</head>
+<body>
+{_all(blocks)}
+</body>
+</html>
+"""
+
+
+def _all(blocks: Iterable[Block]) -> str:
+    """The blocks; figures without a style of their own that follow each other stand side by side."""
+    return "\n".join(
+        f'<div class="figures">\n{chr(10).join(map(_block, run))}\n</div>' if beside else "\n".join(map(_block, run))
+        for beside, run in groupby(blocks, lambda block: isinstance(block, Figure) and not block.style)
+    )
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Heading():
+            kicker = f'<p class="kicker">{_escaped(block.kicker)}</p>\n' if block.kicker else ""
+            return f"{kicker}<h{block.level}>{_line(block.line)}</h{block.level}>"
+        case Text(style="legend"):
+            names = "".join(f"<span>{_inline(inline)}</span>" for inline in inlines(block.line))
+            return f'<p class="legend">{names}</p>'
+        case Text():
+            return f"<p{_class(block.style)}>{_line(block.line)}</p>"
+        case Items():
+            return _items(block.lines, block.style)
+        case Table():
+            note = f'\n<p class="small">{_line(block.note)}</p>' if block.note else ""
+            return f'<div class="wide"><table>\n{_head(block)}\n{_body(block)}\n</table></div>{note}'
+        case Matrix():
+            return _matrix(block)
+        case Figure():
+            image = f'<img src="{data_uri(block.svg)}" alt="{_escaped(block.alt)}">'
+            return f"<figure{_class(block.style)}><figcaption>{_escaped(block.caption)}</figcaption>{image}</figure>"
+        case Drawn():
+            return _all(block.blocks)
+        case Card():
+            return f'<article class="card">\n{"".join(map(_part, block.parts))}</article>'
+        case Details():
+            inside = _all(block.blocks)
+            return f"<details>\n<summary>{_escaped(block.summary)}</summary>\n{inside}\n</details>"
+
+
+def _items(lines: Iterable[Line], style: str = "") -> str:
+    return f"<ul{_class(style)}>\n{''.join(f'<li>{_line(line)}</li>{chr(10)}' for line in lines)}</ul>"
+
+
+def _part(part: Part) -> str:
+    text = f"<p>{_line(part.text)}</p>\n" if part.text else ""
+    lines = _items(part.lines) if part.lines else ""
+    about = f'<p class="about">{_line(part.about)}</p>'
+    return f"<div{_class('raised' if part.raised else '')}>{about}\n{text}{lines}</div>\n"
+
+
+def _head(table: Table) -> str:
+    cells = (f'<th scope="col"{_class(KINDS[column.kind])}>{_line(column.name)}</th>' for column in table.whole_columns)
+    return f"<thead><tr>{''.join(cells)}</tr></thead>"
+
+
+def _body(table: Table) -> str:
+    return f"<tbody>\n{''.join(f'<tr{_class(style)}>{cells}</tr>{chr(10)}' for style, cells in _rows(table))}</tbody>"
+
+
+def _rows(table: Table) -> Iterator[tuple[str, str]]:
+    """The style and the cells of each row."""
+    columns, place = table.whole_columns, 0
+    for _, run in groupby(table.rows, lambda row: row[0] if table.merged else id(row)):
+        alike = list(run)
+        for number, row in enumerate(alike):
+            if len(row) == 1:
+                yield "group", f'<th scope="rowgroup" colspan="{len(columns)}">{_line(row[0])}</th>'
+            else:
+                span = f' rowspan="{len(alike)}"' if len(alike) > 1 else ""
+                name = f'<th scope="row"{span}>{_line(row[0])}</th>' if number == 0 else ""
+                cells = zip(columns[1:], row[1:], strict=True)
+                named = "".join(f"<td{_class(KINDS[column.kind])}>{_line(cell)}</td>" for column, cell in cells)
+                yield "strong" if place in table.strong else "", name + named
+            place += 1
+
+
+def _matrix(matrix: Matrix) -> str:
+    head = "".join(f'<th scope="col">{_escaped(label)}</th>' for label in matrix.labels)
+    rows = ""
+    for gold, (label, counts) in enumerate(zip(matrix.labels, matrix.counts, strict=True)):
+        cells = ""
+        for predicted, count in enumerate(counts):
+            style = " ".join(["right"] * (predicted == gold) + ["zero"] * (not count))
+            cells += f'<td{_class(style)} style="--share: {count / max(sum(counts), 1):.3f}">{count:,}</td>'
+        rows += f'<tr><th scope="row">{_escaped(label)}</th>{cells}</tr>\n'
+    top = f"<thead><tr><td></td>{head}</tr></thead>"
+    table = f"<table>\n{top}\n<tbody>\n{rows}</tbody></table>"
+    return f'<div class="wide matrix" style="{_tone(matrix.role)}">{table}</div>'
+
+
+def _line(line: Line) -> str:
+    return "".join(map(_inline, inlines(line)))
+
+
+def _inline(inline: Inline) -> str:
+    match inline:
+        case Span():
+            dot = f'<span class="chip" style="{_tone(inline.role)}"></span>' if inline.role else ""
+            words = dot + _escaped(inline.text)
+            tag = TAGS.get(inline.kind)
+            return f"<{tag}>{words}</{tag.partition(' ')[0]}>" if tag else words
+        case Quote():
+            pieces = (f"<mark>{_escaped(text)}</mark>" if marked else _escaped(text) for text, marked in inline.pieces)
+            return f'<span class="theirs" dir="auto">{"".join(pieces)}</span>'
+        case _:
+            return _escaped(inline)
+
+
+def _tone(role: str) -> str:
+    if role not in COLOURS:
+        raise ValueError(f"{role} is no role; expected one of {', '.join(COLOURS)}")
+    return f"--tone: var(--{role})"
+
+
+def _class(names: str) -> str:
+    return f' class="{names}"' if names else ""
+
+
+def _escaped(text: str) -> str:
+    return escapes.escape(BIDI_AND_CONTROLS.sub(spelled, text))

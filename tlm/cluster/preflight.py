@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from tlm.artifacts.roots import open_store
 from tlm.artifacts.stores.store import Store
 from tlm.cluster.pods import check_pods
 from tlm.errors import InputError
+from tlm.options import Pods
 from tlm.progress import say
 
 GIB = 1024**3
@@ -45,28 +45,14 @@ def preflight(
         _check_registry(registry)
 
 
-def check_run(
-    cpu: str,
-    gpu_type: str,
-    gpus: str,
-    memory: str,
-    node_selector: Mapping[str, str],
-    tolerations: Sequence[Mapping[str, str]],
-    **places: Any,
-) -> None:
+def check_run(pods: Pods, **places: Any) -> None:
     """Check training pods as `submit` does, because a form in a browser passes its parameters unchecked; then the rest.
 
     Args:
-        cpu: The parameter train_cpu; so are the next ones.
-        gpu_type: Name of the resource.
-        gpus: How many of it.
-        memory: Limit.
-        node_selector: Labels of nodes.
-        tolerations: Of their taints.
+        pods: Resources of the pods that train.
         places: Arguments of `preflight`.
     """
-    sizes = {"train_cpu": cpu, "train_memory": memory, "train_gpus": gpus, "train_gpu_type": gpu_type}
-    check_pods({**sizes, "train_node_selector": node_selector, "train_tolerations": tolerations})
+    check_pods(pods)
     preflight(**places)
 
 

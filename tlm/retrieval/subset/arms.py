@@ -4,6 +4,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tlm.artifacts.artifact import Artifact
+from tlm.options import Filters
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 
@@ -34,12 +35,11 @@ class Arm(NamedTuple):
         values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
         return cls(**{**values, "seed": int(values["seed"])})  # type: ignore[arg-type]
 
-    def subset(self, *, near_duplicates: bool = True, overlap: bool = True, root: str | None = None) -> str:
+    def subset(self, filters: Filters = Filters(), root: str | None = None) -> str:
         """Return the URI of the subset, chosen and filtered as BM25's was, and as large; "" for task-only.
 
         Args:
-            near_duplicates: As `export` has it.
-            overlap: As `export` has it.
+            filters: Those of BM25's subset.
             root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
         """
         if self.name in ("bm25", TASK_ONLY):
@@ -47,7 +47,7 @@ class Arm(NamedTuple):
         found = Artifact.open(self.like, "subset").input("hits")
         asked = {name: found.details[name] for name in ("query", "top_k")} | {"seed": self.seed}
         hits = retrieve(found.input("index").uri, self.task, arm=self.name, like=self.like, **asked, root=root)  # type: ignore[arg-type]
-        return export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
+        return export(hits, filters=filters, root=root)
 
 
 def seed_of(subset: Artifact) -> int:

@@ -43,8 +43,7 @@ def preflight(
     from tlm.plan.runs import settings
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
-    pods = Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
-    check_run(pods, engine=engine, registry=registry, root=root)
+    check_run(Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations), engine, registry, root)
     return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds, gpus=gpus)
 
 

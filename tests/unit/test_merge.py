@@ -123,8 +123,8 @@ def test_what_holds_any_task_s_test_text_goes_and_is_told(tmp_path):
         2: ("near-duplicate", "Jaccard 0.94 with doc 3"),
     }
     assert Artifact.open(merged).counts == {
-        "retrieved": 4, "candidates": 4, "kept": 2, "too short": 0, "overlaps test": 1, "overlaps dev": 0, "near-duplicate": 1,
-        "by several": 0,
+        "retrieved": 4, "candidates": 4, "kept": 2, "too short": 0, "overlaps test": 1, "overlaps dev": 0,
+        "near-duplicate": 1, "by several": 0,
     }  # fmt: skip
     assert [task["passages"] for task in Artifact.open(merged).details["tasks"]] == [1, 1]
     assert sorted(rows_of(merge_subsets([one, two], filters=Filters(overlap=False), root=str(tmp_path)))) == [0, 1, 3]

@@ -5,7 +5,7 @@ import secrets
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.stores.store import Store
@@ -14,6 +14,8 @@ from tlm.errors import InputError
 from tlm.options import Pods
 from tlm.progress import say
 
+Engine: TypeAlias = Literal["embedded", "elasticsearch"]
+
 GIB = 1024**3
 OLDEST_ELASTICSEARCH = 8
 PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_metadata", "manage")
@@ -21,7 +23,7 @@ PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_m
 
 def preflight(
     *,
-    engine: Literal["embedded", "elasticsearch"] = "embedded",
+    engine: Engine = "embedded",
     free_gib: float = 1.0,
     registry: str = "",
     root: str | None = None,
@@ -45,15 +47,17 @@ def preflight(
         _check_registry(registry)
 
 
-def check_run(pods: Pods, **places: Any) -> None:
+def check_run(pods: Pods, engine: Engine = "embedded", registry: str = "", root: str | None = None) -> None:
     """Check training pods as `submit` does, because a form in a browser passes its parameters unchecked; then the rest.
 
     Args:
         pods: Resources of the pods that train.
-        places: Arguments of `preflight`.
+        engine: As `preflight` has it, like the rest.
+        registry: Address of the model registry.
+        root: Store of the run.
     """
     check_pods(pods)
-    preflight(**places)
+    preflight(engine=engine, registry=registry, root=root)
 
 
 def _check_store(store: Store) -> None:

@@ -131,8 +131,7 @@ def export(
     from tlm.retrieval.subset.export import export
 
     subset = log_counts(export(hits, filters=Filters(near_duplicates, overlap), root=root), counts)
-    write_dataset_card(subset, dataset_card.path)
-    return arms_of(arms, seeds, task, subset)
+    return arms_of(arms, seeds, task, write_dataset_card(subset, dataset_card.path))
 
 
 @component(DATA_IMAGE)
@@ -221,8 +220,7 @@ def report(
 
     prices = Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     uri = make_report([baseline, *metrics], prices=prices, notes=notes.splitlines(), root=root)
-    write_report(uri, report.path, summary.path)
-    return uri
+    return write_report(uri, report.path, summary.path)
 
 
 @component(DATA_IMAGE)

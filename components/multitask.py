@@ -33,13 +33,10 @@ def task_subsets(
 ) -> list[str]:
     """Retrieve and export a subset for each task; the first subset is their union, without dev or test text of any."""
     from tlm.options import Filters
-    from tlm.retrieval.search.retrieve import retrieve
-    from tlm.retrieval.subset.export import export
-    from tlm.retrieval.subset.merge import merge_subsets
+    from tlm.retrieval.subset.arms import task_subsets
 
-    found = [retrieve(index, task, query=query, top_k=top_k, root=root) for task in tasks]
-    own = [export(hits, filters=Filters(near_duplicates, overlap), root=root) for hits in found]
-    return [merge_subsets(own, filters=Filters(near_duplicates, overlap, min_words=0), root=root), *own]
+    filters = Filters(near_duplicates, overlap)
+    return task_subsets(index, tasks, filters, query=query, top_k=top_k, root=root)
 
 
 @component(DATA_IMAGE)
@@ -102,5 +99,4 @@ def report_tasks(
 
     prices = Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     uri = report_multitask([*baselines, *metrics], prices=prices, root=root)
-    write_report(uri, report.path, summary.path)
-    return uri
+    return write_report(uri, report.path, summary.path)

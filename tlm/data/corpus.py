@@ -53,7 +53,7 @@ def load_corpus(
     with raw_files(addresses, together=False) as files:
         plan = make_plan(addresses, root, layout, files, part_size(files, SMALLEST))
         if len(plan.parts) == 1:
-            return produce(plan.corpus, root, lambda draft: _write(draft, files, layout, rejects))
+            return produce(plan.corpus, root, _write, files, layout, rejects)
     if finished(plan.corpus, root) is not None:  # what was on the way may be there still, after a kill
         return publish(plan, max_rejected)
     try:

@@ -34,7 +34,7 @@ def _stage(plan: Plan, max_rejected: int, number: int) -> None:
     rejects = Rejects(max_rejected if number == 0 else ANY_NUMBER)  # too many of the very first rows end the work
     with raw_files(plan.paths, together=False) as files:
         own = plan.files(files, number)
-        produce(recipe, plan.root, lambda draft: _write(draft, own, plan, rejects))
+        produce(recipe, plan.root, _write, own, plan, rejects)
 
 
 def staged(folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64) -> Stage:

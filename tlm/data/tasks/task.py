@@ -116,7 +116,7 @@ def load_task(
         if unlabelled:
             settings["unlabelled"] = [[file.name, file.digest()] for file in texts]
         recipe = Recipe("task", "load-task", VERSION, settings)
-        uri = produce(recipe, root, lambda draft: _write(draft, settings, by_split, texts, fields, rejects, entry))
+        uri = produce(recipe, root, _write, settings, by_split, texts, fields, rejects, entry)
     _say_problem(Artifact.open(uri, "task"))
     return uri
 

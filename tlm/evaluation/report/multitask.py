@@ -44,7 +44,7 @@ def report_multitask(
     reports = [Artifact.open(report([run.uri for run in found], prices=prices, root=root)) for found in runs]
     inputs = {f"report-{number:03d}": one for number, one in enumerate(reports)}
     recipe = Recipe("report", "report-multitask", VERSION, asdict(prices), inputs)
-    return produce(recipe, root, lambda draft: _write(draft, runs, reports, prices))
+    return produce(recipe, root, _write, runs, reports, prices)
 
 
 def _write(draft: Draft, runs: list[list[Artifact]], reports: list[Artifact], prices: Prices) -> None:

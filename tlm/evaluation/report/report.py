@@ -35,7 +35,7 @@ def report(
     inputs = {f"metrics-{number:03d}": run for number, run in enumerate(sorted(runs, key=lambda run: run.content))}
     settings = asdict(prices) | ({"notes": list(notes)} if notes else {})
     recipe = Recipe("report", "report", VERSION, settings, inputs)
-    return produce(recipe, root, lambda draft: _write(draft, runs, prices, notes))
+    return produce(recipe, root, _write, runs, prices, notes)
 
 
 def _check(runs: list[Artifact]) -> None:

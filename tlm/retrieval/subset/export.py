@@ -42,7 +42,7 @@ def export(
     # the hits alone do not decide the subset: a changed test text leaves them as they are, but changes what is removed
     inputs = {"hits": source, "corpus": corpus} | ({"task": task} if task else {})
     recipe = Recipe("subset", "export", VERSION, settings=filters.settings(), inputs=inputs)
-    return produce(recipe, root, lambda draft: _write(draft, source, corpus, task, filters))
+    return produce(recipe, root, _write, source, corpus, task, filters)
 
 
 def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None, filters: Filters) -> None:

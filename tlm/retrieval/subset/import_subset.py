@@ -76,7 +76,7 @@ def import_subset(
         named = [[file.name, file.digest()] for file in files]
         settings = {**filters.settings(), "text_field": text_field, "files": named}
         recipe = Recipe("subset", "import-subset", VERSION, settings, inputs)
-        return produce(recipe, root, lambda draft: _write(draft, files, text_field, protects, filters, rejects))
+        return produce(recipe, root, _write, files, text_field, protects, filters, rejects)
 
 
 def _write(

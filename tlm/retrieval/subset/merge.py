@@ -71,7 +71,7 @@ def merge_subsets(
     for number, part in enumerate(parts):
         inputs |= {f"subset-{number}": part.subset, f"task-{number}": part.task}
     recipe = Recipe("subset", "merge-subsets", VERSION, settings=filters.settings(), inputs=inputs)
-    return produce(recipe, root, lambda draft: _write(draft, parts, corpus, filters))
+    return produce(recipe, root, _write, parts, corpus, filters)
 
 
 def _parts(subsets: Sequence[Artifact]) -> list[Part]:

@@ -11,6 +11,7 @@ from benchmarks.measure import CPU, MEMORY, Cost, Measured, Stopwatch, child, co
 from benchmarks.passages import lines_file, queries, told
 from benchmarks.row import Result, Row, against, growth, limit
 from benchmarks.training_data import folder
+from tlm.options import Layout
 
 LINES, QUICK = 100_000, 2000
 TIMES = (1, 4, 16)
@@ -60,7 +61,7 @@ def load(file: str, root: str) -> Cost:
 
     shutil.rmtree(root, ignore_errors=True)
     with Stopwatch() as watch:
-        corpus = load_corpus([file], source_field="source", root=root)
+        corpus = load_corpus([file], layout=Layout(source_field="source"), root=root)
     return watch.cost(Artifact.open(corpus).counts["read"])
 
 
@@ -96,7 +97,7 @@ def searched(file: Path, root: str, quick: bool) -> tuple[str, str, int]:
             for number, text in enumerate(queries("full", quick))
         ]
         (asking / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    corpus = load_corpus([str(file)], source_field="source", root=root)
+    corpus = load_corpus([str(file)], layout=Layout(source_field="source"), root=root)
     task = load_task(str(asking), root=root)
     hits = retrieve(build_index(corpus, root=root), task, query="full", top_k=50, root=root)
     return hits, root, Artifact.open(corpus).counts["read"]

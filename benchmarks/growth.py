@@ -10,6 +10,7 @@ from benchmarks import growth_retrieval
 from benchmarks.measure import Cost, Side, Stopwatch, child, compare
 from benchmarks.row import Result, Row, growth
 from benchmarks.training_data import folder, prepare
+from tlm.options import Compute
 
 LENGTHS = (32, 64, 128, 256, 512)
 STEPS = (100, 200, 400, 800, 1600)
@@ -93,7 +94,15 @@ def stage1(task: str, tokenizer: str, subset: str, steps: int, seeds: int) -> No
     root, given = str(folder() / "store"), [f"train.steps={steps}", "train.warmup_steps=10"]
     first = int.from_bytes(os.urandom(4))
     for seed in range(first, first + seeds):
-        made = train(task, tokenizer=tokenizer, subset=subset, overrides=given, seed=seed, device="cpu", root=root)
+        made = train(
+            task,
+            tokenizer=tokenizer,
+            subset=subset,
+            overrides=given,
+            seed=seed,
+            compute=Compute(device="cpu"),
+            root=root,
+        )
         shutil.rmtree(made)
 
 

@@ -13,6 +13,7 @@ from benchmarks.measure import Stopwatch
 from benchmarks.row import NotMeasured, Result, Row, limit
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus_reader import passages
+from tlm.options import Layout
 
 TOPIC = ("acl_full", "acl_abs", "arxiv_cs", "cs_acm", "cs_inspec", "cs_web", "theses")  # sources of the mixed corpus
 CASES = (("scierc", 0.0), ("scierc", 0.1), ("scierc", 0.02), ("acl-arc", 0.0))  # task, share on topic; 0: as it is
@@ -27,7 +28,7 @@ def run(quick: bool) -> list[Result]:
     from tlm.data.corpus import load_corpus
 
     with tempfile.TemporaryDirectory() as root:
-        corpus = load_corpus([f"{data}/mixed-corpus.jsonl.zst"], source_field="s", root=root)
+        corpus = load_corpus([f"{data}/mixed-corpus.jsonl.zst"], layout=Layout(source_field="s"), root=root)
         return [result for task, share in CASES for result in of_task(corpus, Path(data, task), share, root)]
 
 

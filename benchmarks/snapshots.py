@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.measure import WALL, Cost, child, compare
 from benchmarks.row import Result, Row, against, limit
 from benchmarks.training_data import folder
+from tlm.options import Compute
 
 PRESET, QUICK = "large", "pocket"
 MINUTES, MOST_SHARE = 5.0, 0.01
@@ -41,7 +42,7 @@ def stopped(preset: str, root: str, ahead: bool) -> Cost:
     for name in state.optimizer.parameters:
         state.optimizer.add_moments(name)
     shutil.rmtree(Path(root, "progress"), ignore_errors=True)
-    snapshots = Snapshots(Recipe("checkpoint", "benchmark", 1, {}), root, 0, MINUTES)
+    snapshots = Snapshots(Recipe("checkpoint", "benchmark", 1, {}), root, Compute(save_minutes=MINUTES))
     if ahead:
         snapshots.begin(state)  # the first one takes memory, which the others use again
         snapshots.wait()

@@ -12,6 +12,7 @@ from benchmarks.row import NotMeasured, Result, Row, against, limit, need
 from benchmarks.serving import one_by_one, together
 from benchmarks.training_data import locked
 from tlm.artifacts.artifact import Artifact
+from tlm.options import Fields, Layout
 
 TEXTS = 400
 ENCODER, MIXTURE, LABELS = "the encoder", "the mixture", "the same network taught by labels"
@@ -66,7 +67,7 @@ def scierc(data: Path, root: str) -> Material:
     from tlm.data.corpus import load_corpus
     from tlm.data.tasks.task import load_task
 
-    corpus = load_corpus([str(data / "mixed-corpus.jsonl.zst")], source_field="s", root=root)
+    corpus = load_corpus([str(data / "mixed-corpus.jsonl.zst")], layout=Layout(source_field="s"), root=root)
     return prepare("SciERC", corpus, load_task(str(data / "scierc"), root=root), "pocket", 50, seeds=3)
 
 
@@ -77,8 +78,10 @@ def of_demo(folder: Path, root: str) -> Material:
     from tlm.demo.__main__ import write
 
     write(folder / "data", code=locked())
-    corpus = load_corpus([str(folder / "data" / "corpus.jsonl.gz")], source_field="source", words=64, root=root)
-    task = load_task(str(folder / "data" / "service-kinds"), group_field="service", root=root)
+    corpus = load_corpus(
+        [str(folder / "data" / "corpus.jsonl.gz")], layout=Layout(source_field="source", words=64), root=root
+    )
+    task = load_task(str(folder / "data" / "service-kinds"), fields=Fields(group_field="service"), root=root)
     return prepare("the demo", corpus, task, "demo", 150, seeds=5)
 
 

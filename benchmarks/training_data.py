@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
+from tlm.options import Layout
 
 LOCK = Path(__file__).resolve().parents[1] / "requirements.txt"
 EVERY = 8  # quick: every eighth service and package
@@ -92,7 +93,7 @@ def prepare(quick: bool, vocab_size: int = 6000) -> Material:
         data = demo_files(quick)
         corpus_file, task_folder, source, words = data / "corpus.jsonl.gz", data / "api-errors", "source", 64
         told = "the demo's task and BM25's passages for it (`python -m tlm.demo`)"
-    corpus = load_corpus([str(corpus_file)], source_field=source, words=words, root=root)
+    corpus = load_corpus([str(corpus_file)], layout=Layout(source_field=source, words=words), root=root)
     task = load_task(str(task_folder), root=root)
     hits = retrieve(build_index(corpus, root=root), task, top_k=50, root=root)
     tokenizer = build_tokenizer(corpus, task, vocab_size=vocab_size, root=root)

@@ -11,9 +11,10 @@ def plan_corpus(
 ) -> list[str]:
     """Check and hash the files of a general corpus, and list the pods that read them."""
     from tlm.data.parts.pods import plan_corpus
+    from tlm.options import Layout
 
-    fields = {"text_field": text_field, "id_field": id_field, "source_field": source_field}
-    return plan_corpus(paths.split(","), **fields, words=words, pods=pods, root=root)
+    layout = Layout(text_field, id_field, source_field, words)
+    return plan_corpus(paths.split(","), layout=layout, pods=pods, root=root)
 
 
 @component(DATA_IMAGE)

@@ -39,11 +39,11 @@ def preflight(
 ):
     """Check settings, prices, training pods, store, disk, Elasticsearch and model registry before any work starts."""
     from tlm.cluster.preflight import check_run
-    from tlm.evaluation.report.cost import Prices
+    from tlm.options import Pods, Prices
     from tlm.plan.runs import settings
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
-    check_run(cpu, gpu_type, gpus, memory, node_selector, tolerations, engine=engine, registry=registry, root=root)
+    check_run(Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations), engine, registry, root)
     return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds, gpus=gpus)
 
 
@@ -54,9 +54,10 @@ def load_corpus(
     """Read a general corpus from files and split it into passages."""
     from tlm.data.corpus import load_corpus
     from tlm.evaluation.pages.ui import log_counts
+    from tlm.options import Layout
 
-    fields = {"text_field": text_field, "id_field": id_field, "source_field": source_field}
-    return log_counts(load_corpus(paths.split(","), **fields, words=words, root=root), counts)
+    layout = Layout(text_field, id_field, source_field, words)
+    return log_counts(load_corpus(paths.split(","), layout=layout, root=root), counts)
 
 
 @component(DATA_IMAGE)
@@ -76,10 +77,11 @@ def load_task(
     """Read a labelled task (train, dev, test)."""
     from tlm.data.tasks.task import load_task
     from tlm.evaluation.pages.ui import log_counts
+    from tlm.options import Fields, Problem
 
-    fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
-    more = {"group_field": group_field, "metric": metric, "problem": problem, "files": files}
-    return log_counts(load_task(path, **fields, **more, unlabelled=unlabelled_path, root=root), counts)
+    fields = Fields(text_field, pair_field, label_field, group_field=group_field)
+    more = {"problem": Problem(metric, problem), "unlabelled": unlabelled_path, "files": files}
+    return log_counts(load_task(path, fields=fields, **more, root=root), counts)
 
 
 @component(DATA_IMAGE)
@@ -124,12 +126,12 @@ def export(
 ) -> list[str]:
     """Export the hits as a subset, without near-duplicates and dev or test text; list arms and draws for `select`."""
     from tlm.evaluation.pages.ui import log_counts, write_dataset_card
+    from tlm.options import Filters
     from tlm.plan.runs import arms_of
     from tlm.retrieval.subset.export import export
 
-    subset = log_counts(export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root), counts)
-    write_dataset_card(subset, dataset_card.path)
-    return arms_of(arms, seeds, task, subset)
+    subset = log_counts(export(hits, filters=Filters(near_duplicates, overlap), root=root), counts)
+    return arms_of(arms, seeds, task, write_dataset_card(subset, dataset_card.path))
 
 
 @component(DATA_IMAGE)
@@ -143,8 +145,9 @@ def select(
     """Choose or draw an arm's text, as much as BM25 found; train and score a linear model of static word vectors."""
     from tlm.evaluation.pages.ui import log_counts
     from tlm.evaluation.score.select import select
+    from tlm.options import Filters
 
-    subset, scored = select(arm, near_duplicates=near_duplicates, overlap=overlap, root=root)
+    subset, scored = select(arm, Filters(near_duplicates, overlap), root)
     log_counts(subset or scored, counts)
     return subset, scored
 
@@ -213,11 +216,11 @@ def report(
     """Compare models with the baseline, with costs, curves and retrieved text."""
     from tlm.evaluation.pages.ui import write_report
     from tlm.evaluation.report.report import report as make_report
+    from tlm.options import Prices
 
-    prices = {"gpu_hour": gpu_hour, "cpu_hour": cpu_hour, "kilowatt_hour": kilowatt_hour}
-    uri = make_report([baseline, *metrics], **prices, grams_per_kwh=grams_per_kwh, notes=notes.splitlines(), root=root)
-    write_report(uri, report.path, summary.path)
-    return uri
+    prices = Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
+    uri = make_report([baseline, *metrics], prices=prices, notes=notes.splitlines(), root=root)
+    return write_report(uri, report.path, summary.path)
 
 
 @component(DATA_IMAGE)

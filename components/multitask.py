@@ -19,12 +19,12 @@ def load_tasks(
 ) -> list[str]:
     """Read several labelled tasks (train, dev, test), after refusing settings that tasks cannot share."""
     from tlm.data.tasks.task import load_task
+    from tlm.options import Fields, Problem
     from tlm.plan.runs import check_together
 
     check_together(overrides.split())
-    fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
-    more = {"group_field": group_field, "metric": metric, "problem": problem}
-    return [load_task(path.strip(), **fields, **more, root=root) for path in paths.split(",")]
+    how = {"fields": Fields(text_field, pair_field, label_field, group_field=group_field), "root": root}
+    return [load_task(path.strip(), problem=Problem(metric, problem), **how) for path in paths.split(",")]
 
 
 @component(DATA_IMAGE)
@@ -32,13 +32,11 @@ def task_subsets(
     index: str, tasks: list[str], query: str, top_k: int, near_duplicates: bool, overlap: bool, root: str
 ) -> list[str]:
     """Retrieve and export a subset for each task; the first subset is their union, without dev or test text of any."""
-    from tlm.retrieval.search.retrieve import retrieve
-    from tlm.retrieval.subset.export import export
-    from tlm.retrieval.subset.merge import merge_subsets
+    from tlm.options import Filters
+    from tlm.retrieval.subset.arms import task_subsets
 
-    how = {"near_duplicates": near_duplicates, "overlap": overlap, "root": root}
-    own = [export(retrieve(index, task, query=query, top_k=top_k, root=root), **how) for task in tasks]
-    return [merge_subsets(own, **how), *own]
+    filters = Filters(near_duplicates, overlap)
+    return task_subsets(index, tasks, filters, query=query, top_k=top_k, root=root)
 
 
 @component(DATA_IMAGE)
@@ -70,8 +68,8 @@ def train_multitask(run: str, gpus: str, root: str, cost: Output[Metrics]) -> st
     from tlm.plan.runs import Run
     from tlm.training.stage1 import train_multitask
 
-    arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
-    return log_counts(train_multitask(arm.tasks(), **arm.inputs(), **arm.settings(), **how), cost)
+    arm = Run.parse(run)
+    return log_counts(train_multitask(arm.tasks(), **arm.inputs(), **arm.on(gpus), root=root), cost)
 
 
 @component(DATA_IMAGE)
@@ -97,8 +95,8 @@ def report_tasks(
     """Write a report for each task, and one that compares training alone and together across the tasks."""
     from tlm.evaluation.pages.ui import write_report
     from tlm.evaluation.report.multitask import report_multitask
+    from tlm.options import Prices
 
-    prices = {"gpu_hour": gpu_hour, "cpu_hour": cpu_hour, "kilowatt_hour": kilowatt_hour}
-    uri = report_multitask([*baselines, *metrics], **prices, grams_per_kwh=grams_per_kwh, root=root)
-    write_report(uri, report.path, summary.path)
-    return uri
+    prices = Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
+    uri = report_multitask([*baselines, *metrics], prices=prices, root=root)
+    return write_report(uri, report.path, summary.path)

@@ -16,10 +16,12 @@ def subsets(
     root: str,
 ) -> dict[str, str]:
     """Retrieve and export the subsets that the cells of one of the paper's tables train on; random text by seed."""
+    from tlm.options import Filters
     from tlm.paper.inputs import make_subsets
 
-    filters = {"near_duplicates": near_duplicates, "overlap": overlap}
-    return make_subsets(index, task, table=table, scale=scale, corpus=corpus, seeds=seeds, **filters, root=root)
+    filters = Filters(near_duplicates, overlap)
+    cells = {"table": table, "scale": scale, "corpus": corpus, "seeds": seeds}
+    return make_subsets(index, task, **cells, filters=filters, root=root)
 
 
 @component(TRAIN_IMAGE)

@@ -14,8 +14,8 @@ def train(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
     from tlm.plan.runs import Run
     from tlm.training.stage1 import train
 
-    arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
-    uri = train(arm.task, **arm.inputs(), **arm.settings(), **how) if "1" in arm.stages else arm.start
+    arm = Run.parse(run)
+    uri = train(arm.task, **arm.inputs(), **arm.on(gpus), root=root) if "1" in arm.stages else arm.start
     return log_counts(uri, cost)
 
 
@@ -38,8 +38,8 @@ def finetune(checkpoint: str, run: str, gpus: str, root: str, cost: Output[Metri
     from tlm.plan.runs import Run
     from tlm.training.stage2 import finetune
 
-    arm, how = Run.parse(run), {"gpus": int(gpus), "root": root}
-    uri = finetune(checkpoint, arm.task, seed=arm.seed, **arm.settings(), **how) if "2" in arm.stages else checkpoint
+    arm = Run.parse(run)
+    uri = finetune(checkpoint, arm.task, seed=arm.seed, **arm.on(gpus), root=root) if "2" in arm.stages else checkpoint
     return log_counts(uri, cost, model)
 
 

@@ -16,10 +16,10 @@ def train_on_nodes(
     root: str,
 ) -> str:
     """Stage 1 on several nodes: start a TrainJob, show its log, and wait for its checkpoint."""
-    from tlm.cluster.trainjob import Pods, train_on_nodes
+    from tlm.cluster.trainjob import train_on_nodes
+    from tlm.options import Pods
     from tlm.plan.runs import Run
 
-    arm = Run.parse(run)
-    pods = Pods(nodes, int(gpus), gpu_type, cpu, memory, node_selector, tolerations)
-    how = {**arm.inputs(), **arm.settings(), "pods": pods, "root": root}
+    arm, pods = Run.parse(run), Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
+    how = {**arm.inputs(), **arm.settings(), "nodes": nodes, "pods": pods, "root": root}
     return train_on_nodes(arm.task, **how) if "1" in arm.stages else arm.start

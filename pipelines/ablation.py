@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from components import data
 from components.paper import models, subsets, trials
 from pipelines import stages
-from pipelines.form.groups import Corpus, Export, Index, Prices, Registry, Store, Task, TrainingPods
+from pipelines.form.groups import Corpus, Index, Registry, Store, Task
 from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
+from tlm.options import Filters, Pods, Prices
 
 
 @dataclass
@@ -31,14 +32,14 @@ class Paper:
 def build(
     machines: Machines,
     corpus: Corpus,
-    export: Export,
+    export: Filters,
     index: Index,
     paper: Paper,
     registry: Registry,
     report: Prices,
     store: Store,
     task: Task,
-    train: TrainingPods,
+    train: Pods,
     run_seeds: str = "0,1,2",
 ) -> str:
     """Run the experiments of one of the paper's tables on a corpus and a task (TLM, ICML 2022); `tlm keep` saves them.

@@ -4,23 +4,24 @@ from kfp import dsl
 
 from components import data, multitask
 from pipelines import stages
-from pipelines.form.groups import Corpus, Examples, Export, Index, Prices, Run, Store, TrainingPods
+from pipelines.form.groups import Corpus, Examples, Index, Run, Store
 from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 from tlm.errors import InputError
+from tlm.options import Filters, Pods, Prices
 
 
 @pipeline("tlm-multitask", "TLM for several tasks")
 def build(
     machines: Machines,
     corpus: Corpus,
-    export: Export,
+    export: Filters,
     index: Index,
     report: Prices,
     run: Run,
     store: Store,
     task: Examples,
-    train: TrainingPods,
+    train: Pods,
     task_paths: str = "s3://tlm/task/",
 ) -> str:
     """Train one encoder for several tasks together, and each task alone, at equal total compute (ours, after TLM).

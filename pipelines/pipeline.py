@@ -7,9 +7,8 @@ from typing import Any
 from docstring_parser import parse
 from kfp import dsl
 
-from pipelines.form.grouped import ungrouped
 from pipelines.form.options import ONE_OF_EACH, Machines
-from tlm.command import descriptions
+from tlm.command import descriptions, flat
 
 
 def pipeline(name: str, display_name: str, **given: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -21,7 +20,7 @@ def pipeline(name: str, display_name: str, **given: Any) -> Callable[[Callable[.
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @cache
         def build(machines: Machines = ONE_OF_EACH) -> Any:
-            steps = ungrouped(function, prefixed=True, machines=machines, **given)
+            steps = flat(function, form=True, machines=machines, **given)
             # the form in the UI shows names only, so the description says what the parameters mean
             lines = [f"- `{parameter}`: {meaning}" for parameter, meaning in descriptions(steps).items()]
             description = "\n".join([parse(steps.__doc__ or "").short_description or "", "", "Parameters:", "", *lines])

@@ -2,10 +2,11 @@
 
 from components import data, training
 from pipelines import stages
-from pipelines.form.groups import Prices, Registry, Run, Store, TrainingPods
+from pipelines.form.groups import Registry, Run, Store
 from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 from tlm.errors import InputError
+from tlm.options import Pods, Prices
 
 
 @pipeline("tlm-rerank", "TLM with reranked text")
@@ -15,7 +16,7 @@ def build(
     report: Prices,
     run: Run,
     store: Store,
-    train: TrainingPods,
+    train: Pods,
     compared_with: str = "",
 ) -> str:
     """Train on text that a model of an earlier run chose by its influence on the task (ISS, ACL 2023).

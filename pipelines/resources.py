@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
-from pipelines.form.groups import TrainingPods
 from tlm.cluster.job import CONFIG_MAP, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
 from tlm.cluster.pods import LEAST
+from tlm.options import Pods
 
 DAY = 86_400  # seconds
 WEEK = 7 * DAY
@@ -48,7 +48,7 @@ TRAINING |= dict.fromkeys(("evaluate", "rerank"), "one_gpu")
 LONG = (*TRAINING, "train-on-nodes")
 
 
-def equip(step: PipelineTask, name: str, training: TrainingPods, preflight: PipelineTask) -> None:
+def equip(step: PipelineTask, name: str, training: Pods, preflight: PipelineTask) -> None:
     """Give a step what it needs on a cluster; `name` is that of its component."""
     if name in TRAINING:
         _equip_training(step, training, preflight.outputs[TRAINING[name]] if TRAINING[name] else training.gpus)
@@ -73,7 +73,7 @@ def _equip_data(step: PipelineTask, needs: Needs) -> None:
     kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit=needs.scratch)
 
 
-def _equip_training(step: PipelineTask, pods: TrainingPods, gpus: Any) -> None:
+def _equip_training(step: PipelineTask, pods: Pods, gpus: Any) -> None:
     step.register_pipeline_channels([*vars(pods).values(), gpus])  # otherwise kfp does not pass them into the loop
     step.set_cpu_request(LEAST["cpu"]).set_cpu_limit(pods.cpu)
     step.set_memory_request(LEAST["memory"]).set_memory_limit(pods.memory)

@@ -1,21 +1,17 @@
 """Run a pipeline here, or on Kubeflow Pipelines: ``python -m pipelines.run COMMAND --help`` has the details."""
 
-import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, get_args, get_origin
+from typing import Annotated
 
 import typer
 from docstring_parser import parse
 
-from pipelines.form.grouped import ungrouped
 from pipelines.form.options import Connection, Machines, Order, Parameters, Source, Waiting
-from tlm.command import descriptions
+from tlm.command import command
 from tlm.errors import InputError, TlmError
 from tlm.progress import say
-
-METAVARS = {str: "TEXT", Path: "FILE", Path | None: "FILE", int: "NUMBER", float: "SECONDS"}
 
 app = typer.Typer(
     help=__doc__,
@@ -26,21 +22,14 @@ app = typer.Typer(
 )
 
 
-def command(function: Callable[..., None]) -> None:
-    """Make `function` a command: its arguments and their fields are the options, its docstring is the help."""
-    flat = ungrouped(function)
-    helps, options = descriptions(flat), []
-    for argument in inspect.signature(flat).parameters.values():
-        kind = argument.annotation
-        kind, option = get_args(kind) if get_origin(kind) is Annotated else (kind, typer.Option())
-        option.help, option.metavar = helps[argument.name], option.metavar or METAVARS.get(kind)
-        options.append(argument.replace(annotation=Annotated[kind, option]))
-    flat.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    app.command(help=parse(flat.__doc__ or "").description)(flat)
+def add(function: Callable[..., None]) -> None:
+    """Make `function` a command of the program; its docstring is the help."""
+    app.command(function.__name__, help=parse(function.__doc__ or "").description)(command(function))
 
 
-@command
+@add
 def local(
+    *,
     parameters: Parameters,
     docker: Annotated[bool, typer.Option("--docker")] = False,
     images: Path | None = None,
@@ -72,8 +61,9 @@ def local(
     )
 
 
-@command
+@add
 def compile(
+    *,
     output: Annotated[Path, typer.Option("-o", "--output")],
     machines: Machines,
     images: Path | None = None,
@@ -107,8 +97,9 @@ def compile(
     compiled.warn_of_images(images)
 
 
-@command
+@add
 def submit(
+    *,
     parameters: Parameters,
     source: Source,
     connection: Connection,
@@ -158,8 +149,8 @@ def submit(
             say(f"{error}; starting it again, {left} {'times' if left > 1 else 'time'} left")
 
 
-@command
-def wait(run_id: Annotated[str, typer.Argument(metavar="RUN")], connection: Connection, waiting: Waiting) -> None:
+@add
+def wait(run_id: str, *, connection: Connection, waiting: Waiting) -> None:
     """Wait until a run has ended. The exit codes are those of `submit --wait`.
 
     Args:
@@ -173,8 +164,8 @@ def wait(run_id: Annotated[str, typer.Argument(metavar="RUN")], connection: Conn
     wait_for(api, run_id, **vars(waiting))
 
 
-@command
-def upload(source: Source, connection: Connection, name: str = "", version: str = "") -> None:
+@add
+def upload(*, source: Source, connection: Connection, name: str = "", version: str = "") -> None:
     """Put the pipeline into the UI's list, as a new version if it already exists, and print its ID and its link.
 
     Args:

@@ -4,25 +4,26 @@ It takes the parameters of the pipeline `tlm`, so that one file of parameters se
 no effect here.
 """
 
-from pipelines.form.groups import Corpus, Draws, Export, Index, Prices, Registry, Store, Task, TrainingPods
+from pipelines.form.groups import Corpus, Draws, Index, Registry, Store, Task
 from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
 from pipelines.tlm import steps
 from tlm.errors import InputError
+from tlm.options import Filters, Pods, Prices
 
 
 @pipeline("tlm-shallow", "TLM without training a network")
 def build(
     machines: Machines,
     corpus: Corpus,
-    export: Export,
+    export: Filters,
     index: Index,
     registry: Registry,
     report: Prices,
     run: Draws,
     store: Store,
     task: Task,
-    train: TrainingPods,
+    train: Pods,
     run_arms: str = "bm25,random,task-only",
 ) -> str:
     """Compare a linear model of the task with static word vectors of retrieved text, and with both mixed.

@@ -7,9 +7,10 @@ from kfp.dsl.pipeline_context import Pipeline
 
 from components import corpus as parts
 from components import data, training, trainjob
-from pipelines.form.groups import Corpus, Export, Index, Prices, Registry, Task, TrainingPods
+from pipelines.form.groups import Corpus, Index, Registry, Task
 from pipelines.form.options import Machines
 from pipelines.resources import equip
+from tlm.options import Filters, Pods, Prices
 
 
 def load(preflight: Any, files: Corpus, task: Task, machines: Machines, root: Any) -> tuple[Any, Any]:
@@ -46,7 +47,7 @@ def index(corpus: Any, settings: Index, root: Any) -> Any:
 
 
 def selected(
-    index: Any, task: Any, arms: Any, seeds: Any, advised: dict[str, Any], filters: Export, root: Any
+    index: Any, task: Any, arms: Any, seeds: Any, advised: dict[str, Any], filters: Filters, root: Any
 ) -> tuple[Any, Any]:
     """Return the URIs of the arms' subsets, for each seed those that are drawn, and of metrics of static models."""
     query = {name: advised[name] for name in ("query", "top_k")}
@@ -58,9 +59,7 @@ def selected(
     return dsl.Collected(made["subset"]), dsl.Collected(made["static"])
 
 
-def report(
-    scores: dict[str, Any], train: TrainingPods, prices: Prices, registry: Registry, root: Any, **more: Any
-) -> Any:
+def report(scores: dict[str, Any], train: Pods, prices: Prices, registry: Registry, root: Any, **more: Any) -> Any:
     """Return the URI of the report on some metrics; the model it names is registered, if there is a registry."""
     made = data.report(**scores, **vars(prices), root=root, **more).outputs["Output"]
     run = {"run": dsl.PIPELINE_JOB_ID_PLACEHOLDER, "run_name": dsl.PIPELINE_JOB_NAME_PLACEHOLDER}
@@ -70,7 +69,7 @@ def report(
     return made
 
 
-def scored(plan: Any, train: TrainingPods, machines: Machines, root: Any) -> dsl.Collected:
+def scored(plan: Any, train: Pods, machines: Machines, root: Any) -> dsl.Collected:
     """Return the URIs of the metrics of all runs of `plan`."""
     # inside the loop only the run and parameters are used: kfp.local mistakes other steps' outputs for the item
     with dsl.ParallelFor(plan, name="arms-and-seeds") as run:
@@ -83,7 +82,7 @@ def scored(plan: Any, train: TrainingPods, machines: Machines, root: Any) -> dsl
     return dsl.Collected(metrics)
 
 
-def equip_all(train: TrainingPods) -> None:
+def equip_all(train: Pods) -> None:
     """Give every step of the pipeline what it needs on a cluster."""
     steps = Pipeline.get_default_pipeline().tasks
     for step in steps.values():

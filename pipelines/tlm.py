@@ -4,23 +4,24 @@ from typing import Any
 
 from components import data
 from pipelines import stages
-from pipelines.form.groups import Corpus, Export, Index, Prices, Registry, Run, Store, Task, TrainingPods
+from pipelines.form.groups import Corpus, Index, Registry, Run, Store, Task
 from pipelines.form.options import Machines
 from pipelines.pipeline import pipeline
+from tlm.options import Filters, Pods, Prices
 
 
 def steps(
     machines: Machines,
     network: bool,
     corpus: Corpus,
-    export: Export,
+    export: Filters,
     index: Index,
     registry: Registry,
     report: Prices,
     run: Run,
     store: Store,
     task: Task,
-    train: TrainingPods,
+    train: Pods,
     run_arms: str = "bm25",
 ) -> str:
     """Train a text classifier from scratch on a task and the part of a corpus that matters to it (TLM, ICML 2022).

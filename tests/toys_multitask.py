@@ -13,6 +13,7 @@ from typing import Any
 from tests.toys import Row, make_task
 from tests.toys_training import SMALL, die_in, in_child, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
+from tlm.command import flat
 from tlm.training.stage1 import train_multitask
 
 HERE: dict[str, Any] = {"preset": "tiny", "device": "cpu"}
@@ -30,7 +31,7 @@ def together(root: Path, tasks: list[str], *overrides: str, alone: bool = False,
     """Stage 1 for `tasks` with the tiny preset, 12 steps."""
     subset = "" if alone else passages(root, "subset")
     settings = {**HERE, "root": str(root), **settings}
-    made = train_multitask(
+    made = flat(train_multitask)(
         tasks, tokenizer=tokenizer(root, tasks[0]), subset=subset, overrides=[*SMALL, *overrides], **settings
     )
     return Artifact.open(made)

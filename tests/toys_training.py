@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.toys import Row, make, make_task, save
 from tlm.artifacts.artifact import Artifact
+from tlm.command import flat
 from tlm.errors import TlmError
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train
@@ -74,14 +75,16 @@ def checkpoint(root: Path, examples: str, *overrides: str, alone: bool = False, 
     subset = "" if alone else passages(root, "subset")
     settings = {"preset": "tiny", "device": "cpu", "root": str(root), **settings}
     return Artifact.open(
-        train(examples, tokenizer=tokenizer(root, examples), subset=subset, overrides=[*SMALL, *overrides], **settings)
+        flat(train)(
+            examples, tokenizer=tokenizer(root, examples), subset=subset, overrides=[*SMALL, *overrides], **settings
+        )
     )
 
 
 def model(root: Path, start: Artifact, examples: str, *overrides: str, **settings: Any) -> Artifact:
     """Stage 2 of the tiny preset."""
     settings = {"preset": "tiny", "device": "cpu", "root": str(root), **settings}
-    return Artifact.open(finetune(start.uri, examples, overrides=list(overrides), **settings))
+    return Artifact.open(flat(finetune)(start.uri, examples, overrides=list(overrides), **settings))
 
 
 def both_stages(root: Path, *overrides: str, save_steps: int) -> list[str]:

@@ -62,6 +62,8 @@ COMMANDS = {  # name: (module:function, summary)
 
 def build(arguments: list[str]) -> "typer.Typer":
     """Return the application for these arguments: the command they name is imported, the others are only listed."""
+    from pkgutil import resolve_name
+
     import typer
 
     from tlm.command import command
@@ -82,7 +84,7 @@ def build(arguments: list[str]) -> "typer.Typer":
     )
     app.callback()(options)
     for name, (target, summary) in COMMANDS.items():
-        app.command(name, help=summary)(command(target) if name in arguments[:1] else _not_called)
+        app.command(name, help=summary)(command(resolve_name(target)) if name in arguments[:1] else _not_called)
     return app
 
 

@@ -1,41 +1,19 @@
 """The parameters that the pipelines share, in groups: the field `paths` of `corpus: Corpus` is `corpus_paths`."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from tlm.cluster.pods import DEFAULTS
+from tlm.options import Fields, Layout, Problem
 
 
-@dataclass
-class Corpus:
+@dataclass(frozen=True)
+class Corpus(Layout):
     """Where the corpus is and how its files are read.
 
     Args:
-        id_field: Field of the corpus files that identifies a document; if empty, file and line do.
         paths: Files, folders or globs of the corpus, separated by commas (jsonl, csv, tsv, parquet, txt).
-        source_field: Field that names a document's source; if empty, the file's name is the source.
-        text_field: Field that holds the text.
-        words: Maximum length of a passage, in words.
     """
 
-    id_field: str = ""
     paths: str = "s3://tlm/corpus/"
-    source_field: str = ""
-    text_field: str = "text"
-    words: int = 100
-
-
-@dataclass
-class Export:
-    """What is left out of a subset.
-
-    Args:
-        near_duplicates: Remove passages that nearly repeat a better one.
-        overlap: Remove passages that overlap dev or test text.
-    """
-
-    near_duplicates: bool = True
-    overlap: bool = True
 
 
 @dataclass
@@ -51,23 +29,6 @@ class Index:
     engine: str = "elasticsearch"
     name: str = "corpus"
     vectors: bool = False
-
-
-@dataclass
-class Prices:
-    """What the report's costs are computed from.
-
-    Args:
-        cpu_hour: Price of an hour of a CPU core, for work without a GPU; with prices, the report shows costs.
-        gpu_hour: Price of an hour of a GPU, in any currency.
-        grams_per_kwh: Grams of CO2 equivalents of a kilowatt-hour from your grid, used if the machines measure energy.
-        kilowatt_hour: Price of a kilowatt-hour, used if the machines measure energy.
-    """
-
-    cpu_hour: float = 0.0
-    gpu_hour: float = 0.0
-    grams_per_kwh: float = 0.0
-    kilowatt_hour: float = 0.0
 
 
 @dataclass
@@ -116,28 +77,12 @@ class Store:
     root: str = "s3://tlm/artifacts"
 
 
-@dataclass
-class Examples:
-    """How the examples of a task are read.
-
-    Args:
-        group_field: Field that is equal for examples that are not independent; if empty, equal texts form a group.
-        label_field: Field that holds the label, or the number for regression.
-        metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (of two classes), pearson or spearman.
-        pair_field: Field that holds the second text of a pair; empty for single texts.
-        problem: classification, regression, or auto (decided by the labels).
-        text_field: Field that holds the text.
-    """
-
-    group_field: str = ""
-    label_field: str = "label"
-    metric: str = "auto"
-    pair_field: str = ""
-    problem: str = "auto"
-    text_field: str = "text"
+@dataclass(frozen=True)
+class Examples(Problem, Fields):
+    """How the examples of a task are read."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Task(Examples):
     """Where the task is and how its examples are read.
 
@@ -150,24 +95,3 @@ class Task(Examples):
     files: str = ""
     path: str = "s3://tlm/task/"
     unlabelled_path: str = ""
-
-
-@dataclass
-class TrainingPods:
-    """Resources of the pods that train; numbers are strings, because KFP's driver accepts nothing else there.
-
-    Args:
-        cpu: CPU limit of a training pod, 1 or more, and 2 or more for each GPU.
-        gpu_type: Kubernetes resource name of the accelerator.
-        gpus: Accelerators of each training pod; 0 for CPU. Each takes 32 rows of a batch or more, evaluation takes one.
-        memory: Memory limit of a training pod, 2Gi or more, and 8Gi or more for each GPU.
-        node_selector: Labels of the nodes to train on, as a JSON object.
-        tolerations: Taints that training pods tolerate, as a JSON list of Kubernetes tolerations.
-    """
-
-    cpu: str = DEFAULTS["cpu"]
-    gpu_type: str = "nvidia.com/gpu"
-    gpus: str = "0"
-    memory: str = DEFAULTS["memory"]
-    node_selector: dict[str, str] = field(default_factory=dict)
-    tolerations: list[dict[str, Any]] = field(default_factory=list)

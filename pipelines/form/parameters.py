@@ -12,6 +12,7 @@ import yaml
 from tlm.cluster.pods import check_pods
 from tlm.cluster.registry import check_address
 from tlm.errors import InputError, nearest, with_article
+from tlm.options import Pods
 
 # Parameters that are paths or URIs.
 _LOCATIONS = ("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "paper_models")
@@ -62,7 +63,8 @@ def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[
         if parameter.required and name not in values:
             raise InputError(f"parameter '{name}' is missing and has no default; give it with --set {name}=…")
     checked = {name: _checked(name, value, known) for name, value in values.items()}
-    check_pods(checked)
+    pods = {field: checked[f"train_{field}"] for field in vars(Pods()) if f"train_{field}" in checked}
+    check_pods(Pods(**pods))
     if address := checked.get("registry_address"):
         check_address(address)
     return checked

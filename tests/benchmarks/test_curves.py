@@ -10,6 +10,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus
 from tlm.data.corpus_reader import passages
 from tlm.data.tasks.task import load_task
+from tlm.options import Layout
 from tlm.paper.results import fault, read_results
 
 STATIC = ("baseline", "static-bm25", "static-random", "static-bm25 + baseline", "static-random + baseline")
@@ -21,7 +22,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str, st
     write_tiny(tmp_path / "tiny")
     monkeypatch.chdir(tmp_path)
     root = str(tmp_path / "store")
-    corpus = load_corpus([str(tmp_path / "tiny" / "corpus.jsonl")], source_field="source", root=root)
+    corpus = load_corpus([str(tmp_path / "tiny" / "corpus.jsonl")], layout=Layout(source_field="source"), root=root)
     return corpus, load_task(str(tmp_path / "tiny" / "task"), root=root), root, str(tmp_path / "results")
 
 

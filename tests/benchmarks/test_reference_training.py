@@ -15,6 +15,7 @@ from benchmarks.reference.trainer import AtSteps, trainer
 from tests.conftest import missing
 from tests.unit.test_encoder import LABELS, SPECIAL, VOCABULARY, made, masked_batch
 from tlm.artifacts.produce import Recipe
+from tlm.options import Compute
 from tlm.presets import resolve
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.device import to_device
@@ -127,7 +128,7 @@ def trained_both_ways(tmp_path, architecture: str, head_steps: str) -> tuple[Enc
         batches[work.task(step) is not None].append(padded(batch) | classes)
     AuthorsLoop(theirs, batches[False], batches[True], preset.train, CPU).run(preset.train.steps)
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, 0.0, seed=1)
-    snapshots = Snapshots(Recipe("checkpoint", "toy", 1, {}), str(tmp_path), 0, 0.0)
+    snapshots = Snapshots(Recipe("checkpoint", "toy", 1, {}), str(tmp_path), Compute(save_minutes=0.0))
     fit(State.fresh(ours, preset.train, plan.steps), work, plan, snapshots, CPU)
     return ours, theirs
 

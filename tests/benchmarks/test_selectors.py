@@ -5,13 +5,14 @@ import re
 from benchmarks.selectors import OTHERS, of_task
 from tests.tiny import write_tiny
 from tlm.data.corpus import load_corpus
+from tlm.options import Layout
 from tlm.retrieval.select.selectors import RERANKED
 
 
 def test_each_subset_is_compared_with_every_other(tmp_path):
     write_tiny(tmp_path)
     root = str(tmp_path / "root")
-    corpus = load_corpus([str(tmp_path / "corpus.jsonl")], source_field="source", root=root)
+    corpus = load_corpus([str(tmp_path / "corpus.jsonl")], layout=Layout(source_field="source"), root=root)
     found = of_task(corpus, tmp_path / "task", 0.0, root, judge="tiny")
     arms = ["bm25", *OTHERS, RERANKED]
     assert [one.label.split(", ")[-1] for one in found] == arms

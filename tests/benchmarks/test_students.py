@@ -7,12 +7,13 @@ from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import load_corpus
 from tlm.data.tasks.task import load_task
+from tlm.options import Layout
 
 
 def test_students_of_two_teachers_and_what_each_is_compared_with(tmp_path: Path) -> None:
     write_tiny(tmp_path)
     root = str(tmp_path / "root")
-    corpus = load_corpus([str(tmp_path / "corpus.jsonl")], source_field="source", root=root)
+    corpus = load_corpus([str(tmp_path / "corpus.jsonl")], layout=Layout(source_field="source"), root=root)
     task = load_task(str(tmp_path / "task"), root=root)
     made = trained(prepare("tiny", corpus, task, "tiny", 5, seeds=1), 0)
     students = {student_of(teacher, way): way for teacher in (ENCODER, MIXTURE) for way in (WITH, WITHOUT)}

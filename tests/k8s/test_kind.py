@@ -23,6 +23,7 @@ from tests.k8s import tools
 from tests.tiny import write_tiny
 from tlm.data.corpus import load_corpus
 from tlm.data.tasks.task import load_task
+from tlm.options import Layout
 from tlm.presets import resolve
 
 KIND = tools.ROOT / "k8s/kind"
@@ -36,7 +37,7 @@ def run_here(tmp_path):
 
     def run(name):
         root = str(tmp_path / name)
-        load_corpus([str(tmp_path / "data/corpus.jsonl")], source_field="source", root=root)
+        load_corpus([str(tmp_path / "data/corpus.jsonl")], layout=Layout(source_field="source"), root=root)
         load_task(str(tmp_path / "data/task"), root=root)
         return root
 
@@ -59,7 +60,7 @@ def test_what_goes_into_the_bucket_is_what_the_parameters_read(s3_root, tmp_path
 
 def test_runs_of_the_same_data_are_equal_on_s3_and_here(s3_root, run_here, tmp_path):
     here = run_here("here")
-    load_corpus([str(tmp_path / "data/corpus.jsonl")], source_field="source", root=s3_root)
+    load_corpus([str(tmp_path / "data/corpus.jsonl")], layout=Layout(source_field="source"), root=s3_root)
     load_task(str(tmp_path / "data/task"), root=s3_root)
     local, cluster = seen(here), seen(s3_root)
     assert len(local["contents"]) == 2

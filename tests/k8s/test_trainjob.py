@@ -19,14 +19,15 @@ from tests.toys_training import SMALL, passages, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.cluster import kube, trainjob
 from tlm.cluster.follow import follow
-from tlm.cluster.job import Pods, train_job
+from tlm.cluster.job import train_job
 from tlm.cluster.kube import Api, Refused
 from tlm.errors import InputError, Interrupted, Terminated
+from tlm.options import Pods
 
 HOME = Path(__file__).parents[2]
 NAME = "tlm-0123456789abcdef01234567"
-PODS = Pods(2, 4, "nvidia.com/gpu", "8", "64Gi")
-JOB = train_job(NAME, ["tlm", "train", "s3://b/task/x"], PODS, IMAGE)
+PODS = Pods("8", "nvidia.com/gpu", "4", "64Gi")
+JOB = train_job(NAME, ["tlm", "train", "s3://b/task/x"], PODS, 2, IMAGE)
 
 
 @pytest.fixture
@@ -55,10 +56,10 @@ def deletions(trainer: Trainer) -> int:
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_the_job_is_what_trainer_s_definition_allows(version):
     tolerations = [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30.0}]
-    placed = Pods(3, 0, "amd.com/gpu", "500m", "2Gi", {"pool": "gpu"}, tolerations)
-    jobs = [JOB, train_job("tlm-2", ["tlm"], placed, IMAGE)]
+    placed = Pods("500m", "amd.com/gpu", "0", "2Gi", {"pool": "gpu"}, tolerations)
+    jobs = [JOB, train_job("tlm-2", ["tlm"], placed, 3, IMAGE)]
     assert faults(yaml.safe_dump_all(jobs), version) == []
-    wrong = train_job("tlm-3", ["tlm"], placed, IMAGE)
+    wrong = train_job("tlm-3", ["tlm"], placed, 3, IMAGE)
     wrong["spec"]["podTemplateOverrides"] = []
     wrong["spec"]["trainer"]["numNodes"] = "3"
     found = faults(yaml.safe_dump(wrong), version)
@@ -257,7 +258,7 @@ def test_two_nodes_make_the_checkpoint_of_one_on_s3(s3_root, trainer, api, monke
     """The command that stands in the TrainJob, run as Trainer runs it; only Kubernetes is not there."""
     examples = task(s3_root)
     settings = {"tokenizer": tokenizer(s3_root, examples), "subset": passages(s3_root, "subset"), "preset": "tiny"}
-    settings |= {"overrides": SMALL, "pods": Pods(2, 0), "root": s3_root}
+    settings |= {"overrides": SMALL, "root": s3_root}
     monkeypatch.setenv("TLM_PROCESSES", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("KFP_POD_NAME", "this-pod")
@@ -289,6 +290,5 @@ def test_a_folder_of_one_node_is_refused(tmp_path):
             tokenizer=tokenizer(tmp_path, examples),
             preset="tiny",
             overrides=SMALL,
-            pods=Pods(),
             root=str(tmp_path),
         )

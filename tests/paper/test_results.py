@@ -19,6 +19,7 @@ from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.options import Compute
 from tlm.paper.command import paper
 from tlm.paper.document import page
 from tlm.paper.document.blocks import markdown
@@ -34,7 +35,7 @@ from tlm.training.stage1 import train
 from tlm.training.stage2 import finetune
 
 BM25, RANDOM = "BM25, C_BERT", "random, C_BERT"
-QUICK = {"device": "cpu", "save_steps": 0, "save_minutes": 0.0}
+QUICK = {"compute": Compute("cpu", save_minutes=0.0)}
 
 
 class Runs:

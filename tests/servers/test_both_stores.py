@@ -29,6 +29,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.progress import KEPT, Progress
 from tlm.artifacts.roots import open_store
 from tlm.errors import InputError
+from tlm.options import Filters
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
@@ -204,7 +205,7 @@ def test_gc_spares_what_a_run_under_way_uses(root, store):
     collect()
     hits = retrieve(index, examples, root=root)
     collect()
-    subset = export(hits, near_duplicates=False, root=root)
+    subset = export(hits, filters=Filters(near_duplicates=False), root=root)
     assert Artifact.open(subset).details["passages"] > 0
     assert store.read(f"{other.removeprefix(f'{root}/')}/manifest.json") is None, "gc removed nothing"
 

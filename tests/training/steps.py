@@ -10,6 +10,7 @@ from typing import Any
 
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError, TlmError
+from tlm.options import Compute
 from tlm.training.distributed.launch import train_together
 
 
@@ -54,7 +55,7 @@ def launch(step: str, root: str) -> str:
         raise AssertionError("this belongs into the processes")
 
     function = getattr(importlib.import_module("tests.training.steps"), step)  # not __main__, which this file may be
-    return train_together(recipe(step), root, write, function, {"device": "cpu", "gpus": 0, "root": root}, 2)
+    return train_together(recipe(step), root, write, function, {"compute": Compute("cpu", gpus=0), "root": root}, 2)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,10 @@ from tests.toys_training import SMALL, passages, task, tokenizer
 from tests.training import steps
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.options import Compute
 from tlm.plan.runs import Run
 from tlm.training.distributed.cards import LOCKS, own_cards
-from tlm.training.distributed.launch import place, processes, train_together
+from tlm.training.distributed.launch import processes, train_together
 
 HOME = Path(__file__).parents[2]
 STEP = """
@@ -91,7 +92,7 @@ def test_a_training_is_carried_out_on_cards_of_its_own(tmp_path, monkeypatch):
     def write(draft: object) -> None:
         seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
 
-    arguments = {"device": "auto", "gpus": 1, "root": str(tmp_path)}
+    arguments = {"compute": Compute(gpus=1), "root": str(tmp_path)}
     made = train_together(steps.recipe("alone"), str(tmp_path), write, steps.published, arguments, 64)
     assert seen == ["4"]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,GPU-7"
@@ -127,16 +128,16 @@ def eight(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_process_has_32_rows_or_more(eight, monkeypatch, device, gpus, rows, nodes, count):
     monkeypatch.setenv("PET_NNODES", nodes)
-    assert processes(place(device, gpus), gpus, rows) == count
+    assert processes(Compute(device, gpus=gpus), rows) == count
 
 
 def test_no_gpus_are_the_cpu():
-    assert [place("auto", gpus) for gpus in (-1, 0, 1)] == ["auto", "cpu", "auto"]
-    assert place("cpu", 0) == "cpu"
+    assert [Compute(gpus=gpus).place for gpus in (-1, 0, 1)] == ["auto", "cpu", "auto"]
+    assert Compute("cpu", gpus=0).place == "cpu"
     with pytest.raises(InputError, match=r"^gpus is 0, which is the CPU, and device cuda:1; give one of the two$"):
-        place("cuda:1", 0)
+        Compute("cuda:1", gpus=0)
     with pytest.raises(InputError, match=r"^gpus is -2; expected the number of GPUs, 0 for the CPU or -1 for all$"):
-        place("auto", -2)
+        Compute(gpus=-2)
 
 
 class Page:

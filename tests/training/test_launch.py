@@ -15,6 +15,7 @@ from tests.conftest import heed_interrupts
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tests.training import steps
 from tlm.errors import InputError, Interrupted, Terminated, TlmError
+from tlm.options import Compute
 from tlm.training.distributed.endings import Ending, Lost
 from tlm.training.distributed.launch import processes
 
@@ -142,18 +143,18 @@ def test_fewer_gpus_than_asked_for_is_one_sentence():
     with pytest.raises(
         InputError, match=r"^64 GPUs were asked for, but torch sees \d+ here.*: check that the node has"
     ):
-        processes("auto", 64, 64 * 32)
+        processes(Compute(gpus=64), 64 * 32)
 
 
 @pytest.mark.parametrize(("device", "count"), [("cpu", 1), ("cuda:1", 1), ("mps", 1)])
 def test_a_device_by_name_is_one_process(device, count):
-    assert processes(device, -1, 256) == count
+    assert processes(Compute(device), 256) == count
 
 
 def test_the_number_of_processes_is_checked(monkeypatch):
     monkeypatch.setenv("TLM_PROCESSES", "two")
     with pytest.raises(InputError, match="TLM_PROCESSES is 'two'; expected the number of processes to train in"):
-        processes("auto", -1, 256)
+        processes(Compute(), 256)
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,11 @@ from tlm.errors import InputError
 from tlm.evaluation.pages import ui, units
 from tlm.evaluation.report.bill.amounts import amounts, spent_on, summed
 from tlm.evaluation.report.bill.predictions import million
-from tlm.evaluation.report.cost import Cost, Prices
+from tlm.evaluation.report.cost import Cost
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
+from tlm.options import Prices
 
 BURNT = 0.3  # seconds of CPU time, of which the system counts hundredths
 GRID = Prices(gpu_hour=2.5, cpu_hour=0.05, kilowatt_hour=0.3, grams_per_kwh=380)
@@ -33,7 +34,8 @@ SPEED = {"texts": 500, "seconds": 2.0, "cpu_seconds": 4.0, "cpu_joules": 36.0, "
 
 def bill_of(root: Path, metrics: list[str], **prices: float) -> tuple[dict[str, Any], dict[str, str]]:
     files = {
-        form: path.read_text() for form, path in ui.report_files(report(metrics, root=str(root), **prices)).items()
+        form: path.read_text()
+        for form, path in ui.report_files(report(metrics, prices=Prices(**prices), root=str(root))).items()
     }
     is_safe(files["html"])
     return json.loads(files["json"])["bill"], files
@@ -263,7 +265,7 @@ def test_a_linear_model_alone_has_its_training_and_its_speed(tmp_path: Path) -> 
 
 def test_the_grid_names_the_report(tmp_path: Path) -> None:
     uris = [toy_world(tmp_path).metrics("bm25", 0, 0.6)]
-    plain, green = report(uris, root=str(tmp_path)), report(uris, grams_per_kwh=20, root=str(tmp_path))
-    assert plain != green == report(uris, grams_per_kwh=20.0, root=str(tmp_path))
+    plain, green = report(uris, root=str(tmp_path)), report(uris, prices=Prices(grams_per_kwh=20), root=str(tmp_path))
+    assert plain != green == report(uris, prices=Prices(grams_per_kwh=20.0), root=str(tmp_path))
     with pytest.raises(InputError, match="grams_per_kwh is -1"):
-        report(uris, grams_per_kwh=-1, root=str(tmp_path))
+        report(uris, prices=Prices(grams_per_kwh=-1), root=str(tmp_path))

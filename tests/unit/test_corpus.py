@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Recipe, produce
+from tlm.command import flat
 from tlm.data.corpus import load_corpus
 from tlm.data.corpus_reader import passages
-from tlm.data.passages import STAGED
+from tlm.data.layout import STAGED
 from tlm.data.shards import Shards
 from tlm.data.stage import Stage, distinct
 from tlm.data.text import fold, normalise
@@ -33,7 +34,7 @@ def write(path, rows):
 
 
 def load(paths, root, **values):
-    return Artifact.open(load_corpus([str(path) for path in paths], root=str(root), **values), "corpus")
+    return Artifact.open(flat(load_corpus)([str(path) for path in paths], root=str(root), **values), "corpus")
 
 
 def rows_of(corpus):

@@ -10,6 +10,7 @@ from tlm.data.corpus import load_corpus
 from tlm.data.corpus_reader import passages
 from tlm.data.dilute import dilute
 from tlm.errors import InputError
+from tlm.options import Layout
 
 SOURCES = ("physics", "poems", "news", "code")
 
@@ -19,7 +20,7 @@ def corpus(tmp_path: Path) -> str:
     """400 passages, a hundred of each source, in turn."""
     rows = [{"text": f"passage number {number}", "s": SOURCES[number % 4]} for number in range(400)]
     (tmp_path / "corpus.jsonl").write_text(objects(*rows))
-    return load_corpus([str(tmp_path / "corpus.jsonl")], source_field="s", root=str(tmp_path / "root"))
+    return load_corpus([str(tmp_path / "corpus.jsonl")], layout=Layout(source_field="s"), root=str(tmp_path / "root"))
 
 
 def rows_of(uri: str) -> list[dict[str, object]]:

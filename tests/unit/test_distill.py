@@ -21,6 +21,7 @@ from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.stages import stages_of
+from tlm.options import Compute
 from tlm.serving.distill import teacher as teaching
 from tlm.serving.distill.step import distill
 from tlm.serving.distill.teacher import answers, soft_labels
@@ -32,7 +33,7 @@ from tlm.training.model import build
 from tlm.training.model.losses import classification_loss, distillation_loss
 
 THINNER = "model.layers=1"
-GIVEN = {"preset": "tiny", "device": "cpu"}
+GIVEN = {"preset": "tiny", "compute": Compute("cpu")}
 RHO1 = 2
 
 

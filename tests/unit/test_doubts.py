@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tlm.artifacts.artifact import Artifact
+from tlm.command import flat
 from tlm.data.tasks.reading import examples
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
@@ -23,7 +24,7 @@ def labelled(path, labels):
 
 
 def load(path, root, **settings):
-    return Artifact.open(load_task(path, root=str(root), **settings), "task")
+    return Artifact.open(flat(load_task)(path, root=str(root), **settings), "task")
 
 
 def refused(path, root, **settings):

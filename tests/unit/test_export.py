@@ -17,6 +17,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus_reader import passages
 from tlm.errors import InputError
+from tlm.options import Filters
 from tlm.retrieval.subset.candidates import Candidates, queries_of, read_hits
 from tlm.retrieval.subset.collect import collect, collected
 from tlm.retrieval.subset.export import export
@@ -125,7 +126,10 @@ def test_each_filter_can_be_switched_off(tmp_path):
     hits = make(tmp_path, texts, one_each(texts), test=[MARKED])
 
     def reasons(**off: object) -> dict[int, str]:
-        return {doc: reason for doc, (reason, _) in dropped(export(hits, root=str(tmp_path), **off)).items()}
+        return {
+            doc: reason
+            for doc, (reason, _) in dropped(export(hits, filters=Filters(**off), root=str(tmp_path))).items()
+        }
 
     assert reasons() == {1: "near-duplicate", 2: "overlaps test", 3: "too short"}
     assert reasons(near_duplicates=False) == {2: "overlaps test", 3: "too short"}
@@ -153,7 +157,7 @@ def test_a_contaminated_passage_does_not_push_out_its_clean_twin(tmp_path):
     clean = f"{prose(1, 100)} these are eight other words of no weight {prose(2, 100)}"
     texts = [f"{prose(1, 100)} {secret} {prose(2, 100)}", clean]
     hits = make(tmp_path, texts, one_each(texts), test=[secret])
-    assert sorted(kept(export(hits, overlap=False, root=str(tmp_path)))) == [0]
+    assert sorted(kept(export(hits, filters=Filters(overlap=False), root=str(tmp_path)))) == [0]
     assert sorted(kept(export(hits, root=str(tmp_path)))) == [1]
 
 
@@ -180,10 +184,10 @@ def test_passage_share_is_how_much_of_a_passage_may_be_test_text(tmp_path):
     text = prose(0, 1000)
     half = f"{prose(1, 53)} {' '.join(text.split()[:54])}"  # 47 of its 100 n-grams
     hits = make(tmp_path, [half, prose(2)], one_each([half, prose(2)]), test=[text])
-    assert sorted(kept(export(hits, passage_share=0.48, root=str(tmp_path)))) == [0, 1]
-    subset = export(hits, passage_share=0.47, root=str(tmp_path))
+    assert sorted(kept(export(hits, filters=Filters(passage_share=0.48), root=str(tmp_path)))) == [0, 1]
+    subset = export(hits, filters=Filters(passage_share=0.47), root=str(tmp_path))
     assert dropped(subset) == {0: ("overlaps test", "0.47 of its n-grams are in example 2")}
-    assert sorted(kept(export(hits, passage_share=0.01, overlap=False, root=str(tmp_path)))) == [0, 1]
+    assert sorted(kept(export(hits, filters=Filters(passage_share=0.01, overlap=False), root=str(tmp_path)))) == [0, 1]
 
 
 def test_random_hits_are_cut_to_as_many_as_the_other_subset_has(tmp_path):
@@ -268,7 +272,7 @@ def test_a_filter_that_is_off_does_not_make_another_subset(tmp_path):
     hits = [make(tmp_path, texts, one_each(texts), test=[test]) for test in (ROLLED, "something else")]
     off = {"near_duplicates": False, "overlap": False}
     settings = {"jaccard": 0.1, "overlap_share": 0.9, "passage_share": 0.9, "ngram": 3}
-    subsets = {export(one, root=str(tmp_path), **off, **how) for one in hits for how in ({}, settings)}
+    subsets = {export(one, filters=Filters(**off, **how), root=str(tmp_path)) for one in hits for how in ({}, settings)}
     assert len(subsets) == 1
     assert set(Artifact.open(subsets.pop()).manifest.inputs) == {"hits", "corpus"}
 
@@ -286,7 +290,7 @@ def test_a_filter_that_is_off_does_not_make_another_subset(tmp_path):
 )
 def test_settings_out_of_range(tmp_path, setting, said):
     with pytest.raises(InputError, match=said):
-        export(str(tmp_path / "hits" / "x"), root=str(tmp_path), **setting)
+        export(str(tmp_path / "hits" / "x"), filters=Filters(**setting), root=str(tmp_path))
 
 
 def test_hits_that_hold_nothing(tmp_path):

@@ -13,6 +13,7 @@ from tlm.data.tasks.fewer import fewer_labels
 from tlm.data.tasks.reading import examples
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
+from tlm.options import Fields, Problem
 
 SIZES = {"train": {"a": 40, "b": 10, "c": 3}, "dev": {"a": 20, "b": 4, "c": 1}, "test": {"a": 5, "b": 5, "c": 5}}
 ROWS = [
@@ -103,7 +104,14 @@ def test_details_are_those_of_the_whole_task(tmp_path: Path) -> None:
     for split, labels in SIZES.items():
         lines = [f"{label},{split} {label} {n},{n % 3}" for label, count in labels.items() for n in range(count)]
         (folder / f"{split}.csv").write_text("\n".join(["label,text,author", *lines]))
-    whole = Artifact.open(load_task(str(folder), group_field="author", metric="accuracy", root=str(tmp_path / "root")))
+    whole = Artifact.open(
+        load_task(
+            str(folder),
+            fields=Fields(group_field="author"),
+            problem=Problem(metric="accuracy"),
+            root=str(tmp_path / "root"),
+        )
+    )
     few = Artifact.open(fewer_labels(whole.uri, per_class=2, keep_texts=True))
     assert few.details == whole.details
     assert "group" in examples(few).column_names

@@ -15,6 +15,7 @@ from tests.toys_training import STEPS, checkpoint, model, passages, rows, task, 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import dev_score
 from tlm.errors import InputError
+from tlm.options import Compute
 from tlm.training.device import memory_advice, resolve_device
 from tlm.training.input.texts import Examples
 from tlm.training.model import build
@@ -241,7 +242,7 @@ def test_what_cannot_be_trained_is_said_before_any_work(root, examples, start):
     with pytest.raises(InputError, match="is a tokenizer; expected a task"):
         train(words, **common)
     with pytest.raises(InputError, match="device 'gpu' is unknown; expected auto, cpu"):
-        train(examples, subset=subset, device="gpu", **common)
+        train(examples, subset=subset, compute=Compute(device="gpu"), **common)
     without_dev = task(root, [row for row in rows() if row[3] != "dev"])
     with pytest.raises(InputError, match="has no dev examples; stage 2 needs them"):
         model(root, start, without_dev)

@@ -14,6 +14,7 @@ from tests.unit.test_encoder import LABELS, SPECIAL, VOCABULARY, attention_mask,
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Recipe
 from tlm.errors import InputError
+from tlm.options import Compute
 from tlm.presets import resolve
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.flops import Cost
@@ -143,7 +144,7 @@ def test_a_run_that_is_taken_up_again_is_bit_equal(tmp_path, architecture):
         encoder = build.build(config, seed=0)
         state = State.fresh(encoder, preset.train, plan.steps)
         given = work([encoder], {"toy": read}, Texts.open(tokens, preset.train.external_length), preset, 0)
-        snapshots = Snapshots(recipe(name), str(tmp_path), 2, 0)
+        snapshots = Snapshots(recipe(name), str(tmp_path), Compute(save_steps=2, save_minutes=0))
         try:
             fit(state, given, plan, snapshots, CPU)
         finally:

@@ -14,6 +14,7 @@ from tlm.data.tasks.groups import connected, divided_groups, draw
 from tlm.data.tasks.reading import examples
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
+from tlm.options import Fields
 
 ROWS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from("abc")), min_size=1, max_size=40)
 SHARES = st.fixed_dictionaries({"test": st.floats(0.05, 0.45), "dev": st.floats(0.05, 0.45)})
@@ -119,7 +120,7 @@ def test_authors_and_equal_texts_are_in_one_split(tmp_path, capsys, given_test):
     if given_test:  # then dev alone is drawn
         write(tmp_path / "t" / "test.jsonl", [{"text": "else", "label": "a", "by": "b"}])
         path = path.parent
-    task = Artifact.open(load_task(str(path), group_field="by", root=str(tmp_path / "root")))
+    task = Artifact.open(load_task(str(path), fields=Fields(group_field="by"), root=str(tmp_path / "root")))
     rows = examples(task).to_pylist()
     for field in ("group", "text"):
         assert len({(row[field], row["split"]) for row in rows}) == len({row[field] for row in rows})
@@ -131,7 +132,9 @@ def test_authors_and_equal_texts_are_in_one_split(tmp_path, capsys, given_test):
 
 def test_a_split_far_from_its_share_is_said(tmp_path, capsys):
     rows = [dict(row, text=f"{row['by']} {row['text']}") for row in authored(4, 25)]
-    task = Artifact.open(load_task(write(tmp_path / "all.jsonl", rows), group_field="by", root=str(tmp_path / "root")))
+    task = Artifact.open(
+        load_task(write(tmp_path / "all.jsonl", rows), fields=Fields(group_field="by"), root=str(tmp_path / "root"))
+    )
     assert (task.counts["train"], task.counts["dev"], task.counts["test"]) == (50, 25, 25)
     assert "warning: test has 25 of 100 examples, not 10%: groups of 'by'" in capsys.readouterr().err
 
@@ -139,14 +142,14 @@ def test_a_split_far_from_its_share_is_said(tmp_path, capsys):
 def test_too_few_groups_are_an_error_that_names_them(tmp_path):
     path = write(tmp_path / "all.jsonl", authored(2, 50))
     with pytest.raises(InputError, match=r"none of the 100 examples is in .*'by'.* not divided; give more groups"):
-        load_task(path, group_field="by", root=str(tmp_path / "root"))
+        load_task(path, fields=Fields(group_field="by"), root=str(tmp_path / "root"))
 
 
 def test_a_task_that_came_with_divided_groups_is_warned_of(tmp_path, capsys):
     rows = [dict(row, text=f"{number} {row['text']}") for number, row in enumerate(authored(8, 10))]
     for split, part in {"train": rows[:45], "dev": rows[45:60], "test": rows[55:]}.items():
         write(tmp_path / "t" / f"{split}.jsonl", part)
-    task = Artifact.open(load_task(str(tmp_path / "t"), group_field="by", root=str(tmp_path / "root")))
+    task = Artifact.open(load_task(str(tmp_path / "t"), fields=Fields(group_field="by"), root=str(tmp_path / "root")))
     assert task.counts["divided groups"] == 2
     assert "warning: 2 of 8 groups of 'by' are in more than one split" in capsys.readouterr().err
     ungrouped = Artifact.open(load_task(str(tmp_path / "t"), root=str(tmp_path / "root")))

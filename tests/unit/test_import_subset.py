@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
+from tlm.command import flat
 from tlm.data import stage as staging
 from tlm.data.corpus import load_corpus
 from tlm.data.corpus_reader import passages
@@ -21,10 +22,11 @@ from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.pages.ui import dataset_card
 from tlm.evaluation.report.dropped import dropped
+from tlm.options import Filters
 from tlm.retrieval.subset import judge as judging
 from tlm.retrieval.subset.candidates import Candidates
 from tlm.retrieval.subset.import_subset import import_subset
-from tlm.retrieval.subset.judge import REASONS, Filters, judge
+from tlm.retrieval.subset.judge import REASONS, judge
 from tlm.retrieval.subset.write import SUBSET
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train
@@ -56,7 +58,7 @@ def labelled(folder: Path, root: Path, test: list[str]) -> str:
 
 
 def taken(path: str, root: Path, **options: object) -> Artifact:
-    return Artifact.open(import_subset(path, root=str(root), **options), "subset")  # type: ignore[arg-type]
+    return Artifact.open(flat(import_subset)(path, root=str(root), **options), "subset")  # type: ignore[arg-type]
 
 
 def refused(path: str, root: Path, **options: object) -> str:

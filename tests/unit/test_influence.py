@@ -15,6 +15,7 @@ from tlm.data.corpus import load_corpus
 from tlm.data.corpus_reader import passages as passages_of
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
+from tlm.options import Compute, Layout
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
@@ -40,11 +41,11 @@ def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("influence")
     write_tiny(folder)
     root = str(folder / "root")
-    corpus = load_corpus([str(folder / "corpus.jsonl")], source_field="source", root=root)
+    corpus = load_corpus([str(folder / "corpus.jsonl")], layout=Layout(source_field="source"), root=root)
     task, index = load_task(str(folder / "task"), root=root), build_index(corpus, root=root)
     few, many = (export(retrieve(index, task, top_k=top_k, root=root), root=root) for top_k in (2, 6))
     tokenizer = build_tokenizer(corpus, task, vocab_size=300, root=root)
-    given = {"preset": "tiny", "overrides": SMALL, "device": "cpu", "root": root}
+    given = {"preset": "tiny", "overrides": SMALL, "compute": Compute("cpu"), "root": root}
     return root, few, many, train(task, tokenizer=tokenizer, subset=few, **given)
 
 

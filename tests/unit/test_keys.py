@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.toys_training import SMALL, checkpoint, model, passages, task, tokenizer
 from tlm import presets
 from tlm.artifacts.artifact import Artifact
+from tlm.options import Compute
 from tlm.retrieval.search.index import build_index
 from tlm.settings import SECTIONS
 from tlm.training.load_model import load_model
@@ -119,7 +120,7 @@ def test_the_name_of_a_preset_is_in_no_key_and_in_no_content(stores):
 def test_several_tasks_together_have_no_preset_in_their_key_either(tmp_path):
     examples = task(tmp_path)
     words, root = tokenizer(tmp_path, examples), str(tmp_path)
-    common = {"tokenizer": words, "device": "cpu", "root": root}
+    common = {"tokenizer": words, "compute": Compute("cpu"), "root": root}
     made = train_multitask([examples], preset="tiny", overrides=SMALL, **common)
     same = [*_spelled_out("tiny"), *SMALL]
     assert train_multitask([examples], preset="pocket", overrides=same, **common) == made

@@ -18,6 +18,7 @@ from tlm.data.corpus_reader import passages
 from tlm.errors import InputError
 from tlm.evaluation.report.dropped import dropped as told_dropped
 from tlm.evaluation.report.lineage import Lineage
+from tlm.options import Filters
 from tlm.retrieval.subset.export import export
 from tlm.retrieval.subset.merge import merge_subsets
 
@@ -62,7 +63,7 @@ def subset_of(root: Path, corpus: str, name: str, found: Found, held_out: str = 
 
     index = make("index", root, lambda draft: None, {"of": corpus}, {"corpus": corpus})
     hits = make("hits", root, write, {"name": name, "found": found}, {"index": index, "task": task})
-    return export(hits, root=str(root), **how)
+    return export(hits, filters=Filters(**how), root=str(root))
 
 
 def rows_of(subset: str) -> dict[int, dict[str, Any]]:
@@ -122,12 +123,12 @@ def test_what_holds_any_task_s_test_text_goes_and_is_told(tmp_path):
         2: ("near-duplicate", "Jaccard 0.94 with doc 3"),
     }
     assert Artifact.open(merged).counts == {
-        "retrieved": 4, "candidates": 4, "kept": 2, "overlaps test": 1, "overlaps dev": 0, "near-duplicate": 1,
-        "by several": 0,
+        "retrieved": 4, "candidates": 4, "kept": 2, "too short": 0, "overlaps test": 1, "overlaps dev": 0,
+        "near-duplicate": 1, "by several": 0,
     }  # fmt: skip
     assert [task["passages"] for task in Artifact.open(merged).details["tasks"]] == [1, 1]
-    assert sorted(rows_of(merge_subsets([one, two], overlap=False, root=str(tmp_path)))) == [0, 1, 3]
-    kept = rows_of(merge_subsets([one, two], overlap=False, near_duplicates=False, root=str(tmp_path)))
+    assert sorted(rows_of(merge_subsets([one, two], filters=Filters(overlap=False), root=str(tmp_path)))) == [0, 1, 3]
+    kept = rows_of(merge_subsets([one, two], filters=Filters(overlap=False, near_duplicates=False), root=str(tmp_path)))
     assert sorted(kept) == [0, 1, 2, 3]
 
 
@@ -141,7 +142,7 @@ def test_a_long_test_text_of_any_task_is_removed_passage_by_passage(tmp_path):
     merged = merge_subsets([one, two], root=str(tmp_path))
     assert sorted(rows_of(merged)) == [20, 21]
     assert set(dropped(merged).values()) == {("overlaps test", "1.00 of its n-grams are in example 2 of two")}
-    less = merge_subsets([one, two], passage_share=0.2, root=str(tmp_path))
+    less = merge_subsets([one, two], filters=Filters(passage_share=0.2), root=str(tmp_path))
     assert dropped(less)[20] == ("overlaps test", "0.28 of its n-grams are in example 2 of two")
 
 
@@ -178,7 +179,7 @@ def test_what_cannot_be_merged_is_one_sentence(tmp_path):
         with pytest.raises(InputError, match=sentence):
             merge_subsets(wrong, root=str(tmp_path))
     with pytest.raises(InputError, match="jaccard is 2"):
-        merge_subsets([one], jaccard=2, root=str(tmp_path))
+        merge_subsets([one], filters=Filters(jaccard=2), root=str(tmp_path))
     hidden = subset_of(tmp_path, corpus_of(tmp_path, [f"{prose(1)} {SECRET}"]), "three", [[0]], overlap=False)
     only = subset_of(tmp_path, corpus_of(tmp_path, [f"{prose(1)} {SECRET}"]), "four", [[0]], SECRET, overlap=False)
     with pytest.raises(InputError, match="the filters leave none of the 1 passages"):

@@ -16,6 +16,7 @@ from tests.toys_training import STEPS, TOPICS, checkpoint, rows, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.options import Compute
 from tlm.training.model import build
 from tlm.training.stage1 import train_multitask
 from tlm.training.stage2 import finetune
@@ -126,7 +127,14 @@ def test_stage_2_begins_for_each_task_and_for_one_that_was_not_there(tmp_path):
     made = together(tmp_path, tasks)
     unseen = other_task(tmp_path, "regression", "unseen")
     for one in (*tasks, unseen):
-        model = finetune(made.uri, one, preset="tiny", overrides=["finetune.steps=4"], device="cpu", root=str(tmp_path))
+        model = finetune(
+            made.uri,
+            one,
+            preset="tiny",
+            overrides=["finetune.steps=4"],
+            compute=Compute(device="cpu"),
+            root=str(tmp_path),
+        )
         scored = Artifact.open(evaluate(model, one, device="cpu", root=str(tmp_path)))
         assert (scored.details["arm"], scored.details["stage"]) == ("multi-task", "stage 2")
         assert scored.details["mlm_loss"] > 0
@@ -139,12 +147,14 @@ def test_a_kept_head_is_that_of_the_task(tmp_path):
     still = ["finetune.reset_head=false", "finetune.lr=1e-12", "finetune.steps=2", "finetune.dropout=0"]
     heads = load_file(made.path(build.HEADS))
     for place, one in enumerate(tasks):
-        model = Artifact.open(finetune(made.uri, one, preset="tiny", overrides=still, device="cpu", root=str(tmp_path)))
+        model = Artifact.open(
+            finetune(made.uri, one, preset="tiny", overrides=still, compute=Compute(device="cpu"), root=str(tmp_path))
+        )
         found = load_file(model.path("model") / build.WEIGHTS)["classifier.weight"]
         assert torch.allclose(found, heads[f"{place}.classifier.weight"], atol=1e-6)
     unseen = other_task(tmp_path, "single", "unseen")
     with pytest.raises(InputError, match="has no head for 'unseen' with these classes"):
-        finetune(made.uri, unseen, preset="tiny", overrides=still, device="cpu", root=str(tmp_path))
+        finetune(made.uri, unseen, preset="tiny", overrides=still, compute=Compute(device="cpu"), root=str(tmp_path))
 
 
 def test_what_cannot_be_is_one_sentence(tmp_path):

@@ -19,6 +19,7 @@ from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.options import Compute
 from tlm.serving.distill.step import distill
 from tlm.serving.export_onnx import agreement, export_onnx
 from tlm.settings import Finetune, Model
@@ -140,7 +141,9 @@ def test_a_student_learns_its_teacher_s_numbers(tmp_path: Path) -> None:
     start, teacher = checkpoint(tmp_path, task), baseline(task, root=str(tmp_path))
     changes = [*SMALL, "finetune.epochs=4"]
     subset = passages(tmp_path, "subset")
-    uri = distill(teacher, start.uri, task, subset=subset, preset="tiny", overrides=changes, device="cpu")
+    uri = distill(
+        teacher, start.uri, task, subset=subset, preset="tiny", overrides=changes, compute=Compute(device="cpu")
+    )
     found = Artifact.open(evaluate(uri, task, device="cpu"))
     assert read_json(found, "metrics.json")["splits"]["test"]["rmse"] < 9
     assert np.mean(predictions(found)) == pytest.approx(40, abs=5)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tlm.artifacts.artifact import Artifact
+from tlm.command import flat
 from tlm.data import registry
 from tlm.data.tasks.metrics import CLASSIFICATION, REGRESSION
 from tlm.data.tasks.reading import examples
@@ -52,7 +53,7 @@ def tsv(folder: Path, header: list[str] | None, **splits: list[list[str]]) -> st
 
 
 def load(name: str, files: object, root: Path, **settings: object) -> Artifact:
-    return Artifact.open(load_task(name, files=str(files), root=str(root), **settings), "task")  # type: ignore[arg-type]
+    return Artifact.open(flat(load_task)(name, files=str(files), root=str(root), **settings), "task")  # type: ignore[arg-type]
 
 
 def refused(name: str, files: object, root: Path, **settings: object) -> str:

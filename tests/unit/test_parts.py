@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact, remove
+from tlm.command import flat
 from tlm.data.corpus import load_corpus
 from tlm.data.parts import shards
 from tlm.data.parts.plan import part_size, parts_of
@@ -43,7 +44,7 @@ def load(folder, root, size=10**9, **values):
     """Loaded in parts of at most so many bytes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tlm.data.corpus.part_size", lambda files, least: size)
-        return Artifact.open(load_corpus([folder], root=str(root), **values), "corpus")
+        return Artifact.open(flat(load_corpus)([folder], root=str(root), **values), "corpus")
 
 
 def same(one, other):

@@ -1,5 +1,6 @@
 """Resources of training pods: what Kubernetes takes, and what would wait for ever."""
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -9,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils import parse_quantity
 
-from pipelines.compile.compiled import compile_text
-from pipelines.form.groups import TrainingPods
+from pipelines.compile.compiled import compile_text, of_this_code
+from pipelines.form.parameters import read_parameters
 from tlm.cluster.pods import amount, check_pods
 from tlm.cluster.preflight import check_run
 from tlm.errors import InputError
+from tlm.options import Pods
 from tlm.plan.runs import settings
 
 SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
@@ -34,18 +36,13 @@ def test_exponents_are_quantities() -> None:
     assert amount("5e-1") == Decimal("0.5")
 
 
-def named(given: dict[str, Any]) -> dict[str, Any]:
-    """As parameters of a pipeline."""
-    return {f"train_{name}": value for name, value in given.items()}
-
-
 def test_the_defaults_and_more_are_fine() -> None:
-    check_pods(named(vars(TrainingPods())))
-    check_pods(named({"cpu": "1", "memory": "2Gi"}))
-    check_pods(named({"cpu": "1000m", "memory": "2147483648"}))
+    check_pods(Pods())
+    check_pods(Pods(cpu="1", memory="2Gi"))
+    check_pods(Pods(cpu="1000m", memory="2147483648"))
     nodes = {"tolerations": [{"key": "gpu", "operator": "Exists"}], "node_selector": {"pool": "gpu"}}
-    check_pods(named({**nodes, "gpus": "8", "cpu": "16", "memory": "64Gi"}))
-    check_pods(named({"gpus": "2"}))
+    check_pods(Pods("16", gpus="8", memory="64Gi", **nodes))
+    check_pods(Pods(gpus="2"))
 
 
 @pytest.mark.parametrize(
@@ -75,10 +72,13 @@ def test_the_defaults_and_more_are_fine() -> None:
 def test_what_no_pod_can_have_is_refused_by_submit_and_by_preflight_in_the_same_words(
     given: dict[str, Any], says: str
 ) -> None:
+    changes = [
+        f"train_{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in given.items()
+    ]
     with pytest.raises(InputError) as refused:
-        check_pods(named(given))
+        read_parameters(None, changes, of_this_code("tlm"))
     with pytest.raises(InputError) as late:
-        check_run(**vars(TrainingPods()) | given)
+        check_run(Pods(**given))
     assert str(refused.value).startswith(says)
     assert str(late.value) == str(refused.value)
 
@@ -121,6 +121,6 @@ def test_no_pod_asks_for_gpus_that_its_step_leaves_idle(name: str) -> None:
 def test_preflight_gets_every_parameter_of_training_pods(name: str) -> None:
     spec = yaml.safe_load(compile_text(name=name).split("\n---")[0])
     given = spec["root"]["dag"]["tasks"]["preflight"]["inputs"]["parameters"]
-    assert {field: given[field].get("componentInputParameter") for field in vars(TrainingPods())} == {
-        field: f"train_{field}" for field in vars(TrainingPods())
+    assert {field: given[field].get("componentInputParameter") for field in vars(Pods())} == {
+        field: f"train_{field}" for field in vars(Pods())
     }

@@ -21,6 +21,7 @@ from tests.published import write_bert, write_roberta
 from tests.toys_training import GLUE, TOPICS, model, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.options import Compute
 from tlm.training.device import to_device
 from tlm.training.input.batches import Masking, collate
 from tlm.training.input.rng import MASK, generator
@@ -53,7 +54,13 @@ def loaded(root: Path, kind: str = "bert", pair: bool = False, **settings: objec
 
 
 def trained(root: Path, start: Artifact, *overrides: str, subset: str = "", **settings: object) -> Artifact:
-    more = {"preset": "tiny", "device": "cpu", "root": str(root), "overrides": [*STEPS, *overrides], **settings}
+    more = {
+        "preset": "tiny",
+        "compute": Compute("cpu"),
+        "root": str(root),
+        "overrides": [*STEPS, *overrides],
+        **settings,
+    }
     return Artifact.open(train(start.input("task").uri, subset=subset, start=start.uri, **more))
 
 
@@ -180,8 +187,8 @@ def test_words_alone_are_learned_where_rho2_is_infinite(tmp_path):
 
 def test_without_a_start_the_recipe_has_nothing_new(tmp_path):
     examples = task(tmp_path)
-    uri = train(examples, tokenizer=tokenizer(tmp_path, examples), preset="tiny", device="cpu", root=str(tmp_path),
-                overrides=["train.steps=2", "train.warmup_steps=1"])  # fmt: skip
+    uri = train(examples, tokenizer=tokenizer(tmp_path, examples), preset="tiny", compute=Compute("cpu"),
+                overrides=["train.steps=2", "train.warmup_steps=1"], root=str(tmp_path))  # fmt: skip
     manifest = Artifact.open(uri).manifest
     assert set(manifest.inputs) == {"task", "task_tokens"}
     assert set(manifest.settings) == {"arm", "seed", "model", "train"}

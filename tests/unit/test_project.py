@@ -21,7 +21,7 @@ OURS = ("tlm", "components", "pipelines")
 CODE = [path for part in OURS for path in sorted((HOME / part).rglob("*.py"))]
 # Each may import those before it and none behind it.
 FLOORS = (
-    *("errors", "progress", "revision", "threads", "energy", "spending", "settings", "presets", "artifacts"),
+    *("errors", "progress", "options", "revision", "threads", "energy", "spending", "settings", "presets", "artifacts"),
     *("data", "shallow", "retrieval", "training", "evaluation", "analysis", "serving", "cluster"),
     *("plan", "paper", "command", "show", "upkeep", "cli", "demo"),
 )

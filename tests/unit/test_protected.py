@@ -17,6 +17,7 @@ from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score import baseline as baseline_step
 from tlm.evaluation.score.baseline import baseline, static
+from tlm.options import Fields, Filters
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
@@ -52,7 +53,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 
 def subset_for(world: SimpleNamespace, task: str, **how: bool) -> str:
-    return export(retrieve(world.index, task, top_k=5, root=world.root), root=world.root, **how)
+    return export(retrieve(world.index, task, top_k=5, root=world.root), filters=Filters(**how), root=world.root)
 
 
 def held_out(task: str) -> set[str]:
@@ -145,7 +146,7 @@ def test_second_texts_of_pairs_count(world, tmp_path: Path) -> None:
         for split in ("train", "dev", "test"):
             rows = [{"text": f"bread and rain {split}", "second": f"{second} {i}", "label": f"{i}"} for i in range(2)]
             (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        tasks.append(load_task(str(folder), pair_field="second", root=world.root))
+        tasks.append(load_task(str(folder), fields=Fields(pair_field="second"), root=world.root))
     subset = Artifact.open(subset_for(world, tasks[0]))
     assert [unprotected(subset, task) for task in opened(*tasks)] == [0, 2]
 

@@ -18,6 +18,7 @@ from tlm.evaluation.pages.compute import Point, published, score_against_compute
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
+from tlm.options import Prices
 
 EXPECTED = Path(__file__).parents[2] / "tlm/paper/expected.toml"
 
@@ -36,7 +37,7 @@ def runs(root: Path, **facts: Any) -> list[str]:
 
 
 def made(root: Path, uris: list[str], **prices: float) -> dict[str, str]:
-    files = ui.report_files(report(uris, root=str(root), **prices))
+    files = ui.report_files(report(uris, prices=Prices(**prices), root=str(root)))
     return {form: path.read_text(encoding="utf-8") for form, path in files.items()}
 
 
@@ -98,16 +99,16 @@ def test_a_price_of_what_was_not_used_gives_no_money(tmp_path: Path) -> None:
     assert table(made(tmp_path, uris, gpu_hour=3, cpu_hour=36)["md"])[-1]["money"] == "4.01"  # 401 s
     assert "money" not in table(made(tmp_path, uris, cpu_hour=36, kilowatt_hour=1)["md"])[0]  # energy: unknown
     with pytest.raises(InputError, match="cpu_hour is -1"):
-        report(uris, cpu_hour=-1, root=str(tmp_path))
+        report(uris, prices=Prices(cpu_hour=-1), root=str(tmp_path))
 
 
 def test_prices_name_the_report_and_time_does_not(tmp_path: Path) -> None:
     uris = runs(tmp_path)
-    free, paid = report(uris, root=str(tmp_path)), report(uris, cpu_hour=2, root=str(tmp_path))
+    free, paid = report(uris, root=str(tmp_path)), report(uris, prices=Prices(cpu_hour=2), root=str(tmp_path))
     assert free != paid
-    assert report(uris[::-1], cpu_hour=2.0, root=str(tmp_path)) == paid
+    assert report(uris[::-1], prices=Prices(cpu_hour=2.0), root=str(tmp_path)) == paid
     slower = runs(tmp_path / "slower", seconds=9000.0, cpu_joules=5.0)
-    again = Artifact.open(report(slower, cpu_hour=2, root=str(tmp_path / "slower")))
+    again = Artifact.open(report(slower, prices=Prices(cpu_hour=2), root=str(tmp_path / "slower")))
     assert again.manifest.key == Artifact.open(paid).manifest.key
     assert again.details == Artifact.open(paid).details
 

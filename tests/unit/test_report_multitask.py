@@ -15,6 +15,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.multitask import report_multitask
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.options import Compute
 from tlm.training.stage2 import finetune
 
 SEEDS = (0, 1, 2)
@@ -39,7 +40,9 @@ class Runs:
         }
 
     def scored(self, start: Artifact, one: str) -> str:
-        model = finetune(start.uri, one, preset="tiny", overrides=STAGE2, device="cpu", root=str(self.root))
+        model = finetune(
+            start.uri, one, preset="tiny", overrides=STAGE2, compute=Compute(device="cpu"), root=str(self.root)
+        )
         self.models.append(Artifact.open(model))
         return evaluate(model, one, device="cpu", root=str(self.root))
 
@@ -143,7 +146,7 @@ def test_what_cannot_stand_side_by_side_is_one_sentence(runs):
         report_multitask(runs.metrics["bm25"][0], root=root)
     with pytest.raises(InputError, match="have no arm in common"):
         report_multitask([runs.metrics["bm25"][0][0], runs.metrics["multi-task"][1][0]], root=root)
-    few = {"preset": "tiny", "overrides": ["finetune.steps=3"], "device": "cpu"}
+    few = {"preset": "tiny", "overrides": ["finetune.steps=3"], "compute": Compute("cpu")}
     other = finetune(runs.alone[0][0].uri, runs.tasks[0], **few, root=root)
     more = evaluate(other, runs.tasks[0], device="cpu", root=root)
     with pytest.raises(InputError, match="the runs of bm25 on toy differ in their settings"):

@@ -11,6 +11,7 @@ import torch
 from tests.toys_training import checkpoint, task
 from tlm.artifacts.produce import Recipe
 from tlm.errors import InputError, Interrupted
+from tlm.options import Compute
 from tlm.presets import resolve
 from tlm.training.checkpoint import Best, Snapshots, State
 from tlm.training.curve import Curve
@@ -76,7 +77,7 @@ def test_the_first_snapshot_comes_after_a_minute(tmp_path, monkeypatch, minutes,
     """A pod that is lost soon after its start has not worked for nothing."""
     now = 0.0
     monkeypatch.setattr("tlm.training.checkpoint.time.monotonic", lambda: now)
-    snapshots = Snapshots(Recipe("checkpoint", "toy", 1, {}), str(tmp_path), 0, minutes)
+    snapshots = Snapshots(Recipe("checkpoint", "toy", 1, {}), str(tmp_path), Compute(save_minutes=minutes))
     monkeypatch.setattr(snapshots.progress, "save", lambda *_: None)
     state, found = State.fresh(torch.nn.Linear(1, 1), resolve("tiny").train, 1), []
     while now < 700 and len(found) < 5:
@@ -163,7 +164,7 @@ def test_a_copy_of_the_state_does_not_change_as_training_goes_on(tmp_path):
 
 def test_a_save_in_the_background_that_fails_ends_the_next_one(tmp_path):
     (tmp_path / "progress").write_text("in the way")
-    snapshots = Snapshots(Recipe("checkpoint", "toy", 1, {}), str(tmp_path), 0, 5)
+    snapshots = Snapshots(Recipe("checkpoint", "toy", 1, {}), str(tmp_path), Compute(save_minutes=5))
     state = State.fresh(torch.nn.Linear(1, 1), resolve("tiny").train, 1)
     snapshots.begin(state)
     with pytest.raises(Interrupted, match="the snapshot after step 0 could not be written"):

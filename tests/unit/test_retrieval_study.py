@@ -23,6 +23,7 @@ from tlm.data.corpus import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
+from tlm.options import Filters, Layout
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select.dsir import divergence, shares
@@ -35,10 +36,12 @@ def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     write_tiny(folder)
     root = str(folder / "root")
-    corpus = load_corpus([str(folder / "corpus.jsonl")], source_field="source", root=root)
+    corpus = load_corpus([str(folder / "corpus.jsonl")], layout=Layout(source_field="source"), root=root)
     task, index = load_task(str(folder / "task"), root=root), build_index(corpus, root=root)
-    found = export(retrieve(index, task, top_k=8, root=root), overlap=False, root=root)
-    drawn = export(retrieve(index, task, arm="random", like=found, root=root), overlap=False, root=root)
+    found = export(retrieve(index, task, top_k=8, root=root), filters=Filters(overlap=False), root=root)
+    drawn = export(
+        retrieve(index, task, arm="random", like=found, root=root), filters=Filters(overlap=False), root=root
+    )
     return root, found, drawn
 
 

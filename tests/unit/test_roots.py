@@ -12,6 +12,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.options import Compute, Filters
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
@@ -45,7 +46,7 @@ def test_steps_go_on_in_the_store_of_their_inputs(tmp_path):
     texts = list(docstrings()[:60])
     corpus, labelled = corpus_of(texts, store), task_of(texts[:4], store, held_out=("words that nobody wrote",))
     index = build_index(corpus)
-    subset = export(retrieve(index, labelled, top_k=5), overlap=False)
+    subset = export(retrieve(index, labelled, top_k=5), filters=Filters(overlap=False))
     assert subset.startswith(f"{store}/subset/")
     assert list(Path().iterdir()) == []
 
@@ -55,9 +56,9 @@ def test_training_and_its_snapshots_go_on_in_the_store_of_their_inputs(tmp_path)
     examples = task(store)
     made = train(
         examples, tokenizer=tokenizer(store, examples), subset=passages(store, "subset"), preset="tiny",
-        overrides=SMALL, device="cpu", save_steps=4,
+        overrides=SMALL, compute=Compute(device="cpu", save_steps=4),
     )  # fmt: skip
-    model = finetune(made, examples, preset="tiny", device="cpu", save_steps=4)
+    model = finetune(made, examples, preset="tiny", compute=Compute(device="cpu", save_steps=4))
     metrics = evaluate(model, examples, device="cpu")
     assert {uri.rsplit("/", 2)[0] for uri in (made, model, metrics)} == {str(store)}
     assert list(Path().iterdir()) == []

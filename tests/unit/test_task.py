@@ -17,15 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
+from tlm.command import flat
 from tlm.data.reading.files import RawFile
 from tlm.data.tasks.groups import groups_of
-from tlm.data.tasks.labelled import Example, Fields
+from tlm.data.tasks.labelled import Example
 from tlm.data.tasks.problem import is_regression
 from tlm.data.tasks.reading import examples
 from tlm.data.tasks.splits import assign
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.report.dropped import dropped
+from tlm.options import Fields
 
 SPLITS = {
     "train": [("red apple", "fruit"), ("old oak", "tree"), ("ripe pear", "fruit"), ("tall fir", "tree")],
@@ -57,7 +59,7 @@ def folder(path, splits, extension="jsonl", **names):
 
 
 def load(path, root, **settings):
-    return Artifact.open(load_task(str(path), root=str(root), **settings), "task")
+    return Artifact.open(flat(load_task)(str(path), root=str(root), **settings), "task")
 
 
 def pairs(task, split):
@@ -345,10 +347,10 @@ def test_examples_belong_together_by_a_field_or_by_their_text(tmp_path):
         lines = [json.dumps({"text": text, "label": str(n % 2), "by": by}) for n, (text, by) in enumerate(rows)]
         (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
     for fields, expected in (({}, [0, 0, 0, 1]), ({"group_field": "by"}, [0, 1, 1, 0])):
-        table = examples(Artifact.open(load_task(str(tmp_path), root=str(tmp_path / "root"), **fields)))
+        table = examples(Artifact.open(load_task(str(tmp_path), fields=Fields(**fields), root=str(tmp_path / "root"))))
         assert groups_of(table).tolist() == expected * 3
     with pytest.raises(InputError, match="no field 'author'"):
-        load_task(str(tmp_path), root=str(tmp_path / "root"), group_field="author")
+        load_task(str(tmp_path), root=str(tmp_path / "root"), fields=Fields(group_field="author"))
 
 
 MARKS = ("[[ {} ]]", "<< {} >>"), ("<e1>{}</e1>", "<e2>{}</e2>"), ("[E1] {} [/E1]", "[E2] {} [/E2]")

@@ -19,6 +19,7 @@ from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.options import Fields
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
@@ -117,7 +118,9 @@ def test_either_text_of_a_pair_may_overlap_either_of_another(tmp_path: Path) -> 
     found = [("fine words here", "and there"), (f"{secret} more", "and there"), ("fine words there", f"more {secret}")]
     file = tmp_path / "more.jsonl"
     file.write_text("".join(json.dumps({"text": one, "second": other}) + "\n" for one, other in found))
-    task = load_task(str(folder), pair_field="second", unlabelled=str(file), root=str(tmp_path / "store"))
+    task = load_task(
+        str(folder), fields=Fields(pair_field="second"), unlabelled=str(file), root=str(tmp_path / "store")
+    )
     assert unlabelled(Artifact.open(task)) == ["fine words here", "and there"]
     assert Artifact.open(task).counts["unlabelled, overlaps dev or test"] == 2
 

@@ -17,6 +17,7 @@ from tlm.artifacts.progress import Progress
 from tlm.data.corpus import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
+from tlm.options import Filters
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
@@ -91,7 +92,7 @@ def test_ls_shows_all_counts_and_the_rows_that_were_set_aside(tmp_path: Path) ->
         assert reasons
         assert all(f"{reason} {reasons.count(reason)}" in listed(uri).partition("rejected {")[2] for reason in reasons)
     assert listed(hits).startswith("examples 6, hits ")
-    assert ", near-duplicate 0, " in listed(export(hits, overlap=False))
+    assert ", near-duplicate 0, " in listed(export(hits, filters=Filters(overlap=False)))
     assert listed(build_tokenizer(corpus, task, vocab_size=300)).startswith("texts 36, vocab_size ")
 
 

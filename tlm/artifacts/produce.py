@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from tlm import __version__
 from tlm.artifacts.artifact import Artifact
@@ -19,6 +19,8 @@ from tlm.artifacts.told import tell
 from tlm.errors import Damaged
 from tlm.progress import say
 from tlm.spending import Spending, process_seconds
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class Draft:
     spending: Spending = field(default_factory=Spending)
 
 
-def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> str:
+def produce(
+    recipe: Recipe, root: str | None, write: Callable[Concatenate[Draft, P], None], *given: P.args, **named: P.kwargs
+) -> str:
     """Return the URI of the recipe's result: found if it is finished, else made by `write` and published.
 
     It is stored at `root`, else at ``TLM_ROOT``, else where the inputs are; all inputs must be in that store. Data
@@ -90,7 +94,7 @@ def produce(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) ->
     with scratch_folder(store.scratch(), f"{recipe.kind}-{recipe.key}") as folder:
         draft = Draft(folder)
         with draft.spending:
-            write(draft)
+            write(draft, *given, **named)
         draft.run["process_seconds"] = round(process_seconds() - used, 3)
         made = _publish(store, recipe, draft, started)
     tell(made)

@@ -1,7 +1,8 @@
 """Build the TrainJob that Kubeflow Trainer runs (API v1alpha1, as of Trainer 2.3)."""
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from tlm.options import Pods
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 MANAGER = "tlm/trainjob"  # Trainer records who patches a runtime
@@ -16,38 +17,15 @@ SCRATCH, SHARED_MEMORY = "100Gi", "2Gi"
 GRACE_SECONDS = 300  # to save a large model's state; Trainer 2.2 ignores the field and gives 30
 
 
-@dataclass(frozen=True)
-class Pods:
-    """The pods of a TrainJob, one for each node. Quantities are written as Kubernetes writes them (500m, 16Gi).
-
-    Attributes:
-        nodes: Number of pods.
-        gpus: GPUs of each pod; 0 trains on CPUs.
-        gpu_type: Resource name of the GPUs.
-        cpu: CPUs of each pod.
-        memory: Memory of each pod.
-        node_selector: Labels that a node must have.
-        tolerations: Taints that the pods tolerate, as in a pod's spec.
-    """
-
-    nodes: int = 2
-    gpus: int = 1
-    gpu_type: str = "nvidia.com/gpu"
-    cpu: str = "4"
-    memory: str = "16Gi"
-    node_selector: dict[str, str] = field(default_factory=dict)
-    tolerations: list[dict[str, Any]] = field(default_factory=list)
-
-
-def train_job(name: str, command: list[str], pods: Pods, image: str) -> dict[str, Any]:
-    """Return the TrainJob `name`, which runs `command` in every pod, under the pipeline's own security settings."""
-    resources = {"cpu": pods.cpu, "memory": pods.memory} | ({pods.gpu_type: str(pods.gpus)} if pods.gpus else {})
+def train_job(name: str, command: list[str], pods: Pods, nodes: int, image: str) -> dict[str, Any]:
+    """Return the TrainJob `name`, which runs `command` in pods under the pipeline's own security settings."""
+    resources = {"cpu": pods.cpu, "memory": pods.memory} | ({pods.gpu_type: pods.gpus} if int(pods.gpus) else {})
     trainer = {
         "image": image,
         "command": command[:1],
         "args": command[1:],
-        "numNodes": pods.nodes,
-        "numProcPerNode": max(1, pods.gpus),
+        "numNodes": nodes,
+        "numProcPerNode": max(1, int(pods.gpus)),
         "resourcesPerNode": {"requests": resources, "limits": dict(resources)},
         "env": [
             *(_variable(key, "configMapKeyRef", CONFIG_MAP) for key in S3_ADDRESSES),

@@ -4,15 +4,13 @@ Quantities are those of Kubernetes (https://kubernetes.io/docs/reference/kuberne
 """
 
 import re
-from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
 
 from tlm.errors import InputError
+from tlm.options import Pods
 
 LEAST = {"cpu": "1", "memory": "2Gi"}  # what a training pod requests; its limits cannot be lower
 A_GPU = {"cpu": (2, ""), "memory": (8, "Gi")}  # the least for each GPU, whose process makes batches and loads CUDA
-DEFAULTS = {"cpu": "4", "memory": "16Gi"}
 
 _QUANTITY = re.compile(r"(\d+\.?\d*|\.\d+)(?:([numkMGTPE]|[KMGTPE]i)|e([+-]?\d+))?", re.ASCII)
 _POWERS = {suffix: Decimal(1000) ** power for power, suffix in enumerate(("n", "u", "m", "", "k", *"MGTPE"), -3)}
@@ -20,36 +18,30 @@ _POWERS |= {f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate(
 _TOLERATION = {"key", "operator", "value", "effect", "tolerationSeconds"}
 
 
-def check_pods(given: Mapping[str, Any]) -> None:
-    """Raise InputError for resources that no training pod can have.
-
-    Args:
-        given: Parameters of a pipeline. Those of training pods are checked: train_cpu, train_memory, train_gpus,
-            train_gpu_type, train_node_selector and train_tolerations.
-    """
-    values = {name: str(given.get(f"train_{name}", default)) for name, default in DEFAULTS.items()}
-    amounts = {name: _amount(name, value) for name, value in values.items()}
+def check_pods(pods: Pods) -> None:
+    """Raise InputError for resources that no training pod can have, by the names of a pipeline's parameters."""
+    amounts = {name: _amount(name, getattr(pods, name)) for name in LEAST}
     for name, least in LEAST.items():
         if amounts[name] < _amount(name, least):
             raise InputError(
-                f"train_{name} is {values[name]}; expected {least} or more, which is what a training pod requests"
+                f"train_{name} is {getattr(pods, name)}; expected {least} or more, which is what a training "
+                "pod requests"
             )
-    gpus, gpu_type = str(given.get("train_gpus", "0")), str(given.get("train_gpu_type", "nvidia.com/gpu"))
-    if not re.fullmatch(r"[0-9]+", gpus):
-        raise InputError(f"train_gpus is '{gpus}'; expected a whole number, 0 or more")
-    if not gpu_type.strip():
+    if not re.fullmatch(r"[0-9]+", pods.gpus):
+        raise InputError(f"train_gpus is '{pods.gpus}'; expected a whole number, 0 or more")
+    if not pods.gpu_type.strip():
         raise InputError("train_gpu_type is empty; expected the name of a resource, such as nvidia.com/gpu")
     for name, (each, unit) in A_GPU.items():
-        least = f"{int(gpus) * each}{unit}"
+        least = f"{int(pods.gpus) * each}{unit}"
         if amounts[name] < _amount(name, least):
             raise InputError(
-                f"train_{name} is {values[name]} and train_gpus {gpus}; expected train_{name}={least} or more, "
-                f"{each}{unit} for each GPU"
+                f"train_{name} is {getattr(pods, name)} and train_gpus {pods.gpus}; expected train_{name}={least} or "
+                f"more, {each}{unit} for each GPU"
             )
-    for key, value in given.get("train_node_selector", {}).items():
+    for key, value in pods.node_selector.items():
         if not isinstance(value, str):
             raise InputError(f"train_node_selector: label {key} is {value!r}; expected text, in quotes")
-    for toleration in given.get("train_tolerations", []):
+    for toleration in pods.tolerations:
         if not isinstance(toleration, dict) or not toleration or toleration.keys() - _TOLERATION:
             raise InputError(
                 f"train_tolerations: {toleration!r} is no toleration; expected an object with some of "
@@ -60,7 +52,7 @@ def check_pods(given: Mapping[str, Any]) -> None:
 def _amount(name: str, value: str) -> Decimal:
     found = amount(value)
     if found is None:
-        raise InputError(f"train_{name} is '{value}'; expected a Kubernetes quantity, such as {DEFAULTS[name]}")
+        raise InputError(f"train_{name} is '{value}'; expected a Kubernetes quantity, such as {getattr(Pods(), name)}")
     return found
 
 

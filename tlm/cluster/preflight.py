@@ -4,15 +4,17 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 from tlm.artifacts.roots import open_store
 from tlm.artifacts.stores.store import Store
 from tlm.cluster.pods import check_pods
 from tlm.errors import InputError
+from tlm.options import Pods
 from tlm.progress import say
+
+Engine: TypeAlias = Literal["embedded", "elasticsearch"]
 
 GIB = 1024**3
 OLDEST_ELASTICSEARCH = 8
@@ -21,7 +23,7 @@ PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_m
 
 def preflight(
     *,
-    engine: Literal["embedded", "elasticsearch"] = "embedded",
+    engine: Engine = "embedded",
     free_gib: float = 1.0,
     registry: str = "",
     root: str | None = None,
@@ -45,29 +47,17 @@ def preflight(
         _check_registry(registry)
 
 
-def check_run(
-    cpu: str,
-    gpu_type: str,
-    gpus: str,
-    memory: str,
-    node_selector: Mapping[str, str],
-    tolerations: Sequence[Mapping[str, str]],
-    **places: Any,
-) -> None:
+def check_run(pods: Pods, engine: Engine = "embedded", registry: str = "", root: str | None = None) -> None:
     """Check training pods as `submit` does, because a form in a browser passes its parameters unchecked; then the rest.
 
     Args:
-        cpu: The parameter train_cpu; so are the next ones.
-        gpu_type: Name of the resource.
-        gpus: How many of it.
-        memory: Limit.
-        node_selector: Labels of nodes.
-        tolerations: Of their taints.
-        places: Arguments of `preflight`.
+        pods: Resources of the pods that train.
+        engine: As `preflight` has it, like the rest.
+        registry: Address of the model registry.
+        root: Store of the run.
     """
-    sizes = {"train_cpu": cpu, "train_memory": memory, "train_gpus": gpus, "train_gpu_type": gpu_type}
-    check_pods({**sizes, "train_node_selector": node_selector, "train_tolerations": tolerations})
-    preflight(**places)
+    check_pods(pods)
+    preflight(engine=engine, registry=registry, root=root)
 
 
 def _check_store(store: Store) -> None:

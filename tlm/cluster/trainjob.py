@@ -7,13 +7,12 @@ adopts one that still runs, and resumes from the last snapshot of one that has e
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import finished
 from tlm.cluster.follow import follow
-from tlm.cluster.job import Pods, train_job
+from tlm.cluster.job import train_job
 from tlm.cluster.kube import Api, own_image
 from tlm.errors import InputError, Interrupted, refuse_negative
+from tlm.options import Pods
 from tlm.progress import say
 from tlm.training.stage1 import checkpoint_recipe
-
-__all__ = ["Pods", "train_on_nodes"]
 
 
 def train_on_nodes(
@@ -25,7 +24,8 @@ def train_on_nodes(
     preset: str = "pocket",
     overrides: list[str] = (),  # type: ignore[assignment]
     seed: int = 0,
-    pods: Pods,
+    nodes: int = 2,
+    pods: Pods = Pods(),
     root: str | None = None,
 ) -> str:
     """Train stage 1 on several nodes, by a TrainJob of Kubeflow Trainer 2.2 or later.
@@ -40,7 +40,8 @@ def train_on_nodes(
         preset: Named settings.
         overrides: Settings to change.
         seed: Random seed of weights, order, masks and dropout.
-        pods: The pods that train together.
+        nodes: How many pods train together, one on each node.
+        pods: Their resources.
         root: Store to write to, which holds all inputs; on S3, because all nodes write to it.
 
     Raises:
@@ -48,7 +49,7 @@ def train_on_nodes(
         Interrupted: a pod died, or somebody deleted the TrainJob; repeating resumes from the last snapshot.
         Terminated: SIGTERM arrived; the TrainJob was deleted, and its pods save their state.
     """
-    refuse_negative(gpus=pods.gpus)
+    refuse_negative(gpus=int(pods.gpus))
     recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
     uri = finished(recipe, root)
     if uri is not None:
@@ -60,9 +61,9 @@ def train_on_nodes(
     command = ["tlm", "train", task, "--tokenizer", tokenizer, "--preset", preset, "--seed", str(seed)]
     command += [*(("--subset", subset) if subset else ()), *(("--start", start) if start else ())]
     command += [part for override in overrides for part in ("--set", override)]
-    command += ["--gpus", str(pods.gpus), "--root", place]
+    command += ["--gpus", pods.gpus, "--root", place]
     api = Api.of_pod()
-    follow(api, train_job(f"tlm-{recipe.key}", command, pods, own_image(api)))
+    follow(api, train_job(f"tlm-{recipe.key}", command, pods, nodes, own_image(api)))
     uri = finished(recipe, root)
     if uri is None:
         raise Interrupted(f"the TrainJob ended without a checkpoint under {place}; look at its pods, then repeat")

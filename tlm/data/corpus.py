@@ -10,13 +10,13 @@ from tlm.data.parts.plan import Plan, make_plan, part_size
 from tlm.data.parts.publish import finish, publish
 from tlm.data.parts.shards import write_shards
 from tlm.data.parts.stage import stage_parts, staged
-from tlm.data.passages import Layout
 from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.records import Rejects
 from tlm.data.registry import compare_corpus, corpus_addresses
 from tlm.data.shards import Shards, numbered
 from tlm.data.stage import distinct
 from tlm.errors import InputError
+from tlm.options import Layout
 from tlm.progress import track
 
 SMALLEST = 64 << 20  # bytes of text in a part; less is not worth a process
@@ -25,11 +25,7 @@ SMALLEST = 64 << 20  # bytes of text in a part; less is not worth a process
 def load_corpus(
     paths: list[str],
     *,
-    text_field: str = "text",
-    id_field: str = "",
-    source_field: str = "",
-    words: int = 100,
-    overlap: int = 0,
+    layout: Layout = Layout(),
     max_rejected: int = 10,
     root: str | None = None,
 ) -> str:
@@ -42,11 +38,7 @@ def load_corpus(
     Args:
         paths: Files, folders, globs, s3:// or hf:// addresses; jsonl, csv, tsv, parquet or txt, also .gz and .zst;
             paper:bert or paper:roberta for Hub data sets that resemble the corpora of the paper.
-        text_field: Field or column with the text (ignored for txt, where paragraphs are documents).
-        id_field: Field with the document id; default <file name>:<line>. The nth passage's id ends in #n.
-        source_field: Field that names the source of a document; default the file name.
-        words: Words per passage; a remainder of less than a tenth of that is joined to the previous passage.
-        overlap: Words that a passage shares with the next one of the same document.
+        layout: How documents are read and cut.
         max_rejected: Unusable rows to set aside before the step stops; 0.1 % of all rows are always allowed.
         root: Store to write to; by default TLM_ROOT, else ./artifacts.
 
@@ -56,13 +48,12 @@ def load_corpus(
     Raises:
         InputError: a setting out of range, an unreadable file, a missing field, too many bad rows.
     """
-    layout = Layout(text_field, id_field, source_field, words, overlap)
     rejects = Rejects(max_rejected)
     addresses = corpus_addresses(paths)
     with raw_files(addresses, together=False) as files:
         plan = make_plan(addresses, root, layout, files, part_size(files, SMALLEST))
         if len(plan.parts) == 1:
-            return produce(plan.corpus, root, lambda draft: _write(draft, files, layout, rejects))
+            return produce(plan.corpus, root, _write, files, layout, rejects)
     if finished(plan.corpus, root) is not None:  # what was on the way may be there still, after a kill
         return publish(plan, max_rejected)
     try:

@@ -44,7 +44,7 @@ def dilute(corpus: str, *, topic: list[str], share: float, seed: int = 0, root: 
         raise InputError(f"share is {share}; expected 0 or more, and less than 1")
     settings = {"topic": sorted(set(topic)), "share": share, "seed": seed}
     recipe = Recipe("corpus", "dilute", VERSION, settings, {"corpus": given})
-    return produce(recipe, root, lambda draft: _write(draft, given, settings))
+    return produce(recipe, root, _write, given, settings)
 
 
 def _write(draft: Draft, corpus: Artifact, settings: dict[str, Any]) -> None:

@@ -1,17 +1,11 @@
-"""Documents become passages: the fields of a row, and where texts are cut, by number of words."""
+"""Cut documents into passages of a given number of words."""
 
 import re
-from dataclasses import dataclass
 
-import pyarrow as pa
 import regex
 
-from tlm.data.reading.files import RawFile
-from tlm.data.reading.records import Row, name_of, text_of
 from tlm.data.text import UNSPACED
-from tlm.errors import InputError
 
-STAGED = pa.schema([("id", "string"), ("text", "string"), ("source", "string")])
 LONGEST_WORD = 50  # characters; longer runs without spaces count as one word per 50 characters
 _SEAM = " \0"  # a possible word boundary without a space in the text; never in normalised text
 # The Unicode blocks of these scripts and others: ten times as fast to search as the exact characters
@@ -21,40 +15,6 @@ _BETWEEN = regex.compile(
     rf"(?<=\S)(?=[{UNSPACED}--\p{{M}}])|(?<=[{UNSPACED}--\p{{M}}]\p{{M}}*)(?=[^\s\p{{M}}])", regex.V1
 )
 _LONG = regex.compile(rf"[^\s\0]{{{LONGEST_WORD}}}(?=[^\s\0])")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The fields of a row, and how documents are cut. Raises InputError: a setting out of range."""
-
-    text_field: str
-    id_field: str  # "": file name and line
-    source_field: str  # "": file name
-    words: int  # per passage
-    overlap: int  # words shared by consecutive passages
-
-    def __post_init__(self) -> None:
-        if not self.text_field:
-            raise InputError("text_field is empty; give the name of the field with the text")
-        if self.words < 1:
-            raise InputError(f"words is {self.words}; expected 1 or more words per passage")
-        if not 0 <= self.overlap < self.words:
-            raise InputError(f"overlap is {self.overlap}; expected 0 to {self.words - 1}, less than words")
-
-    @property
-    def fields(self) -> list[str]:
-        """The fields needed of each row, the text's first."""
-        return [name for name in (self.text_field, self.id_field, self.source_field) if name]
-
-    def passages(self, file: RawFile, row: Row) -> list[tuple[str, str, str]]:
-        """Return id, text and source of each passage of a row, as in the schema STAGED. Raises BadRow."""
-        text = text_of(row.values, self.text_field)
-        document = name_of(row.values, self.id_field, f"{file.name}:{row.line}")
-        source = name_of(row.values, self.source_field, file.name)
-        parts = split(text, self.words, self.overlap)
-        if len(parts) == 1:
-            return [(document, text, source)]
-        return [(f"{document}#{number}", part, source) for number, part in enumerate(parts, start=1)]
 
 
 def split(text: str, words: int, overlap: int = 0) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.options import Filters
 from tlm.paper.plan import RANDOM, Start, drawn, missing, subsets_for, top_k, trials, wanted
 from tlm.paper.tables import our_name
 from tlm.plan.runs import parse_seeds
@@ -24,8 +25,7 @@ def make_subsets(
     scale: str,
     corpus: str = "",
     seeds: str = "",
-    near_duplicates: bool = True,
-    overlap: bool = True,
+    filters: Filters = Filters(),
     root: str | None = None,
 ) -> dict[str, str]:
     """Retrieve and export the subsets of a table; their URIs by K, and by `drawn` for each draw of random text.
@@ -37,8 +37,7 @@ def make_subsets(
         scale: Name of the scale.
         corpus: The corpus that was indexed, C_BERT or C_RoBERTa, if the table has both.
         seeds: Seeds to draw random text by, separated by commas; by default those that the table plans.
-        near_duplicates: Whether `export` removes near-duplicates.
-        overlap: Whether `export` removes passages that overlap dev or test.
+        filters: What `export` leaves out.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     cells = wanted(table, scale, _name(task), corpus)
@@ -52,7 +51,7 @@ def make_subsets(
             cell = next(cell for cell in cells if str(top_k(cell)) == subset)
             query = resolve(cell.preset, cell.overrides).retrieve.query
             hits = retrieve(index, task, query=query, top_k=int(subset), root=root)
-        made[subset] = export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
+        made[subset] = export(hits, filters=filters, root=root)
     return made
 
 

@@ -1,12 +1,12 @@
 """The arm `rerank`: after a run, its first model of BM25's text chooses text, and new models are trained on that."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.mixture.kinds import PARTS
 from tlm.evaluation.score.baseline import ARM
+from tlm.options import Filters
 from tlm.plan.runs import Run, advised, parse_seeds
 from tlm.retrieval.search.retrieve import MOST_HITS, retrieve
 from tlm.retrieval.select.selectors import RERANKED
@@ -77,7 +77,6 @@ def reranked(runs: Sequence[Artifact], *, device: Device = "auto", root: str | N
     hits = few.input("hits")
     query, deeper = hits.details["query"], min(DEEPER * hits.details["top_k"], MOST_HITS)
     more = retrieve(hits.input("index").uri, hits.input("task").uri, query=query, top_k=deeper, root=root)
-    filters: dict[str, Any] = {name: value for name, value in few.manifest.settings.items() if value is not None}
-    filters |= {"near_duplicates": "jaccard" in filters, "overlap": "overlap_share" in filters}
-    chosen = rerank(checkpoint.uri, export(more, **filters, root=root), like=few.uri, device=device, root=root)
-    return export(chosen, **filters, root=root)
+    filters = Filters.of(few.manifest.settings)
+    chosen = rerank(checkpoint.uri, export(more, filters=filters, root=root), like=few.uri, device=device, root=root)
+    return export(chosen, filters=filters, root=root)

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlencode
 from tlm import presets
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
+from tlm.options import Compute
 from tlm.plan.advise import advice_for
 from tlm.progress import say
 from tlm.retrieval.search.retrieve import ARMS as RETRIEVED
@@ -65,6 +66,10 @@ class Run(NamedTuple):
     def settings(self) -> dict[str, Any]:
         """Return preset and overrides as arguments of either stage."""
         return {"preset": self.preset, "overrides": self.overrides.split()}
+
+    def on(self, gpus: str) -> dict[str, Any]:
+        """Return `settings`, and where to train, in a pod with so many GPUs."""
+        return {**self.settings(), "compute": Compute(gpus=int(gpus))}
 
 
 def settings(

@@ -53,7 +53,7 @@ def export_onnx(model: str, *, root: str | None = None) -> str:
         if name in trained.manifest.inputs:
             inputs[name] = trained.input(name)
     recipe = Recipe("model", "export-onnx", VERSION, {}, inputs)
-    return produce(recipe, root, lambda draft: _write(draft, trained, task))
+    return produce(recipe, root, _write, trained, task)
 
 
 def trained_model(uri: str) -> Artifact:

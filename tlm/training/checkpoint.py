@@ -18,6 +18,7 @@ from tlm.artifacts.produce import Recipe
 from tlm.artifacts.progress import Progress
 from tlm.artifacts.stores.scratch import scratch_folder
 from tlm.errors import Interrupted
+from tlm.options import Compute
 from tlm.progress import say
 from tlm.settings import Finetune, Train
 from tlm.spending import UNKNOWN, Amount, Spending
@@ -140,11 +141,9 @@ class Snapshots:
     has what the training has spent so far; an attempt that resumes adds that to its own `spending`.
     """
 
-    def __init__(
-        self, recipe: Recipe, root: str | None, every_steps: int, every_minutes: float, spending: Spending | None = None
-    ) -> None:
+    def __init__(self, recipe: Recipe, root: str | None, compute: Compute, spending: Spending | None = None) -> None:
         self.progress, self.spending = Progress(recipe.key, root, recipe.inputs), spending or Spending(())
-        self.every_steps, self.every_seconds = every_steps, every_minutes * 60
+        self.every_steps, self.every_seconds = compute.save_steps, compute.save_minutes * 60
         self._next = time.monotonic() + min(FIRST_SECONDS, self.every_seconds)
         self._pool = ThreadPoolExecutor(1)
         self._begun: Future[None] | None = None

@@ -50,7 +50,7 @@ def load_model(
         facts = {"arm": ARM, "seed": 0, "name": published_name(model)}
         resolved = {**facts, "model": model_settings(shape), "files": digests}
         recipe = Recipe("checkpoint", "load-model", VERSION, resolved, {"task": examples, "task_tokens": tokens})
-        return produce(recipe, root, lambda draft: published.write(draft, folder, recipe.inputs, shape, facts))
+        return produce(recipe, root, published.write, folder, recipe.inputs, shape, facts)
 
 
 def published_name(model: str) -> str:

@@ -12,9 +12,10 @@ from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, refuse_negative
+from tlm.options import Compute
 from tlm.retrieval.subset.protected import check_protected, warn_of
 from tlm.settings import Model, Train
-from tlm.training.distributed.launch import place, train_together
+from tlm.training.distributed.launch import train_together
 from tlm.training.input.mixture import Mixture
 from tlm.training.input.tokenize import tokenize
 from tlm.training.model.architectures import OWN, model_settings
@@ -36,10 +37,7 @@ def train(
     preset: str = "pocket",
     overrides: list[str] = (),  # type: ignore[assignment]
     seed: int = 0,
-    device: str = "auto",
-    save_steps: int = 0,
-    save_minutes: float = 5.0,
-    gpus: int = -1,
+    compute: Compute = Compute(),
     root: str | None = None,
 ) -> str:
     """Train a model on the retrieved passages and the task together, from scratch or from a checkpoint (stage 1).
@@ -56,16 +54,11 @@ def train(
         preset: Named settings; `tlm show` lists them.
         overrides: Settings to change, such as train.rho1=4 or train.rho1=inf.
         seed: For weights, order, masks and dropout.
-        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
-        save_steps: Save the state every so many steps; 0: not by steps.
-        save_minutes: Save the state every so many minutes, first after one; 0: not by time.
-        gpus: How many GPUs of this machine to train on at most; fewer are an error. Each takes 32 rows of a batch or
-            more. 0: the CPU; -1: all of them, or the CPU.
+        compute: Where to train, and how often to save the state.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
-    device = place(device, gpus)
     arguments = dict(locals())
-    refuse_negative(seed=seed, save_steps=save_steps, save_minutes=save_minutes)
+    refuse_negative(seed=seed)
     recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
     return train_together(recipe, root, lambda draft: _write(draft, recipe, arguments), train, arguments, _rows(recipe))
 
@@ -78,10 +71,7 @@ def train_multitask(
     preset: str = "pocket",
     overrides: list[str] = (),  # type: ignore[assignment]
     seed: int = 0,
-    device: str = "auto",
-    save_steps: int = 0,
-    save_minutes: float = 5.0,
-    gpus: int = -1,
+    compute: Compute = Compute(),
     root: str | None = None,
 ) -> str:
     """Train one encoder from scratch for several tasks together, with a classification head for each (stage 1).
@@ -96,16 +86,11 @@ def train_multitask(
         preset: Named settings; `tlm show` lists them. Their steps are those of all tasks together.
         overrides: Settings to change, such as train.steps=10000.
         seed: For weights, order, masks and dropout.
-        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
-        save_steps: Save the state every so many steps; 0: not by steps.
-        save_minutes: Save the state every so many minutes, first after one; 0: not by time.
-        gpus: How many GPUs of this machine to train on at most; fewer are an error. Each takes 32 rows of a batch or
-            more. 0: the CPU; -1: all of them, or the CPU.
+        compute: Where to train, and how often to save the state.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
-    device = place(device, gpus)
     arguments = {**locals(), "tasks": list(tasks)}
-    refuse_negative(seed=seed, save_steps=save_steps, save_minutes=save_minutes)
+    refuse_negative(seed=seed)
     root = home(root, [Artifact.open(uri, "task") for uri in tasks]).root
     _check_tasks(tasks)
     alone = checkpoint_recipe(tasks[0], tokenizer, subset, preset, overrides, seed, root)
@@ -131,9 +116,10 @@ def _write(draft: Draft, recipe: Recipe, arguments: dict[str, Any]) -> None:
     from tlm.training.checkpoint import Snapshots
     from tlm.training.joint import train_jointly
 
-    snapshots = Snapshots(recipe, arguments["root"], arguments["save_steps"], arguments["save_minutes"], draft.spending)
+    compute: Compute = arguments["compute"]
+    snapshots = Snapshots(recipe, arguments["root"], compute, draft.spending)
     preset, overrides = arguments["preset"], arguments["overrides"]
-    train_jointly(draft, recipe, presets.resolve(preset, overrides), arguments["device"], snapshots)
+    train_jointly(draft, recipe, presets.resolve(preset, overrides), compute.place, snapshots)
     draft.run |= presets.named(preset, overrides)
 
 

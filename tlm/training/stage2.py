@@ -4,9 +4,10 @@ from tlm import presets
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
-from tlm.errors import InputError, refuse_negative
+from tlm.errors import InputError
+from tlm.options import Compute
 from tlm.retrieval.subset.protected import warn_of
-from tlm.training.distributed.launch import place, train_together
+from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokens_for
 
 VERSION = 3
@@ -19,10 +20,7 @@ def finetune(
     preset: str,
     overrides: list[str] = (),  # type: ignore[assignment]
     seed: int = -1,
-    device: str = "auto",
-    save_steps: int = 0,
-    save_minutes: float = 5.0,
-    gpus: int = -1,
+    compute: Compute = Compute(),
     root: str | None = None,
 ) -> str:
     """Fine-tune a stage-1 checkpoint on the task alone and keep the weights that are best on dev (stage 2).
@@ -35,20 +33,14 @@ def finetune(
         preset: Named settings, usually those of stage 1; `tlm show` lists them.
         overrides: Settings to change, such as finetune.lr=1e-4.
         seed: For the fresh head, order and dropout; -1: that of the checkpoint.
-        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
-        save_steps: Save the state every so many steps; 0: not by steps.
-        save_minutes: Save the state every so many minutes, first after one; 0: not by time.
-        gpus: How many GPUs of this machine to train on at most; fewer are an error. Each takes 32 rows of a batch or
-            more. 0: the CPU; -1: all of them, or the CPU.
+        compute: Where to train, and how often to save the state.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
-    device = place(device, gpus)
     arguments = dict(locals())
     start, examples = Artifact.open(checkpoint, "checkpoint"), trainable(task)
     settings = presets.resolve(preset, overrides).finetune
     if seed < -1:
         raise InputError(f"seed is {seed}; expected -1 or more")
-    refuse_negative(save_steps=save_steps, save_minutes=save_minutes)
     warn_of(start, examples)
     root = home(root, [start, examples]).root
     tokens = tokens_for(start, examples, root)
@@ -61,8 +53,8 @@ def finetune(
         from tlm.training.checkpoint import Snapshots
         from tlm.training.classification import fine_tune
 
-        snapshots = Snapshots(recipe, root, save_steps, save_minutes, draft.spending)
-        fine_tune(draft, recipe, settings, device, snapshots)
+        snapshots = Snapshots(recipe, root, compute, draft.spending)
+        fine_tune(draft, recipe, settings, compute.place, snapshots)
         draft.run |= presets.named(preset, overrides)
 
     return train_together(recipe, root, write, finetune, arguments, settings.batch)

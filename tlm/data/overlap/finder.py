@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from tlm.data.overlap.ngrams import HashSet, TokenLists, Vocabulary, distinct, ngrams
 from tlm.data.ranges import Ints, offsets_of, ranges
+from tlm.options import MIN_TOKENS
 from tlm.progress import Meter
 
 # A text of one or two tokens ("yes", "very good") would remove every passage that happens to contain it
-MIN_TOKENS = 3
 NGRAM, TEXT_SHARE, PASSAGE_SHARE = 8, 0.3, 0.5  # by default
 AT_ONCE = 100_000  # texts whose words memory holds
 PASSAGES_AT_ONCE = 2000

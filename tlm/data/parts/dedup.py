@@ -25,7 +25,7 @@ def _dedup(plan: Plan, number: int) -> None:
     recipe = plan.recipe(BUCKET, number)
     if finished(recipe, plan.root) is None:
         parts = [plan.found(PART, part) for part in range(len(plan.parts))]
-        produce(recipe, plan.root, lambda draft: _write(draft, parts, f"digests-{number:03d}.bin"))
+        produce(recipe, plan.root, _write, parts, f"digests-{number:03d}.bin")
 
 
 def _write(draft: Draft, parts: list[Artifact], name: str) -> None:

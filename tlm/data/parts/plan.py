@@ -14,11 +14,11 @@ from tlm.artifacts.digest import value_sha256
 from tlm.artifacts.home import home
 from tlm.artifacts.kinds import ArtifactKind
 from tlm.artifacts.produce import Recipe
-from tlm.data.passages import Layout
 from tlm.data.reading.files import Piece, RawFile, check_downloads
 from tlm.data.reading.pieces import can_be_cut, cut, pieces_of
 from tlm.data.reading.readers import check
 from tlm.errors import InputError
+from tlm.options import Layout
 from tlm.progress import track
 
 VERSION = 2

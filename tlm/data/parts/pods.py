@@ -11,10 +11,10 @@ from tlm.data.parts.plan import Plan, make_plan, part_size
 from tlm.data.parts.publish import publish
 from tlm.data.parts.shards import write_shards
 from tlm.data.parts.stage import stage_parts
-from tlm.data.passages import Layout
 from tlm.data.reading.files import Piece, raw_files
 from tlm.data.registry import corpus_addresses
 from tlm.errors import InputError
+from tlm.options import Layout
 
 PLAN: Final = "corpus-plan"
 MAX_REJECTED = 10  # as in load_corpus
@@ -23,10 +23,7 @@ MAX_REJECTED = 10  # as in load_corpus
 def plan_corpus(
     paths: Sequence[str],
     *,
-    text_field: str = "text",
-    id_field: str = "",
-    source_field: str = "",
-    words: int = 100,
+    layout: Layout = Layout(),
     pods: int,
     least: int = 1 << 20,
     root: str | None = None,
@@ -35,10 +32,7 @@ def plan_corpus(
 
     Args:
         paths: Files of the corpus, as `load_corpus` takes them.
-        text_field: Field with the text.
-        id_field: Field with the document id.
-        source_field: Field that names the source of a document.
-        words: Words per passage.
+        layout: How documents are read and cut.
         pods: How many pods load it.
         least: Smallest size of a part, in bytes of text; it is a 64th of all text, but at most a GiB.
         root: Store to write to; by default TLM_ROOT, else ./artifacts.
@@ -50,9 +44,7 @@ def plan_corpus(
         raise InputError(f"pods is {pods}; expected 1 or more")
     addresses = corpus_addresses(list(paths))
     with raw_files(addresses, together=False) as files:
-        plan = make_plan(
-            addresses, root, Layout(text_field, id_field, source_field, words, 0), files, part_size(files, least)
-        )
+        plan = make_plan(addresses, root, layout, files, part_size(files, least))
 
     def write(draft: Draft) -> None:
         draft.details = {"settings": plan.settings, "parts": [list(part) for part in plan.parts]}

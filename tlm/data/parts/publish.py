@@ -25,7 +25,7 @@ def publish(plan: Plan, max_rejected: int) -> str:
         InputError: too many rejected rows, or a part is not there.
         Interrupted: shards are gone that were written, after a week perhaps; repeating writes them again.
     """
-    uri = produce(plan.corpus, plan.root, lambda draft: _write(draft, plan, max_rejected))
+    uri = produce(plan.corpus, plan.root, _write, plan, max_rejected)
     store = home(plan.root, ())
     last = plan.recipe(PART, len(plan.parts) - 1).key
     if not any(store.list(f"{PART}/{last}/")):  # it goes last

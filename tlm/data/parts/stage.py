@@ -9,13 +9,14 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from tlm.artifacts.produce import Draft, finished, produce
+from tlm.data.layout import STAGED, passages
 from tlm.data.parts.parallel import each
 from tlm.data.parts.plan import Plan
-from tlm.data.passages import STAGED, Layout
 from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.readers import read_all
 from tlm.data.reading.records import REJECTED_FILE, Rejects
 from tlm.data.stage import Stage
+from tlm.options import Layout
 
 PART: Final = "corpus-part"
 ANY_NUMBER = 1 << 62  # of rejected rows: they are judged over all parts
@@ -33,12 +34,12 @@ def _stage(plan: Plan, max_rejected: int, number: int) -> None:
     rejects = Rejects(max_rejected if number == 0 else ANY_NUMBER)  # too many of the very first rows end the work
     with raw_files(plan.paths, together=False) as files:
         own = plan.files(files, number)
-        produce(recipe, plan.root, lambda draft: _write(draft, own, plan, rejects))
+        produce(recipe, plan.root, _write, own, plan, rejects)
 
 
 def staged(folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64) -> Stage:
     """Read files into a stage; rows that cannot be used go to `rejects`."""
-    found = read_all(files, layout.fields, rejects, layout.passages)
+    found = read_all(files, layout.fields, rejects, partial(passages, layout))
     return Stage(folder, chain.from_iterable(found), STAGED, buckets)
 
 

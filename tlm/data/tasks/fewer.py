@@ -47,7 +47,7 @@ def fewer_labels(task: str, *, per_class: int, seed: int = 0, keep_texts: bool =
         raise InputError(f"{given.uri} is a regression; expected a task with classes")
     settings = {"per_class": per_class, "seed": seed, "keep_texts": keep_texts}
     recipe = Recipe("task", "fewer-labels", VERSION, settings, {"task": given})
-    return produce(recipe, root, lambda draft: _write(draft, given, per_class, seed, keep_texts))
+    return produce(recipe, root, _write, given, per_class, seed, keep_texts)
 
 
 def _write(draft: Draft, task: Artifact, per_class: int, seed: int, keep_texts: bool) -> None:

@@ -14,29 +14,9 @@ from tlm.data.reading.records import Rejects, Row, name_of, text_of
 from tlm.data.tasks.labels import label_of
 from tlm.data.text import compared, fold, tokens
 from tlm.errors import InputError
+from tlm.options import Fields
 
 UNLABELLED = "unlabelled"  # the split of texts without labels
-
-
-@dataclass(frozen=True)
-class Fields:
-    """The fields of a row; "" for those that it does not have."""
-
-    text_field: str = "text"
-    pair_field: str = ""
-    label_field: str = "label"
-    id_field: str = ""
-    group_field: str = ""
-
-    @property
-    def wanted(self) -> list[str]:
-        """The fields needed of each row, the text's first."""
-        return [name for name in vars(self).values() if name]
-
-    @property
-    def of_texts(self) -> list[str]:
-        """The fields needed of a row without a label."""
-        return [name for name in (self.text_field, self.pair_field) if name]
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from contextlib import suppress
 from tlm.data.reading.files import RawFile
 from tlm.data.reading.readers import check
 from tlm.data.registry import TaskEntry
-from tlm.data.tasks.labelled import Fields
 from tlm.data.tasks.splits import SPLITS, split_files
 from tlm.errors import InputError
+from tlm.options import Fields
 
 PREFIX = "(?:.*[-_])?"  # chemprot_train.jsonl is train.jsonl
 

@@ -19,13 +19,14 @@ from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
 from tlm.data.tasks.groups import COLUMN as GROUP
 from tlm.data.tasks.groups import divided_groups
-from tlm.data.tasks.labelled import UNLABELLED, Example, Fields, read_examples, read_unlabelled
+from tlm.data.tasks.labelled import UNLABELLED, Example, read_examples, read_unlabelled
 from tlm.data.tasks.metrics import METRICS, metric_for
 from tlm.data.tasks.problem import PROBLEMS, is_regression
 from tlm.data.tasks.reading import SCHEMA, examples
 from tlm.data.tasks.registered import fitting_fields, named_files
 from tlm.data.tasks.splits import SPLITS, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
+from tlm.options import Fields, Problem
 from tlm.progress import say
 
 VERSION = 2
@@ -37,14 +38,9 @@ WHOLE = "all"  # stands for a split in which a single file is that has to be div
 def load_task(
     path: str,
     *,
-    text_field: str = "text",
-    pair_field: str = "",
-    label_field: str = "label",
-    id_field: str = "",
-    group_field: str = "",
+    fields: Fields = Fields(),
+    problem: Problem = Problem(),
     unlabelled: str = "",
-    metric: str = "auto",
-    problem: str = "auto",
     files: str = "",
     dev_share: float = 0.1,
     test_share: float = 0.1,
@@ -62,18 +58,11 @@ def load_task(
 
     Args:
         path: Folder with train, dev (or valid, validation, val) and test files, or one file; also on s3://; or a name.
-        text_field: Field or column with the text.
-        pair_field: Field with the second text of a pair; none if examples are single texts.
-        label_field: Field with the label.
-        id_field: Field with the example id; default <file name>:<line>.
-        group_field: Field that dependent examples share (an author, a document). A split that is drawn divides no
-            group, and confidence intervals of scores take groups as wholes; by default, texts that are equal except for
-            case, punctuation and span marks depend on each other.
+        fields: The fields of the examples.
+        problem: What is learned, and how it is scored.
         unlabelled: Files or folder with more texts of the task, without labels. They are searched with and trained on
             as text (a subset's passages are, too). Left out are those that are in train, dev or test, and those that
             overlap a dev or test text as `export` has it.
-        metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman.
-        problem: classification, regression, or auto: decided by the labels.
         files: Folder with the files of a registered task, to be used instead of the Hub.
         dev_share: Share of the examples for dev, if there is no dev file.
         test_share: Share of the examples for test, if a single file is split.
@@ -88,7 +77,7 @@ def load_task(
     Raises:
         InputError: a setting out of range, an unsuitable file, field or label, too many bad rows.
     """
-    for setting, value, known in (("metric", metric, METRICS), ("problem", problem, PROBLEMS)):
+    for setting, value, known in (("metric", problem.metric, METRICS), ("problem", problem.problem, PROBLEMS)):
         if value not in known:
             raise InputError(f"unknown {setting} '{value}'{nearest(value, known)}")
     for name, share in (("dev_share", dev_share), ("test_share", test_share)):
@@ -97,20 +86,16 @@ def load_task(
     if dev_share + test_share >= 1:
         raise InputError(f"dev_share {dev_share} and test_share {test_share} leave nothing for train; lower them")
     entry = task_entry(path)
-    if entry and problem != "auto":
+    if entry and problem.problem != "auto":
         raise InputError(f"{path} is a {entry.problem}; leave problem at auto")
-    if label_field in (text_field, pair_field):
-        same = "text_field" if label_field == text_field else "pair_field"
-        raise InputError(f"{same} and label_field are both '{label_field}'; expected different fields")
     if files and entry is None:
         raise InputError(f"{path} is not the name of a task, so files {files} cannot be used; give one of the two")
-    fields = Fields(text_field, pair_field, label_field, id_field, group_field)
     rejects = Rejects(max_rejected)
     more: AbstractContextManager[Sequence[RawFile]] = raw_files([unlabelled]) if unlabelled else nullcontext([])
     with raw_files(list(entry.addresses.values()) if entry and not files else [files or path]) as found, more as texts:
         by_split = named_files(entry, files, found) if entry else _by_split(path, found)
-        if entry and fields == Fields(id_field=id_field, group_field=group_field):
-            fields = replace(fitting_fields(entry, by_split, id_field), group_field=group_field)
+        if entry and fields == Fields(id_field=fields.id_field, group_field=fields.group_field):
+            fields = replace(fitting_fields(entry, by_split, fields.id_field), group_field=fields.group_field)
         for file in chain.from_iterable(by_split.values()):
             check(file, fields.wanted)
         for file in texts:
@@ -119,19 +104,19 @@ def load_task(
         settings = {
             **vars(fields),
             "name": entry.name if entry else _name(path, by_split),
-            "metric": entry.metrics[0] if entry and metric == "auto" else metric,
+            "metric": entry.metrics[0] if entry and problem.metric == "auto" else problem.metric,
             "shares": shares,
             "seed": seed if shares else None,
             "files": [[split, file.name, file.digest()] for split, own in by_split.items() for file in own],
         }
-        if problem != "auto":
-            settings["problem"] = problem
+        if problem.problem != "auto":
+            settings["problem"] = problem.problem
         if entry:
             settings |= {"labels": entry.labels, "ordinals": entry.ordinals, "published": entry.metrics}
         if unlabelled:
             settings["unlabelled"] = [[file.name, file.digest()] for file in texts]
         recipe = Recipe("task", "load-task", VERSION, settings)
-        uri = produce(recipe, root, lambda draft: _write(draft, settings, by_split, texts, fields, rejects, entry))
+        uri = produce(recipe, root, _write, settings, by_split, texts, fields, rejects, entry)
     _say_problem(Artifact.open(uri, "task"))
     return uri
 

@@ -46,10 +46,10 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
     alone = len(parts) == len(members)  # one seed of each arm: a run of that seed
     settings = {"arm": arm_of(parts), "seed": max(member.details["seed"] for member in members) if alone else 0}
     model = Recipe("model", "mix", VERSION, settings, inputs)
-    mixture = Artifact.open(produce(model, root, lambda draft: _write_model(draft, model)))
+    mixture = Artifact.open(produce(model, root, _write_model, model))
     say(f"mix: the model is {mixture.uri}")
     recipe = Recipe("metrics", "mix", VERSION, scored(task), {"model": mixture, "task": task})
-    return produce(recipe, root, lambda draft: _write_metrics(draft, recipe))
+    return produce(recipe, root, _write_metrics, recipe)
 
 
 def _checked_parts(members: list[Artifact]) -> "list[Part]":

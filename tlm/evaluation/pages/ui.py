@@ -117,17 +117,22 @@ def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
         confusion_matrix.log_roc_curve(*curve)
 
 
-def write_dataset_card(subset: str, path: str) -> None:
-    """Write `dataset_card` to the path of the pipeline's Markdown output."""
+def write_dataset_card(subset: str, path: str) -> str:
+    """Write `dataset_card` to the path of the pipeline's Markdown output. Returns the subset."""
     Path(path).write_text(_spaced(dataset_card(subset)), encoding="utf-8")
+    return subset
 
 
-def write_report(report: str, html: str, markdown: str) -> None:
-    """Write a report to the paths of the pipeline's HTML and Markdown outputs, the latter with the models' URIs."""
+def write_report(report: str, html: str, markdown: str) -> str:
+    """Write a report to the paths of the pipeline's HTML and Markdown outputs, the latter with the models' URIs.
+
+    Returns the report.
+    """
     files = report_files(report)
     shutil.copyfile(files["html"], html)
     head, heading, rest = files["md"].read_text(encoding="utf-8").partition("\n## ")
     Path(markdown).write_text(_spaced(f"{head}{models(report)}{heading}{rest}"), encoding="utf-8")
+    return report
 
 
 def models(report: str) -> str:

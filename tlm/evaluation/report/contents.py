@@ -14,7 +14,6 @@ from tlm.evaluation.report.bill.predictions import predictions
 from tlm.evaluation.report.bill.spent import spent
 from tlm.evaluation.report.compare.break_even import break_even, told
 from tlm.evaluation.report.compare.planned import planned, recommended
-from tlm.evaluation.report.cost import Prices
 from tlm.evaluation.report.curves import curves
 from tlm.evaluation.report.dropped import dropped, numbers
 from tlm.evaluation.report.evidence import evidence, unchecked_text
@@ -23,6 +22,7 @@ from tlm.evaluation.report.lineage import Lineage, lineage_rows
 from tlm.evaluation.report.runs import Group, Run, grouped, spread
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.metrics import METRIC_NAMES
+from tlm.options import Prices
 
 MOST_CLASSES = 15  # of a confusion matrix; with more classes, the most frequent confusions are listed
 MOST_CONFUSIONS = 20

@@ -4,33 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tlm.errors import InputError
+from tlm.options import Prices
 from tlm.spending import AT_LEAST, JOULES
 
 HOUR, KILOWATT_HOUR = 3600.0, 3.6e6
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Prices in any currency, and what a kilowatt-hour emits; 0 for what is not given.
-
-    Attributes:
-        gpu_hour: Of an hour of a GPU.
-        cpu_hour: Of an hour of a CPU core.
-        kilowatt_hour: Of a kilowatt-hour.
-        grams_per_kwh: Grid intensity: grams of CO2 equivalents of a kilowatt-hour.
-    """
-
-    gpu_hour: float = 0.0
-    cpu_hour: float = 0.0
-    kilowatt_hour: float = 0.0
-    grams_per_kwh: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Raises InputError for a price, or an intensity, that is negative or infinite."""
-        for part in fields(self):
-            if not 0 <= getattr(self, part.name) < float("inf"):
-                raise InputError(f"{part.name} is {getattr(self, part.name)}; expected a number, 0 or more")
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
-from tlm.evaluation.report.cost import Prices
 from tlm.evaluation.report.report import report
+from tlm.options import Prices
 
 VERSION = 6
 
@@ -15,10 +15,7 @@ VERSION = 6
 def report_multitask(
     metrics: list[str],
     *,
-    gpu_hour: float = 0.0,
-    cpu_hour: float = 0.0,
-    kilowatt_hour: float = 0.0,
-    grams_per_kwh: float = 0.0,
+    prices: Prices = Prices(),
     root: str | None = None,
 ) -> str:
     """Compare tasks trained alone with tasks trained together, and make the report of each task.
@@ -28,10 +25,7 @@ def report_multitask(
 
     Args:
         metrics: URIs of the metrics of all tasks, in any order.
-        gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
-        cpu_hour: Price of an hour of a CPU core, for work without a GPU.
-        kilowatt_hour: Price of a kilowatt-hour, for machines that measure energy.
-        grams_per_kwh: Grams of CO2 equivalents of a kilowatt-hour from your grid, for machines that measure energy.
+        prices: Of the time and energy that were spent.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     by_task: dict[str, dict[str, Artifact]] = {}
@@ -46,12 +40,11 @@ def report_multitask(
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two of the tasks are called '{name}'; give each task once, by its own name")
-    prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour), float(grams_per_kwh))
     root = home(root, [run for found in runs for run in found]).root
-    reports = [Artifact.open(report([run.uri for run in found], **asdict(prices), root=root)) for found in runs]
+    reports = [Artifact.open(report([run.uri for run in found], prices=prices, root=root)) for found in runs]
     inputs = {f"report-{number:03d}": one for number, one in enumerate(reports)}
     recipe = Recipe("report", "report-multitask", VERSION, asdict(prices), inputs)
-    return produce(recipe, root, lambda draft: _write(draft, runs, reports, prices))
+    return produce(recipe, root, _write, runs, reports, prices)
 
 
 def _write(draft: Draft, runs: list[list[Artifact]], reports: list[Artifact], prices: Prices) -> None:

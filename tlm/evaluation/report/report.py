@@ -6,7 +6,7 @@ from dataclasses import asdict
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
-from tlm.evaluation.report.cost import Prices
+from tlm.options import Prices
 
 VERSION = 12
 
@@ -14,10 +14,7 @@ VERSION = 12
 def report(
     metrics: list[str],
     *,
-    gpu_hour: float = 0.0,
-    cpu_hour: float = 0.0,
-    kilowatt_hour: float = 0.0,
-    grams_per_kwh: float = 0.0,
+    prices: Prices = Prices(),
     notes: Sequence[str] = (),
     root: str | None = None,
 ) -> str:
@@ -28,21 +25,17 @@ def report(
 
     Args:
         metrics: URIs of the metrics, in any order.
-        gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
-        cpu_hour: Price of an hour of a CPU core, for work without a GPU.
-        kilowatt_hour: Price of a kilowatt-hour, for machines that measure energy.
-        grams_per_kwh: Grams of CO2 equivalents of a kilowatt-hour from your grid, for machines that measure energy.
+        prices: Of the time and energy that were spent.
         notes: Sentences to add to the findings, such as why settings were chosen.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
-    prices = Prices(float(gpu_hour), float(cpu_hour), float(kilowatt_hour), float(grams_per_kwh))
     opened = {artifact.manifest.key: artifact for artifact in (Artifact.open(uri, "metrics") for uri in metrics)}
     runs = [opened[key] for key in sorted(opened)]
     _check(runs)
     inputs = {f"metrics-{number:03d}": run for number, run in enumerate(sorted(runs, key=lambda run: run.content))}
     settings = asdict(prices) | ({"notes": list(notes)} if notes else {})
     recipe = Recipe("report", "report", VERSION, settings, inputs)
-    return produce(recipe, root, lambda draft: _write(draft, runs, prices, notes))
+    return produce(recipe, root, _write, runs, prices, notes)
 
 
 def _check(runs: list[Artifact]) -> None:

@@ -17,10 +17,11 @@ from tlm.errors import InputError
 from tlm.evaluation.mixture.kinds import Row
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.compare.draws import drawn, learned_from, repeats
-from tlm.evaluation.report.cost import Cost, Prices, total
+from tlm.evaluation.report.cost import Cost, total
 from tlm.evaluation.report.lineage import Lineage, flat, plain
 from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval, t_quantile
 from tlm.evaluation.score.metrics import METRIC_NAMES
+from tlm.options import Prices
 from tlm.settings import SECTIONS
 
 ARMS = ("baseline", "task-only", "random", "bm25")  # in the order of rows of one kind, with a colour of their own

@@ -93,7 +93,7 @@ def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: d
 
 def _scored(recipe: Recipe, root: str | None, fit: "Callable[[], Model]") -> str:
     root = home(root, recipe.inputs.values()).root
-    model = produce(recipe, root, lambda draft: _write(draft, recipe, fit))
+    model = produce(recipe, root, _write, recipe, fit)
     say(f"{recipe.step}: the model is {model}")
     return evaluate(model, recipe.inputs["task"].uri, device="cpu", root=root)  # there may be no torch to ask for GPUs
 

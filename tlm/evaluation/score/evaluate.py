@@ -30,7 +30,7 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
         stages["stage 1"].input("task_tokens").input("tokenizer")  # needed for the loss: fail now if it is gone
     recipe = Recipe("metrics", "evaluate", VERSION, scored(examples), inputs={kind: trained, "task": examples})
     with own_cards(device, int(finished(recipe, root) is None)):
-        return produce(recipe, root, lambda draft: _write(draft, trained, stages, examples, device, root))
+        return produce(recipe, root, _write, trained, stages, examples, device, root)
 
 
 def _write(

@@ -63,7 +63,7 @@ def import_predictions(
         fields = {"id_field": id_field, "label_field": label_field, "files": {"predictions": found[0].digest()}}
         settings = {"arm": name.strip(), "seed": seed, **fields, **scored(examples)}
         recipe = Recipe("metrics", "import-predictions", VERSION, settings, {"task": examples})
-        return produce(recipe, root, lambda draft: _write(draft, recipe, found[0]))
+        return produce(recipe, root, _write, recipe, found[0])
 
 
 def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:

@@ -88,7 +88,7 @@ def build_index(
     }
     if engine == "embedded":
         recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
-        return produce(recipe, root, lambda draft: _embed(draft, source, details))
+        return produce(recipe, root, _embed, source, details)
     settings |= {"name": name} | ({"vectors": True} if vectors else {})
     recipe = Recipe("index", "index", WITH_VECTORS if vectors else VERSION, settings, {"corpus": source})
     return _index_in_elasticsearch(recipe, source, details, root)

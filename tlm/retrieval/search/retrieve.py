@@ -94,10 +94,10 @@ def retrieve(
         settings["embedder"] = digests(Path(embedder), "--embedder")
     recipe = Recipe("hits", "retrieve", version, settings, {"index": source, "task": labelled, "like": subset})
     if arm == "random":
-        return produce(recipe, root, lambda draft: _draw(draft, corpus, subset, seed))
+        return produce(recipe, root, _draw, corpus, subset, seed)
     if arm in BY_VECTORS:
-        return produce(recipe, root, lambda draft: _compare(draft, recipe, embedder))
-    return produce(recipe, root, lambda draft: _select(draft, arm, corpus, labelled, subset, seed))
+        return produce(recipe, root, _compare, recipe, embedder)
+    return produce(recipe, root, _select, arm, corpus, labelled, subset, seed)
 
 
 def _check(arm: str, query: str, top_k: int, like: str, embedder: str) -> None:

@@ -1,11 +1,15 @@
 """The subsets of the arms: BM25's, and for each other arm as many passages, chosen in its own way, by its seed."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tlm.artifacts.artifact import Artifact
+from tlm.options import Filters
 from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.subset.export import export
+from tlm.retrieval.subset.merge import merge_subsets
 
 TASK_ONLY = "task-only"
 
@@ -34,12 +38,11 @@ class Arm(NamedTuple):
         values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
         return cls(**{**values, "seed": int(values["seed"])})  # type: ignore[arg-type]
 
-    def subset(self, *, near_duplicates: bool = True, overlap: bool = True, root: str | None = None) -> str:
+    def subset(self, filters: Filters = Filters(), root: str | None = None) -> str:
         """Return the URI of the subset, chosen and filtered as BM25's was, and as large; "" for task-only.
 
         Args:
-            near_duplicates: As `export` has it.
-            overlap: As `export` has it.
+            filters: Those of BM25's subset.
             root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
         """
         if self.name in ("bm25", TASK_ONLY):
@@ -47,7 +50,22 @@ class Arm(NamedTuple):
         found = Artifact.open(self.like, "subset").input("hits")
         asked = {name: found.details[name] for name in ("query", "top_k")} | {"seed": self.seed}
         hits = retrieve(found.input("index").uri, self.task, arm=self.name, like=self.like, **asked, root=root)  # type: ignore[arg-type]
-        return export(hits, near_duplicates=near_duplicates, overlap=overlap, root=root)
+        return export(hits, filters=filters, root=root)
+
+
+def task_subsets(
+    index: str,
+    tasks: Sequence[str],
+    filters: Filters,
+    *,
+    query: Literal["full", "rake", "auto"],
+    top_k: int,
+    root: str | None = None,
+) -> list[str]:
+    """Retrieve and export a subset for each task. Returns the URI of their union, then theirs."""
+    found = [retrieve(index, task, query=query, top_k=top_k, root=root) for task in tasks]
+    own = [export(hits, filters=filters, root=root) for hits in found]
+    return [merge_subsets(own, filters=replace(filters, min_words=0), root=root), *own]  # short ones are gone already
 
 
 def seed_of(subset: Artifact) -> int:

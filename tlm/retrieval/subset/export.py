@@ -6,10 +6,11 @@ from tempfile import TemporaryDirectory
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
+from tlm.options import Filters
 from tlm.progress import say, track
 from tlm.retrieval.subset.candidates import Candidates, queries_of, read_hits
 from tlm.retrieval.subset.collect import collect, collected
-from tlm.retrieval.subset.judge import REASONS, Filters, judge
+from tlm.retrieval.subset.judge import REASONS, judge
 from tlm.retrieval.subset.write import write_subset
 
 VERSION = 3
@@ -18,26 +19,14 @@ VERSION = 3
 def export(
     hits: str,
     *,
-    near_duplicates: bool = True,
-    overlap: bool = True,
-    jaccard: float = 0.8,
-    overlap_share: float = 0.3,
-    passage_share: float = 0.5,
-    ngram: int = 8,
-    min_words: int = 5,
+    filters: Filters = Filters(),
     root: str | None = None,
 ) -> str:
     """Export the passages that were hit as a subset ready for training.
 
     Args:
         hits: URI of the hits.
-        near_duplicates: Remove passages that nearly repeat a better one (by best rank, then score, then document).
-        overlap: Remove passages that overlap dev or test texts of the task.
-        jaccard: Near-duplicates have at least this Jaccard similarity of their sets of word 5-grams.
-        overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
-        passage_share: It also does if the text has at least this share of the passage's n-grams (part of a long text).
-        ngram: Words in an n-gram. A shorter text or passage (of 3 words or more) overlaps if it occurs whole.
-        min_words: Remove passages with fewer words.
+        filters: What is left out.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
@@ -48,13 +37,12 @@ def export(
     Raises:
         InputError: a setting is out of range, there are no hits, or the filters leave nothing.
     """
-    filters = Filters(near_duplicates, overlap, jaccard, overlap_share, passage_share, ngram, min_words)
     source = Artifact.open(hits, "hits")
-    corpus, task = source.input("index").input("corpus"), source.input("task") if overlap else None
+    corpus, task = source.input("index").input("corpus"), source.input("task") if filters.overlap else None
     # the hits alone do not decide the subset: a changed test text leaves them as they are, but changes what is removed
     inputs = {"hits": source, "corpus": corpus} | ({"task": task} if task else {})
     recipe = Recipe("subset", "export", VERSION, settings=filters.settings(), inputs=inputs)
-    return produce(recipe, root, lambda draft: _write(draft, source, corpus, task, filters))
+    return produce(recipe, root, _write, source, corpus, task, filters)
 
 
 def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None, filters: Filters) -> None:

@@ -5,6 +5,7 @@ shards. Only the near-duplicates filter needs the words of all passages at once.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,9 +21,10 @@ from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import BadRow, Rejects, Row, text_of
 from tlm.data.registry import subset_address
 from tlm.data.stage import Stage
+from tlm.options import Filters
 from tlm.progress import say
 from tlm.retrieval.subset.candidates import NO_RANK, NO_SCORE, Candidates
-from tlm.retrieval.subset.judge import KEPT, NEAR_DUPLICATE, OVERLAPS_DEV, OVERLAPS_TEST, TOO_SHORT, Filters, judge
+from tlm.retrieval.subset.judge import SURPLUS, judge
 from tlm.retrieval.subset.write import write_subset
 
 VERSION = 3
@@ -34,13 +36,7 @@ def import_subset(
     *,
     task: str = "",
     text_field: str = "text",
-    near_duplicates: bool = False,
-    overlap: bool = True,
-    jaccard: float = 0.8,
-    overlap_share: float = 0.3,
-    passage_share: float = 0.5,
-    ngram: int = 8,
-    min_words: int = 5,
+    filters: Filters = Filters(near_duplicates=False),
     max_rejected: int = 10,
     root: str | None = None,
 ) -> str:
@@ -54,13 +50,8 @@ def import_subset(
             paper:scierc/small and the like, for what the authors of the paper published.
         task: URI of the task whose dev and test texts are protected.
         text_field: Field or column with the text. A column "rank", counted from 0, becomes the best rank.
+        filters: What is left out.
         near_duplicates: Remove passages that nearly repeat a better one; takes memory for the words of all passages.
-        overlap: Remove passages that overlap dev or test texts of the task.
-        jaccard: Near-duplicates have at least this Jaccard similarity of their sets of word 5-grams.
-        overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
-        passage_share: It also does if the text has at least this share of the passage's n-grams (part of a long text).
-        ngram: Words in an n-gram. A shorter text or passage (of 3 words or more) overlaps if it occurs whole.
-        min_words: Remove passages with fewer words.
         max_rejected: Unusable rows to tolerate (they are set aside with a reason); 0.1 % are always tolerated.
         root: Store to write to, which holds the task; by default TLM_ROOT, else that of the task, else ./artifacts.
 
@@ -71,16 +62,8 @@ def import_subset(
     Raises:
         InputError: a setting is out of range, a file or field cannot be read, too many bad rows, or nothing is left.
     """
-    filters = Filters(
-        near_duplicates=near_duplicates,
-        overlap=bool(task) and overlap,
-        jaccard=jaccard,
-        overlap_share=overlap_share,
-        passage_share=passage_share,
-        ngram=ngram,
-        min_words=min_words,
-    )
-    protects = Artifact.open(task, "task") if task and overlap else None
+    filters = replace(filters, overlap=bool(task) and filters.overlap)
+    protects = Artifact.open(task, "task") if filters.overlap else None
     inputs = {"task": protects} if protects is not None else {}
     root = home(root, inputs.values()).root
     if protects is None:
@@ -93,7 +76,7 @@ def import_subset(
         named = [[file.name, file.digest()] for file in files]
         settings = {**filters.settings(), "text_field": text_field, "files": named}
         recipe = Recipe("subset", "import-subset", VERSION, settings, inputs)
-        return produce(recipe, root, lambda draft: _write(draft, files, text_field, protects, filters, rejects))
+        return produce(recipe, root, _write, files, text_field, protects, filters, rejects)
 
 
 def _write(
@@ -109,8 +92,7 @@ def _write(
         verdicts = judge(candidates, filters, {"": task} if task else {}, repeats=repeats)
         no_queries = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
         draft.details = {"arm": "bm25", "provenance": "imported"}
-        reasons = (KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
-        write_subset(draft, candidates, verdicts, reasons, {"queries": no_queries})
+        write_subset(draft, candidates, verdicts, range(SURPLUS), {"queries": no_queries})
     draft.counts["candidates"] = rejects.read
     rejects.write(draft)
 

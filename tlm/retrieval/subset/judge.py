@@ -11,64 +11,18 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.overlap.finder import AT_ONCE, MIN_TOKENS, OverlapFinder
+from tlm.data.overlap.finder import AT_ONCE, OverlapFinder
 from tlm.data.overlap.ngrams import TokenLists, Vocabulary
 from tlm.data.ranges import Ints
 from tlm.data.tasks.reading import examples
 from tlm.errors import InputError
+from tlm.options import MIN_TOKENS, Filters
 from tlm.progress import say
 from tlm.retrieval.subset.candidates import Candidates
 from tlm.retrieval.subset.near_duplicates import find_near_duplicates
 
 KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE, SURPLUS = range(6)
 REASONS = ("kept", "too short", "overlaps test", "overlaps dev", "near-duplicate", "surplus")
-
-
-@dataclass(frozen=True)
-class Filters:
-    """What to remove; the settings of a filter that is off are checked, too.
-
-    Attributes:
-        near_duplicates: Remove candidates that nearly repeat a better one.
-        overlap: Remove candidates that overlap dev or test texts.
-        jaccard: Minimum similarity of near-duplicates.
-        overlap_share: A candidate overlaps a text if it has at least this share of the text's n-grams.
-        passage_share: It also does if the text has at least this share of the candidate's n-grams.
-        ngram: Words in an n-gram.
-        min_words: Remove candidates with fewer words; 0 keeps all.
-
-    Raises:
-        InputError: a setting is out of range.
-    """
-
-    near_duplicates: bool
-    overlap: bool
-    jaccard: float
-    overlap_share: float
-    passage_share: float
-    ngram: int
-    min_words: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("jaccard", "overlap_share", "passage_share"):
-            share = getattr(self, name)
-            if not 0 < share <= 1:
-                raise InputError(f"{name} is {share}; expected a share above 0 and up to 1")
-        if self.ngram < MIN_TOKENS:
-            expected = f"expected at least {MIN_TOKENS}: shorter runs of words are in every text"
-            raise InputError(f"ngram is {self.ngram}; {expected}")
-        if self.min_words < 0:
-            raise InputError(f"min_words is {self.min_words}; expected 0 (keep all) or more")
-
-    def settings(self) -> dict[str, float | None]:
-        """The settings that decide the subset; None for those of a filter that is off."""
-        return {
-            "min_words": self.min_words,
-            "jaccard": self.jaccard if self.near_duplicates else None,
-            "overlap_share": self.overlap_share if self.overlap else None,
-            "passage_share": self.passage_share if self.overlap else None,
-            "ngram": self.ngram if self.overlap else None,
-        }
 
 
 @dataclass(frozen=True)

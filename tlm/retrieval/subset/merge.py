@@ -13,9 +13,10 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus_reader import passages
 from tlm.data.ranges import Ints
 from tlm.errors import InputError
+from tlm.options import Filters
 from tlm.progress import say
 from tlm.retrieval.subset.candidates import Candidates, grouped
-from tlm.retrieval.subset.judge import KEPT, NEAR_DUPLICATE, OVERLAPS_DEV, OVERLAPS_TEST, Filters, judge
+from tlm.retrieval.subset.judge import SURPLUS, judge
 from tlm.retrieval.subset.write import SUBSET, write_subset
 
 VERSION = 3
@@ -42,12 +43,7 @@ class Part:
 def merge_subsets(
     subsets: list[str],
     *,
-    near_duplicates: bool = True,
-    overlap: bool = True,
-    jaccard: float = 0.8,
-    overlap_share: float = 0.3,
-    passage_share: float = 0.5,
-    ngram: int = 8,
+    filters: Filters = Filters(min_words=0),
     root: str | None = None,
 ) -> str:
     """Merge what several tasks retrieved from one corpus into a subset for all of them.
@@ -57,12 +53,8 @@ def merge_subsets(
 
     Args:
         subsets: URIs of the tasks' exported subsets.
-        near_duplicates: Remove passages that nearly repeat a better one (by best rank, then score, then document).
+        filters: What is left out; short passages stay by default.
         overlap: Remove passages that overlap dev or test texts of any of the tasks.
-        jaccard: Near-duplicates have at least this Jaccard similarity of their sets of word 5-grams.
-        overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
-        passage_share: It also does if the text has at least this share of the passage's n-grams (part of a long text).
-        ngram: Words in an n-gram. A shorter text or passage (of 3 words or more) overlaps if it occurs whole.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
@@ -73,14 +65,13 @@ def merge_subsets(
     Raises:
         InputError: a setting is out of range, the subsets are of different corpora or arms, or of tasks with one name.
     """
-    filters = Filters(near_duplicates, overlap, jaccard, overlap_share, passage_share, ngram)
     parts = _parts([Artifact.open(uri, "subset") for uri in subsets])
     corpus = parts[0].subset.input("corpus")
     inputs = {"corpus": corpus}
     for number, part in enumerate(parts):
         inputs |= {f"subset-{number}": part.subset, f"task-{number}": part.task}
     recipe = Recipe("subset", "merge-subsets", VERSION, settings=filters.settings(), inputs=inputs)
-    return produce(recipe, root, lambda draft: _write(draft, parts, corpus, filters))
+    return produce(recipe, root, _write, parts, corpus, filters)
 
 
 def _parts(subsets: Sequence[Artifact]) -> list[Part]:
@@ -129,8 +120,7 @@ def _write(draft: Draft, parts: Sequence[Part], corpus: Artifact, filters: Filte
     tasks = [{"name": part.name, "first_query": part.first, "passages": found[part.name]} for part in parts]
     draft.counts = {"retrieved": sum(map(len, retrieved))}
     draft.details = {"arm": parts[0].subset.details["arm"], "tasks": tasks}
-    reasons = (KEPT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE)
-    write_subset(draft, candidates, verdicts, reasons, lists, MERGED)
+    write_subset(draft, candidates, verdicts, range(SURPLUS), lists, MERGED)
     draft.counts["by several"] = shared
     say(f"merge: {len(docs):,} passages of {len(parts)} tasks, {shared:,} of them found by several")
 

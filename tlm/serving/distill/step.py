@@ -4,13 +4,14 @@ from tlm import presets
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe
-from tlm.errors import InputError, refuse_negative
+from tlm.errors import InputError
 from tlm.evaluation.mixture.kinds import STUDENT
 from tlm.evaluation.score.evaluate import check_classes
+from tlm.options import Compute
 from tlm.retrieval.subset.protected import check_protected, check_trained
 from tlm.serving.distill.teacher import soft_labels
 from tlm.serving.export_onnx import trained_model
-from tlm.training.distributed.launch import place, train_together
+from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokenize, tokens_for
 from tlm.training.stage2 import trainable
 
@@ -27,10 +28,7 @@ def distill(
     overrides: list[str] = (),  # type: ignore[assignment]
     temperature: float = 2.0,
     seed: int = -1,
-    device: str = "auto",
-    save_steps: int = 0,
-    save_minutes: float = 5.0,
-    gpus: int = -1,
+    compute: Compute = Compute(),
     root: str | None = None,
 ) -> str:
     """Train a small encoder on what a teacher answers: a mixture, a larger encoder, a fine-tuned published model.
@@ -48,14 +46,9 @@ def distill(
         overrides: Settings to change, such as finetune.epochs=12.
         temperature: Above 1, probabilities are drawn towards each other, so that unlikely classes count for more.
         seed: For the fresh head, order and dropout; -1: that of the checkpoint.
-        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
-        save_steps: Save the state every so many steps; 0: not by steps.
-        save_minutes: Save the state every so many minutes, first after one; 0: not by time.
-        gpus: How many GPUs of this machine to train on at most; fewer are an error. Each takes 32 rows of a batch or
-            more. 0: the CPU; -1: all of them, or the CPU.
+        compute: Where to train, and how often to save the state.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
-    device = place(device, gpus)
     arguments = dict(locals())
     better, start, examples = trained_model(teacher), Artifact.open(checkpoint, "checkpoint"), trainable(task)
     fetched = Artifact.open(subset, "subset") if subset else None
@@ -67,14 +60,13 @@ def distill(
     _check(better, examples, fetched, rho1, temperature)
     if seed < -1:
         raise InputError(f"seed is {seed}; expected -1 or more")
-    refuse_negative(save_steps=save_steps, save_minutes=save_minutes)
     root = home(root, [better, start, examples, *([fetched] if fetched else [])]).root
     tokens = tokens_for(start, examples, root)
     inputs = {"teacher": better, "checkpoint": start, "task": examples, "task_tokens": tokens}
-    inputs["task_answers"] = soft_labels(better, examples, device, root)
+    inputs["task_answers"] = soft_labels(better, examples, compute.place, root)
     if fetched:
         inputs["subset_tokens"] = Artifact.open(tokenize(fetched.uri, tokens.input("tokenizer").uri, root=root))
-        inputs["subset_answers"] = soft_labels(better, fetched, device, root)
+        inputs["subset_answers"] = soft_labels(better, fetched, compute.place, root)
     own = settings.for_key({"epochs"} if settings.steps else ())
     chosen = {"arm": STUDENT, "seed": start.details["seed"] if seed < 0 else seed, "teacher": better.details["arm"]}
     recipe = Recipe(
@@ -85,7 +77,7 @@ def distill(
         from tlm.serving.distill.student import teach
         from tlm.training.checkpoint import Snapshots
 
-        teach(draft, recipe, settings, device, Snapshots(recipe, root, save_steps, save_minutes, draft.spending))
+        teach(draft, recipe, settings, compute.place, Snapshots(recipe, root, compute, draft.spending))
         draft.run |= presets.named(preset, overrides)
 
     return train_together(recipe, root, write, distill, arguments, settings.batch)

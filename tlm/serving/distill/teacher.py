@@ -39,7 +39,7 @@ def soft_labels(teacher: Artifact, data: Artifact, device: str, root: str | None
         root: Store to write to.
     """
     recipe = Recipe(KIND, KIND, VERSION, {}, {"teacher": teacher, "data": data})
-    uri = produce(recipe, root, lambda draft: _write(draft, recipe, device, root))
+    uri = produce(recipe, root, _write, recipe, device, root)
     Progress(recipe.key, root, recipe.inputs).clear()
     return Artifact.open(uri, KIND)
 

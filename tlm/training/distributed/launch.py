@@ -19,6 +19,7 @@ from tlm.artifacts.home import home
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.artifacts.progress import Progress
 from tlm.errors import InputError, Interrupted, TlmError
+from tlm.options import Compute
 from tlm.progress import say
 from tlm.spending import Spending
 from tlm.training.distributed.cards import own_cards
@@ -48,7 +49,7 @@ def train_together(
         root: The store, as `produce` takes it.
         write: Trains. It joins the process group, and rank 0 writes.
         step: The step that calls this function. Each process calls it again.
-        arguments: Those of the step. ``device`` and ``gpus`` decide how many processes there are.
+        arguments: Those of the step. Its ``compute`` decides how many processes there are.
         rows: Texts in a batch; each process takes some of them.
 
     Raises:
@@ -59,8 +60,9 @@ def train_together(
         return _as_one_of_many(recipe, root, write)
     if finished(recipe, root) is not None:
         return _alone(recipe, root, write)
-    count = processes(arguments["device"], arguments["gpus"], rows)
-    with own_cards(arguments["device"], count):
+    compute: Compute = arguments["compute"]
+    count = processes(compute, rows)
+    with own_cards(compute.place, count):
         if count * nodes() == 1:
             return _alone(recipe, root, write)
         _launch(step, arguments, count)
@@ -77,31 +79,13 @@ def _alone(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> 
     return uri
 
 
-def place(device: str, gpus: int) -> str:
-    """The device that a step computes on: without GPUs, the CPU.
-
-    Args:
-        device: As the step was given it.
-        gpus: How many GPUs it was given; 0 is the CPU, -1 are all of them.
-
-    Raises:
-        InputError: `gpus` is no such number, or the two contradict each other.
-    """
-    if gpus < -1:
-        raise InputError(f"gpus is {gpus}; expected the number of GPUs, 0 for the CPU or -1 for all")
-    if gpus == 0 and device not in ("auto", "cpu"):
-        raise InputError(f"gpus is 0, which is the CPU, and device {device}; give one of the two")
-    return "cpu" if gpus == 0 else device
-
-
-def processes(device: str, gpus: int, rows: int) -> int:
+def processes(compute: Compute, rows: int) -> int:
     """How many processes to start on this machine: ``TLM_PROCESSES``, else one for each GPU.
 
     Each has `ROWS` rows of a batch or more: with fewer, GPUs wait for each other most of the time.
 
     Args:
-        device: As `place` returns it.
-        gpus: How many GPUs to use at most; -1: all of them.
+        compute: Which GPUs to use at most.
         rows: Texts in a batch, which all nodes share.
 
     Raises:
@@ -110,6 +94,7 @@ def processes(device: str, gpus: int, rows: int) -> int:
     given = os.environ.get(PROCESSES)
     if given and not (given.isdecimal() and int(given) > 0):
         raise InputError(f"{PROCESSES} is '{given}'; expected the number of processes to train in")
+    gpus = compute.gpus
     if given and gpus <= 0:
         return int(given)
     import torch
@@ -123,7 +108,7 @@ def processes(device: str, gpus: int, rows: int) -> int:
         )
     if given:
         return int(given)
-    return min(most, max(1, there if gpus < 0 else gpus)) if device in ("auto", "cuda") else 1
+    return min(most, max(1, there if gpus < 0 else gpus)) if compute.place in ("auto", "cuda") else 1
 
 
 def nodes() -> int:
@@ -185,7 +170,13 @@ def _torchrun(step: Callable[..., str], arguments: dict[str, Any], count: int, f
     run = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={count}", f"--log-dir={folder}/logs"]
     if nodes() == 1:  # otherwise the environment says where the other nodes are
         run += ["--standalone", "--local-addr=127.0.0.1"]  # without an address, torchrun looks up this pod's name
-    return [*run, "-m", "tlm.training.distributed.process", f"{step.__module__}:{step.__name__}", json.dumps(arguments)]
+    return [
+        *run,
+        "-m",
+        "tlm.training.distributed.process",
+        f"{step.__module__}:{step.__name__}",
+        json.dumps(arguments, default=vars),
+    ]
 
 
 def _pass_on(child: subprocess.Popen[bytes], endings: Path, count: int, number: int) -> None:

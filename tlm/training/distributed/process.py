@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from tlm.options import Compute
 from tlm.training.distributed.endings import ENDINGS, Ending
 
 PR_SET_PDEATHSIG = 1
@@ -28,6 +29,7 @@ def main() -> None:
     code = 0
     try:
         module, _, name = step.partition(":")
+        arguments["compute"] = Compute(**arguments["compute"])
         getattr(importlib.import_module(module), name)(**arguments)
     except Exception as error:
         ending = Ending.of(error)

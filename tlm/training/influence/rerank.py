@@ -70,7 +70,7 @@ def rerank(
     }
     recipe = Recipe("hits", "rerank", VERSION, {"arm": RERANKED, "seed": seed}, inputs)
     with own_cards(device, int(finished(recipe, root) is None)):
-        return produce(recipe, root, lambda draft: _write(draft, recipe, many, device))
+        return produce(recipe, root, _write, recipe, many, device)
 
 
 def _write(draft: Draft, recipe: Recipe, subset: Artifact, device: str) -> None:

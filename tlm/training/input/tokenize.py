@@ -38,7 +38,7 @@ def tokenize(data: str, tokenizer: str, *, spans_first: bool = False, root: str 
     settings = {"spans_first": True} if spans_first and source.manifest.kind == "task" else {}
     inputs = {"tokenizer": vocabulary, "data": source}
     recipe = Recipe("tokens", "tokenize", VERSION, settings=settings, inputs=inputs)
-    return produce(recipe, root, lambda draft: _write(draft, source, vocabulary, settings))
+    return produce(recipe, root, _write, source, vocabulary, settings)
 
 
 def tokens_for(checkpoint: Artifact, task: Artifact, root: str | None) -> Artifact:

@@ -69,7 +69,7 @@ def build_tokenizer(
         raise InputError(f"sample is {sample}; expected 0 (the task's training texts alone) or more passages")
     settings = {"kind": kind, "vocab_size": vocab_size, "sample": sample, "lower_case": lower_case}
     recipe = Recipe("tokenizer", "tokenizer", VERSION, settings=settings, inputs=sources)
-    return produce(recipe, root, lambda draft: _train(draft, sources, kind, vocab_size, sample, lower_case))
+    return produce(recipe, root, _train, sources, kind, vocab_size, sample, lower_case)
 
 
 def _train(

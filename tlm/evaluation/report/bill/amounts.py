@@ -5,9 +5,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact
-from tlm.evaluation.report.cost import KILOWATT_HOUR, Cost, Prices, total
+from tlm.evaluation.report.cost import KILOWATT_HOUR, Cost, total
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import spread
+from tlm.options import Prices
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 from tlm.spending import JOULES
 

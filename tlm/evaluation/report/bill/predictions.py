@@ -5,9 +5,10 @@ from typing import Any
 
 from tlm.evaluation.predict.speed import SPEED
 from tlm.evaluation.report.bill.amounts import NOTHING_KNOWN, amounts, mean, scaled
-from tlm.evaluation.report.cost import Cost, Prices
+from tlm.evaluation.report.cost import Cost
 from tlm.evaluation.report.runs import Group, spread
 from tlm.evaluation.score.imported import IMPORTED
+from tlm.options import Prices
 
 MILLION = 1_000_000
 Speed = Mapping[str, Any]  # of `tlm.evaluation.predict.speed`

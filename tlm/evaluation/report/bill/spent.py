@@ -7,10 +7,11 @@ from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.mixture.kinds import PARTS
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill.amounts import NOTHING_KNOWN, amounts, mean, spent_on, summed
-from tlm.evaluation.report.cost import Cost, Prices, total
+from tlm.evaluation.report.cost import Cost, total
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group, Run
 from tlm.evaluation.score.imported import IMPORTED
+from tlm.options import Prices
 
 ALL_TASKS, THIS_TASK, ARM = "all tasks", "this task", "arm"  # who shares a row
 RETRIEVED = "bm25"  # the text that all arms of a task are measured by

@@ -19,12 +19,12 @@ pytest_plugins = ["tests.timing"]
 
 T = TypeVar("T")
 SLOW_FOLDERS = ("containers", "k8s", "servers")
-SLOW_FIXTURES = {"elasticsearch_url", "s3_server", "run_module", "chain"}
+SLOW_FIXTURES = {"elasticsearch_url", "s3_server", "chain"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow is what needs a server, an image or a fetched tool, and whole pipelines in processes of their own."""
+    """Slow is what needs a server, an image or a fetched tool, and all of a run's steps to be killed in."""
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in SLOW_FOLDERS or SLOW_FIXTURES & {*getattr(item, "fixturenames", ())}:

@@ -1,4 +1,4 @@
-"""The commands in README make the same artifacts as the pipeline."""
+"""The commands under "Step by step" in docs/commands.md make the same artifacts as the pipeline."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tlm.artifacts.roots import open_store
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
-TINY = {  # README's values, for the preset pocket, and those for tiny
+TINY = {  # the page's values, for the preset pocket, and those for tiny
     "my/corpus/*.jsonl.gz": "corpus.jsonl",
     "my/task": "task",
     "--preset pocket": "--preset tiny",
@@ -26,12 +26,12 @@ TINY = {  # README's values, for the preset pocket, and those for tiny
 }
 
 
-def readme_steps() -> str:
+def documented_steps() -> str:
     """The commands in the section "Step by step", for the tiny preset and files."""
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Step by step")[2]
+    section = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").partition("## Step by step")[2]
     (steps,) = re.findall(r"```\n(corpus=.*?)```", section, re.DOTALL)
     for ours, tiny in TINY.items():
-        assert ours in steps, f"README no longer says {ours}"
+        assert ours in steps, f"docs/commands.md no longer says {ours}"
         steps = steps.replace(ours, tiny)
     return steps
 
@@ -57,7 +57,7 @@ def test_the_steps_by_hand_make_what_the_pipeline_makes(
     values = {"corpus_paths": "corpus.jsonl", "task_path": "task", "run_preset": "tiny", "store_root": "pipeline"}
     given = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
     run_module("pipelines.run", "local", *given)
-    made, begin, served = readme_steps().partition("small=")
+    made, begin, served = documented_steps().partition("small=")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TLM_ROOT": "by-hand"}
     printed = run_script(made + 'echo "$metrics $linear"', tmp_path, env)
     by_hand, pipeline = contents(tmp_path / "by-hand"), contents(tmp_path / "pipeline")
@@ -80,7 +80,7 @@ def run_script(script: str, folder: Path, env: dict[str, str]) -> str:
 
 
 def waiting(commands: str) -> str:
-    """The commands of README that serve and ask, at a free port: asking when the server is ready, and ending it."""
+    """The commands that serve and ask, at a free port: asking when the server is ready, and ending it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

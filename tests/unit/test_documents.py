@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 import typer
 
+from pipelines.compile.compiled import of_this_code
+from pipelines.form.parameters import read_parameters
 from pipelines.run import app
+from tests import commands_page
 from tlm.cli import COMMANDS, build
 
 HOME = Path(__file__).parents[2]
@@ -49,12 +52,24 @@ def options(program: str, command: str) -> set[str]:
     return {"--help", *(name for param in commands[command].params for name in (*param.opts, *param.secondary_opts))}
 
 
-def test_the_page_of_commands_has_each_of_them_in_a_table_and_in_an_example() -> None:
-    text = (HOME / "docs/commands.md").read_text(encoding="utf-8")
+def test_the_table_of_commands_is_that_of_the_programs() -> None:
+    page = commands_page.PAGE.read_text(encoding="utf-8")
+    assert commands_page.page(page) == page, f"run python -m tests.commands_page; expected:\n{commands_page.table()}"
     everything = sorted((program, name) for program, names in NAMES.items() for name in names)
-    assert sorted(re.findall(r"^\| `(tlm|python -m pipelines\.run) ([a-z-]+)`", text, re.MULTILINE)) == everything
-    examples = "".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    assert sorted(set(CALL.findall(examples))) == everything
+    assert sorted(re.findall(r"^\| `(tlm|python -m pipelines\.run) ([a-z-]+)` \|", page, re.MULTILINE)) == everything
+
+
+def test_each_command_has_an_example() -> None:
+    pages = [(HOME / "docs" / name).read_text(encoding="utf-8") for name in ("commands.md", "RESEARCH.md")]
+    examples = "".join(re.findall(r"^```\n(.*?)^```", "\n".join(pages), re.MULTILINE | re.DOTALL))
+    assert set(CALL.findall(examples)) == {(program, name) for program, names in NAMES.items() for name in names}
+
+
+def test_the_parameters_of_readme_are_those_of_the_pipelines(tmp_path: Path) -> None:
+    (example,) = re.findall(r"^```yaml\n(.*?)^```", (HOME / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    (tmp_path / "my.yaml").write_text(example, encoding="utf-8")
+    for pipeline in ("tlm", "shallow"):
+        assert len(read_parameters(tmp_path / "my.yaml", [], of_this_code(pipeline))) == 10
 
 
 @documents

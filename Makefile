@@ -40,7 +40,7 @@ NAME_IMAGES = mkdir -p build && printf '{"data": "%s", "train": "%s", "serve": "
 	tee build/images.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint chaos install lock images push sbom kind-up kind-run kind-down clean
+.PHONY: help demo test test-slow test-all lint chaos install lock images push sbom kind-up kind-run kind-down clean
 .DELETE_ON_ERROR:
 
 help:  ## Show this help
@@ -59,8 +59,17 @@ demo: $(VENV)/ready  ## Run the whole pipeline on real text (a few minutes on tw
 	$(RUN) -m tlm.demo demo/data
 	$(RUN) -m pipelines.run local --params pipelines/params/demo.yaml $(ARGS)
 
-test: $(VENV)/ready  ## Run all tests
-	$(RUN) -m pytest $(ARGS)
+PYTEST = $(RUN) -m pytest --durations 25
+
+test: $(VENV)/ready  ## Run the quick tests, two at a time: no servers, images or fetched tools
+	$(PYTEST) -m 'not slow' -n 2 --dist worksteal $(ARGS)
+
+# One at a time: they share servers, and some measure memory or kill what they started.
+test-slow: $(VENV)/ready  ## Run the slow tests: real servers, containers, manifests, faults, whole pipelines
+	$(PYTEST) -m slow $(ARGS)
+
+test-all:  ## Run all tests, quick and slow
+	$(MAKE) --keep-going test test-slow
 
 lint: $(VENV)/ready  ## Check style, format, types and docstrings
 	$(RUN) -m ruff check .

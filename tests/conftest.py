@@ -5,13 +5,30 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import pytest
 
 from tests.servers import servers
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the other processors are other tests'; read when torch is imported
+
+pytest_plugins = ["tests.timing"]
+
 T = TypeVar("T")
+SLOW_FOLDERS = ("containers", "k8s", "servers")
+SLOW_FIXTURES = {"elasticsearch_url", "s3_server", "chain"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow is what needs a server, an image or a fetched tool, and all of a run's steps to be killed in."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in SLOW_FOLDERS or SLOW_FIXTURES & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,7 @@ def test_training_goes_on_from_the_snapshot_before_a_damaged_one(chain, chance, 
     survived(corrupt.in_snapshots(chain, chance.choice(["train", "finetune"]), 1, HARM[what], chance))
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_spoils_nothing():
     if not full_disk.possible():
         pytest.skip("no small file system can be mounted here: needs unshare and user namespaces")

@@ -7,6 +7,8 @@ from tests.faults.cases.elastic import CASES
 from tests.faults.parts.elastic import killed_while_filled, troubled
 from tests.faults.searching import searching
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory):

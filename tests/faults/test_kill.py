@@ -13,6 +13,8 @@ from tests.faults.moments import told_within_a_library
 from tests.faults.parts import kill
 from tests.faults.tally import tally
 
+pytestmark = pytest.mark.slow
+
 
 def survived(outcomes: Iterator[str], at_least: int) -> None:
     found = tally("short", outcomes)

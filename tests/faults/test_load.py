@@ -4,6 +4,8 @@ import pytest
 
 from tests.faults.parts import load
 
+pytestmark = pytest.mark.slow
+
 
 def test_steps_keep_within_their_memory() -> None:
     lost = [row for row in load.large(5_000, 50, 20, seed=1) if row["tried"] != row["survived"]]

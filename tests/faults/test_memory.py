@@ -10,6 +10,8 @@ import pytest
 
 from tests.faults.making import parquet, squeezed
 
+pytestmark = pytest.mark.slow
+
 HOME = Path(__file__).parents[2]
 MOST = 600  # MiB; the libraries alone take some 230, and a line of 64 MiB may be there thrice
 MEGABYTE = b"x" * (1 << 20)

@@ -7,6 +7,8 @@ from tests.faults.cases.s3 import CASES
 from tests.faults.parts.s3 import gone, raced, troubled
 from tests.faults.storing import storing
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory):

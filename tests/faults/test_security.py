@@ -139,5 +139,6 @@ def run(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-de
     yield from started(lambda: planted.planted(tmp_path_factory.mktemp("planted")))
 
 
+@pytest.mark.slow
 def test_secrets_are_told_nowhere(run: planted.Run) -> None:
     survived(security.secrets(run, "bm25", some=True))

@@ -25,6 +25,7 @@ def run_table(run_module, tmp_path: Path, number: str, **more: object):  # type:
     return run_module("pipelines.run", "local", "--pipeline", "ablation", *changes)
 
 
+@pytest.mark.slow
 def test_a_table_runs_and_its_results_are_kept(run_module, tmp_path: Path) -> None:
     """Without a network, and without published models: this table needs none."""
     done = run_table(run_module, tmp_path, "7")
@@ -37,6 +38,7 @@ def test_a_table_runs_and_its_results_are_kept(run_module, tmp_path: Path) -> No
     assert "without stage 2" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "seeds", "arms"),
     [

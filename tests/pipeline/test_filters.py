@@ -98,6 +98,7 @@ def test_the_components_of_several_subsets_filter_as_they_are_told(
     assert removed(of_table["random"]) == expected(near_duplicates, overlap)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("near_duplicates", "overlap"), [(True, False), (False, True)])
 def test_the_pipeline_s_parameters_reach_both_arms(
     run_module: Callable[..., Any], tmp_path: Path, near_duplicates: bool, overlap: bool

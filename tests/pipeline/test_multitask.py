@@ -25,6 +25,7 @@ def write_second(folder: Path) -> None:
                 file.write(json.dumps({"text": text, "label": "rain" if row % 2 else "dry"}) + "\n")
 
 
+@pytest.mark.slow
 def test_two_tasks_train_alone_and_together_and_stand_side_by_side(run_module, tmp_path: Path) -> None:
     write_tiny(tmp_path / "data", documents=200, train=30, held_out=12)
     write_second(tmp_path / "data" / "weather")

@@ -11,6 +11,7 @@ from tests.tiny import write_tiny
 from tlm.paper.results import fault, read_results
 
 
+@pytest.mark.slow
 def test_three_arms_are_run_timed_and_kept(tmp_path: Path, run_module: Callable) -> None:
     write_tiny(tmp_path / "data")
     where = ["--corpus", "data/corpus.jsonl", "--task", "data/task", "--root", "store", "--results", "results"]

@@ -49,6 +49,7 @@ def contents(root: Path) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_steps_by_hand_make_what_the_pipeline_makes(
     run_module: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

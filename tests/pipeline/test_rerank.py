@@ -30,6 +30,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_model_of_an_earlier_run_chooses_text_for_new_ones(
     tiny: Path, run_module: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def encoder(folder: Path) -> Artifact:
     return next(one for one in made if one.input("subset_tokens").input("data").details["arm"] == "bm25")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arms", "sentence"),
     [("bm25", "there is none; train bm25"), ("", "compared_with is empty")],

@@ -22,6 +22,7 @@ ARMS = ("task-only", "random", "bm25", "classifier", "dense", "dsir", "hybrid") 
 NO_TORCH = "raise ImportError('there is no torch here')\n"
 
 
+@pytest.mark.slow
 def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_path: Path) -> None:
     write_tiny(tmp_path)
     for package in ("torch", "transformers"):
@@ -50,6 +51,7 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
     assert "masked-LM" not in page
 
 
+@pytest.mark.slow
 def test_random_text_is_drawn_for_each_seed_and_all_else_made_once(run_module: Callable, tmp_path: Path) -> None:
     write_tiny(tmp_path)
     given = arguments(tmp_path, "store", "embedded", "random,bm25,task-only", "0,1,2,3")
@@ -83,6 +85,7 @@ def test_vectors_in_elasticsearch_serve_dense_and_hybrid(
     assert min(subsets.values()) > 0
 
 
+@pytest.mark.slow
 def test_with_a_registry_the_best_model_is_registered_once(run_module: Callable, tmp_path: Path) -> None:
     write_tiny(tmp_path)
     given = ["local", "--pipeline", "shallow", *arguments(tmp_path, "store", "embedded", "bm25", "0")]
@@ -107,6 +110,7 @@ def test_with_a_registry_the_best_model_is_registered_once(run_module: Callable,
     assert "{{" not in json.dumps(artifact), "a placeholder that was not filled in"
 
 
+@pytest.mark.slow
 def test_a_corpus_that_several_pods_load_gives_the_same_report(run_module: Callable, tmp_path: Path) -> None:
     """Two files, each cut in two; each pod takes every other piece. All steps after them find the same inputs."""
     write_tiny(tmp_path)

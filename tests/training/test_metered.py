@@ -11,6 +11,8 @@ import pytest
 from tests.training.metered import CASES
 from tests.training.worlds import STEPS
 
+pytestmark = pytest.mark.slow
+
 HOME = Path(__file__).parents[2]
 BATCHES = {"train": STEPS, "finetune": 24}
 

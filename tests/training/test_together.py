@@ -21,6 +21,8 @@ from tlm.training.loop import Plan, _step
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import Losses, external_loss
 
+pytestmark = pytest.mark.slow
+
 HOME = Path(__file__).parents[2]
 
 

@@ -102,6 +102,7 @@ def test_what_cannot_be_fitted_is_said_in_a_sentence(tmp_path: Path) -> None:
         scored(tmp_path, blank, labels=["a", "b"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "least"), [("scierc", 0.65), ("acl-arc", 0.6)])
 def test_published_data_sets_reach_what_is_expected_of_tf_idf(name: str, least: float, tmp_path: Path) -> None:
     if "TLM_DEV_DATA" not in os.environ:

@@ -24,7 +24,7 @@ HOME = Path(__file__).parents[2]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """Runs of both stages, undisturbed and killed at random steps, in processes of their own."""
     command = [sys.executable, "-m", "tests.toys_training", str(tmp_path_factory.mktemp("runs"))]
-    done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 

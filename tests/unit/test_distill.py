@@ -287,7 +287,6 @@ def test_a_report_asks_whether_it_is_as_good_as_its_teacher(root, labelled, stud
         ({"temperature": 0.0}, "temperature is 0.0; expected a number above 0, at most 100"),
         ({"overrides": ["train.rho1=inf"]}, "train.rho1 is inf; expected how many batches of passages"),
         ({"seed": -2}, "seed is -2; expected -1 or more"),
-        ({"save_steps": -1}, "save_steps is -1"),
         ({"preset": "pokcet"}, "pokcet"),
     ],
 )

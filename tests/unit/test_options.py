@@ -23,6 +23,7 @@ from tlm.options import Compute, Fields, Filters, Layout, Options, Prices
         (Filters, {"min_words": -1}, "min_words is -1; expected 0 (keep all) or more"),
         (Prices, {"gpu_hour": float("nan")}, "gpu_hour is nan; expected a number, 0 or more"),
         (Prices, {"cpu_hour": float("inf")}, "cpu_hour is inf; expected a number, 0 or more"),
+        (Compute, {"save_steps": -1}, "save_steps is -1; expected 0 or more"),
         (Compute, {"save_minutes": -0.5}, "save_minutes is -0.5; expected 0 or more"),
     ],
 )

@@ -1,5 +1,7 @@
 """Fixtures for all tests: real servers, each started once a session and only if a test asks for it."""
 
+import functools
+import inspect
 import os
 import signal
 import uuid
@@ -14,6 +16,10 @@ from tests.servers import servers
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the other processors are other tests'; read when torch is imported
+
+# kfp asks who called it at each setting of a step, which takes seconds a pipeline where thousands of modules are loaded
+# and the lines of source around each caller are looked up.
+inspect.stack = functools.partial(inspect.stack, 0)
 
 pytest_plugins = ["tests.timing"]
 

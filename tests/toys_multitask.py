@@ -49,7 +49,7 @@ def killed_runs(folder: Path) -> dict[str, Any]:
     for name, step, by in (("killed", 8, signal.SIGKILL), ("stopped", 7, signal.SIGTERM)):
 
         def dying(name: str = name, step: int = step, by: signal.Signals = by) -> str:
-            die_in("multitask", step, by)
+            die_in("multitask", step, by, saved=True)
             return run(name, 3)
 
         code, _ = in_child(dying)

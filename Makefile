@@ -56,7 +56,7 @@ help:  ## Show this help
 	@echo 'PIP_CERT and PIP_CONFIG_FILE, if set, are passed to pip in the build: a CA bundle, a pip.conf'
 
 demo: $(VENV)/ready  ## Run the whole pipeline on real text (a few minutes on two cores); print the results
-	$(RUN) -m tlm.demo demo/data
+	$(RUN) -m demo demo/data
 	$(RUN) -m pipelines.run local --params pipelines/params/demo.yaml $(ARGS)
 
 PYTEST = $(RUN) -m pytest --durations 25

@@ -8,6 +8,51 @@ from components.base import DATA_IMAGE, component
 
 
 @component(DATA_IMAGE)
+def plan_corpus(
+    paths: str, text_field: str, id_field: str, source_field: str, words: int, pods: int, root: str
+) -> list[str]:
+    """Check and hash the files of a general corpus, and list the pods that read them."""
+    from tlm.data.corpus.load import plan_corpus
+    from tlm.settings.options import Layout
+
+    layout = Layout(text_field, id_field, source_field, words)
+    return plan_corpus(paths.split(","), layout=layout, pods=pods, root=root)
+
+
+@component(DATA_IMAGE)
+def stage_corpus(pod: str) -> str:
+    """Read a pod's parts of the files and split them into passages."""
+    from tlm.data.corpus.load import stage_corpus
+
+    return stage_corpus(pod)
+
+
+@component(DATA_IMAGE)
+def dedup_corpus(pods: list[str]) -> list[str]:
+    """Find the passages that repeat an earlier one of any part."""
+    from tlm.data.corpus.load import dedup_corpus
+
+    return dedup_corpus(pods)
+
+
+@component(DATA_IMAGE)
+def write_corpus(pod: str) -> str:
+    """Write the passages of a pod's parts that stay."""
+    from tlm.data.corpus.load import write_corpus
+
+    return write_corpus(pod)
+
+
+@component(DATA_IMAGE)
+def publish_corpus(pods: list[str], counts: Output[Metrics]) -> str:
+    """Publish the corpus."""
+    from tlm.data.corpus.load import publish_corpus
+    from tlm.evaluation.report.kfp import log_counts
+
+    return log_counts(publish_corpus(pods), counts)
+
+
+@component(DATA_IMAGE)
 def preflight(
     preset: str,
     overrides: str,
@@ -38,9 +83,9 @@ def preflight(
     ],
 ):
     """Check settings, prices, training pods, store, disk, Elasticsearch and model registry before any work starts."""
-    from tlm.cluster.preflight import check_run
-    from tlm.options import Pods, Prices
-    from tlm.plan.runs import settings
+    from tlm.runs.plan import settings
+    from tlm.runs.preflight import check_run
+    from tlm.settings.options import Pods, Prices
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     check_run(Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations), engine, registry, root)
@@ -52,9 +97,9 @@ def load_corpus(
     paths: str, text_field: str, id_field: str, source_field: str, words: int, root: str, counts: Output[Metrics]
 ) -> str:
     """Read a general corpus from files and split it into passages."""
-    from tlm.data.corpus import load_corpus
-    from tlm.evaluation.pages.ui import log_counts
-    from tlm.options import Layout
+    from tlm.data.corpus.load import load_corpus
+    from tlm.evaluation.report.kfp import log_counts
+    from tlm.settings.options import Layout
 
     layout = Layout(text_field, id_field, source_field, words)
     return log_counts(load_corpus(paths.split(","), layout=layout, root=root), counts)
@@ -76,8 +121,8 @@ def load_task(
 ) -> str:
     """Read a labelled task (train, dev, test)."""
     from tlm.data.tasks.task import load_task
-    from tlm.evaluation.pages.ui import log_counts
-    from tlm.options import Fields, Problem
+    from tlm.evaluation.report.kfp import log_counts
+    from tlm.settings.options import Fields, Problem
 
     fields = Fields(text_field, pair_field, label_field, group_field=group_field)
     more = {"problem": Problem(metric, problem), "unlabelled": unlabelled_path, "files": files}
@@ -89,7 +134,7 @@ def advise(task: str, corpus: str, preset: str, overrides: str) -> NamedTuple(  
     "Advised", [("top_k", int), ("query", str), ("overrides", str), ("reasons", str)]
 ):
     """Choose the settings that overrides leave open (auto): K, query and rho1 by the paper's rules, with reasons."""
-    from tlm.plan.runs import advised
+    from tlm.runs.plan import advised
 
     return advised(task, preset, overrides.split(), corpus)
 
@@ -97,7 +142,7 @@ def advise(task: str, corpus: str, preset: str, overrides: str) -> NamedTuple(  
 @component(DATA_IMAGE)
 def index(corpus: str, engine: str, name: str, vectors: bool, root: str, counts: Output[Metrics]) -> str:
     """Index the corpus for BM25, and by vectors if asked to."""
-    from tlm.evaluation.pages.ui import log_counts
+    from tlm.evaluation.report.kfp import log_counts
     from tlm.retrieval.search.index import build_index
 
     return log_counts(build_index(corpus, engine=engine, name=name, vectors=vectors, root=root), counts)
@@ -106,8 +151,8 @@ def index(corpus: str, engine: str, name: str, vectors: bool, root: str, counts:
 @component(DATA_IMAGE)
 def retrieve(index: str, task: str, query: str, top_k: int, root: str, counts: Output[Metrics]) -> str:
     """Query the index with every training example."""
-    from tlm.evaluation.pages.ui import log_counts
-    from tlm.retrieval.search.retrieve import retrieve
+    from tlm.evaluation.report.kfp import log_counts
+    from tlm.retrieval.select.retrieve import retrieve
 
     return log_counts(retrieve(index, task, query=query, top_k=top_k, root=root), counts)
 
@@ -125,10 +170,10 @@ def export(
     dataset_card: Output[Markdown],
 ) -> list[str]:
     """Export the hits as a subset, without near-duplicates and dev or test text; list arms and draws for `select`."""
-    from tlm.evaluation.pages.ui import log_counts, write_dataset_card
-    from tlm.options import Filters
-    from tlm.plan.runs import arms_of
+    from tlm.evaluation.report.kfp import log_counts, write_dataset_card
     from tlm.retrieval.subset.export import export
+    from tlm.runs.plan import arms_of
+    from tlm.settings.options import Filters
 
     subset = log_counts(export(hits, filters=Filters(near_duplicates, overlap), root=root), counts)
     return arms_of(arms, seeds, task, write_dataset_card(subset, dataset_card.path))
@@ -143,9 +188,9 @@ def select(
     counts: Output[Metrics],
 ) -> NamedTuple("Selected", [("subset", str), ("static", str)]):  # type: ignore[valid-type]
     """Choose or draw an arm's text, as much as BM25 found; train and score a linear model of static word vectors."""
-    from tlm.evaluation.pages.ui import log_counts
-    from tlm.evaluation.score.select import select
-    from tlm.options import Filters
+    from tlm.evaluation.report.kfp import log_counts
+    from tlm.evaluation.score.baseline import select
+    from tlm.settings.options import Filters
 
     subset, scored = select(arm, Filters(near_duplicates, overlap), root)
     log_counts(subset or scored, counts)
@@ -172,7 +217,7 @@ def plan(
     root: str,
 ) -> list[str]:
     """List the runs (arms × seeds), each with all that the steps inside the loop need; tokenize their texts once."""
-    from tlm.plan.runs import plan
+    from tlm.runs.plan import plan
     from tlm.training.input.tokenize import tokenize_all
 
     data, how = filter(None, (task, *subsets)), {"preset": preset, "overrides": overrides.split()}
@@ -184,7 +229,7 @@ def plan(
 @component(DATA_IMAGE)
 def baseline(task: str, root: str, metrics: Output[Metrics]) -> str:
     """Train and score the baseline: a linear model of words, characters and marked spans."""
-    from tlm.evaluation.pages.ui import log_scores
+    from tlm.evaluation.report.kfp import log_scores
     from tlm.evaluation.score.baseline import baseline
 
     uri = baseline(task, root=root)
@@ -195,7 +240,7 @@ def baseline(task: str, root: str, metrics: Output[Metrics]) -> str:
 @component(DATA_IMAGE)
 def mix(baseline: str, static: list[str], trained: list[str], root: str) -> list[str]:
     """Mix each model with the linear model, and an encoder also with the static model of its text; list them all."""
-    from tlm.evaluation.mixture.rows import mixtures
+    from tlm.evaluation.score.mix import mixtures
 
     return [*static, *trained, *mixtures(baseline, [*static, *trained], root=root)]
 
@@ -214,9 +259,9 @@ def report(
     notes: str = "",
 ) -> str:
     """Compare models with the baseline, with costs, curves and retrieved text."""
-    from tlm.evaluation.pages.ui import write_report
+    from tlm.evaluation.report.kfp import write_report
     from tlm.evaluation.report.report import report as make_report
-    from tlm.options import Prices
+    from tlm.settings.options import Prices
 
     prices = Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     uri = make_report([baseline, *metrics], prices=prices, notes=notes.splitlines(), root=root)
@@ -226,6 +271,6 @@ def report(
 @component(DATA_IMAGE)
 def register(report: str, address: str, model: str, run: str, run_name: str) -> str:
     """Tell Kubeflow's Model Registry of the model that the report says to use."""
-    from tlm.cluster.register import register
+    from tlm.runs.registry import register
 
     return register(report, address=address, name=model, run=run, run_name=run_name)

@@ -1,7 +1,5 @@
 """Components of the train image (with torch): stage 1, stage 2 and evaluation; text that a model chooses."""
 
-from typing import NamedTuple
-
 from kfp.dsl import ClassificationMetrics, Metrics, Model, Output
 
 from components.base import TRAIN_IMAGE, component
@@ -10,8 +8,8 @@ from components.base import TRAIN_IMAGE, component
 @component(TRAIN_IMAGE)
 def train(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
     """Stage 1: train an encoder jointly on the task and the arm's subset; a run without stage 1 passes its start on."""
-    from tlm.evaluation.pages.ui import log_counts
-    from tlm.plan.runs import Run
+    from tlm.evaluation.report.kfp import log_counts
+    from tlm.runs.plan import Run
     from tlm.training.stage1 import train
 
     arm = Run.parse(run)
@@ -20,22 +18,10 @@ def train(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
 
 
 @component(TRAIN_IMAGE)
-def rerank(report: str, seeds: str, preset: str, overrides: str, gpus: str, root: str) -> NamedTuple(  # type: ignore[valid-type]
-    "Reranked",
-    [("Output", list[str]), ("baseline", str), ("models", list[str])],  # kfp.local loops over Output alone
-):
-    """Choose text by influence on BM25's first model of a report; list the runs on it, and what they compare with."""
-    from tlm.plan.reranked import plan_reranked
-
-    device = "auto" if int(gpus) else "cpu"
-    return plan_reranked(report, seeds, preset=preset, overrides=overrides, device=device, root=root)
-
-
-@component(TRAIN_IMAGE)
 def finetune(checkpoint: str, run: str, gpus: str, root: str, cost: Output[Metrics], model: Output[Model]) -> str:
     """Stage 2: fine-tune on the task alone with a new head, best on dev; a run without stage 2 is passed on."""
-    from tlm.evaluation.pages.ui import log_counts
-    from tlm.plan.runs import Run
+    from tlm.evaluation.report.kfp import log_counts
+    from tlm.runs.plan import Run
     from tlm.training.stage2 import finetune
 
     arm = Run.parse(run)
@@ -53,10 +39,32 @@ def evaluate(
     confusion_matrix: Output[ClassificationMetrics],
 ) -> str:
     """Score the model on dev and test, once each."""
-    from tlm.evaluation.pages.ui import log_scores
+    from tlm.evaluation.report.kfp import log_scores
     from tlm.evaluation.score.evaluate import evaluate
-    from tlm.plan.runs import Run
+    from tlm.runs.plan import Run
 
     uri = evaluate(model, Run.parse(run).task, device="auto" if int(gpus) else "cpu", root=root)
     log_scores(uri, metrics, confusion_matrix)
     return uri
+
+
+@component(TRAIN_IMAGE)
+def train_on_nodes(
+    run: str,
+    nodes: int,
+    gpus: str,
+    gpu_type: str,
+    cpu: str,
+    memory: str,
+    node_selector: dict[str, str],
+    tolerations: list[dict[str, str]],
+    root: str,
+) -> str:
+    """Stage 1 on several nodes: start a TrainJob, show its log, and wait for its checkpoint."""
+    from tlm.runs.plan import Run
+    from tlm.runs.trainjob import train_on_nodes
+    from tlm.settings.options import Pods
+
+    arm, pods = Run.parse(run), Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
+    how = {**arm.inputs(), **arm.settings(), "nodes": nodes, "pods": pods, "root": root}
+    return train_on_nodes(arm.task, **how) if "1" in arm.stages else arm.start

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
-from tlm.cluster.job import CONFIG_MAP, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
-from tlm.cluster.pods import LEAST
-from tlm.options import Pods
+from tlm.runs.pods import CONFIG_MAP, LEAST, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
+from tlm.settings.options import Pods
 
 DAY = 86_400  # seconds
 WEEK = 7 * DAY

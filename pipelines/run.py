@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from docstring_parser import parse
 
-from pipelines.form.options import Connection, Machines, Order, Parameters, Source, Waiting
-from tlm.command import command
+from pipelines.form import Connection, Machines, Order, Parameters, Source, Waiting
+from tlm.cli.command import command
 from tlm.errors import InputError, TlmError
 from tlm.progress import say
 
@@ -47,12 +47,12 @@ def local(
             multitask: several tasks.
         data_pods: Steps that load the corpus together, two at a time, as they do on a cluster.
     """
-    from pipelines.compile.compiled import of_this_code
-    from pipelines.form.parameters import read_parameters
-    from pipelines.local.runner import run
+    from pipelines.compiled import of_this_code
+    from pipelines.local import run_pipeline
+    from pipelines.parameters import read_parameters
 
     built = images or (Path("build/images.json") if docker else None)
-    run(
+    run_pipeline(
         read_parameters(**vars(parameters), known=of_this_code(pipeline)),
         built,
         network,
@@ -83,7 +83,7 @@ def compile(
         pipeline: tlm; shallow: no network, in minutes; rerank: text by influence; ablation: a table of the paper;
             multitask: several tasks.
     """
-    from pipelines.compile import compiled
+    from pipelines import compiled
 
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"--output {output}: must end in .yaml")
@@ -121,12 +121,11 @@ def submit(
         wait: Return when the run has ended.
         resubmit: With --wait, how often to start a run that failed again; its finished steps are found.
     """
-    from pipelines.client.api import Api
-    from pipelines.client.submit import submit
-    from pipelines.client.wait import RunFailed
-    from pipelines.client.wait import wait as wait_for
-    from pipelines.compile.compiled import parse, text_of
-    from pipelines.form import parameters as values
+    from pipelines import parameters as values
+    from pipelines.client import Api, submit
+    from pipelines.compiled import parse, text_of
+    from pipelines.wait import RunFailed
+    from pipelines.wait import wait as wait_for
 
     if resubmit and not wait:
         raise InputError("--resubmit goes with --wait: a run is started again when it has been seen to fail")
@@ -156,8 +155,8 @@ def wait(run_id: str, *, connection: Connection, waiting: Waiting) -> None:
     Args:
         run_id: ID of the run.
     """
-    from pipelines.client.api import Api
-    from pipelines.client.wait import wait as wait_for
+    from pipelines.client import Api
+    from pipelines.wait import wait as wait_for
 
     api = Api(connection)
     api.client.get_run(run_id)  # a wrong ID or token shows at once
@@ -172,9 +171,8 @@ def upload(*, source: Source, connection: Connection, name: str = "", version: s
         name: Name of the pipeline in the UI.  [default: what it calls itself]
         version: Name of the pipeline's version.  [default: version and git revision]
     """
-    from pipelines.client.api import Api
-    from pipelines.client.upload import upload
-    from pipelines.compile.compiled import parse, text_of, version_name
+    from pipelines.client import Api, upload
+    from pipelines.compiled import parse, text_of, version_name
 
     text, version = text_of(**vars(source)), version or version_name()
     called = parse(text, source.file).name

@@ -4,12 +4,10 @@ It takes the parameters of the pipeline `tlm`, so that one file of parameters se
 no effect here.
 """
 
-from pipelines.form.groups import Corpus, Draws, Index, Registry, Store, Task
-from pipelines.form.options import Machines
-from pipelines.pipeline import pipeline
+from pipelines.form import Corpus, Draws, Index, Machines, Registry, Store, Task, pipeline
 from pipelines.tlm import steps
 from tlm.errors import InputError
-from tlm.options import Filters, Pods, Prices
+from tlm.settings.options import Filters, Pods, Prices
 
 
 @pipeline("tlm-shallow", "TLM without training a network")

@@ -3,11 +3,9 @@
 from typing import Any
 
 from components import data
-from pipelines import stages
-from pipelines.form.groups import Corpus, Index, Registry, Run, Store, Task
-from pipelines.form.options import Machines
-from pipelines.pipeline import pipeline
-from tlm.options import Filters, Pods, Prices
+from pipelines import steps as stages
+from pipelines.form import Corpus, Index, Machines, Registry, Run, Store, Task, pipeline
+from tlm.settings.options import Filters, Pods, Prices
 
 
 def steps(

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from pipelines.run import app
-from tlm.cli import COMMANDS, build
+from tlm.cli.main import COMMANDS, build
 
 PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
 BEGIN, END = "<!-- python -m tests.commands_page -->\n", "<!-- end -->"

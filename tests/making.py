@@ -15,7 +15,7 @@ import boto3
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.artifacts.progress import Progress
+from tlm.artifacts.snapshots import Progress
 
 FILES = ("numbers.txt", "more.parquet", "model/config.json", "model/deep/weights.bin")
 

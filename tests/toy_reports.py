@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.toys import Row, World, make_task, words
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.digest import signed_json
-from tlm.evaluation.pages import ui
+from tlm.artifacts.stores.store import signed_json
+from tlm.evaluation.report import kfp
 from tlm.evaluation.report.contents import contents
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.report import report
@@ -43,7 +43,7 @@ def toy_world(
 def reported(root: Path, metrics: list[str]) -> dict[str, str]:
     return {
         form: path.read_text(encoding="utf-8")
-        for form, path in ui.report_files(report(metrics, root=str(root))).items()
+        for form, path in kfp.report_files(report(metrics, root=str(root))).items()
     }
 
 

@@ -220,8 +220,8 @@ class World:
         (draft.folder / "tokenizer.json").write_text(json.dumps(self.vocabulary))
 
     def _metrics(self, draft: Draft, arm: str, seed: int, skill: Skill, mlm: float, stage: int) -> None:
-        from tlm.data.tasks.arrays import read_splits
-        from tlm.evaluation.score.record import Prediction, write_metrics
+        from tlm.data.tasks.examples import read_splits
+        from tlm.evaluation.score.scores import Prediction, write_metrics
 
         task = Artifact.open(self.task)
         random = np.random.default_rng([seed, len(arm), stage])
@@ -272,7 +272,7 @@ def random_model(
     """URIs of a checkpoint and a model for `task` with random weights; the head's weights are multiplied by `scale`."""
     import torch
 
-    from tlm.settings import Model
+    from tlm.settings.sections import Model
     from tlm.training.input.texts import Special
     from tlm.training.input.tokenize import tokenize
     from tlm.training.input.tokenizer import build_tokenizer

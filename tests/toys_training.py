@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.toys import Row, make, make_task, save
 from tlm.artifacts.artifact import Artifact
-from tlm.command import flat
+from tlm.cli.command import flat
 from tlm.errors import TlmError
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train
@@ -133,7 +133,7 @@ def end_of_saving() -> Callable[[], None]:
 
 def term_in_last_save() -> None:
     """Have this process send itself SIGTERM while the snapshot after the last step is being written."""
-    from tlm.artifacts.progress import Progress
+    from tlm.artifacts.snapshots import Progress
 
     save = Progress.save
 
@@ -198,9 +198,7 @@ def killed_runs(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    import tlm.training.classification
-    import tlm.training.joint
-    import tlm.training.scoring  # noqa: F401  # imported once, before the forks
+    import tlm.training.classification  # noqa: F401  # imported once, before the forks
 
     with contextlib.redirect_stdout(sys.stderr):
         results = killed_runs(Path(sys.argv[1]))

@@ -3,9 +3,10 @@
 import json
 import sys
 
-from tlm.artifacts.artifact import USED, Artifact
 from tlm.artifacts.manifest import MANIFEST
 from tlm.artifacts.roots import open_store
+
+from tlm.artifacts.artifact import USED, Artifact
 
 Contents = dict[str, str]  # kind/key → content
 Files = dict[str, tuple[int, float]]  # name → size, modification time

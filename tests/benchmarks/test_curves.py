@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.curves import compute, dilution, labels, largest, on_topic
+from research.benchmarks.curves import compute, dilution, labels, largest, on_topic
+from research.paper.results import fault, read_results
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import load_corpus
-from tlm.data.corpus_reader import passages
+from tlm.data.corpus.load import load_corpus
+from tlm.data.passages import passages
 from tlm.data.tasks.task import load_task
-from tlm.options import Layout
-from tlm.paper.results import fault, read_results
+from tlm.settings.options import Layout
 
 STATIC = ("baseline", "static-bm25", "static-random", "static-bm25 + baseline", "static-random + baseline")
 
@@ -39,7 +39,9 @@ def test_points_of_a_diluted_corpus_and_of_the_whole_one(world: tuple[str, str, 
     assert len(found) == 10
     assert [fault(one, root) for one in found] == [""] * 10
     assert {one.seed for one in found} == {1}
-    assert all(one.values["command"].startswith("python -m benchmarks.curves dilution CORPUS TASK") for one in found)
+    assert all(
+        one.values["command"].startswith("python -m research.benchmarks.curves dilution CORPUS TASK") for one in found
+    )
 
 
 def test_points_of_several_selectors(world: tuple[str, str, str, str]) -> None:
@@ -78,7 +80,7 @@ def test_points_with_fewer_labels_and_with_encoders(world: tuple[str, str, str, 
     encoders = ("bm25", "random", "bm25 + baseline", "random + baseline")
     assert trained.keys() == {*STATIC, *encoders, "bm25 + static-bm25 + baseline", "random + static-random + baseline"}
     assert trained["bm25"].values["command"] == (
-        "python -m benchmarks.curves labels CORPUS TASK --per-class 4 --draw 2 --top-k 5 --preset tiny"
+        "python -m research.benchmarks.curves labels CORPUS TASK --per-class 4 --draw 2 --top-k 5 --preset tiny"
     )
 
 

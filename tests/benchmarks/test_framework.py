@@ -7,23 +7,12 @@ import sys
 
 import pytest
 
-from benchmarks import __main__ as command
-from benchmarks import kept, page, pictures
-from benchmarks.machine import revision
-from benchmarks.measure import CPU, MEMORY, Cost, Stopwatch, child, compare, cost_of, per_cpu_second
-from benchmarks.row import (
-    NotMeasured,
-    Result,
-    Row,
-    against,
-    exponent,
-    growth,
-    limit,
-    need,
-    not_measured,
-)
-from benchmarks.training_data import locked
-from tlm.demo.docstrings import packages
+from demo.docstrings import packages
+from research.benchmarks import __main__, kept, page, pictures
+from research.benchmarks.machine import revision
+from research.benchmarks.measure import CPU, MEMORY, Cost, Stopwatch, child, compare, cost_of, per_cpu_second
+from research.benchmarks.row import NotMeasured, Result, Row, against, exponent, growth, limit, need, not_measured
+from research.benchmarks.training_data import locked
 
 
 def test_sides_take_turns_and_each_round_goes_the_other_way():
@@ -86,7 +75,7 @@ def test_verdicts():
 
 
 def test_what_is_not_installed_is_said_in_a_sentence():
-    with pytest.raises(NotMeasured, match=r"install not_there \(pip install -r benchmarks/requirements.txt\)"):
+    with pytest.raises(NotMeasured, match=r"install not_there \(pip install -r research/benchmarks/requirements.txt\)"):
         need("not_there", "json")
 
 
@@ -103,7 +92,7 @@ def test_numbers_are_kept_and_come_out_on_the_page(tmp_path):
     ]
     row, numbers = a_row(found), tmp_path / "results" / "benchmarks"
     facts = kept.Kept(
-        "toy", "python -m benchmarks toy", "2026-01-01", "abc", False, {"cores": "2"}, {"numpy": "2"}, found
+        "toy", "python -m research.benchmarks toy", "2026-01-01", "abc", False, {"cores": "2"}, {"numpy": "2"}, found
     )
     kept.keep(facts, numbers)
     assert kept.read("toy", numbers) == facts
@@ -112,7 +101,7 @@ def test_numbers_are_kept_and_come_out_on_the_page(tmp_path):
     assert "| a \\| b | 1.23 | – | s | – | ≤ 2 s | PASS |" in text
     assert "| x, against theirs | 2 | 1 | docs per s | 2× (1.9–2.2) | ≥ 2× | PASS |" in text
     assert "not measured: no server here" in text
-    assert "Not measured: `python -m benchmarks other`." in text
+    assert "Not measured: `python -m research.benchmarks other`." in text
     assert "cores 2; numpy 2" in text
     names = ("toy-size.svg", "ratios.svg")
     assert all(f"(results/benchmarks/{name})" in text for name in names)
@@ -135,7 +124,7 @@ def test_the_overview_has_a_line_for_each_side_and_target():
 
 def test_every_row_loads_without_heavy_imports():
     code = (
-        "import sys\nfrom benchmarks.__main__ import ROWS, load\n"
+        "import sys\nfrom research.benchmarks.__main__ import ROWS, load\n"
         "rows = [load(name) for name in ROWS]\nassert [row.name for row in rows] == list(ROWS)\n"
         "print(sorted({'torch', 'transformers', 'kfp', 'elasticsearch'} & set(sys.modules)))"
     )
@@ -144,7 +133,7 @@ def test_every_row_loads_without_heavy_imports():
 
 
 def test_the_demo_s_corpus_leaves_out_what_is_not_locked(tmp_path, monkeypatch):
-    """Packages that only benchmarks need would change its corpus, and with it the scores in docs/RESULTS.md."""
+    """Packages that only benchmarks need would change its corpus, and with it the scores in research/RESULTS.md."""
     (tmp_path / "only_here-1.0.dist-info").mkdir()
     (tmp_path / "only_here-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: only-here\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -156,10 +145,10 @@ def test_the_demo_s_corpus_leaves_out_what_is_not_locked(tmp_path, monkeypatch):
 
 def run_here(folder, monkeypatch, rows: list[Row], *arguments: str) -> int:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(command, "ROWS", tuple(row.name for row in rows))
-    monkeypatch.setattr(command, "revision", lambda folder: "abc")
-    monkeypatch.setattr(command, "load", lambda name: next(row for row in rows if row.name == name))
-    return command.main(list(arguments))
+    monkeypatch.setattr(__main__, "ROWS", tuple(row.name for row in rows))
+    monkeypatch.setattr(__main__, "revision", lambda folder: "abc")
+    monkeypatch.setattr(__main__, "load", lambda name: next(row for row in rows if row.name == name))
+    return __main__.main(list(arguments))
 
 
 def test_a_quick_run_writes_nothing_and_a_full_one_keeps_what_it_could_measure(tmp_path, monkeypatch, capsys):
@@ -189,14 +178,14 @@ def test_a_row_that_fails_does_not_stop_the_others_but_is_an_error(tmp_path, mon
 
 
 def test_an_unknown_row_is_refused(capsys):
-    assert command.main(["trainign"]) == 2
+    assert __main__.main(["trainign"]) == 2
     assert "'trainign' is no row" in capsys.readouterr().err
 
 
 def test_numbers_are_those_of_a_commit(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "revision", lambda folder: "abc-dirty")
-    assert command.main(["startup"]) == 2
+    monkeypatch.setattr(__main__, "revision", lambda folder: "abc-dirty")
+    assert __main__.main(["startup"]) == 2
     assert "not that of a commit (abc-dirty)" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.many_classes import WORDS, spelled, write
+from research.benchmarks.many_classes import WORDS, spelled, write
 
 Rows = list[dict[str, str]]
 

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 from elasticsearch import Elasticsearch
 
-from benchmarks import elastic as service
-from benchmarks import embedded, passages
-from benchmarks.reference import elastic, engines
-from benchmarks.row import PASS, SHORT
+from research.benchmarks import elastic as service
+from research.benchmarks import embedded, passages
+from research.benchmarks.reference import elastic, engines
+from research.benchmarks.row import PASS, SHORT
 from tests.conftest import missing
 from tests.searchable import docstrings
-from tlm.retrieval.search.elastic.build import ensure, fill
-from tlm.retrieval.search.elastic.client import URL
-from tlm.retrieval.search.elastic.engine import Elastic
+from tlm.retrieval.search.elastic import Elastic
+from tlm.retrieval.search.elastic_build import ensure, fill
+from tlm.retrieval.search.elastic_client import URL
 
 TEXTS = [" ".join(re.findall("[a-z]+", text.lower())) or "nothing" for text in docstrings(600)]  # words as all see them
 QUERIES = TEXTS[::60]
@@ -45,7 +45,7 @@ def same_hits(found, expected, factor=1.0):
 
 def engine(name, folder):
     if not importlib.util.find_spec(embedded.OTHERS[name]):
-        missing(f"{embedded.OTHERS[name]} is not installed: pip install -r benchmarks/requirements.txt")
+        missing(f"{embedded.OTHERS[name]} is not installed: pip install -r research/benchmarks/requirements.txt")
     folder.mkdir()
     return embedded.MAKERS[name](folder)
 
@@ -118,7 +118,7 @@ def test_the_row_of_a_small_corpus(root):
 def served(elasticsearch_url, monkeypatch):
     """A data set that Elasticsearch has as `datasets` indexes it."""
     if not importlib.util.find_spec("datasets"):
-        missing("datasets is not installed: pip install -r benchmarks/requirements.txt")
+        missing("datasets is not installed: pip install -r research/benchmarks/requirements.txt")
     rows = importlib.import_module("datasets").Dataset.from_dict({"text": TEXTS})
     monkeypatch.setenv(URL, elasticsearch_url)
     with service.Server(elasticsearch_url) as server:

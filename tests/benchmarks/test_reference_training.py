@@ -10,13 +10,13 @@ from tokenizers import Tokenizer, models
 from torch import nn
 from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedTokenizerFast
 
-from benchmarks.reference.joint import CLASSES, AuthorsLoop, JointModel, Rows, collator
-from benchmarks.reference.trainer import AtSteps, trainer
+from research.benchmarks.reference.joint import CLASSES, AuthorsLoop, JointModel, Rows, collator
+from research.benchmarks.reference.trainer import AtSteps, trainer
 from tests.conftest import missing
 from tests.unit.test_encoder import LABELS, SPECIAL, VOCABULARY, made, masked_batch
 from tlm.artifacts.produce import Recipe
-from tlm.options import Compute
-from tlm.presets import resolve
+from tlm.settings.options import Compute
+from tlm.settings.presets import resolve
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.device import to_device
 from tlm.training.input.batches import Batch
@@ -196,7 +196,7 @@ def short_texts(count: int) -> Texts:
 @pytest.mark.parametrize(("clip", "masks"), [(0.0, 0.15), (0.5, 0.0)])
 def test_the_trainer_has_its_best_ordinary_settings(tmp_path, clip, masks):
     if importlib.util.find_spec("accelerate") is None:
-        missing("the reference trainer: pip install -r benchmarks/requirements.txt")
+        missing("the reference trainer: pip install -r research/benchmarks/requirements.txt")
     settings = resolve("tiny", [f"train.clip={clip}"]).train
     count, steps = 1600, 24
     classes = None if masks else np.arange(count) % 3

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from benchmarks.score_and_cost import ROLES, draw, scores, seconds
-from tlm.paper.results import FOLDER
+from research.benchmarks.score_and_cost import ROLES, draw, scores, seconds
+from research.paper.results import FOLDER
 
 RESULTS = Path(__file__).parents[2] / FOLDER
 UNTIMED = {"", "task-only"}  # the linear model alone, and the control, which fetches nothing

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.demo import scores
+from research.benchmarks.demo import scores
 from tests.toy_reports import told_of, toy_world
 from tlm.evaluation.score.baseline import baseline
 

@@ -2,11 +2,11 @@
 
 import re
 
-from benchmarks.selectors import OTHERS, of_task
+from research.benchmarks.selectors import OTHERS, of_task
 from tests.tiny import write_tiny
-from tlm.data.corpus import load_corpus
-from tlm.options import Layout
+from tlm.data.corpus.load import load_corpus
 from tlm.retrieval.select.selectors import RERANKED
+from tlm.settings.options import Layout
 
 
 def test_each_subset_is_compared_with_every_other(tmp_path):

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.hostile_bodies import ANSWER, KINDS, NOTHING, REFUSED, fault, hostile
-from benchmarks.serving_load import CLIENTS, answer_to, ask, of_hostile, of_load, serving
+from research.benchmarks.hostile_bodies import ANSWER, KINDS, NOTHING, REFUSED, fault, hostile
+from research.benchmarks.serving_load import CLIENTS, answer_to, ask, of_hostile, of_load, serving
 from tests.toys_training import task
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.score.baseline import baseline

@@ -2,12 +2,23 @@
 
 from pathlib import Path
 
-from benchmarks.students import BEHIND, ENCODER, LABELS, MIXTURE, WITH, WITHOUT, behind, prepare, student_of, trained
+from research.benchmarks.students import (
+    BEHIND,
+    ENCODER,
+    LABELS,
+    MIXTURE,
+    WITH,
+    WITHOUT,
+    behind,
+    prepare,
+    student_of,
+    trained,
+)
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import load_corpus
+from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
-from tlm.options import Layout
+from tlm.settings.options import Layout
 
 
 def test_students_of_two_teachers_and_what_each_is_compared_with(tmp_path: Path) -> None:

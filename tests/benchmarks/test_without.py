@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import without
-from benchmarks.training_cpu import EXTERNAL, INTERNAL, Bench
-from benchmarks.training_data import Material
+from research.benchmarks import without
+from research.benchmarks.training_cpu import EXTERNAL, INTERNAL, Bench
+from research.benchmarks.training_data import Material
 from tests import toys_training
-from tlm import presets
+from tlm.settings import presets
 from tlm.training.device import to_device
 
 CPU = torch.device("cpu")

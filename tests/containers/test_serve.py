@@ -15,10 +15,10 @@ from docker.models.containers import Container
 
 from tests.toys_training import checkpoint, model, task
 from tlm.artifacts.artifact import Artifact
-from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.evaluation.score.mix import mix
 from tlm.serving.export_onnx import export_onnx
 
 TEXTS = ["the court and the judge", "a ship", "gene protein cell", "Ünknown 🐟"]

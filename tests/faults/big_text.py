@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tlm.demo.docstrings import docstrings, packages
+from demo.docstrings import docstrings, packages
 
 WORDS = 64
 QUERY_WORDS = 24

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tlm import cli
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus_reader import passages
+from tlm.cli import main
+from tlm.data.passages import passages
 
 Content = bytes | str | Callable[[Path], object]
 
@@ -58,7 +58,7 @@ def tlm(arguments: Sequence[str], capture: Any) -> tuple[int, str, str]:
     before, argv = signal.getsignal(signal.SIGTERM), sys.argv
     sys.argv = ["tlm", *arguments]
     try:
-        cli.main()
+        main.main()
         code = 0
     except SystemExit as end:
         code = int(end.code or 0)

@@ -12,7 +12,7 @@ from tests.faults import watched
 from tests.faults.child import Ended, nothing, run
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores.scratch import scratch_folder
+from tlm.artifacts.stores.local import scratch_folder
 
 SAVE_STEPS = 4  # divides the steps of each training, so that the last state is saved too
 MOST_LOST = 2 * SAVE_STEPS  # since the last snapshot, and while that was being written

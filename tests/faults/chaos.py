@@ -19,10 +19,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import machine
+from research.benchmarks.machine import machine
 from tests.faults.chain import STEPS
 from tests.faults.row import HOME, Row, row
-from tlm.revision import revision
+from tlm.cli.upkeep import revision
 
 BUILT, KEPT = HOME / "build" / "chaos", HOME / "docs" / "reliability"
 PAGE = HOME / "docs" / "RELIABILITY.md"

@@ -14,16 +14,16 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 WARM = (
-    *("tlm.cli", "docstring_parser", "tlm.data.corpus", "tlm.data.tasks.task", "tlm.retrieval.search.index"),
+    *("tlm.cli.main", "docstring_parser", "tlm.data.corpus.load", "tlm.data.tasks.task", "tlm.retrieval.search.index"),
     *(
-        "tlm.retrieval.search.embedded.build",
-        "tlm.retrieval.search.embedded.engine",
-        "tlm.retrieval.search.retrieve",
-        "tlm.retrieval.subset.merge",
+        "tlm.retrieval.search.embedded",
+        "tlm.retrieval.search.embedded",
+        "tlm.retrieval.select.retrieve",
+        "research.multitask.merge",
     ),
     *("tlm.training.input.tokenizer", "tlm.training.joint", "tlm.training.classification"),
     *(
-        "tlm.training.scoring",
+        "tlm.training.classification",
         "tlm.evaluation.predict.classifier",
         "transformers.models.modernbert.modeling_modernbert",
     ),
@@ -33,7 +33,7 @@ WARM = (
         "tlm.evaluation.pages.page",
         "matplotlib.backends.backend_svg",
     ),
-    *("tlm.analysis.attention.study", "tlm.analysis.retrieval.study", "pyarrow.dataset"),
+    *("research.attention.study", "research.retrieval.study", "pyarrow.dataset"),
 )
 HOME = Path(__file__).parents[2]
 SERVER = multiprocessing.get_context("forkserver")
@@ -113,10 +113,10 @@ def _command(arguments: list[str], said: Path, prepare: Callable[[], None]) -> N
     sys.argv = ["tlm", *arguments]
     code = 1
     try:
-        from tlm import cli
+        from tlm.cli import main
 
         prepare()
-        cli.main()
+        main.main()
         code = 0
     except SystemExit as end:
         code = int(end.code or 0)

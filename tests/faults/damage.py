@@ -6,8 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.artifact import USED
-from tlm.artifacts.manifest import MANIFEST, RUN, Manifest, content_digest
+from tlm.artifacts.artifact import MANIFEST, RUN, USED, Manifest, content_digest
 
 STRANGERS = ("added_tokens.json", "adapter_config.json", "model.safetensors.index.json", "passages-99999.parquet")
 

@@ -13,14 +13,13 @@ from xml.sax.saxutils import escape
 
 from tests.faults.refusals import settings
 from tests.making import make
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.manifest import FileEntry, content_digest
-from tlm.artifacts.progress import Progress
-from tlm.artifacts.roots import open_store
-from tlm.data.corpus import load_corpus
+from tlm.artifacts.artifact import Artifact, FileEntry, content_digest
+from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.stores.open import open_store
+from tlm.cli.upkeep import fetch, gc
+from tlm.data.corpus.load import load_corpus
 from tlm.errors import InputError
-from tlm.training.model.located import model_folder
-from tlm.upkeep import fetch, gc
+from tlm.training.input.located import model_folder
 
 SECRET = b"a file of somebody else\n"
 UPWARD = (

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
+from research.attention.step import attention
+from research.multitask.report import report_multitask
+from research.retrieval.step import retrieval_study
 from tests.faults.browser import HOST, RAN
 from tests.toy_reports import HOSTILE, Page, is_safe
 from tests.toys import Row, World, make_task, random_model, save, words
-from tlm.analysis.attention.step import attention
-from tlm.analysis.retrieval.preview import preview
-from tlm.analysis.retrieval.step import retrieval_study
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.evaluation.pages import ui
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS
-from tlm.evaluation.report.multitask import report_multitask
+from tlm.evaluation.report import kfp
+from tlm.evaluation.report.preview import preview
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 
@@ -64,7 +64,7 @@ def pages(root: Path, seed: int, encoder: bool = False) -> Iterator[tuple[str, s
     yield from _files("report", report_multitask([uri for one in metrics for uri in one], root=str(root)))
     subsets = worlds[0].subsets
     yield from _files("study", retrieval_study([subsets["bm25"], subsets["random"]], root=str(root)))
-    yield "dataset_card.md", ui.dataset_card(subsets["bm25"])
+    yield "dataset_card.md", kfp.dataset_card(subsets["bm25"])
     yield "preview.md", preview(subsets["bm25"], examples=3, form="markdown")
     if encoder:
         checkpoint, model = random_model(root, worlds[0].task, words(30, seed))

@@ -10,16 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tlm.artifacts.manifest import Manifest
+from tlm.artifacts.artifact import Manifest
 from tlm.data.passages import split
 from tlm.data.reading.files import COMPRESSIONS, FORMATS, raw_files
 from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import BadRow, Reject, name_of, text_of
-from tlm.data.tasks.labels import is_number, label_of
+from tlm.data.tasks.labelled import is_number, label_of
 from tlm.errors import InputError, printable
-from tlm.retrieval.search.analyzer import MAX_TOKEN_LENGTH, terms
-from tlm.retrieval.search.query import MOST_TERMS, fit, make_queries
-from tlm.retrieval.search.rake import keywords
+from tlm.retrieval.search.analyzer import MAX_TOKEN_LENGTH, terms_of_text
+from tlm.retrieval.search.query import MOST_TERMS, fit, keywords, make_queries
 
 ENDINGS = [*FORMATS, *(format_ + compression for format_ in FORMATS for compression in COMPRESSIONS)]
 READABLE = [ending for ending in ENDINGS if not (ending.startswith(".parquet") and ending != ".parquet")]
@@ -79,7 +78,7 @@ def manifest(data: bytes) -> None:
 
 def querying(text: str) -> None:
     """Any text has terms and keywords, and becomes a query of no more than so many terms."""
-    found = terms(text)
+    found = terms_of_text(text)
     lengths = [len(term.encode("utf-16-le", "surrogatepass")) // 2 for term in found]
     assert max(lengths, default=0) <= MAX_TOKEN_LENGTH
     assert min(lengths, default=1) > 0
@@ -87,10 +86,10 @@ def querying(text: str) -> None:
     for kind in ("full", "rake"):
         queries, dropped = fit(make_queries([(0, text), (1, text)], kind), lambda: [text, "another"])
         assert [query.examples for query in queries] == [[0, 1]]
-        left = set(terms(queries[0].text))
+        left = set(terms_of_text(queries[0].text))
         assert len(left) <= MOST_TERMS
         assert [reason for _, reason, _ in dropped] == ["empty"] * (not left) + ["cut"] * (
-            len(set(terms(make_queries([(0, text)], kind)[0].text))) > MOST_TERMS
+            len(set(terms_of_text(make_queries([(0, text)], kind)[0].text))) > MOST_TERMS
         )
 
 

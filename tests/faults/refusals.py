@@ -12,17 +12,17 @@ from unittest.mock import patch
 import torch
 from safetensors.torch import load_file
 
-from pipelines.client import address
+from pipelines import client
 from tests.published import write_bert
 from tests.tiny import GLUE, TOPICS
 from tests.toys_training import task
-from tlm.artifacts.roots import close_stores, open_store
-from tlm.data.corpus import load_corpus
+from tlm.artifacts.stores.open import close_stores, open_store
+from tlm.data.corpus.load import load_corpus
 from tlm.errors import InputError
 from tlm.evaluation.predict.classifier import Classifier
-from tlm.retrieval.search.elastic import client as elastic_client
+from tlm.retrieval.search import elastic_client
+from tlm.training.input.located import model_folder
 from tlm.training.load_model import load_model
-from tlm.training.model.located import model_folder
 
 LINK_LOCAL = (
     *("169.254.169.254", "169.254.170.2", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.16689662"),
@@ -84,14 +84,14 @@ def link_local() -> Iterator[Trial]:
             url = f"{scheme}://{host}"
             listed = {"TLM_HTTP_HOSTS": "169.254.169.254"}
             yield from ((f"{name}={url}", with_setting(name, url, **listed)) for name in SERVERS)
-            yield f"--host {url}", lambda url=url: address.find(url)
+            yield f"--host {url}", lambda url=url: client.find(url)
 
 
 def plain_http() -> Iterator[Trial]:
     """Servers elsewhere without TLS."""
     for host in ABROAD:
         yield from ((f"{name}=http://{host}", with_setting(name, f"http://{host}")) for name in SERVERS)
-        yield f"--host http://{host}", lambda host=host: address.find(f"http://{host}")
+        yield f"--host http://{host}", lambda host=host: client.find(f"http://{host}")
 
 
 def schemes(root: Path) -> Iterator[Trial]:
@@ -127,7 +127,7 @@ def allowed() -> Iterator[Trial]:
     yield "this machine's name", with_setting(store, "http://localhost:1")
     yield "a listed host", with_setting(store, "http://a.invalid:1", TLM_HTTP_HOSTS="b.invalid, a.invalid")
     yield "TLS", with_setting(store, "https://a.invalid:1")
-    yield "Kubeflow by a port-forward", lambda: address.find("http://localhost:8080")
+    yield "Kubeflow by a port-forward", lambda: client.find("http://localhost:8080")
 
 
 @contextmanager

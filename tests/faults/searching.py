@@ -17,14 +17,12 @@ from tests.searchable import corpus_of, docstrings, task_of
 from tests.servers.faulty import Trouble, faulty
 from tests.servers.servers import Server, installed
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.identity import identity
-from tlm.artifacts.roots import open_store
+from tlm.artifacts.stores.open import identity, open_store
 from tlm.errors import TlmError
-from tlm.retrieval.search.elastic import build as elastic_build
-from tlm.retrieval.search.elastic import client as elastic_client
-from tlm.retrieval.search.elastic.users import alias_of
+from tlm.retrieval.search import elastic_build, elastic_client
+from tlm.retrieval.search.elastic_client import alias_of
 from tlm.retrieval.search.index import build_index, located
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
 
 T = TypeVar("T")
 TOP_K = 20

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.tiny import write_tiny
-from tlm import cli
+from tlm.cli import main as cli
 
 CHAIN = (
     ("corpus", "load-corpus corpus.jsonl"),

@@ -15,10 +15,9 @@ from tests.faults.attempts import environment, repeated
 from tests.making import everything, expected, fill, make
 from tests.servers.faulty import Trouble, faulty
 from tests.servers.servers import S3Server, s3
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.manifest import MANIFEST
+from tlm.artifacts.artifact import MANIFEST, Artifact
 from tlm.artifacts.produce import Draft
-from tlm.artifacts.roots import close_stores, open_store
+from tlm.artifacts.stores.open import close_stores, open_store
 
 T = TypeVar("T")
 Start = Callable[..., AbstractContextManager[S3Server]]

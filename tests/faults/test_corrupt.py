@@ -12,9 +12,8 @@ from tests.faults import damage, full_disk
 from tests.faults.parts import corrupt
 from tests.faults.tally import tally
 from tests.making import fill_folder, make
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.manifest import Manifest
-from tlm.artifacts.progress import Progress
+from tlm.artifacts.artifact import Artifact, Manifest
+from tlm.artifacts.snapshots import Progress
 from tlm.errors import Damaged
 
 HARM = {"bit flip": damage.flip, "truncated file": damage.truncate, **corrupt.OTHERS}

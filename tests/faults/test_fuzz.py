@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.faults.properties import READABLE, manifest, parquet_of, querying, reading
-from tlm.artifacts.manifest import FileEntry, Manifest, content_digest
+from tlm.artifacts.artifact import FileEntry, Manifest, content_digest
 
 PIECES = st.sampled_from(
     [b'{"text": "a"}', b'{"text": ', b"text", b",", b"\t", b'"', b"\n", b"\r", b"\r\n", b"\0", b"\xff", b"\xef\xbb\xbf",

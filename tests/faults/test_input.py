@@ -5,7 +5,6 @@ import pytest
 from tests.faults.case import Case, hits_of, nobody, running, texts_of, tlm
 from tests.faults.cases import files, records, settings, text
 from tlm.artifacts.artifact import Artifact
-from tlm.data import corpus  # noqa: F401  # loaded before rights are given up
 
 TABLE = {
     f"{group}: {name}": case

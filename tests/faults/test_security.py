@@ -10,7 +10,7 @@ from tests.conftest import missing, started
 from tests.faults import browser, building, escapes, planted
 from tests.faults.parts import security
 from tests.faults.row import Row
-from tlm.artifacts.stores.scratch import cache_folder
+from tlm.artifacts.stores.local import cache_folder
 from tlm.errors import InputError
 
 SEED = 7

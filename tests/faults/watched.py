@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from tests.faults.child import nothing
 from tests.toys_training import end_of_saving
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.progress import Progress
+from tlm.artifacts.snapshots import Progress
 
 STAGES = ("train", "finetune", "train-multitask", "distill")
 BEGUN, LAST = "begun", "last"
@@ -50,7 +50,7 @@ def lost(folder: Path) -> int:
 
 
 def _watch(step: str, folder: Path, killed_at: int) -> None:
-    from tlm.serving.distill import student
+    from tlm.serving import student
     from tlm.training import classification, joint
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -22,11 +22,11 @@ from tests.conftest import missing, started
 from tests.k8s import tools
 from tests.searchable import columns, corpus_of, task_of
 from tests.servers import servers
-from tlm.cluster.preflight import preflight
 from tlm.errors import InputError
-from tlm.retrieval.search.elastic import engine as elastic
+from tlm.retrieval.search import elastic
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
+from tlm.runs.preflight import preflight
 
 FOLDER = tools.ROOT / "k8s/elasticsearch"
 ROLES = {file.stem: json.loads(file.read_text()) for file in (FOLDER / "roles").glob("*.json")}

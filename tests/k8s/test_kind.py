@@ -17,14 +17,14 @@ import pytest
 import yaml
 
 from k8s.check import compare, data, state
-from pipelines.compile.compiled import of_this_code
-from pipelines.form.parameters import read_parameters
+from pipelines.compiled import of_this_code
+from pipelines.parameters import read_parameters
 from tests.k8s import tools
 from tests.tiny import write_tiny
-from tlm.data.corpus import load_corpus
+from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
-from tlm.options import Layout
-from tlm.presets import resolve
+from tlm.settings.options import Layout
+from tlm.settings.presets import resolve
 
 KIND = tools.ROOT / "k8s/kind"
 PARAMETERS = tools.ROOT / "k8s/check/params.yaml"

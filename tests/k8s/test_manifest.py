@@ -9,8 +9,7 @@ import yaml
 
 from tests.k8s.test_schemas import NEWEST, OLDEST, faults
 from tests.toys_training import checkpoint, model, rows, task
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.home import home
+from tlm.artifacts.artifact import Artifact, home
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.evaluation.score.baseline import baseline

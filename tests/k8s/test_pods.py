@@ -16,7 +16,7 @@ from components.base import TRAIN_IMAGE
 from pipelines.resources import LONG
 from pipelines.tlm import tlm
 from tests.k8s import policies, tools
-from tlm.cluster.job import LABELS
+from tlm.runs.pods import LABELS
 
 Pipeline = list[dict[str, Any]]
 KNOWN_FILES = {"/tmp", "/dev/shm", "/etc/tlm/elasticsearch", "/etc/tlm/model-registry"}

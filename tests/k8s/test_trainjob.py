@@ -17,12 +17,12 @@ from tests.k8s.trainer import IMAGE, JOBS, NAMESPACE, Trainer, died, played, pod
 from tests.servers.servers import free_port
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tlm.artifacts.artifact import Artifact
-from tlm.cluster import kube, trainjob
-from tlm.cluster.follow import follow
-from tlm.cluster.job import train_job
-from tlm.cluster.kube import Api, Refused
 from tlm.errors import InputError, Interrupted, Terminated
-from tlm.options import Pods
+from tlm.runs import follow as kube
+from tlm.runs import trainjob
+from tlm.runs.follow import Api, Refused, follow
+from tlm.runs.pods import train_job
+from tlm.settings.options import Pods
 
 HOME = Path(__file__).parents[2]
 NAME = "tlm-0123456789abcdef01234567"

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.conftest import missing
-from tests.servers.servers import Missing, cache_folder
+from tests.servers.programs import Missing, cache_folder
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -8,21 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from research.paper.blocks import markdown
+from research.paper.command import paper, update_page
+from research.paper.curves import blocks
+from research.paper.figure import apart, curve_figure
+from research.paper.keep import keep
+from research.paper.results import Result, by_key, fault, read_results
+from research.paper.tables import SCALE, key_of, place_of
 from tests.paper.kept import rights
 from tests.toy_reports import toy_world
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static
-from tlm.paper.command import paper
-from tlm.paper.curves import SCALE, key_of, place_of
-from tlm.paper.document.blocks import markdown
-from tlm.paper.document.curve_figure import apart, figure
-from tlm.paper.document.curves import blocks
-from tlm.paper.document.sections import update
-from tlm.paper.keep import keep
-from tlm.paper.results import Result, by_key, fault, read_results
+from tlm.evaluation.score.mix import mix
 
 
 def point(arm: str, at: float, draw: int, right: int, of: int = 400) -> Result:
@@ -108,7 +107,7 @@ def test_a_line_is_fitted_over_the_logarithm_and_leads_to_the_paper() -> None:
     text = markdown(blocks("compute", kept(*(run(*one) for one in runs))))
     assert "fitted to the means of bm25: +5.0 points for ten times as much" in text  # 55, 60 and 65
     assert f"the line has {60 + 5 * math.log10(8.3e4):.1f} at 8.3e+18, where the paper has 81.9" in text
-    assert "the paper" in figure("compute", kept(*(run(*one) for one in runs)))
+    assert "the paper" in curve_figure("compute", kept(*(run(*one) for one in runs)))
     assert "fitted" not in markdown(blocks("compute", kept(run("scierc", 1e13, 0, 200))))
     other = markdown(blocks("compute", kept(run("toy", 1e13, 0, 200), run("toy", 1e14, 0, 220))))
     assert "fitted" in other
@@ -117,14 +116,14 @@ def test_a_line_is_fitted_over_the_logarithm_and_leads_to_the_paper() -> None:
 
 def test_without_results_it_says_so() -> None:
     assert "nothing is run yet" in markdown(blocks("labels", kept(*DRAWS)))
-    assert figure("labels", kept(*DRAWS)) == ""
+    assert curve_figure("labels", kept(*DRAWS)) == ""
 
 
 def test_the_figure_names_models_and_values() -> None:
-    drawn = figure("dilution", kept(*DRAWS))
+    drawn = curve_figure("dilution", kept(*DRAWS))
     for text in ("static-bm25", "static-random", "0.02", "0.48", "share of the corpus that is on topic"):
         assert f">{text}<" in drawn
-    assert drawn == figure("dilution", kept(*reversed(DRAWS)))
+    assert drawn == curve_figure("dilution", kept(*reversed(DRAWS)))
 
 
 def test_runs_are_kept_with_their_place_and_checked(tmp_path: Path) -> None:
@@ -173,7 +172,7 @@ def test_mistakes_are_one_sentence(given: dict[str, object], message: str, tmp_p
 def test_a_section_of_a_page_is_rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A\n\n<!-- tlm paper dilution --scale curve --update page.md -->\nold\n<!-- end -->\n\nB\n")
-    changed = update(page, tmp_path / "results", kept(*DRAWS))
+    changed = update_page(page, tmp_path / "results", kept(*DRAWS))
     assert changed == [tmp_path / "results/table-dilution/curve.svg", page]
     text = page.read_text()
     assert "| static-bm25 | 80.4 ± 0.3 (4) |" in text

@@ -10,12 +10,12 @@ import pytest
 from scipy import stats
 from sklearn import metrics as reference
 
+from research.paper.keep import keep
+from research.paper.results import read_results
+from research.paper.tables import cells
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.task import load_task
 from tlm.evaluation.score.baseline import baseline
-from tlm.paper.keep import keep
-from tlm.paper.results import read_results
-from tlm.paper.tables import cells
 
 MRPC = ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
 STSB = ["sentence1", "sentence2", "score"]

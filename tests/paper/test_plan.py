@@ -2,11 +2,11 @@
 
 import pytest
 
-from tlm import presets
+from research.paper.plan import Start, command_for, missing, subsets_for, top_k, trials, wanted
+from research.paper.results import Result
 from tlm.errors import InputError
-from tlm.paper.plan import Start, command_for, missing, subsets_for, top_k, trials, wanted
-from tlm.paper.results import Result
-from tlm.plan.runs import Run
+from tlm.runs.plan import Run
+from tlm.settings import presets
 
 SUBSETS = {"1": "s3://b/subset/1", "5": "s3://b/subset/5", "50": "s3://b/subset/50", "random": "s3://b/subset/r"}
 URIS = {"task": "/a b/task/1", "tokenizer": "s3://b/tokenizer/2", "subsets": SUBSETS}

@@ -9,27 +9,25 @@ from typing import Any
 
 import pytest
 
+from research.paper import page
+from research.paper.blocks import markdown
+from research.paper.command import paper
+from research.paper.keep import keep
+from research.paper.plan import make_subsets, missing, subsets_for, trials, wanted
+from research.paper.results import Result, arm_of, by_key, digest, fault, read_results, summed, write_results
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.digest import canonical_json
-from tlm.data.corpus import load_corpus
+from tlm.artifacts.stores.store import canonical_json
+from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError, TlmError
-from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.options import Compute
-from tlm.paper.command import paper
-from tlm.paper.document import page
-from tlm.paper.document.blocks import markdown
-from tlm.paper.examples import arm_of, summed
-from tlm.paper.inputs import make_subsets
-from tlm.paper.keep import keep
-from tlm.paper.plan import missing, subsets_for, trials, wanted
-from tlm.paper.results import Result, by_key, digest, fault, read_results, write_results
-from tlm.plan.runs import Run
+from tlm.evaluation.score.mix import mix
 from tlm.retrieval.search.index import build_index
+from tlm.runs.plan import Run
+from tlm.settings.options import Compute
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train
 from tlm.training.stage2 import finetune

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from research.paper import page
+from research.paper import page as arms
+from research.paper.command import paper, update_page
+from research.paper.figure import figure
+from research.paper.results import FOLDER, Result, by_key, read_results
+from research.paper.tables import cells
 from tlm.errors import InputError
-from tlm.paper.command import paper
-from tlm.paper.document import arms, page
-from tlm.paper.document.figure import figure
-from tlm.paper.document.sections import update
-from tlm.paper.results import FOLDER, Result, by_key, read_results
-from tlm.paper.tables import cells
 
 HOME = Path(__file__).parents[2]
 PAGE = """# Results
@@ -60,16 +60,16 @@ def sheet(tmp_path: Path) -> Path:
 
 
 def test_the_committed_results_page_is_what_the_kept_results_give(tmp_path, capsys):
-    """Else: `tlm paper --update docs/RESULTS.md`."""
+    """Else: `tlm paper --update research/RESULTS.md`."""
     folder = tmp_path / "docs"
     shutil.copytree(HOME / FOLDER, folder / "results")
-    shutil.copyfile(HOME / "docs" / "RESULTS.md", folder / "RESULTS.md")
+    shutil.copyfile(HOME / "research" / "RESULTS.md", folder / "RESULTS.md")
     paper(update=str(folder / "RESULTS.md"), results=str(folder / "results"))
     assert "nothing changes" in capsys.readouterr().err
 
 
 def test_every_table_with_a_kept_run_has_a_section():
-    text = (HOME / "docs" / "RESULTS.md").read_text()
+    text = (HOME / "research" / "RESULTS.md").read_text()
     places = {(run.values["cell"]["table"], run.values["cell"]["scale"]) for run in read_results(HOME / FOLDER)}
     wanted = {f"<!-- tlm paper {table} --scale {scale} " for table, scale in places if scale != "baseline"}
     assert {marker for marker in wanted if marker not in text} == set()
@@ -84,20 +84,20 @@ def outside(text: str) -> list[str]:
 
 
 def test_sections_are_rewritten_and_nothing_else(sheet, tmp_path):
-    changed = update(sheet, tmp_path / "docs" / "results", KEPT)
+    changed = update_page(sheet, tmp_path / "docs" / "results", KEPT)
     text = sheet.read_text()
-    assert changed == [tmp_path / "docs/results/table-4/pocket.svg", sheet]
+    assert changed == [tmp_path / "research/results/table-4/pocket.svg", sheet]
     assert outside(text) == outside(PAGE)
     assert "old text" not in text
     assert "| top 5000 | 62.0 ± 2.6 (3) |" in text
     assert "](results/table-4/pocket.svg)" in text
     assert sorted(path.name for path in sheet.parent.iterdir()) == ["page.md", "results"]
-    assert update(sheet, tmp_path / "docs" / "results", KEPT) == []
+    assert update_page(sheet, tmp_path / "docs" / "results", KEPT) == []
     assert sheet.read_text() == text
 
 
 def test_one_table_is_rewritten_alone(sheet, tmp_path):
-    update(sheet, tmp_path / "docs" / "results", KEPT, "4", "pocket")
+    update_page(sheet, tmp_path / "docs" / "results", KEPT, "4", "pocket")
     text = sheet.read_text()
     assert "old text" in text
     assert "### Table 4" in text
@@ -108,27 +108,27 @@ def test_what_cannot_be_rewritten_is_one_sentence_and_changes_nothing(sheet, tmp
     with pytest.raises(
         InputError, match=r"page\.md has no section <!-- tlm paper 5 --scale pocket --update .*; put it"
     ):
-        update(sheet, results, KEPT, "5", "pocket")
+        update_page(sheet, results, KEPT, "5", "pocket")
     with pytest.raises(InputError, match=r"none\.md cannot be read"):
-        update(tmp_path / "none.md", results, KEPT)
+        update_page(tmp_path / "none.md", results, KEPT)
     with pytest.raises(InputError, match=r"--update has 4 alone; give a table and its --scale"):
         paper("4", update=str(sheet))
     sheet.write_text(PAGE.replace("old text\n<!-- end -->", "old text"))
     with pytest.raises(
         InputError, match=r"the section <!-- tlm paper arms .* --> has no end; put <!-- end --> below it"
     ):
-        update(sheet, results, KEPT)
+        update_page(sheet, results, KEPT)
     sheet.write_text(PAGE.replace("4 --scale pocket", "4 --scale medium"))
     before = sheet.read_bytes()
     with pytest.raises(InputError, match="table 4 cannot be had at scale medium"):
-        update(sheet, results, KEPT)
+        update_page(sheet, results, KEPT)
     assert sheet.read_bytes() == before
     assert not results.exists()
 
 
 def test_the_overview_has_a_section_too(sheet, tmp_path):
     sheet.write_text("<!-- tlm paper --update docs/page.md -->\n<!-- end -->\n")
-    update(sheet, tmp_path, KEPT)
+    update_page(sheet, tmp_path, KEPT)
     assert "| 4 | K, the passages retrieved for an example | 12 not run | pocket: 2 seeds only |" in sheet.read_text()
 
 
@@ -138,7 +138,7 @@ def test_the_overview_has_a_section_too(sheet, tmp_path):
 def test_the_arms_are_summed_up_over_their_seeds():
     scores = [50.0, 52.0, 57.0]
     kept = by_key(result("arms", "pocket", "scierc", "task only", seed, score) for seed, score in enumerate(scores))
-    (block,) = arms.blocks("arms", "pocket", kept)
+    (block,) = arms.arms_blocks("arms", "pocket", kept)
     half = stats.t.ppf(0.975, 2) * np.std(scores, ddof=1) / 3**0.5
     assert block.rows[1:] == [
         (
@@ -150,13 +150,13 @@ def test_the_arms_are_summed_up_over_their_seeds():
             "1·10¹²",
         )
     ]
-    assert arms.blocks("arms", "demo", kept)[0].lines == ["nothing is run yet"]
+    assert arms.arms_blocks("arms", "demo", kept)[0].lines == ["nothing is run yet"]
 
 
 def test_another_task_has_a_table_where_a_run_was_kept_for_it():
     kept = by_key(result("arms", "pocket", "acl-arc", "BM25's text", seed, 50.0) for seed in range(2))
-    assert [block.heading for block in arms.blocks("arms", "pocket", kept)] == ["ACL-ARC: the arms (pocket)"]
-    assert arms.blocks("hour", "pocket", kept)[0].lines == ["nothing is run yet"]
+    assert [block.heading for block in arms.arms_blocks("arms", "pocket", kept)] == ["ACL-ARC: the arms (pocket)"]
+    assert arms.arms_blocks("hour", "pocket", kept)[0].lines == ["nothing is run yet"]
 
 
 def test_the_arms_are_cells_of_the_paper_s_tables_too():

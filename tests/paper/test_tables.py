@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import tlm.data
-from tlm import presets
+from research.paper.plan import top_k
+from research.paper.tables import CORPUS, PAPER, RETRIEVING, cells, expected, ladders
 from tlm.errors import InputError
-from tlm.paper.plan import top_k
-from tlm.paper.tables import CORPUS, PAPER, RETRIEVING, cells, expected, ladders
-from tlm.plan.advise import paper_top_k
-from tlm.presets.published import table_b1
+from tlm.runs.advise import paper_top_k
+from tlm.settings import presets
+from tlm.settings.presets import table_b1
 
 SMALL_SCALES = list(ladders())
 PAPER_CELLS = [cell for table in expected() for scale in PAPER for cell in cells(table, scale)]
@@ -50,8 +50,7 @@ def test_glue_averages_are_those_of_the_printed_values():
 
 
 def test_the_flops_of_table_2_are_the_presets_own():
-    from tlm.presets.cost import stage1_cost
-    from tlm.presets.published import published
+    from tlm.settings.presets import published, stage1_cost
 
     for row in expected()["2"]["row"]:
         if row["arm"] == "bm25":

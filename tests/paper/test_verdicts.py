@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
+from research.paper.page import comparisons, outcomes, tally
+from research.paper.results import Result, arm_of
+from research.paper.tables import Cell, cells
 from tests.paper.kept import rights
 from tlm.evaluation.score.intervals import difference
-from tlm.paper.document.verdicts import comparisons, outcomes, tally
-from tlm.paper.examples import arm_of
-from tlm.paper.results import Result
-from tlm.paper.tables import Cell, cells
 
 
 def runs(scores: list[float], split: str = "dev", kept: bool = False) -> dict[int, Result]:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from research.paper.plan import make_models
 from tests.published import write_bert
 from tests.tiny import GLUE, TOPICS, write_tiny
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.paper.inputs import make_models
 
 BERT = "bert_uncased_L-2_H-128_A-2"
 

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.compile.compiled import MODULES, Compiled, compile_text, of_this_code, parse
-from pipelines.compile.images import reference_fault
-from pipelines.form.options import ONE_OF_EACH, Machines
-from pipelines.form.parameters import read_parameters
+from pipelines.compiled import MODULES, Compiled, compile_text, of_this_code, parse, reference_fault
+from pipelines.form import ONE_OF_EACH, Machines
+from pipelines.parameters import read_parameters
 from pipelines.resources import DAY, WEEK
 from pipelines.tlm import tlm
-from tlm.command import descriptions
+from tlm.cli.command import descriptions
 from tlm.errors import InputError
 
 ROOT = Path(__file__).parents[2]

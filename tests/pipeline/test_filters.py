@@ -10,14 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 from kfp import dsl
 
-from components import data, multitask, paper
+from components import data
+from research.components import multitask, paper
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.roots import open_store
-from tlm.data.corpus import load_corpus
+from tlm.artifacts.stores.open import open_store
+from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
 
 TWIN = "rain and bread with chess before the storm and after the oven under a queen and over the cloud of flour"
 SWITCHES = [(True, True), (True, False), (False, True), (False, False)]

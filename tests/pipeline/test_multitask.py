@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.compile.compiled import build, of_this_code
-from pipelines.form.options import Machines
+from pipelines.compiled import build, of_this_code
+from pipelines.form import Machines
 from tests.tiny import GLUE, TOPICS, write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from research.paper.results import fault, read_results
 from tests.tiny import write_tiny
-from tlm.paper.results import fault, read_results
 
 
 @pytest.mark.slow
 def test_three_arms_are_run_timed_and_kept(tmp_path: Path, run_module: Callable) -> None:
     write_tiny(tmp_path / "data")
     where = ["--corpus", "data/corpus.jsonl", "--task", "data/task", "--root", "store", "--results", "results"]
-    done = run_module("benchmarks.one_gpu_mini", *where, "--rehearse", "--set", "corpus_source_field=source")
+    done = run_module("research.benchmarks.one_gpu_mini", *where, "--rehearse", "--set", "corpus_source_field=source")
     for arm in ("task-only", "random", "bm25"):
         assert re.search(
             rf"^{arm}: \d+\.\d min on \S.*, macro-F1 \d+\.\d dev, \d+\.\d test$", done.stdout, re.MULTILINE
@@ -27,6 +27,6 @@ def test_three_arms_are_run_timed_and_kept(tmp_path: Path, run_module: Callable)
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_it_says_so_before_anything(tmp_path: Path, run_module: Callable) -> None:
-    done = run_module("benchmarks.one_gpu_mini", "--corpus", "none", "--task", "none", code=2)
+    done = run_module("research.benchmarks.one_gpu_mini", "--corpus", "none", "--task", "none", code=2)
     assert done.stderr == "one_gpu_mini: torch sees no GPU; run it where there is one, or with --rehearse in small\n"
     assert list(tmp_path.iterdir()) == []

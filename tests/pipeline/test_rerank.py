@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.compile.compiled import build, of_this_code
-from pipelines.form.options import Machines
+from pipelines.compiled import build, of_this_code
+from pipelines.form import Machines
 from tests.pipeline.test_run import arguments, artifacts
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact

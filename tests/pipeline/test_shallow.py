@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from components.base import DATA_IMAGE
-from pipelines.compile.compiled import build, compile_text, of_this_code
-from pipelines.form.options import Machines
+from pipelines.compiled import build, compile_text, of_this_code
+from pipelines.form import Machines
 from tests.pipeline.test_run import arguments, artifacts
 from tests.servers.model_registry import StandIn, serving
 from tests.tiny import in_files, write_tiny

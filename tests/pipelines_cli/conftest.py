@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from pipelines import run
-from pipelines.client import api as client
-from pipelines.compile.compiled import compile_text
+from pipelines import client, run
+from pipelines.compiled import compile_text
 from tests.pipelines_cli.standin import StandIn
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.compile.compiled import parse
+from pipelines.compiled import parse
 from tests.pipelines_cli.conftest import GOLDEN
 
 COMMAND = "python -m pipelines.run compile -o tests/golden/tlm.yaml --images tests/golden/images.json"

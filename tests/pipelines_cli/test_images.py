@@ -7,7 +7,7 @@ import pytest
 from google.protobuf import json_format
 
 from components.base import DATA_IMAGE, TRAIN_IMAGE
-from pipelines.compile.images import load_images, reference_fault, with_images
+from pipelines.compiled import load_images, reference_fault, with_images
 from pipelines.tlm import tlm
 from tlm.errors import InputError
 from tlm.training.distributed.cards import LOCKS

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.compile import compiled
+from pipelines import compiled
 from tests.pipelines_cli.standin import Answer, StandIn, refusal
-from tlm import __version__, revision
+from tlm import __version__
+from tlm.cli import upkeep
 from tlm.errors import InputError
 
 
@@ -78,7 +79,7 @@ def test_an_upload_that_is_refused(ask, api: StandIn) -> None:
 
 
 def test_a_version_is_called_by_version_and_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(revision, "__file__", str(tmp_path / "revision.py"))
+    monkeypatch.setattr(upkeep, "__file__", str(tmp_path / "revision.py"))
     with pytest.raises(InputError, match="name the version with --version"):
         compiled.version_name()
     git = ("git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.client.failure import TRACEBACK
+from pipelines.wait import TRACEBACK
 from tests.pipelines_cli.standin import Answer, Dropped, StandIn, refusal
 
 QUICK = ("--wait", "--poll-seconds", "0.05", "--timeout", "20")

@@ -7,7 +7,7 @@ import pytest
 from elasticsearch import Elasticsearch
 
 from tests.conftest import missing
-from tlm.retrieval.search.elastic import client as elastic_client
+from tlm.retrieval.search import elastic_client
 
 
 @pytest.fixture(scope="session")

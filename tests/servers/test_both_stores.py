@@ -26,14 +26,14 @@ from tests.making import (
 )
 from tests.searchable import corpus_of, task_of
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.progress import KEPT, Progress
-from tlm.artifacts.roots import open_store
+from tlm.artifacts.snapshots import KEPT, Progress
+from tlm.artifacts.stores.open import open_store
+from tlm.cli.upkeep import gc, ls
 from tlm.errors import InputError
-from tlm.options import Filters
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
-from tlm.upkeep import gc, ls
+from tlm.settings.options import Filters
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from tests.searchable import assert_same, by_query, columns, corpus_of, docstrings, task_of
 from tests.unit.test_analyzer import CLASSES
 from tlm.artifacts.artifact import Artifact
+from tlm.retrieval.search import elastic_build
 from tlm.retrieval.search import index as index_step
-from tlm.retrieval.search.analyzer import terms
-from tlm.retrieval.search.elastic import build
-from tlm.retrieval.search.elastic.client import data_nodes
+from tlm.retrieval.search.analyzer import terms_of_text
+from tlm.retrieval.search.elastic_client import data_nodes
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select.dense import dense
+from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 
 TOKENS_AT_ONCE = 9000  # _analyze gives 10,000 at most
@@ -32,27 +32,27 @@ def analyzed(elasticsearch, text):
 @given(texts=st.lists(st.text(st.sampled_from(CLASSES), max_size=30) | st.text(max_size=30), max_size=20))
 def test_terms_of_any_text(elasticsearch, texts):
     text = "\n".join(texts)
-    assert terms(text) == analyzed(elasticsearch, text)
+    assert terms_of_text(text) == analyzed(elasticsearch, text)
 
 
 @settings(max_examples=100, deadline=None)
 @given(pieces=st.lists(LONG, min_size=200, max_size=900))
 def test_terms_that_are_too_long(elasticsearch, pieces):
     text = "".join(pieces)
-    assert terms(text) == analyzed(elasticsearch, text)
+    assert terms_of_text(text) == analyzed(elasticsearch, text)
 
 
 def test_terms_of_real_text(elasticsearch):
     for start in range(0, 3000, 100):
         text = "\n".join(passage[:1000] for passage in docstrings()[start : start + 100])
-        assert terms(text) == analyzed(elasticsearch, text)
+        assert terms_of_text(text) == analyzed(elasticsearch, text)
 
 
 def test_every_character_between_letters(elasticsearch):
     codes = [*range(1, 0xD800), *range(0xE000, 0x20000), *range(0xE0000, 0xE0200)]
     for start in range(0, len(codes), TOKENS_AT_ONCE // 3):
         text = "\n".join(f"a{chr(code)}b" for code in codes[start : start + TOKENS_AT_ONCE // 3])
-        assert terms(text) == analyzed(elasticsearch, text)
+        assert terms_of_text(text) == analyzed(elasticsearch, text)
 
 
 def both(texts, queries, root, top_k=50, **parameters):
@@ -99,10 +99,10 @@ def test_hits_of_very_long_queries(elasticsearch_root):
 def test_hits_do_not_depend_on_the_number_of_shards(elasticsearch_root, elasticsearch, monkeypatch):
     corpus = corpus_of(list(docstrings()), elasticsearch_root)
     task = task_of(list(docstrings()[::30]), elasticsearch_root)
-    monkeypatch.setattr(build, "FEWEST_IN_SHARD", 100)
+    monkeypatch.setattr(elastic_build, "FEWEST_IN_SHARD", 100)
     hits = []
     for name, nodes in (("whole", 1), ("in-shards", 4)):
-        monkeypatch.setattr(build, "data_nodes", lambda client, nodes=nodes: nodes)
+        monkeypatch.setattr(elastic_build, "data_nodes", lambda client, nodes=nodes: nodes)
         index = build_index(corpus, engine="elasticsearch", name=name, root=elasticsearch_root)
         (made,) = elasticsearch.indices.get(index=f"tlm-{name}").values()
         assert made["settings"]["index"]["number_of_shards"] == f"{nodes}"
@@ -131,7 +131,7 @@ def test_hits_do_not_depend_on_the_number_of_processes_that_fill_an_index(elasti
     ],
 )  # fmt: skip
 def test_every_node_has_a_shard_unless_they_would_be_too_small(documents, nodes, expected):
-    assert build.shards(documents, nodes) == expected
+    assert elastic_build.shards(documents, nodes) == expected
 
 
 def test_the_nodes_with_data_are_counted(elasticsearch):

@@ -10,13 +10,12 @@ from tests.searchable import columns, corpus_of, docstrings, task_of
 from tests.servers.faulty import HANG_UP, faulty
 from tests.servers.servers import free_port
 from tlm.artifacts.artifact import Artifact
-from tlm.data.parts import parallel
+from tlm.data import parallel
 from tlm.errors import InputError, Interrupted
-from tlm.retrieval.search.elastic import build as elastic_build
-from tlm.retrieval.search.elastic import client as elastic_client
-from tlm.retrieval.search.elastic.users import leave
+from tlm.retrieval.search import elastic_build, elastic_client
+from tlm.retrieval.search.elastic_client import leave
 from tlm.retrieval.search.index import build_index, located
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
 
 TEXTS = list(docstrings()[:600])
 URL = "TLM_ELASTICSEARCH_URL"

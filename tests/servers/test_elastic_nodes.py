@@ -8,11 +8,11 @@ from elasticsearch import Elasticsearch
 from tests.conftest import started
 from tests.searchable import assert_same, by_query, corpus_of, docstrings, task_of
 from tests.servers.servers import free_port, installed
-from tlm.cluster.preflight import preflight
-from tlm.retrieval.search.elastic import build
-from tlm.retrieval.search.elastic.client import data_nodes
+from tlm.retrieval.search import elastic_build
+from tlm.retrieval.search.elastic_client import data_nodes
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
+from tlm.runs.preflight import preflight
 
 
 @contextmanager
@@ -48,14 +48,14 @@ def test_four_shards_on_two_nodes_give_the_hits_of_one(nodes, tmp_path, monkeypa
     corpus, task = corpus_of(texts, root), task_of(texts[::30], root)
     whole = retrieve(build_index(corpus, engine="elasticsearch", name="whole", root=root), task, root=root)
 
-    monkeypatch.setattr(build, "FEWEST_IN_SHARD", 100)
+    monkeypatch.setattr(elastic_build, "FEWEST_IN_SHARD", 100)
     preflight(engine="elasticsearch", root=root)
     said = capsys.readouterr().err
     (holder,) = {shard["node"] for shard in nodes.cat.shards(index="tlm-whole*", format="json")}
     (idle,) = {"first", "second"} - {holder}
     assert f"warning: {idle} of Elasticsearch's data nodes have no shard of 'tlm-whole-" in said
 
-    monkeypatch.setattr(build, "MOST_IN_SHARD", -(-len(texts) // 4))
+    monkeypatch.setattr(elastic_build, "MOST_IN_SHARD", -(-len(texts) // 4))
     index = build_index(corpus, engine="elasticsearch", name="in-shards", root=root)
     shards = nodes.cat.shards(index="tlm-in-shards*", format="json")
     assert sorted(shard["node"] for shard in shards) == ["first", "first", "second", "second"]

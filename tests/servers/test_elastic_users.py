@@ -10,12 +10,11 @@ import pytest
 
 from tests.searchable import columns, corpus_of, docstrings, task_of
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.identity import identity
-from tlm.artifacts.roots import open_store
-from tlm.retrieval.search.elastic.users import alias_of
+from tlm.artifacts.stores.open import identity, open_store
+from tlm.cli.upkeep import gc
+from tlm.retrieval.search.elastic_client import alias_of
 from tlm.retrieval.search.index import build_index, located
-from tlm.retrieval.search.retrieve import retrieve
-from tlm.upkeep import gc
+from tlm.retrieval.select.retrieve import retrieve
 
 TEXTS = list(docstrings()[:60])
 

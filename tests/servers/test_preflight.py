@@ -2,9 +2,9 @@
 
 import pytest
 
-from tlm.artifacts.roots import open_store
-from tlm.cluster.preflight import preflight
+from tlm.artifacts.stores.open import open_store
 from tlm.errors import InputError
+from tlm.runs.preflight import preflight
 
 
 def test_all_is_well_on_s3_and_elasticsearch(s3_root, elasticsearch_url, monkeypatch, capsys):

@@ -6,7 +6,7 @@ import boto3
 import pytest
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import load_corpus
+from tlm.data.corpus.load import load_corpus
 from tlm.data.reading.files import raw_files
 from tlm.data.reading.pieces import cut, pieces_of
 from tlm.data.tasks.task import load_task
@@ -97,7 +97,7 @@ def test_of_a_large_object_only_a_piece_is_downloaded(bucket, tmp_path, monkeypa
         taken = [piece.path.stat() for piece in found]
         assert {one.st_size for one in taken} == {len(lines)}
         assert max(one.st_blocks * 512 for one in taken) < 1.5 * 2**20
-    monkeypatch.setattr("tlm.data.corpus.SMALLEST", 1 << 20)
+    monkeypatch.setattr("tlm.data.corpus.load.SMALLEST", 1 << 20)
     there = load_corpus([address], root=f"s3://{bucket}/artifacts")
     monkeypatch.undo()
     assert content(there) == content(load_corpus([str(tmp_path / "raw" / "large.jsonl")], root=str(tmp_path / "two")))

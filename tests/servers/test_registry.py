@@ -20,21 +20,21 @@ from urllib.parse import quote
 
 import pytest
 
+from research.multitask.report import report_multitask
 from tests.k8s import tools
 from tests.servers.faulty import HALF, HANG_UP, LOST, RESET, Answer, Request, Weather, faulty
 from tests.servers.model_registry import StandIn, serving
 from tests.toys import make, make_task
 from tests.unit.test_mix import LABELS, SPLITS, Store, encoder, rows_of
 from tlm.artifacts.artifact import Artifact, remove
-from tlm.cluster import registry as client
-from tlm.cluster.preflight import preflight
-from tlm.cluster.register import register
 from tlm.errors import InputError, Interrupted
 from tlm.evaluation.predict.predict import predict
-from tlm.evaluation.report.multitask import report_multitask
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.imported import import_predictions
+from tlm.runs import registry as client
+from tlm.runs.preflight import preflight
+from tlm.runs.registry import register
 
 ROOT = Path(__file__).parents[2]
 GIVEN = os.environ.get("TLM_TEST_MODEL_REGISTRY_URL", "")

@@ -59,7 +59,7 @@ CASES = {
 
 def measure(joules: float | None) -> None:
     """Have each batch in this process take a second, and so many joules of its machine."""
-    from tlm import energy
+    from tlm.artifacts import spending
     from tlm.training import classification, joint
 
     batches = [0]
@@ -75,10 +75,10 @@ def measure(joules: float | None) -> None:
         work.batch = counted(work.batch)  # type: ignore[method-assign]
     time.monotonic = lambda: float(batches[0])
 
-    def counters() -> list[energy.Counter]:
-        return [] if joules is None else [energy.Counter("cpu", lambda: batches[0] * joules)]
+    def counters() -> list[spending.Counter]:
+        return [] if joules is None else [spending.Counter("cpu", lambda: batches[0] * joules)]
 
-    energy.rapl = counters
+    spending.rapl = counters
 
 
 def run(root: Path, attempt: Attempt, nodes: bool) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError, TlmError
-from tlm.options import Compute
+from tlm.settings.options import Compute
 from tlm.training.distributed.launch import train_together
 
 

@@ -11,14 +11,13 @@ import torch
 from kfp.local import DockerRunner
 
 from components.training import evaluate, train
-from pipelines.local.containers import hardened
-from pipelines.local.runner import StepFailed, run
+from pipelines.local import StepFailed, hardened, run_pipeline
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tests.training import steps
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.options import Compute
-from tlm.plan.runs import Run
+from tlm.runs.plan import Run
+from tlm.settings.options import Compute
 from tlm.training.distributed.cards import LOCKS, own_cards
 from tlm.training.distributed.launch import processes, train_together
 
@@ -178,5 +177,5 @@ def test_all_steps_of_a_local_run_lock_in_one_folder(tmp_path, monkeypatch):
     monkeypatch.setenv(LOCKS, "")
     monkeypatch.delenv(LOCKS)
     with pytest.raises(StepFailed):
-        run({"run_preset": "none of these"})
+        run_pipeline({"run_preset": "none of these"})
     assert os.environ[LOCKS] == str(tmp_path / "local_outputs" / "gpus")

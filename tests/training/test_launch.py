@@ -15,9 +15,9 @@ from tests.conftest import heed_interrupts
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tests.training import steps
 from tlm.errors import InputError, Interrupted, Terminated, TlmError
-from tlm.options import Compute
-from tlm.training.distributed.endings import Ending, Lost
+from tlm.settings.options import Compute
 from tlm.training.distributed.launch import processes
+from tlm.training.distributed.process import Ending, Lost
 
 HOME = Path(__file__).parents[2]
 

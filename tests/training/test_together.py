@@ -12,7 +12,7 @@ import torch
 
 from tests.training.worlds import LOOKED_AT, PLANS, SAVE_SECONDS, STEPS, TICKS
 from tests.unit.test_encoder import made, masked_batch
-from tlm.presets import resolve
+from tlm.settings.presets import resolve
 from tlm.training.checkpoint import State
 from tlm.training.device import autocast
 from tlm.training.distributed.group import ProcessGroup

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tlm.retrieval.search import bulk_analyzer
-from tlm.retrieval.search.analyzer import terms
+from tlm.retrieval.search import analyzer
+from tlm.retrieval.search.analyzer import terms_of_text
 
 # every class of the grammar, so that random text of these runs through all of its rules
 CLASSES = "aB9 _.,:;'’\"-#Éß‿·٠אッいๆั漢한\u0301\u00ad\u200d\u20e3\ufe0e\ufe0fℹ😀🏽🇩\U000e0067\U000e007f\U0001d400"
@@ -34,7 +34,7 @@ CLASSES = "aB9 _.,:;'’\"-#Éß‿·٠אッいๆั漢한\u0301\u00ad\u200d\u2
     ],
 )
 def test_known_texts(text, expected):
-    assert terms(text) == expected
+    assert terms_of_text(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_known_texts(text, expected):
     ],
 )
 def test_tokens_are_cut_at_255_units(text, lengths):
-    assert [len(term) for term in terms(text)] == lengths
+    assert [len(term) for term in terms_of_text(text)] == lengths
 
 
 TEXT = st.text(st.sampled_from(CLASSES), max_size=40) | st.text(max_size=40)
@@ -58,28 +58,28 @@ TEXT = st.text(st.sampled_from(CLASSES), max_size=40) | st.text(max_size=40)
 @given(st.text(st.sampled_from(CLASSES.replace("ℹ", "")), max_size=60))
 def test_terms_joined_by_spaces_are_the_same_terms(text):
     """What makes a cut query and its parts mean the same to every engine."""
-    assert terms(" ".join(terms(text))) == terms(text)
+    assert terms_of_text(" ".join(terms_of_text(text))) == terms_of_text(text)
 
 
 @given(st.text(st.characters(codec="ascii"), max_size=80))
 def test_ascii_words_hold_only_letters_digits_and_what_joins_them(text):
-    for term in terms(text):
+    for term in terms_of_text(text):
         assert re.fullmatch(r"[a-z0-9_]+([.:,;'][a-z0-9_]+)*", term)
         assert re.search(r"[a-z0-9]", term)
 
 
 def test_long_runs_of_underscores_are_passed_over():
-    assert terms("_" * 1_000_000) == []
-    assert terms("_" * 100_000 + "é") == ["_" * 254 + "é"]
+    assert terms_of_text("_" * 1_000_000) == []
+    assert terms_of_text("_" * 100_000 + "é") == ["_" * 254 + "é"]
 
 
 @settings(deadline=None)
 @given(st.lists(TEXT | st.text(st.sampled_from("aB9_.':,; é٠"), max_size=40) | st.just("é" + "x" * 300), max_size=9))
 def test_many_texts_at_once_have_the_terms_that_each_has_alone(texts):
-    found = bulk_analyzer.terms(texts)
-    alone = [terms(text) for text in texts]
+    found = analyzer.terms(texts)
+    alone = [terms_of_text(text) for text in texts]
     assert found.lengths.tolist() == [len(one) for one in alone]
     in_turn = [term for one in alone for term in one]
     assert [found.distinct[token] for token in found.tokens] == in_turn
     assert found.distinct == list(dict.fromkeys(in_turn))
-    assert list(found.by_text()) == list(bulk_analyzer.terms_of_each(texts)) == alone
+    assert list(found.by_text()) == list(analyzer.terms_of_each(texts)) == alone

@@ -11,12 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.attention.encode import KINDS, PLACES, SHARES, AttentionReader, kind_of, looks
+from research.attention.step import attention
+from research.attention.subjects import subjects
 from tests.toy_reports import HOSTILE, is_safe
 from tests.toys import make_task, random_model, read_json, words
-from tlm.analysis.attention.encode import AttentionReader
-from tlm.analysis.attention.heads import KINDS, PLACES, SHARES, kind_of, looks
-from tlm.analysis.attention.step import attention
-from tlm.analysis.attention.subjects import subjects
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 

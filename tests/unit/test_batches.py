@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tlm.training.input.batches import Batch, Masking, Order, collate, split
-from tlm.training.input.rng import MASK, ORDER, generator
+from tlm.training.input.batches import MASK, ORDER, Batch, Masking, Order, collate, generator, split
 from tlm.training.input.texts import Ragged, Special, Texts
-from tlm.training.input.vocabulary import SPECIAL, with_layout
+from tlm.training.input.tokenizer import SPECIAL, with_layout
 
 VOCABULARY = 60
 PAD_TO_MASK = Special(0, 1, 2, 3, 4)

@@ -13,16 +13,16 @@ from tests.toy_reports import Page, as_if, is_safe, toy_world
 from tests.toys import World, make, save
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.data.parts.parallel import each
+from tlm.data.parallel import each
 from tlm.errors import InputError
-from tlm.evaluation.pages import ui, units
-from tlm.evaluation.report.bill.amounts import amounts, spent_on, summed
-from tlm.evaluation.report.bill.predictions import million
+from tlm.evaluation.pages import units
+from tlm.evaluation.report import kfp
+from tlm.evaluation.report.bill import amounts, million, spent_on, summed
 from tlm.evaluation.report.cost import Cost
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
-from tlm.options import Prices
+from tlm.settings.options import Prices
 
 BURNT = 0.3  # seconds of CPU time, of which the system counts hundredths
 GRID = Prices(gpu_hour=2.5, cpu_hour=0.05, kilowatt_hour=0.3, grams_per_kwh=380)
@@ -35,7 +35,7 @@ SPEED = {"texts": 500, "seconds": 2.0, "cpu_seconds": 4.0, "cpu_joules": 36.0, "
 def bill_of(root: Path, metrics: list[str], **prices: float) -> tuple[dict[str, Any], dict[str, str]]:
     files = {
         form: path.read_text()
-        for form, path in ui.report_files(report(metrics, prices=Prices(**prices), root=str(root))).items()
+        for form, path in kfp.report_files(report(metrics, prices=Prices(**prices), root=str(root))).items()
     }
     is_safe(files["html"])
     return json.loads(files["json"])["bill"], files

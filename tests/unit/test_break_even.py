@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from research.compute import tasks_to_break_even, told
+from research.score_and_compute import published
 from tests.toy_reports import Page, reported, told_of, toy_world
-from tlm.evaluation.pages.compute import published
-from tlm.evaluation.report.compare.break_even import tasks_to_break_even, told
 from tlm.evaluation.score.baseline import baseline
 
-PAGE = Path(__file__).parents[2] / "docs/RESULTS.md"
+PAGE = Path(__file__).parents[2] / "research/RESULTS.md"
 flops = st.floats(1.0, 1e24)
 
 

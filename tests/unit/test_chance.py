@@ -12,13 +12,12 @@ from kfp import dsl
 from components import training
 from tests.toys_training import checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
-from tlm.plan.runs import Run
+from tlm.runs.plan import Run
+from tlm.training.classification import masked_lm_loss
 from tlm.training.device import to_device
-from tlm.training.input.batches import Masking, collate
-from tlm.training.input.rng import HELD_OUT, generator
+from tlm.training.input.batches import HELD_OUT, Masking, collate, generator
 from tlm.training.input.texts import Examples
 from tlm.training.model import build
-from tlm.training.scoring import masked_lm_loss
 
 STILL = ("finetune.lr=1e-12", "finetune.reset_head=false")  # the loss depends on batch and dropout alone
 SHORT = ("finetune.steps=6", "finetune.evaluations=1")

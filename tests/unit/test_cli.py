@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tlm import __version__
-from tlm.cli import COMMANDS
-from tlm.command import descriptions, flat
+from tlm.cli.command import descriptions, flat
+from tlm.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 

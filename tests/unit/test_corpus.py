@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Recipe, produce
-from tlm.command import flat
-from tlm.data.corpus import load_corpus
-from tlm.data.corpus_reader import passages
-from tlm.data.layout import STAGED
-from tlm.data.shards import Shards
-from tlm.data.stage import Stage, distinct
+from tlm.cli.command import flat
+from tlm.data.corpus.load import load_corpus
+from tlm.data.corpus.plan import STAGED
+from tlm.data.corpus.staging import Stage, distinct
+from tlm.data.passages import Shards, passages
 from tlm.data.text import fold, normalise
 from tlm.errors import InputError
 from tlm.evaluation.pages.sampling import rows_at
@@ -214,7 +213,7 @@ def test_the_limit_is_the_larger_of_ten_rows_and_a_thousandth_not_their_sum(tmp_
 def test_killed_in_the_middle_and_run_again_it_is_the_same(tmp_path):
     path = write(tmp_path / "in.jsonl", ({"text": f"text {number % 40_000} of many"} for number in range(60_000)))
     undisturbed, root = load([path], tmp_path / "undisturbed"), tmp_path / "root"
-    command = f"from tlm.data.corpus import load_corpus; load_corpus([{path!r}], root={str(root)!r})"
+    command = f"from tlm.data.corpus.load import load_corpus; load_corpus([{path!r}], root={str(root)!r})"
     process = subprocess.Popen([sys.executable, "-c", command])
     wait_for(lambda: any(root.glob(".scratch/*/staging-*/staged-*.parquet")), process)
     process.send_signal(signal.SIGKILL)
@@ -234,7 +233,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     def peak(count):
         path = write(tmp_path / f"in{count}.jsonl", ({"text": f"{number} " + "word " * 60} for number in range(count)))
         command = (
-            "from tlm.data.corpus import load_corpus; from tlm.spending import peak_memory; "
+            "from tlm.data.corpus.load import load_corpus; from tlm.artifacts.spending import peak_memory; "
             f"load_corpus([{path!r}], root={str(tmp_path / str(count))!r}); "
             "print(peak_memory())"
         )

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tlm.energy import Counter, Energy, nvml, rapl
+from research.score_and_compute import Point, score_against_compute
+from tlm.artifacts.spending import Counter, Energy, nvml, rapl
 from tlm.errors import InputError
-from tlm.evaluation.pages.compute import Point, score_against_compute
 from tlm.evaluation.report.cost import Cost, total
-from tlm.options import Prices
+from tlm.settings.options import Prices
 
 SPAN = 262_143_328_850  # microjoules, as processors have it
 

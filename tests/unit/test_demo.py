@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from demo import kinds
+from demo.__main__ import TASKS, corpus, write
+from demo.docstrings import docstrings, packages
+from demo.errors import MAX_WORDS, examples, label_of, labels, split_of, text_of
+from demo.example import SPLITS
+from demo.services import ApiError, Service, model_files, plain, read_service
 from tlm.data.text import tokens
-from tlm.demo import kinds
-from tlm.demo.__main__ import TASKS, corpus, write
-from tlm.demo.docstrings import docstrings, packages
-from tlm.demo.errors import MAX_WORDS, examples, label_of, labels, split_of, text_of
-from tlm.demo.example import SPLITS
-from tlm.demo.services import ApiError, Service, model_files, plain, read_service
 from tlm.errors import InputError
 
 TRAIN, DEV, TEST = "acm", "s3", "sqs"  # services of each split
@@ -290,7 +290,7 @@ def test_installed_packages_are_found():
 
 def test_command_says_what_is_wrong(tmp_path):
     (tmp_path / "file").write_text("")
-    code = "import tlm.demo.__main__ as demo; demo.model_files = lambda: []; demo.cli.main(demo.main)"
+    code = "import demo.__main__ as demo; demo.model_files = lambda: []; demo.cli.main(demo.main)"
     run = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "file")], capture_output=True, text=True, check=False
     )

@@ -19,13 +19,13 @@ from threadpoolctl import threadpool_info
 from tests.searchable import COOKING, cooking, task_of
 from tests.unit.test_embeddings import of_model2vec
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus_reader import passages
+from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.search.embed import Published, Static
 from tlm.retrieval.select import nearest
-from tlm.retrieval.select.embed import Published, Static
 from tlm.retrieval.select.hybrid import RRF, fused
 from tlm.retrieval.select.nearest import NO_HIT, Best, Nearest, packed, unpacked
+from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.select.selectors import BY_VECTORS
 from tlm.retrieval.subset.export import export
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from research.dilute import dilute
 from tests.faults.making import objects
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import load_corpus
-from tlm.data.corpus_reader import passages
-from tlm.data.dilute import dilute
+from tlm.data.corpus.load import load_corpus
+from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.options import Layout
+from tlm.settings.options import Layout
 
 SOURCES = ("physics", "poems", "news", "code")
 

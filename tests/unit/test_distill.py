@@ -10,22 +10,21 @@ import torch.nn.functional as F
 
 from tests.toys_training import SMALL, checkpoint, model, passages, rows, task
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus_reader import passages as passages_of
-from tlm.data.tasks.reading import examples
+from tlm.data.passages import passages as passages_of
+from tlm.data.tasks.examples import examples
 from tlm.errors import InputError
-from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.predictor import open_predictor
-from tlm.evaluation.report.compare.planned import TEACHER
+from tlm.evaluation.report.findings import TEACHER
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
-from tlm.evaluation.score.evaluate import evaluate
-from tlm.evaluation.score.stages import stages_of
-from tlm.options import Compute
-from tlm.serving.distill import teacher as teaching
-from tlm.serving.distill.step import distill
-from tlm.serving.distill.teacher import answers, soft_labels
+from tlm.evaluation.score.evaluate import evaluate, stages_of
+from tlm.evaluation.score.mix import mix
+from tlm.serving import teacher as teaching
+from tlm.serving.distill import distill
 from tlm.serving.export_onnx import export_onnx
+from tlm.serving.teacher import answers, soft_labels
+from tlm.settings.options import Compute
 from tlm.training.device import to_device
 from tlm.training.input.batches import collate
 from tlm.training.input.texts import Examples

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import typer
 
-from pipelines.compile.compiled import of_this_code
-from pipelines.form.parameters import read_parameters
+from pipelines.compiled import of_this_code
+from pipelines.parameters import read_parameters
 from pipelines.run import app
 from tests import commands_page
-from tlm.cli import COMMANDS, build
+from tlm.cli.main import COMMANDS, build
 
 HOME = Path(__file__).parents[2]
-HISTORY = ("CHANGELOG.md", "docs/LOG.md")  # these may name what has been removed since
+HISTORY = ("CHANGELOG.md", "research/LOG.md")  # these may name what has been removed since
 DOCUMENTS = [
     path
     for path in sorted([*HOME.glob("*.md"), *HOME.glob("docs/**/*.md"), *HOME.glob("k8s/**/*.md")])

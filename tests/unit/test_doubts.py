@@ -6,8 +6,8 @@ import json
 import pytest
 
 from tlm.artifacts.artifact import Artifact
-from tlm.command import flat
-from tlm.data.tasks.reading import examples
+from tlm.cli.command import flat
+from tlm.data.tasks.examples import examples
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 

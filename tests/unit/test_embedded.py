@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.searchable import docstrings
-from tlm.retrieval.search.analyzer import terms
-from tlm.retrieval.search.embedded import bm25
-from tlm.retrieval.search.embedded import build as embedded_build
-from tlm.retrieval.search.embedded import engine as embedded
-from tlm.retrieval.search.embedded.build import build
-from tlm.retrieval.search.embedded.engine import Embedded
+from tlm.retrieval.search import embedded
+from tlm.retrieval.search import embedded as bm25
+from tlm.retrieval.search import embedded as embedded_build
+from tlm.retrieval.search.analyzer import terms_of_text
+from tlm.retrieval.search.embedded import Embedded, build
 
 WORDS = st.sampled_from(["a", "b", "c", "d", "e", "rare", "odd", "x.y", "é", ""])
 TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=40)
@@ -41,7 +40,7 @@ def built(texts, folder, k1=1.2, b=0.75):
 
 def reference(texts, query, k1=1.2, b=0.75):
     """Scores of all documents, by the formula of Elasticsearch's documentation of its explanations."""
-    found = [Counter(terms(text)) for text in texts]
+    found = [Counter(terms_of_text(text)) for text in texts]
     lengths = [sum(counts.values()) for counts in found]
     filled = [length for length in lengths if length]
     mean = sum(filled) / max(len(filled), 1)
@@ -49,7 +48,7 @@ def reference(texts, query, k1=1.2, b=0.75):
     scores = []
     for counts, length in zip(found, lengths, strict=True):
         score = 0.0
-        for term, asked in Counter(terms(query)).items():
+        for term, asked in Counter(terms_of_text(query)).items():
             if tf := counts[term]:
                 idf = math.log(1 + (len(filled) - df[term] + 0.5) / (df[term] + 0.5))
                 norm = k1 * (1 - b + b * lossy(length) / mean)

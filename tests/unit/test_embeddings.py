@@ -23,10 +23,10 @@ from tests.published import write_bert
 from tests.unit.test_shallow import task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.mixture.kinds import Row
-from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.kinds import Row
+from tlm.evaluation.score.mix import mix
 from tlm.shallow.published import digests, files_of, load
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "because", "of", "inside", "hitze", "ist"]

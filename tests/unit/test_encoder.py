@@ -25,17 +25,15 @@ from transformers import (
 
 from tests.toys_training import rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
-from tlm.presets import resolve
-from tlm.training.curve import paper_flops
+from tlm.settings.presets import resolve
+from tlm.training.checkpoint import AdamW
+from tlm.training.cost import Cost, paper_flops
 from tlm.training.device import to_device
-from tlm.training.flops import Cost
-from tlm.training.input.batches import Masking, collate, split
-from tlm.training.input.rng import MASK, generator
+from tlm.training.input.batches import MASK, Masking, collate, generator, split
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import classification_loss, external_loss, internal_loss
-from tlm.training.optimizer import AdamW
 
 CPU, VOCABULARY, LABELS = torch.device("cpu"), 90, ["bad", "fair", "good"]
 SPECIAL = Special(0, 1, 2, 3, 4)

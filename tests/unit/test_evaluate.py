@@ -180,8 +180,8 @@ def test_a_model_without_its_checkpoint_says_so(tmp_path: Path) -> None:
 
 def test_a_split_without_examples_scores_zero(tmp_path: Path) -> None:
     def write(draft: Draft) -> None:
-        from tlm.data.tasks.arrays import read_splits
-        from tlm.evaluation.score.record import Prediction, write_metrics
+        from tlm.data.tasks.examples import read_splits
+        from tlm.evaluation.score.scores import Prediction, write_metrics
 
         opened = Artifact.open(task)
         nothing = np.zeros((0, 2))

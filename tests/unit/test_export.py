@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus_reader import passages
+from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.options import Filters
-from tlm.retrieval.subset.candidates import Candidates, queries_of, read_hits
-from tlm.retrieval.subset.collect import collect, collected
+from tlm.retrieval.subset.candidates import Candidates, collect, collected, queries_of, read_hits
 from tlm.retrieval.subset.export import export
+from tlm.settings.options import Filters
 
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
 EXAMPLES = pa.schema(

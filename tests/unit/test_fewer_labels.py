@@ -6,14 +6,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from research.fewer_labels import fewer_labels
 from tests.toys import make_task
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.arrays import read_splits, unlabelled
-from tlm.data.tasks.fewer import fewer_labels
-from tlm.data.tasks.reading import examples
+from tlm.data.tasks.examples import examples, read_splits, unlabelled
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.options import Fields, Problem
+from tlm.settings.options import Fields, Problem
 
 SIZES = {"train": {"a": 40, "b": 10, "c": 3}, "dev": {"a": 20, "b": 4, "c": 1}, "test": {"a": 5, "b": 5, "c": 5}}
 ROWS = [

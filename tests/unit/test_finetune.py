@@ -15,11 +15,11 @@ from tests.toys_training import STEPS, checkpoint, model, passages, rows, task, 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import dev_score
 from tlm.errors import InputError
-from tlm.options import Compute
+from tlm.settings.options import Compute
+from tlm.training.classification import class_logits, masked_lm_loss
 from tlm.training.device import memory_advice, resolve_device
 from tlm.training.input.texts import Examples
 from tlm.training.model import build
-from tlm.training.scoring import class_logits, masked_lm_loss
 from tlm.training.stage1 import train
 
 

@@ -14,21 +14,21 @@ from tests.unit.test_encoder import LABELS, SPECIAL, VOCABULARY, attention_mask,
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Recipe
 from tlm.errors import InputError
-from tlm.options import Compute
-from tlm.presets import resolve
+from tlm.settings.options import Compute
+from tlm.settings.presets import resolve
+from tlm.settings.sections import OWN
 from tlm.training.checkpoint import Snapshots, State
-from tlm.training.flops import Cost
+from tlm.training.classification import masked_lm_loss
+from tlm.training.cost import Cost
 from tlm.training.input.batches import Batch
 from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.input.tokenize import tokenize
 from tlm.training.joint import Joint
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
-from tlm.training.model.architectures import OWN
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.foreign import check_architecture, library_config
 from tlm.training.model.losses import classification_loss, external_loss, internal_loss
-from tlm.training.scoring import masked_lm_loss
 from tlm.training.stage1 import train
 
 CPU = torch.device("cpu")

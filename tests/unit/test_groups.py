@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.groups import connected, divided_groups, draw
-from tlm.data.tasks.reading import examples
+from tlm.data.tasks.examples import examples
+from tlm.data.tasks.splits import connected, divided_groups, draw
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.options import Fields
+from tlm.settings.options import Fields
 
 ROWS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from("abc")), min_size=1, max_size=40)
 SHARES = st.fixed_dictionaries({"test": st.floats(0.05, 0.45), "dev": st.floats(0.05, 0.45)})

@@ -9,10 +9,10 @@ import pytest
 from tests import standin_hub
 from tlm.artifacts.artifact import Artifact
 from tlm.data import registry
-from tlm.data.corpus import load_corpus
-from tlm.data.corpus_reader import passages
+from tlm.data.corpus.load import load_corpus
+from tlm.data.passages import passages
 from tlm.data.reading import hub
-from tlm.data.tasks.reading import examples
+from tlm.data.tasks.examples import examples
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 

@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.command import flat
-from tlm.data import stage as staging
-from tlm.data.corpus import load_corpus
-from tlm.data.corpus_reader import passages
-from tlm.data.overlap.ngrams import Vocabulary
+from tlm.cli.command import flat
+from tlm.data.corpus import staging
+from tlm.data.corpus.load import load_corpus
+from tlm.data.overlap import Vocabulary
+from tlm.data.passages import passages
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.pages.ui import dataset_card
-from tlm.evaluation.report.dropped import dropped
-from tlm.options import Filters
+from tlm.evaluation.report.kfp import dataset_card
+from tlm.evaluation.report.lineage import dropped
 from tlm.retrieval.subset import judge as judging
 from tlm.retrieval.subset.candidates import Candidates
-from tlm.retrieval.subset.import_subset import import_subset
+from tlm.retrieval.subset.export import SUBSET
+from tlm.retrieval.subset.imported import import_subset
 from tlm.retrieval.subset.judge import REASONS, judge
-from tlm.retrieval.subset.write import SUBSET
+from tlm.settings.options import Filters
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train
 

@@ -8,23 +8,22 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
+from research.rerank import gradients
+from research.rerank.gradients import influences, moved, task_gradient
+from research.rerank.rerank import rerank
 from tests.tiny import write_tiny
 from tests.toys_training import SMALL
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import load_corpus
-from tlm.data.corpus_reader import passages as passages_of
+from tlm.data.corpus.load import load_corpus
+from tlm.data.passages import passages as passages_of
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.options import Compute, Layout
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
+from tlm.settings.options import Compute, Layout
 from tlm.training.device import to_device
-from tlm.training.influence import gradients
-from tlm.training.influence.gradients import influences, moved, task_gradient
-from tlm.training.influence.rerank import rerank
-from tlm.training.input.batches import Masking, collate
-from tlm.training.input.rng import HELD_OUT, generator
+from tlm.training.input.batches import HELD_OUT, Masking, collate, generator
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import build_tokenizer

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import heed_interrupts
 from tests.toys_training import passages, task, tokenizer
-from tlm.cli import COMMANDS
+from tlm.cli.main import COMMANDS
 
 HOME = Path(__file__).parents[2]
 SENTENCE = "tlm: stopped by Ctrl-C; repeat the command to go on\n"
@@ -40,7 +40,7 @@ def test_while_a_command_is_imported(name):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", SENTENCE)
 
 
-@pytest.mark.parametrize("moment", ["typer", "tlm.command", "docstring_parser"])
+@pytest.mark.parametrize("moment", ["typer", "tlm.cli.command", "docstring_parser"])
 def test_while_the_command_line_itself_is_imported(moment):
     done = interrupted(moment, "ls")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", SENTENCE)

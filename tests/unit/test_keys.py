@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.toys_training import SMALL, checkpoint, model, passages, task, tokenizer
-from tlm import presets
 from tlm.artifacts.artifact import Artifact
-from tlm.options import Compute
 from tlm.retrieval.search.index import build_index
-from tlm.settings import SECTIONS
+from tlm.settings import presets
+from tlm.settings.options import Compute
+from tlm.settings.sections import SECTIONS
 from tlm.training.load_model import load_model
 from tlm.training.stage1 import checkpoint_recipe, train_multitask
 

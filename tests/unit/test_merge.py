@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.multitask.merge import merge_subsets
+from research.retrieval.step import retrieval_study
+from research.retrieval.subsets import Subset
 from tests.toys import make, make_task, save
-from tlm.analysis.retrieval.step import retrieval_study
-from tlm.analysis.retrieval.subsets import Subset
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus_reader import passages
+from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.evaluation.report.dropped import dropped as told_dropped
 from tlm.evaluation.report.lineage import Lineage
-from tlm.options import Filters
+from tlm.evaluation.report.lineage import dropped as told_dropped
 from tlm.retrieval.subset.export import export
-from tlm.retrieval.subset.merge import merge_subsets
+from tlm.settings.options import Filters
 
 SECRET = "the old town hall was built of red brick by a guild of weavers in the year of the great flood"
 Found = list[list[int]]  # by query, the documents in the order of their ranks

@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn import metrics as reference
 
 from tlm.data.tasks.metrics import score
-from tlm.evaluation.score.metrics import positive, scores
+from tlm.evaluation.score.scores import positive, scores
 
 LABELS = ["a", "b", "c"]
 

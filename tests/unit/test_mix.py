@@ -15,17 +15,16 @@ from hypothesis import strategies as st
 
 from tests.toys import Row, make, make_task, random_model, read_json, words
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.arrays import read_splits
+from tlm.cli.upkeep import fetch
+from tlm.data.tasks.examples import read_splits
 from tlm.errors import InputError
-from tlm.evaluation.mixture.rows import mixtures
-from tlm.evaluation.mixture.step import mix
-from tlm.evaluation.mixture.weights import EQUAL, TEMPERATURES, Weights, cross_fitted, fitted, loss
 from tlm.evaluation.predict.predict import predict
+from tlm.evaluation.predict.predictor import EQUAL, TEMPERATURES, Weights, cross_fitted, fitted, loss
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.imported import import_predictions
-from tlm.upkeep import fetch
+from tlm.evaluation.score.mix import mix, mixtures
 
 LABELS = ["blue", "green", "red"]
 SPLITS = ["train"] * 60 + ["dev"] * 260 + ["test"] * 20

@@ -16,7 +16,7 @@ from tests.toys_training import STEPS, TOPICS, checkpoint, rows, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.options import Compute
+from tlm.settings.options import Compute
 from tlm.training.model import build
 from tlm.training.stage1 import train_multitask
 from tlm.training.stage2 import finetune
@@ -66,7 +66,7 @@ def test_a_run_of_n_times_the_steps_gives_each_task_the_batches_of_its_own_run(t
 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 def test_the_encoder_is_shared_and_each_head_is_its_own(architecture):
-    from tlm.presets import resolve
+    from tlm.settings.presets import resolve
     from tlm.training.input.texts import Special
     from tlm.training.joint import Together, build_together
 

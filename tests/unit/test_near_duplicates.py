@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tlm.data.overlap.ngrams import Vocabulary
+from tlm.data.overlap import Vocabulary
 from tlm.data.text import tokens
-from tlm.retrieval.subset.near_duplicates import SHINGLE, find_near_duplicates
+from tlm.retrieval.subset.duplicates import SHINGLE, find_near_duplicates
 
 
 def shingle_set(text: str) -> set[tuple[str, ...]]:
@@ -76,13 +76,13 @@ def test_texts_below_a_shingle_are_compared_as_wholes():
 
 
 def test_chunks_make_no_difference(monkeypatch):
-    import tlm.retrieval.subset.near_duplicates as module
+    from tlm.retrieval.subset import duplicates
 
     rng = np.random.default_rng(1)
     texts = [" ".join(f"w{i}" for i in rng.integers(0, 6, rng.integers(0, 12))) for _ in range(200)]
     at_once = found(texts, 0.5)
-    monkeypatch.setattr(module, "PASSAGES_AT_ONCE", 7)
-    monkeypatch.setattr(module, "SHINGLES_AT_ONCE", 100)
+    monkeypatch.setattr(duplicates, "PASSAGES_AT_ONCE", 7)
+    monkeypatch.setattr(duplicates, "SHINGLES_AT_ONCE", 100)
     assert found(texts, 0.5) == at_once
     assert max(at_once) > 0
 

@@ -15,19 +15,18 @@ from tests.toys_multitask import together
 from tests.toys_training import SMALL, checkpoint, model, passages, rows
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Recipe
-from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.options import Compute
-from tlm.serving.distill.step import distill
+from tlm.evaluation.score.mix import mix
+from tlm.serving.distill import distill
 from tlm.serving.export_onnx import agreement, export_onnx
-from tlm.settings import Finetune, Model
-from tlm.training.classification import begin
+from tlm.settings.options import Compute
+from tlm.settings.sections import Finetune, Model
+from tlm.training.classification import begin, class_logits
 from tlm.training.input.texts import Examples, Ragged, Scale, Special, Texts
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder
-from tlm.training.scoring import class_logits
 
 UNITS = {"ages": (10.0, 40.0), "tiny": (1e-6, 0.0), "shifted": (1.0, 1000.0), "large": (1e6, -3e6)}
 KINDS = ("linear", "static", "encoder", "mixture")

@@ -18,16 +18,15 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from tests.toys_training import checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.classifier import Classifier
-from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces, tokenized
-from tlm.evaluation.predict.onnx import OnnxClassifier
+from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier, splits_at_spaces, tokenized
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.evaluation.score.mix import mix
 from tlm.serving import export_onnx as exporting
 from tlm.serving.export_onnx import agreement, export_onnx
-from tlm.training.input.vocabulary import train_vocabulary
+from tlm.training.input.tokenizer import train_vocabulary
 
 ROOT = Path(__file__).parents[2]
 KINDS = {  # examples, and settings of the model
@@ -166,7 +165,9 @@ def test_pairs_are_cut_as_the_library_cuts_them(kind: str, first: int, second: i
 def test_a_long_pair_takes_no_memory_for_combinations(both) -> None:
     """Of 2 x 12,000 words, the library's truncation builds ten thousands of combinations, in two gigabytes."""
     _, made = both
-    script = "import resource, sys; from pathlib import Path; from tlm.evaluation.predict.onnx import OnnxClassifier; "
+    script = (
+        "import resource, sys; from pathlib import Path; from tlm.evaluation.predict.encoder import OnnxClassifier; "
+    )
     script += "resource.setrlimit(resource.RLIMIT_AS, (4 << 30,) * 2); model = OnnxClassifier(Path(sys.argv[1])); "
     script += "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; "
     script += "print(len(model.read(['tide ' * 12000], ['fish ' * 12001])['input_ids'][0])); "

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tlm.command import descriptions, flat
+from tlm.cli.command import descriptions, flat
 from tlm.errors import InputError
-from tlm.options import Compute, Fields, Filters, Layout, Options, Prices
+from tlm.settings.options import Compute, Fields, Filters, Layout, Options, Prices
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tlm.data.overlap import finder
-from tlm.data.overlap.finder import MIN_TOKENS, OverlapFinder, Overlaps
-from tlm.data.overlap.ngrams import Vocabulary
+from tlm.data import overlap
+from tlm.data.overlap import OverlapFinder, Overlaps, Vocabulary
 from tlm.data.text import tokens
+from tlm.settings.options import MIN_TOKENS
 
 SENTENCE = (
     "We show that [[ domain adaptation ]] of a small model improves << relation extraction >> on unseen sentences ."
@@ -70,7 +70,7 @@ shares = st.sampled_from(["0.3", "0.5", "0.75", "1"])
 def test_same_as_counting_all_pairs(most, both, n, text_share, passage_share):
     passages, texts = both
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finder, "MOST_TEXTS", most)
+        patch.setattr(overlap, "MOST_TEXTS", most)
         result = find(passages, texts, n, float(text_share), float(passage_share))
     found = zip(result.text.tolist(), result.share.tolist(), result.of_passage.tolist(), strict=True)
     assert list(found) == [reference(passage, texts, n, text_share, passage_share) for passage in passages]
@@ -186,7 +186,7 @@ def test_the_first_of_several_texts_is_named():
 def test_chunks_make_no_difference(monkeypatch):
     passages = [f"{'x ' * i} not very good at all" for i in range(20)] + ["clean"] * 3
     at_once = find(passages, ["so long", "not very good"]).text.tolist()
-    monkeypatch.setattr(finder, "PASSAGES_AT_ONCE", 3)
+    monkeypatch.setattr(overlap, "PASSAGES_AT_ONCE", 3)
     assert find(passages, ["so long", "not very good"]).text.tolist() == at_once == [1] * 20 + [-1] * 3
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tlm.artifacts.artifact import Artifact
-from tlm.command import flat
+from tlm.cli.command import flat
 from tlm.data import registry
+from tlm.data.tasks.examples import examples
 from tlm.data.tasks.metrics import CLASSIFICATION, REGRESSION
-from tlm.data.tasks.reading import examples
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 

@@ -8,7 +8,7 @@ from tests.searchable import task_of
 from tests.unit.test_parts import files, left, load, same
 from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import build_tokenizer
@@ -17,7 +17,7 @@ from tlm.training.input.tokenizer import build_tokenizer
 @pytest.fixture(autouse=True)
 def whole_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small a part may be here."""
-    monkeypatch.setattr("tlm.data.parts.plan.can_be_cut", lambda file: False)
+    monkeypatch.setattr("tlm.data.reading.pieces.can_be_cut", lambda file: False)
 
 
 def onward(corpus: Artifact, root: Path) -> dict[str, str]:

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import load_corpus
-from tlm.data.parts.pods import dedup_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
+from tlm.data.corpus.load import dedup_corpus, load_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
 from tlm.data.reading import pieces
 from tlm.data.reading.files import raw_files
 from tlm.data.reading.pieces import can_be_cut, cut, pieces_of
@@ -122,7 +121,7 @@ def corpus_files(folder):
 @pytest.mark.parametrize("least", [300, 700, 2000])
 def test_pieces_give_the_corpus_of_whole_files(tmp_path, monkeypatch, least):
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
-    monkeypatch.setattr("tlm.data.parts.plan.SHARE", 10**6)
+    monkeypatch.setattr("tlm.data.corpus.plan.SHARE", 10**6)
     folder = corpus_files(tmp_path / "in")
     one = Artifact.open(load_corpus([folder], root=str(tmp_path / "one")))
     items = plan_corpus([folder], pods=3, least=least, root=str(tmp_path / "several"))
@@ -137,7 +136,7 @@ def test_pieces_give_the_corpus_of_whole_files(tmp_path, monkeypatch, least):
 
 def test_a_piece_that_changes_after_the_plan_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
-    monkeypatch.setattr("tlm.data.parts.plan.SHARE", 10**6)
+    monkeypatch.setattr("tlm.data.corpus.plan.SHARE", 10**6)
     folder = corpus_files(tmp_path / "in")
     (item,) = plan_corpus([folder], pods=1, least=1000, root=str(tmp_path / "store"))
     path = Path(folder) / "a.jsonl"

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from research.multitask.plan import plan_apart, plan_together
 from tests.toys import Row, make, make_task, words
 from tests.toys_training import passages
-from tlm import presets
 from tlm.errors import InputError
-from tlm.plan.advise import advise, advise_command
-from tlm.plan.runs import Run, advised, plan, plan_apart, plan_together, settings
-from tlm.presets import resolve
 from tlm.retrieval.search.index import build_index
+from tlm.runs.advise import advise, advise_command
+from tlm.runs.plan import Run, advised, plan, settings
+from tlm.settings import presets
+from tlm.settings.presets import resolve
 
 SOURCES = {
     "task": "/a b/task/1",

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tlm.evaluation.mixture.kinds import Row
-from tlm.evaluation.report.compare.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, challenger, planned
+from tlm.evaluation.report.findings import AHEAD, ARMS, NETWORK, OTHERS, TEXT, challenger, planned
+from tlm.evaluation.score.kinds import Row
 
 
 @pytest.mark.parametrize(

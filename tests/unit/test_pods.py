@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils import parse_quantity
 
-from pipelines.compile.compiled import compile_text, of_this_code
-from pipelines.form.parameters import read_parameters
-from tlm.cluster.pods import amount, check_pods
-from tlm.cluster.preflight import check_run
+from pipelines.compiled import compile_text, of_this_code
+from pipelines.parameters import read_parameters
 from tlm.errors import InputError
-from tlm.options import Pods
-from tlm.plan.runs import settings
+from tlm.runs.plan import settings
+from tlm.runs.pods import amount, check_pods
+from tlm.runs.preflight import check_run
+from tlm.settings.options import Pods
 
 SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
 

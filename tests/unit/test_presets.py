@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from tlm.command import descriptions
+from tlm.cli.command import descriptions
 from tlm.errors import InputError
-from tlm.presets import OVERRIDDEN, names, resolve
-from tlm.settings import SECTIONS, Preset
+from tlm.settings.presets import OVERRIDDEN, names, resolve
+from tlm.settings.sections import SECTIONS, Preset
 from tlm.training.input.texts import Special
 from tlm.training.model import build
 

@@ -7,15 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from tlm import presets
-from tlm.plan.advise import FEW, GRID, LONG_WORDS, MANY, advise, paper_top_k
-from tlm.presets.cost import stage1_cost
-from tlm.presets.published import paper_presets, published, table_b1, task_names
 from tlm.retrieval.search import query
-from tlm.training.curve import paper_flops
+from tlm.runs.advise import FEW, GRID, LONG_WORDS, MANY, advise, paper_top_k
+from tlm.settings import presets
+from tlm.settings.presets import paper_presets, published, stage1_cost, table_b1, task_names
+from tlm.training.cost import paper_flops
 from tlm.training.device import to_device
-from tlm.training.input.batches import Masking, collate
-from tlm.training.input.rng import MASK, generator
+from tlm.training.input.batches import MASK, Masking, collate, generator
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.model import build
 from tlm.training.model.losses import internal_loss
@@ -235,7 +233,7 @@ def test_the_bounds_of_the_rule_for_k(examples, top_k):
 @pytest.mark.parametrize(
     ("name", "examples", "passages", "top_k"),
     [
-        ("pocket", 3_219, 319_877, 50),  # SciERC as it was run (docs/RESULTS.md): half as many hits as passages
+        ("pocket", 3_219, 319_877, 50),  # SciERC as it was run (research/RESULTS.md): half as many hits as passages
         ("pocket", 3_219, 3_219 * 50, 50),
         ("pocket", 3_219, 3_219 * 50 - 1, 49),
         ("pocket", 3_219, 2_000, 1),

@@ -8,11 +8,11 @@ import torch
 
 from tests.toys_training import checkpoint, rows, task
 from tlm.evaluation.predict.classifier import Classifier
+from tlm.training.classification import masked_lm_loss
 from tlm.training.device import to_device
 from tlm.training.input.batches import collate
 from tlm.training.input.texts import Examples
 from tlm.training.model import build
-from tlm.training.scoring import masked_lm_loss
 
 BERT = ("model.architecture=bert", "model.max_length=16", "train.external_length=24", "train.steps=4")
 

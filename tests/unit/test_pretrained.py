@@ -21,15 +21,14 @@ from tests.published import write_bert, write_roberta
 from tests.toys_training import GLUE, TOPICS, model, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.options import Compute
+from tlm.settings.options import Compute
+from tlm.training.classification import masked_lm_loss
 from tlm.training.device import to_device
-from tlm.training.input.batches import Masking, collate
-from tlm.training.input.rng import MASK, generator
+from tlm.training.input.batches import MASK, Masking, collate, generator
 from tlm.training.input.texts import Examples
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.load_model import load_model
 from tlm.training.model import build
-from tlm.training.scoring import masked_lm_loss
 from tlm.training.stage1 import train
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -4,10 +4,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.toy_reports import HOSTILE, LABELS, toy_world
-from tlm.analysis.retrieval.preview import preview
-from tlm.analysis.retrieval.samples import sampled
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.report.preview import preview, sampled
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tlm.cli import COMMANDS
+from tlm.cli.main import COMMANDS
 
 HOME = Path(__file__).parents[2]
 OURS = ("tlm", "components", "pipelines")
@@ -212,13 +212,15 @@ def loaded(code: str) -> set[str]:
     return {name.split(".")[0] for name in output.split()}
 
 
-@pytest.mark.parametrize("code", ["import tlm", "import tlm.cli", "import tlm.presets", "import tlm.artifacts.produce"])
+@pytest.mark.parametrize(
+    "code", ["import tlm", "import tlm.cli.main", "import tlm.settings.presets", "import tlm.artifacts.produce"]
+)
 def test_the_command_line_starts_light(code):
     assert not loaded(code) & {*HEAVY, "numpy", "pyarrow", "scipy"}
 
 
 def test_the_help_starts_light():
-    code = "import contextlib, tlm.cli\nwith contextlib.suppress(SystemExit): tlm.cli.build(['--help'])(['--help'])"
+    code = "import contextlib, tlm.cli.main as cli\nwith contextlib.suppress(SystemExit): cli.build(['--help'])(['--help'])"
     assert not loaded(code) & {*HEAVY, "numpy", "pyarrow", "scipy"}
 
 

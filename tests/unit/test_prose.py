@@ -49,7 +49,7 @@ def test_a_sentence_of_its_own(docstring):
 
 
 def test_docstrings_of_modules_classes_and_functions_are_read_with_their_lines():
-    source = '''"""See tlm.plan."""
+    source = '''"""See tlm.runs."""
 
 class Engine:
     """As `Store`."""
@@ -64,7 +64,7 @@ class Engine:
         text = "See `Engine.search`."
 '''
     assert sorted(prose.bare_references(source)) == [
-        (1, "See tlm.plan."), (4, "As `Store`."), (7, "See `Engine.search`.")
+        (1, "See tlm.runs."), (4, "As `Store`."), (7, "See `Engine.search`.")
     ]  # fmt: skip
 
 

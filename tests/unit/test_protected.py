@@ -6,25 +6,25 @@ from types import SimpleNamespace
 
 import pytest
 
+from research.fewer_labels import fewer_labels
+from research.multitask.merge import merge_subsets
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact, remove
-from tlm.data.corpus import load_corpus
-from tlm.data.tasks.fewer import fewer_labels
-from tlm.data.tasks.reading import examples
+from tlm.data.corpus.load import load_corpus
+from tlm.data.tasks.examples import examples
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score import baseline as baseline_step
 from tlm.evaluation.score.baseline import baseline, static
-from tlm.options import Fields, Filters
+from tlm.evaluation.score.mix import mix
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
-from tlm.retrieval.subset.import_subset import import_subset
-from tlm.retrieval.subset.merge import merge_subsets
+from tlm.retrieval.subset.imported import import_subset
 from tlm.retrieval.subset.protected import check_protected, doubts, unprotected
-from tlm.serving.distill.step import distill
+from tlm.serving.distill import distill
+from tlm.settings.options import Fields, Filters
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train, train_multitask
 from tlm.training.stage2 import finetune

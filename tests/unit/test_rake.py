@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tlm.retrieval.search.rake import keywords
+from tlm.retrieval.search.query import keywords
 
 ABSTRACT = """Compatibility of systems of linear constraints over the set of natural numbers.
 Criteria of compatibility of a system of linear Diophantine equations, strict inequations, and nonstrict inequations are

@@ -14,10 +14,10 @@ from tests.toys import make_task, read_json, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
-from tlm.evaluation.pages import ui
 from tlm.evaluation.pages.sampling import evenly, rows_at
+from tlm.evaluation.report import kfp
 from tlm.evaluation.report.findings import same_vocabulary
-from tlm.evaluation.report.page.formats import in_units
+from tlm.evaluation.report.page import in_units
 from tlm.evaluation.report.report import report
 from tlm.evaluation.report.runs import spread
 from tlm.evaluation.score.baseline import baseline
@@ -36,7 +36,7 @@ def test_the_numbers_are_those_of_the_runs(tmp_path: Path) -> None:
     assert group["test"]["values"] == scores
     assert group["test"]["std"] == pytest.approx(np.std(scores, ddof=1))
     assert group["cost"]["flops"]["mean"] == 8e13
-    matrices = [ui.confusion(uri)[1] for uri in uris]
+    matrices = [kfp.confusion(uri)[1] for uri in uris]
     assert told["confusion"]["matrix"] == np.sum(matrices, axis=0).tolist()
     expected = f"{100 * np.mean(scores):.1f} ± {100 * np.std(scores, ddof=1):.1f}"
     for form in ("html", "md"):
@@ -316,16 +316,16 @@ def test_what_cannot_be_reported_is_said_in_a_sentence(tmp_path: Path) -> None:
 def test_what_the_pipelines_page_shows(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
     uri = world.metrics("bm25", 3, 0.6, mlm=4.0)
-    summary = ui.summary(uri)
+    summary = kfp.summary(uri)
     assert summary["test_macro_f1"] == Artifact.open(uri).details["test"]
     assert summary["test_mlm_loss"] == pytest.approx(4.03)
     assert np.isfinite(list(summary.values())).all()
-    labels, matrix = ui.confusion(uri)
+    labels, matrix = kfp.confusion(uri)
     assert labels == LABELS
     assert np.sum(matrix) == 20
-    card = ui.dataset_card(world.subsets["bm25"])
+    card = kfp.dataset_card(world.subsets["bm25"])
     assert "| `near-duplicate` | 2 |" in card
-    assert set(ui.report_files(report([uri], root=str(tmp_path)))) == {"html", "md", "json"}
+    assert set(kfp.report_files(report([uri], root=str(tmp_path)))) == {"html", "md", "json"}
 
 
 def test_evenly_spaced_rows_out_of_shards(tmp_path: Path) -> None:

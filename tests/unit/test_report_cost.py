@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from research.score_and_compute import Point, published, score_against_compute
 from tests.toy_reports import Page, is_safe, toy_world
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.digest import signed_json
+from tlm.artifacts.stores.store import signed_json
 from tlm.errors import InputError
-from tlm.evaluation.pages import ui
-from tlm.evaluation.pages.compute import Point, published, score_against_compute
 from tlm.evaluation.pages.text import power
+from tlm.evaluation.report import kfp
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
-from tlm.options import Prices
+from tlm.settings.options import Prices
 
-EXPECTED = Path(__file__).parents[2] / "tlm/paper/expected.toml"
+EXPECTED = Path(__file__).parents[2] / "research/paper/expected.toml"
 
 
 def runs(root: Path, **facts: Any) -> list[str]:
@@ -37,7 +37,7 @@ def runs(root: Path, **facts: Any) -> list[str]:
 
 
 def made(root: Path, uris: list[str], **prices: float) -> dict[str, str]:
-    files = ui.report_files(report(uris, prices=Prices(**prices), root=str(root)))
+    files = kfp.report_files(report(uris, prices=Prices(**prices), root=str(root)))
     return {form: path.read_text(encoding="utf-8") for form, path in files.items()}
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from research.multitask.report import report_multitask
 from tests.toys_multitask import other_task, together
 from tests.toys_training import checkpoint, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.report.multitask import report_multitask
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.options import Compute
+from tlm.settings.options import Compute
 from tlm.training.stage2 import finetune
 
 SEEDS = (0, 1, 2)

@@ -8,8 +8,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.toy_reports import HOSTILE, Page, is_safe, reported, told_of, toy_world
-from tlm.evaluation.pages import ui
 from tlm.evaluation.pages.text import code, shared_words, visible
+from tlm.evaluation.report import kfp
 from tlm.evaluation.score.baseline import baseline
 
 
@@ -22,7 +22,7 @@ def test_hostile_text_is_inert(tmp_path: Path) -> None:
     text = Page(files["html"]).text
     assert "<script>alert(1)</script>" in text  # shown, not run
     assert "{{ 7 * 7 }}" in text
-    for markdown in (files["md"], ui.dataset_card(world.subsets["bm25"])):
+    for markdown in (files["md"], kfp.dataset_card(world.subsets["bm25"])):
         tokens = MarkdownIt("commonmark").enable("table").parse(markdown)
         inline = [child for token in tokens for child in token.children or []]
         kinds = {token.type for token in [*tokens, *inline]}

@@ -11,11 +11,10 @@ import torch
 from tests.toys_training import checkpoint, task
 from tlm.artifacts.produce import Recipe
 from tlm.errors import InputError, Interrupted
-from tlm.options import Compute
-from tlm.presets import resolve
-from tlm.training.checkpoint import Best, Snapshots, State
-from tlm.training.curve import Curve
-from tlm.training.optimizer import AdamW
+from tlm.settings.options import Compute
+from tlm.settings.presets import resolve
+from tlm.training.checkpoint import AdamW, Best, Snapshots, State
+from tlm.training.cost import Curve
 
 HOME = Path(__file__).parents[2]
 
@@ -127,7 +126,7 @@ def test_weights_that_do_not_fit_on_the_disk_end_with_advice(tmp_path):
     """The limit is on the size of a file, in a process of its own: what is written is too large for it."""
     code = (
         "import pathlib, resource, signal, sys, torch\n"
-        "from tlm.training.model.tensors import write_tensors\n"
+        "from tlm.training.model.encoder import write_tensors\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))\n"
         "write_tensors({'a': torch.zeros(1 << 20)}, pathlib.Path(sys.argv[1]))"

@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.retrieval.step import retrieval_study
+from research.retrieval.study import ranks, shared_by
+from research.retrieval.subsets import Subset, overlap, sources
+from research.retrieval.words import chosen_rows, log_odds
 from tests.tiny import write_tiny
 from tests.toy_reports import HOSTILE, is_safe, toy_world
 from tests.toys import make, read_json, save
-from tlm.analysis.retrieval.asked import ranks, shared_by
-from tlm.analysis.retrieval.step import retrieval_study
-from tlm.analysis.retrieval.subsets import Subset, overlap, sources
-from tlm.analysis.retrieval.words import chosen_rows, log_odds
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import load_corpus
+from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
-from tlm.options import Filters, Layout
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
 from tlm.retrieval.select.dsir import divergence, shares
+from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
+from tlm.settings.options import Filters, Layout
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ from tests.searchable import columns, corpus_of, docstrings, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
-from tlm.retrieval.search import hits as hits_module
 from tlm.retrieval.search import index as index_step
-from tlm.retrieval.search import retrieve as retrieve_module
+from tlm.retrieval.search import query as hits_module
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.query import MOST_TERMS, choose, make_queries
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select import retrieve as retrieve_module
+from tlm.retrieval.select.retrieve import retrieve
 
 PASSAGES = ["red green", "green blue", "blue red red", "yellow", "grey yellow", "..."]
 

@@ -10,17 +10,16 @@ import pytest
 
 from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus_reader import passages, sample
+from tlm.data.passages import passages, sample
 from tlm.errors import InputError
-from tlm.plan.runs import arms_of
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.search.embed import LEARNED_FROM
 from tlm.retrieval.select import features
 from tlm.retrieval.select.classifier import OTHERS, fitted, log_odds
 from tlm.retrieval.select.dsir import LEAST, divergence, dsir, log_importance, log_ratios, shares
-from tlm.retrieval.select.embed import LEARNED_FROM
+from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, draws, selector
-from tlm.retrieval.subset.arms import Arm, seed_of
-from tlm.retrieval.subset.export import export
+from tlm.retrieval.subset.export import Arm, export, seed_of
+from tlm.runs.plan import arms_of
 
 
 def grams(text):

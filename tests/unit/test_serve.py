@@ -22,15 +22,15 @@ import pytest
 from tests.toys_training import TOPICS, checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.mixture.step import mix
 from tlm.evaluation.predict.predict import model_folder, predict
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.evaluation.score.mix import mix
+from tlm.serving import protocol
+from tlm.serving.batcher import Batcher, Failed
 from tlm.serving.export_onnx import export_onnx
-from tlm.serving.server import protocol
-from tlm.serving.server.batcher import Batcher, Failed
-from tlm.serving.server.serve import serve
+from tlm.serving.serve import serve
 
 ROOT = Path(__file__).parents[2]
 TEXTS = ["the court and the judge", "a ship", "gene protein cell", "tide " * 300, "Ünknown 🐟"]
@@ -268,7 +268,7 @@ def test_a_length_that_is_wrong_holds_nobody_up(models, started) -> None:
 def test_an_error_of_ours_is_an_answer_too(models, monkeypatch) -> None:
     from starlette.testclient import TestClient
 
-    from tlm.serving.server.app import Served, Server
+    from tlm.serving.app import Served, Server
 
     predictor, _ = open_predictor(model_folder(models["linear"]), "cpu")
     monkeypatch.setattr(protocol, "answer_v1", lambda *_: {}["lost"])

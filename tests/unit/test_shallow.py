@@ -22,19 +22,18 @@ from sklearn.multiclass import OneVsRestClassifier
 from tests.toys import Row, make, make_task, read_json, save, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
+from tlm.cli.upkeep import fetch
+from tlm.data.tasks.examples import Split
 from tlm.data.tasks.metrics import score
-from tlm.data.tasks.split import Split
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score import baseline as steps
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.shallow import tfidf, tuning
-from tlm.shallow.linear import Linear
+from tlm.shallow import linear, tfidf
+from tlm.shallow.linear import FOLDS, Linear, Search, views_of
 from tlm.shallow.static import Static, learn
 from tlm.shallow.tfidf import Tfidf, tune
-from tlm.shallow.tuning import FOLDS, Search, views_of
-from tlm.upkeep import fetch
 
 SPLITS = ["train"] * 60 + ["dev"] * 15 + ["test"] * 15
 LABELS = ["cause", "part", "wärme"]
@@ -141,7 +140,7 @@ def test_with_many_classes_less_is_fitted(
 
 
 def test_with_many_classes_and_nothing_to_choose_by_classes_are_weighted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "MOST_FOLDED", 10)
+    monkeypatch.setattr(linear, "MOST_FOLDED", 10)
     monkeypatch.setattr(tfidf, "MANY", 4)
     train, _, labels = classes_by_words(5, 60)
     assert tune(train, split_of([], labels, "dev"), "macro_f1", labels).chosen["class weights"] == "balanced"
@@ -170,7 +169,7 @@ def test_folds_never_divide_a_group(groups: list[int]) -> None:
 def test_a_large_task_is_judged_on_dev(monkeypatch: pytest.MonkeyPatch) -> None:
     train, dev = (split_of(rows_of("plain")[:size], LABELS) for size in (10, 4))
     for most, folds in ((10, [FOLDS, 1]), (9, [1])):
-        monkeypatch.setattr(tuning, "MOST_FOLDED", most)
+        monkeypatch.setattr(linear, "MOST_FOLDED", most)
         assert [len(view) for view in views_of(train, dev)] == folds
     assert views_of(train, split_of([], LABELS)) == []
 
@@ -180,7 +179,7 @@ def test_among_equal_settings_the_first_is_kept(monkeypatch: pytest.MonkeyPatch)
     examples = split_of([("x", None, LABELS[one], "dev") for one in gold], LABELS)
     search = Search(split_of([], LABELS), examples, "accuracy", LABELS[:2])
     scores = iter([0.5, 0.5, 0.4, 0.5, 0.6, 0.6])
-    monkeypatch.setattr(tuning, "dev_score", lambda *_: next(scores))
+    monkeypatch.setattr(linear, "dev_score", lambda *_: next(scores))
     for name, strengths, best in (("a", (3.0, 1.0), ("a", 3.0, False, 0.5)), ("b", (0.1,), ("b", 0.1, False, 0.6))):
         search.consider(name, [(features, features)], strengths)
         found = search.best

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.toys import make_task
-from tlm import presets
-from tlm.command import descriptions
+from tlm.cli.command import descriptions
+from tlm.cli.show import show
 from tlm.errors import InputError
-from tlm.plan.advise import advise_command
 from tlm.retrieval.select.selectors import BY_VECTORS, RERANKED, SCORED
-from tlm.settings import SECTIONS
-from tlm.show import show
+from tlm.runs.advise import advise_command
+from tlm.settings import presets
+from tlm.settings.sections import SECTIONS
 
 
 def test_the_list_has_every_preset_once_under_its_scale():
@@ -77,7 +77,7 @@ def test_advice_on_selectors_names_all_that_were_judged(tmp_path, capsys):
     names = judged.partition("; none of ")[2].replace(" and ", ", ").split(", ")
     assert sorted(names) == sorted(["random", *SCORED, *BY_VECTORS, RERANKED]), "the selectors that the shoot-out had"
     assert "CPU time, not FLOPs" in where
-    assert "docs/RESULTS.md" in where
+    assert "research/RESULTS.md" in where
 
 
 def test_advice_needs_a_preset_that_exists(tmp_path):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tlm.data.marks import MOST_SPANS, find_marks, named_marks
 from tlm.errors import InputError
-from tlm.shallow.spans import features, parts
+from tlm.shallow.features import features, parts
 from tlm.shallow.words import words_of
 
 BRACKETS = (("[[", "]]"), ("<<", ">>"))

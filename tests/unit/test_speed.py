@@ -12,13 +12,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests import toys_training
 from tests.toys import make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.arrays import read_splits
-from tlm.data.tasks.split import Split
-from tlm.evaluation.mixture.step import mix
+from tlm.data.tasks.examples import Split, read_splits
 from tlm.evaluation.predict.classifier import Classifier
 from tlm.evaluation.predict.speed import MOST_ALONE, SPEED, Timed, flops_of, together
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.evaluation.score.mix import mix
 
 LABELS = ["blue", "green", "red"]
 

@@ -17,17 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
-from tlm.command import flat
+from tlm.cli.command import flat
 from tlm.data.reading.files import RawFile
-from tlm.data.tasks.groups import groups_of
+from tlm.data.tasks.examples import examples
 from tlm.data.tasks.labelled import Example
 from tlm.data.tasks.problem import is_regression
-from tlm.data.tasks.reading import examples
-from tlm.data.tasks.splits import assign
+from tlm.data.tasks.splits import assign, groups_of
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.report.dropped import dropped
-from tlm.options import Fields
+from tlm.evaluation.report.lineage import dropped
+from tlm.settings.options import Fields
 
 SPLITS = {
     "train": [("red apple", "fruit"), ("old oak", "tree"), ("ripe pear", "fruit"), ("tall fir", "tree")],
@@ -337,7 +336,7 @@ def test_equal_files_give_equal_content_wherever_they_lie(tmp_path):
 
 def test_the_steps_can_be_read_without_heavy_packages():
     heavy = {"torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "datasets", "kfp"}
-    code = f"import sys, tlm.data.corpus, tlm.data.tasks.task; print({heavy!r} & set(sys.modules))"
+    code = f"import sys, tlm.data.corpus.load, tlm.data.tasks.task; print({heavy!r} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 

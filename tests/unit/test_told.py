@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from tlm.data.corpus import load_corpus
+from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
-from tlm.retrieval.subset.import_subset import import_subset
+from tlm.retrieval.subset.imported import import_subset
 from tlm.retrieval.subset.judge import KEPT, REASONS
 
 FOUND = "already there, nothing to do"
@@ -133,6 +133,6 @@ def test_what_is_left_out_on_the_way_to_a_subset(tmp_path, twice):
 
 
 def test_every_reason_of_a_subset_is_one_that_is_said():
-    from tlm.artifacts.told import LEFT_OUT
+    from tlm.artifacts.produce import LEFT_OUT
 
     assert {reason for number, reason in enumerate(REASONS) if number != KEPT} <= set(LEFT_OUT)

@@ -10,9 +10,9 @@ from kfp import dsl
 from sklearn.metrics import roc_auc_score
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.reading import examples
+from tlm.data.tasks.examples import examples
 from tlm.data.tasks.task import load_task
-from tlm.evaluation.pages import ui
+from tlm.evaluation.report import kfp
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.imported import import_predictions
@@ -41,7 +41,7 @@ def metrics(task):
 
 def test_counts_are_flat_numbers(task):
     shown = dsl.Metrics()
-    assert ui.log_counts(task, shown) == task
+    assert kfp.log_counts(task, shown) == task
     assert shown.metadata["train"] == 80
     assert shown.metadata["labels yes"] == 90
     assert [name for name in shown.metadata if name.startswith("rejected ")] != []
@@ -51,17 +51,17 @@ def test_counts_are_flat_numbers(task):
 def test_a_run_is_named_by_arm_and_seed(metrics):
     """Kubeflow's page numbers the runs of a loop."""
     shown = dsl.Metrics()
-    ui.log_scores(metrics, shown)
+    kfp.log_scores(metrics, shown)
     assert (shown.metadata["arm"], shown.metadata["seed"]) == ("linear", 0)
     counted = dsl.Metrics()
-    ui.log_counts(Artifact.open(metrics).input("model").uri, counted)
+    kfp.log_counts(Artifact.open(metrics).input("model").uri, counted)
     assert (counted.metadata["arm"], counted.metadata["seed"]) == ("linear", 0)
 
 
 def test_a_model_is_shown_by_its_address(metrics, tmp_path):
     """Kubeflow's page shows the file of an output; its metadata is a page further."""
     uri, shown = Artifact.open(metrics).input("model").uri, dsl.Model(uri=str(tmp_path / "model"))
-    assert ui.log_counts(uri, dsl.Metrics(), shown) == uri
+    assert kfp.log_counts(uri, dsl.Metrics(), shown) == uri
     assert (shown.metadata["uri"], (tmp_path / "model").read_text()) == (uri, uri)
 
 
@@ -72,7 +72,7 @@ def test_the_summary_of_a_report_names_the_models(metrics, task, tmp_path):
     imported.write_text("\n".join(["id,label", *(f"{row['id']},yes" for row in rows)]))
     others = [import_predictions(str(imported), task, name="always yes", root=root)]
     uri = report([metrics, *others], root=root)
-    ui.write_report(uri, str(tmp_path / "report.html"), str(tmp_path / "summary.md"))
+    kfp.write_report(uri, str(tmp_path / "report.html"), str(tmp_path / "summary.md"))
     summary = (tmp_path / "summary.md").read_text()
     model = Artifact.open(metrics).input("model").uri
     dev = 100 * Artifact.open(metrics).details["dev"]
@@ -80,7 +80,7 @@ def test_the_summary_of_a_report_names_the_models(metrics, task, tmp_path):
     assert "\n".join([named, "", f"`{model}`", "", "## Results"]) in summary
     assert summary.index("## Models") < summary.index("## Results")
     given = Artifact.open(uri).path("report.md").read_text()
-    assert summary.replace(ui.models(uri), "").replace("&nbsp;&nbsp;", "") == given
+    assert summary.replace(kfp.models(uri), "").replace("&nbsp;&nbsp;", "") == given
     assert "| Arm&nbsp;&nbsp; |" in summary
     assert root not in given
 
@@ -92,7 +92,7 @@ def test_a_test_split_of_one_class_has_no_roc_curve_and_all_numbers_are_finite(t
         (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
     root = str(tmp_path / "root")
     shown, matrix = dsl.Metrics(), dsl.ClassificationMetrics()
-    ui.log_scores(baseline(load_task(str(tmp_path), root=root), root=root), shown, matrix)
+    kfp.log_scores(baseline(load_task(str(tmp_path), root=root), root=root), shown, matrix)
     assert "confidenceMetrics" not in matrix.metadata
     assert matrix.metadata["confusionMatrix"]
     json.dumps([shown.metadata, matrix.metadata], allow_nan=False)
@@ -100,11 +100,11 @@ def test_a_test_split_of_one_class_has_no_roc_curve_and_all_numbers_are_finite(t
 
 def test_the_roc_curve_of_a_binary_task_is_whole_and_finite(metrics):
     shown, matrix = dsl.Metrics(), dsl.ClassificationMetrics()
-    ui.log_scores(metrics, shown, matrix)
+    kfp.log_scores(metrics, shown, matrix)
     assert matrix.metadata["confusionMatrix"]
     points = matrix.metadata["confidenceMetrics"]
     assert all(0 <= point["confidenceThreshold"] <= 1 for point in points)
-    fpr, tpr, _ = ui.roc(metrics)
+    fpr, tpr, _ = kfp.roc(metrics)
     assert (fpr[0], tpr[0]) == (0, 0)
     assert (fpr[-1], tpr[-1]) == (1, 1)
     rows = pq.read_table(Artifact.open(metrics).path("predictions.parquet")).to_pylist()

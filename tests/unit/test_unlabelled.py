@@ -11,22 +11,19 @@ import pytest
 
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import load_corpus
-from tlm.data.tasks.arrays import read_splits, unlabelled
+from tlm.data.corpus.load import load_corpus
+from tlm.data.tasks.examples import examples, read_splits, unlabelled
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.reading import examples
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.options import Fields
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
-from tlm.training.input.batches import Order
-from tlm.training.input.external import External
-from tlm.training.input.rng import EXTERNAL
-from tlm.training.input.rng import UNLABELLED as STREAM
+from tlm.settings.options import Fields
+from tlm.training.input.batches import EXTERNAL, External, Order
+from tlm.training.input.batches import UNLABELLED as STREAM
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train, train_multitask

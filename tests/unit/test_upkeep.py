@@ -13,16 +13,16 @@ import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.artifacts.progress import Progress
-from tlm.data.corpus import load_corpus
+from tlm.artifacts.snapshots import Progress
+from tlm.cli.upkeep import fetch, gc, ls
+from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.options import Filters
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.search.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
+from tlm.settings.options import Filters
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.upkeep import fetch, gc, ls
 
 
 def make(root: Path, kind: str, seed: int, **inputs: str) -> str:

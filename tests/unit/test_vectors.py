@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tlm.shallow import vectors as subject
-from tlm.shallow.vectors import Vectors, cooccurrences, ppmi, word_vectors
+from tlm.shallow import static
+from tlm.shallow.static import Vectors, cooccurrences, ppmi, word_vectors
 
 WINDOW, LEAST = 5, 3
 A, SMOOTHING = 1e-3, 0.75
@@ -91,7 +91,7 @@ def test_words_are_the_frequent_ones_and_weigh_more_if_rare(seed: int) -> None:
 
 
 def test_only_so_many_words_have_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "MOST_WORDS", 3)
+    monkeypatch.setattr(static, "MOST_WORDS", 3)
     assert word_vectors(["a b c d e"] * 3 + ["e d"] * 2 + ["e"]).words == ["e", "d", "a"]
 
 
@@ -144,7 +144,7 @@ def test_the_portions_in_which_texts_are_read_do_not_matter(monkeypatch: pytest.
     texts = random_texts(1)
     whole = word_vectors(texts, 8)
     for portion in (1, 7, len(texts)):
-        monkeypatch.setattr(subject, "AT_ONCE", portion)
+        monkeypatch.setattr(static, "AT_ONCE", portion)
         found = word_vectors(iter(texts), 8)
         assert found.words == whole.words
         assert found.vectors.tobytes() == whole.vectors.tobytes()

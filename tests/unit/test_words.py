@@ -17,9 +17,8 @@ from tests.searchable import COOKING, KITCHEN_AND_ROAD
 from tests.unit.test_shallow import LABELS as OF_ROWS
 from tests.unit.test_shallow import foreseen, rows_of, split_of
 from tlm.evaluation.pages.text import shared_words
-from tlm.retrieval.search.analyzer import terms
-from tlm.retrieval.search.query import choose
-from tlm.retrieval.search.rake import keywords
+from tlm.retrieval.search.analyzer import terms_of_text
+from tlm.retrieval.search.query import choose, keywords
 from tlm.retrieval.select.classifier import fitted, log_odds
 from tlm.retrieval.select.dsir import log_importance, log_ratios, shares
 from tlm.retrieval.select.features import counts
@@ -98,7 +97,7 @@ def test_words_keep_their_marks_and_unspaced_scripts_are_letters(text: str, word
 @pytest.mark.parametrize("script", SPACED)
 def test_the_search_engines_words_have_their_marks_as_well(script: str) -> None:
     text = writer(script)(" ".join(KITCHEN_AND_ROAD))
-    assert terms(text) == words_of(text)
+    assert terms_of_text(text) == words_of(text)
 
 
 def probabilities(write: Write) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

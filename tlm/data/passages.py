@@ -1,10 +1,18 @@
-"""Cut documents into passages of a given number of words."""
+"""Passages: cut from documents, kept in parquet shards, read from a corpus or a subset."""
 
 import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import regex
 
+from tlm.artifacts.artifact import Artifact, FileEntry
 from tlm.data.text import UNSPACED
+from tlm.progress import Meter
 
 LONGEST_WORD = 50  # characters; longer runs without spaces count as one word per 50 characters
 _SEAM = " \0"  # a possible word boundary without a space in the text; never in normalised text
@@ -60,3 +68,143 @@ def _pieces(text: str) -> list[str]:
 
 def _join(pieces: list[str]) -> str:
     return " ".join(pieces).replace(_SEAM, "").removeprefix(_SEAM[1:])
+
+
+GROUP_ROWS = 10_000
+GROUPS = 10
+
+
+def numbered(table: pa.Table, first: int) -> pa.Table:
+    """The same rows, with their numbers from `first` as first column, `doc`."""
+    return table.add_column(0, "doc", pa.array(np.arange(first, first + len(table))))
+
+
+class Shards:
+    """Writes ``<name>-00000.parquet``… into `folder`, each with `groups` row groups of `group_rows` rows.
+
+    With `first`, it begins with the shard of that number, because earlier ones are written elsewhere.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        groups: int = GROUPS,
+        group_rows: int = GROUP_ROWS,
+        *,
+        first: int = 0,
+        compression: str = "zstd",
+    ) -> None:
+        self.folder, self.name, self.groups, self.group_rows = folder, name, groups, group_rows
+        self.first, self.compression = first, compression
+        self.rows: dict[str, int] = {}
+        self._pending: pa.Table | None = None  # fewer rows than a group
+        self._writer: pq.ParquetWriter | None = None
+
+    @property
+    def total(self) -> int:
+        """Rows added so far."""
+        return sum(self.rows.values()) + (self._pending.num_rows if self._pending else 0)
+
+    def add(self, table: pa.Table) -> None:
+        """Append rows; complete row groups are written, the remainder is kept for later."""
+        if self._pending is not None:
+            table = pa.concat_tables([self._pending, table])
+        while table.num_rows >= self.group_rows:
+            self._write(table.slice(0, self.group_rows))
+            table = table.slice(self.group_rows)
+        self._pending = table
+
+    def close(self) -> dict[str, int]:
+        """Write the remaining rows; return the number of rows by file name."""
+        if self._pending:
+            self._write(self._pending)
+            self._pending = None
+        self._end_shard()
+        return self.rows
+
+    def _write(self, table: pa.Table) -> None:
+        if self._writer is None:
+            self._file = f"{self.name}-{self.first + len(self.rows):05d}.parquet"
+            self.rows[self._file] = 0
+            self._writer = pq.ParquetWriter(
+                self.folder / self._file,
+                table.schema,
+                compression=self.compression,
+                use_dictionary=["source"],  # worth it where values repeat
+                write_statistics=["doc"],  # worth it where rows are looked up by value
+                data_page_size=1 << 20,
+            )
+        self._writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
+        self.rows[self._file] += table.num_rows
+        pa.default_memory_pool().release_unused()  # or the allocator keeps several times as much as is in use
+        if self.rows[self._file] == self.groups * self.group_rows:
+            self._end_shard()
+
+    def _end_shard(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = None
+
+
+SEVERAL = 8  # shards that justify several processes
+MOST_SHARDS = 20  # that a sample is drawn from, at even distances if there are more; 20 have two million passages
+
+
+def shards(corpus: Artifact) -> list[FileEntry]:
+    """The files with the passages of a corpus or subset, in order of `doc`."""
+    return corpus.entries("passages-*.parquet")
+
+
+def passages(
+    corpus: Artifact, columns: list[str] | None = None, chosen: Sequence[FileEntry] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Stream the passages of a corpus or subset in order of `doc`, one verified shard at a time.
+
+    Yields batches with the columns ``doc`` (int64), ``text`` (string) and those specific to the kind of artifact;
+    `columns` selects some of them, and `chosen` some of the shards.
+    """
+    for entry in shards(corpus) if chosen is None else chosen:
+        with pq.ParquetFile(corpus.verified(entry)) as shard:
+            yield from shard.iter_batches(GROUP_ROWS, columns=columns)
+
+
+def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:
+    """Yield the texts of the passages of a corpus or subset in order of `doc`."""
+    for batch in passages(corpus, ["text"]):
+        yield from batch.column("text").to_pylist()
+        if meter is not None:
+            meter.advance(len(batch))
+
+
+def shard_passages(uri: str, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Stream the passages of a corpus's shard `number`, for a process that works on one shard after another.
+
+    Of a large corpus that is not on this machine, the copy of the shard is removed afterwards.
+    """
+    corpus, entries = _opened(uri)
+    entry = entries[number]
+    yield from passages(corpus, columns, [entry])
+    if len(entries) >= SEVERAL:
+        corpus.store.forget(f"{corpus.folder_name}/{entry.name}")
+
+
+@lru_cache(maxsize=1)  # the manifest of a large corpus is long
+def _opened(uri: str) -> tuple[Artifact, list[FileEntry]]:
+    corpus = Artifact.open(uri, "corpus")
+    return corpus, shards(corpus)
+
+
+def sample(corpus: Artifact, count: int, seed: int = 0) -> Iterator[str]:
+    """A uniform sample of the texts of at most `MOST_SHARDS` shards of a corpus or subset, in their order."""
+    chosen, total = shards(corpus), int(corpus.details["passages"])
+    if len(chosen) > MOST_SHARDS:
+        chosen = [chosen[place * len(chosen) // MOST_SHARDS] for place in range(MOST_SHARDS)]
+        total = sum(entry.rows or 0 for entry in chosen)
+    taken = np.zeros(total, dtype=bool)
+    taken[np.random.default_rng(seed).choice(total, min(count, total), replace=False)] = True
+    start = 0
+    for batch in passages(corpus, ["text"], chosen):
+        rows = np.flatnonzero(taken[start : start + batch.num_rows])
+        start += batch.num_rows
+        yield from batch.column(0).take(rows).to_pylist()

@@ -1,1 +1,1 @@
-"""Small and fast models, to be served."""
+"""Small and fast models, and a server for them."""

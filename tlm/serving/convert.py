@@ -16,7 +16,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore
 from torch import Tensor, nn
 
 from tlm.evaluation.predict.classifier import Classifier
-from tlm.evaluation.predict.onnx import ONNX, TOKENIZER
+from tlm.evaluation.predict.encoder import ONNX, TOKENIZER
 from tlm.shallow.folder import CONFIG, config_of
 
 EXACT, SMALL = "model.onnx", "model_quantized.onnx"  # float32 and int8, named as Hugging Face's Optimum does

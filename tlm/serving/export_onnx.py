@@ -78,7 +78,7 @@ def _task(trained: Artifact) -> Artifact:
 
 
 def _write(draft: Draft, trained: Artifact, task: Artifact) -> None:
-    from tlm.data.tasks.arrays import read_splits
+    from tlm.data.tasks.examples import read_splits
 
     try:
         from tlm.serving.convert import EXACT, SMALL, convert, use
@@ -115,7 +115,7 @@ def compared(folder: Path, converted: Path, texts: list[str], pairs: list[str] |
         InputError: the difference is larger.
     """
     from tlm.evaluation.predict.classifier import Classifier
-    from tlm.evaluation.predict.onnx import OnnxClassifier
+    from tlm.evaluation.predict.encoder import OnnxClassifier
     from tlm.serving.convert import EXACT, SMALL
 
     model = Classifier(folder, "cpu")
@@ -141,7 +141,7 @@ def agreement(exact: NDArray[np.float32], small: NDArray[np.float32], numbers: b
 
 def _tell(folder: Path, found: dict[str, Any]) -> None:
     """Add what was compared to the model card."""
-    from tlm.evaluation.predict.onnx import ONNX
+    from tlm.evaluation.predict.encoder import ONNX
 
     card = folder / "README.md"
     before = card.read_text(encoding="utf-8") if card.is_file() else ""

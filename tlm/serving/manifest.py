@@ -11,10 +11,10 @@ import yaml
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import SPANS_FIRST
 from tlm.errors import InputError
-from tlm.evaluation.predict.onnx import ONNX
+from tlm.evaluation.predict.encoder import ONNX
 from tlm.serving.export_onnx import trained_model
+from tlm.settings.threads import THREADS
 from tlm.shallow.folder import CONFIG, FAMILY, config_of
-from tlm.threads import THREADS
 
 Runtime = Literal["huggingface", "tlm"]
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")  # KServe makes longer names of it, of at most 63 characters

@@ -1,1 +1,1 @@
-"""Models without a neural network, trained in seconds: linear models of words, and static vectors of fetched text."""
+"""Models without a neural network, trained in seconds: linear models of words, and static vectors of retrieved text."""

@@ -1,12 +1,21 @@
-"""Linear models: one-against-rest logistic regressions of sparse features, a softmax of dense ones, or ridge."""
+"""Linear models of sparse or dense features, and the choice of their settings by cross-validation."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GroupKFold
+
+from tlm.data.tasks.examples import Split
+from tlm.data.tasks.metrics import REGRESSION, dev_score
+from tlm.progress import say
+from tlm.shallow.folder import Arrays
+from tlm.shallow.words import joined
 
 MOST_ITERATIONS = 1000
 
@@ -79,3 +88,171 @@ class Linear:
             chances = np.hstack([chances, 1 - chances])
         total = chances.sum(axis=1, keepdims=True)
         return np.where(total > 0, chances / np.where(total > 0, total, 1), 1 / self.classes)
+
+
+FOLDS = 3
+MOST_FOLDED = 5_000  # training examples; with more, dev is enough to choose by
+STRENGTHS = (10.0, 1.0, 3.0, 30.0, 100.0, 300.0)  # of sparse features; the first two are tried with each shape
+DENSE_STRENGTHS = (0.003, 0.001, 0.01, 0.03, 0.1)
+
+Fold = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows to fit on, and rows to judge
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of the search.
+
+    Attributes:
+        strength: C of the logistic regression; ridge gets alpha = 10 / C.
+        balanced: Whether classes are weighted by the inverse of their frequency.
+        score: By the task's metric, the mean of all views.
+        features: Which of the features that were considered.
+    """
+
+    strength: float
+    balanced: bool
+    score: float
+    features: Any
+
+
+def views_of(train: Split, dev: Split) -> list[list[Fold]]:
+    """Two ways to judge a setting: by cross-validation over train, and on dev. Rows of dev follow those of train.
+
+    Examples of a group are never divided. There is no cross-validation if train is large or has few groups, and no
+    view of dev if dev is empty.
+    """
+    count = len(train.texts)
+    rows, views = np.arange(count), []
+    if count <= MOST_FOLDED and len(np.unique(train.group)) >= FOLDS:
+        views.append(list(GroupKFold(FOLDS).split(rows, groups=train.group)))
+    if dev.texts:
+        views.append([(rows, count + np.arange(len(dev.texts)))])
+    return views
+
+
+class Search:
+    """The best setting considered so far, by the mean of its scores in each view.
+
+    Attributes:
+        folds: What is fitted on and what is judged, by turns: those of the first view, then those of the second.
+        best: The setting; among equals the one tried first. None before the first.
+        tried: How many settings were considered.
+    """
+
+    def __init__(self, train: Split, dev: Split, metric: str, labels: list[str] | None) -> None:
+        """Judge with `metric`; `labels` are the classes, or None for numbers."""
+        self.views = views_of(train, dev)
+        self.folds = list(chain.from_iterable(self.views))
+        self.gold = np.concatenate([train.gold, dev.gold])
+        self.metric, self.classes = metric, 0 if metric in REGRESSION else len(labels or [])
+        self.best: Setting | None = None
+        self.tried = 0
+
+    def consider(
+        self,
+        features: Any,
+        matrices: Sequence[tuple[Any, Any]],
+        strengths: Iterable[float],
+        weighted: Sequence[bool] = (False, True),
+    ) -> None:
+        """Fit a linear model for each strength; for classes, with and without class weights.
+
+        Args:
+            features: Names the features in `Setting`.
+            matrices: For each fold the features of the examples to fit on and of those to judge.
+            strengths: Values of C.
+            weighted: Whether to weight classes; both are tried by default.
+        """
+        for strength, balanced in product(strengths, weighted if self.classes else (False,)):
+            predicted = [
+                Linear.fit(seen, self.gold[rows], self.classes, strength, balanced).predict(unseen)
+                for (rows, _), (seen, unseen) in zip(self.folds, matrices, strict=True)
+            ]
+            score = self._score(iter(predicted))
+            self.tried += 1
+            if self.best is None or score > self.best.score:
+                self.best = Setting(strength, balanced, score, features)
+
+    def _score(self, predicted: Iterator[NDArray[np.float64]]) -> float:
+        scores = []
+        for view in self.views:
+            judged = np.concatenate([rows for _, rows in view])
+            values = np.concatenate([next(predicted) for _ in view])
+            scores.append(dev_score(self.metric, self.gold[judged], values))
+        return float(np.mean(scores)) if scores else 0.0
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A fitted model.
+
+    Attributes:
+        centre: Mean of each feature over the training examples.
+        scale: Standard deviation of each feature; 1 where it is constant.
+        linear: The model of the standardised features.
+        chosen: The settings that were chosen, for the report.
+        tried: How many settings were tried.
+    """
+
+    centre: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    linear: Linear
+    chosen: dict[str, Any]
+    tried: int = 0
+
+    @classmethod
+    def fit(
+        cls, features: NDArray[np.float64], train: Split, dev: Split, metric: str, labels: list[str] | None, name: str
+    ) -> "Dense":
+        """Choose the regularisation, and fit the choice on `train`.
+
+        Args:
+            features: Features of the examples of train, then of dev; shape [train + dev, features].
+            train: The examples to fit on.
+            dev: More examples to choose by.
+            metric: What to choose by.
+            labels: The classes; None for numbers.
+            name: What the features are, for the log.
+        """
+        count = len(train.texts)
+        centre, scale = features[:count].mean(axis=0), features[:count].std(axis=0)
+        scale[scale < 1e-9] = 1.0
+        both = (features - centre) / scale
+        search = Search(train, dev, metric, labels)
+        search.consider(name, [(both[seen], both[unseen]) for seen, unseen in search.folds], DENSE_STRENGTHS)
+        best = search.best
+        assert best is not None, "dense features are never empty"
+        linear = Linear.fit(both[:count], train.gold, search.classes, best.strength, best.balanced)
+        chosen = {"class weights": "balanced" if best.balanced else "none", "C": best.strength}
+        say(f"{name}: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
+        return cls(centre, scale, linear, chosen, search.tried)
+
+    def predict(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
+        return self.linear.predict((features - self.centre) / self.scale)
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What a folder keeps of the model: values and arrays."""
+        arrays: Arrays = {"centre": self.centre, "scale": self.scale}
+        arrays |= {"weights": self.linear.weights, "bias": self.linear.bias}
+        return {"softmax": self.linear.softmax, "chosen": self.chosen}, arrays
+
+    @classmethod
+    def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Dense":
+        """The model that `state` told of; `config` also has its labels."""
+        linear = Linear(arrays["weights"], arrays["bias"], len(config["labels"] or []), config["softmax"])
+        return cls(arrays["centre"], arrays["scale"], linear, config["chosen"])
+
+
+def as_trained(
+    texts: Sequence[str], pairs: Sequence[str] | None, *, pair: bool
+) -> tuple[Sequence[str], Sequence[str] | None]:
+    """Texts as a model was trained on them: pairs get empty second texts, single texts are joined with theirs."""
+    if pair:
+        return texts, pairs or [""] * len(texts)
+    return joined(texts, pairs), None
+
+
+def of_pairs(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Features of pairs from those of their texts: both, their product and their difference."""
+    return np.hstack([first, second, first * second, np.abs(first - second)])

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tlm.artifacts.digest import file_sha256
+from tlm.artifacts.stores.store import file_sha256
+from tlm.data.tasks.examples import Split
 from tlm.data.tasks.metrics import REGRESSION
-from tlm.data.tasks.split import Split
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
-from tlm.shallow.dense import Dense, as_trained, of_pairs
-from tlm.shallow.linear import Linear
+from tlm.shallow.linear import Dense, Linear, as_trained, of_pairs
 
 FAMILY = "published"
 EMBEDDER = "embedder"  # folder of the published model, within the model's

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.marks import Marks, marks_of
+from tlm.data.tasks.examples import Split
 from tlm.data.tasks.metrics import REGRESSION
-from tlm.data.tasks.split import Split
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders
-from tlm.shallow.linear import Linear
-from tlm.shallow.texts import Shape, TextFeatures
-from tlm.shallow.tuning import STRENGTHS, Search
+from tlm.shallow.features import Shape, TextFeatures
+from tlm.shallow.linear import STRENGTHS, Linear, Search
 from tlm.shallow.words import joined
 
 FAMILY = "tf-idf"

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tlm.artifacts.spending import peak_memory
 from tlm.errors import InputError
 from tlm.progress import say
-from tlm.spending import peak_memory
-from tlm.threads import cores, given_threads
+from tlm.settings.threads import cores, given_threads
 from tlm.training.distributed.group import ProcessGroup, local_rank
 from tlm.training.input.batches import Batch
 from tlm.training.model.encoder import Inputs

@@ -15,16 +15,25 @@ from torch import nn
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
-from tlm.settings import Model, Preset
+from tlm.settings.sections import Model, Preset
 from tlm.training.checkpoint import Snapshots, State
-from tlm.training.curve import Curve
+from tlm.training.cost import Cost, Curve
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.flops import Cost
-from tlm.training.input.batches import Batch, Masking, Order, collate
-from tlm.training.input.external import External
+from tlm.training.input.batches import (
+    HEADS,
+    INTERNAL,
+    MASK,
+    SECOND_TASK,
+    Batch,
+    External,
+    Masking,
+    Order,
+    collate,
+    generator,
+    number,
+)
 from tlm.training.input.mixture import Mixture
-from tlm.training.input.rng import HEADS, INTERNAL, MASK, SECOND_TASK, generator, number
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.vectors import PPMI_SVD, token_vectors
 from tlm.training.loop import Plan, fit

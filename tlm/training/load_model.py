@@ -3,16 +3,15 @@
 import json
 from pathlib import Path
 
-from tlm import presets
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.digest import file_sha256
-from tlm.artifacts.home import home
+from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Recipe, produce
+from tlm.artifacts.stores.store import file_sha256
 from tlm.errors import InputError
+from tlm.settings import presets
+from tlm.settings.sections import model_settings
+from tlm.training.input.located import CONVERT, WEIGHTS, files_of, model_folder
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import adopt_tokenizer
-from tlm.training.model.architectures import model_settings
-from tlm.training.model.located import CONVERT, WEIGHTS, files_of, model_folder
 
 VERSION = 2
 ARM = "plm"

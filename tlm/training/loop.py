@@ -8,16 +8,15 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from tlm.artifacts.spending import JOULES, Amount, Spending
 from tlm.errors import Terminated
 from tlm.progress import Meter
-from tlm.settings import Finetune, Train
-from tlm.spending import JOULES, Amount, Spending
+from tlm.settings.sections import Finetune, Train
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.device import autocast, memory_advice, to_device
 from tlm.training.distributed.group import Agreement, ProcessGroup
-from tlm.training.distributed.signals import STOPS, stopping
-from tlm.training.input.batches import Batch, share, split
-from tlm.training.input.rng import DROPOUT, number
+from tlm.training.distributed.process import STOPS, stopping
+from tlm.training.input.batches import DROPOUT, Batch, number, share, split
 from tlm.training.model.encoder import Inputs
 from tlm.training.model.losses import Losses
 

@@ -6,19 +6,17 @@ This module is imported without torch: finding a finished checkpoint needs none.
 from collections.abc import Sequence
 from typing import Any
 
-from tlm import presets
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.home import home
+from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, refuse_negative
-from tlm.options import Compute
 from tlm.retrieval.subset.protected import check_protected, warn_of
-from tlm.settings import Model, Train
+from tlm.settings import presets
+from tlm.settings.options import Compute
+from tlm.settings.sections import OWN, Model, Train, model_settings
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.mixture import Mixture
 from tlm.training.input.tokenize import tokenize
-from tlm.training.model.architectures import OWN, model_settings
 
 VERSION = 3
 TASK_ONLY, MULTI_TASK = "task-only", "multi-task"  # arms

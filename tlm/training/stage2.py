@@ -1,12 +1,11 @@
 """The step `finetune`: stage 2, the classifier alone (paper, section 3.3). It is imported without torch."""
 
-from tlm import presets
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.home import home
+from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
-from tlm.options import Compute
 from tlm.retrieval.subset.protected import warn_of
+from tlm.settings import presets
+from tlm.settings.options import Compute
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokens_for
 

@@ -19,7 +19,7 @@ from tests.faults.attempts import environment, repeated
 from tests.faults.searching import Searching
 from tests.servers.faulty import HANG_UP, Answer, Request
 from tlm.errors import InputError, Interrupted
-from tlm.retrieval.search.elastic import client as elastic_client
+from tlm.retrieval.search import elastic_client
 
 EXPIRED = {"type": "security_exception", "reason": "unable to authenticate: api key is expired"}
 DISK = "cluster.routing.allocation.disk"

@@ -16,8 +16,8 @@ import pytest
 from tests.faults.storing import Storing, asked, large, storing, whole
 from tests.making import make
 from tests.servers.faulty import HALF, HANG_UP, Answer, Request
+from tlm.cli.upkeep import gc
 from tlm.errors import InputError
-from tlm.upkeep import gc
 
 Case = Callable[[Storing], None]
 UPLOADER = "from tests.faults.storing import large; from tests.making import make; make({!r}, large)"

@@ -16,7 +16,7 @@ from backports import zstd
 
 with atheris.instrument_imports(include=["tlm", "csv", "json"]):
     from tests.faults import properties
-    from tlm.artifacts.manifest import FileEntry, Manifest, content_digest
+    from tlm.artifacts.artifact import FileEntry, Manifest, content_digest
 
 MANIFEST = Manifest(
     kind="corpus", key="0" * 24, content=content_digest([], {}), step="s", version=1, settings={}, inputs={},

@@ -12,9 +12,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.hostile_bodies import V1
-from benchmarks.serving_load import HERE, serving
 from pipelines.resources import NEEDS
+from research.benchmarks.hostile_bodies import V1
+from research.benchmarks.serving_load import HERE, serving
 from tests import toys_training
 from tests.faults import big_text
 from tests.faults.row import HOME, Row, row

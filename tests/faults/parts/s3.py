@@ -16,7 +16,7 @@ from tests.servers.ceph import gateway
 from tests.servers.faulty import HALF, HANG_UP, LOST, RESET, SLOW, Weather
 from tests.servers.programs import Missing
 from tlm.artifacts.artifact import Artifact
-from tlm.upkeep import gc
+from tlm.cli.upkeep import gc
 
 TROUBLES = (500, 503, RESET, HANG_UP, LOST, HALF, SLOW)
 PROVED = tuple(f"tests/servers/test_{name}.py" for name in ("s3_store", "both_stores"))

@@ -16,11 +16,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
-from tlm.artifacts.digest import Ranges
-from tlm.artifacts.kinds import folder_of
-from tlm.artifacts.stores.endpoints import check_bucket, check_url
-from tlm.artifacts.stores.scratch import cache_folder
-from tlm.artifacts.stores.store import Stored
+from tlm.artifacts.stores.local import cache_folder
+from tlm.artifacts.stores.store import Ranges, Stored, check_bucket, check_url, folder_of
 from tlm.errors import InputError, Interrupted, TlmError, in_pod
 from tlm.progress import say
 

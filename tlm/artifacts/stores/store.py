@@ -1,9 +1,63 @@
-"""The interface of a store: what artifacts need of a local folder or of S3."""
+"""The interface of a store, the names and digests of what it holds, and which addresses may be used.
 
+``TLM_HTTP_HOSTS`` lists the hosts that may be used without TLS, separated by commas; this machine always may.
+``TLM_BUCKETS`` lists the S3 buckets that may be used, separated by commas; if it is not set, all may.
+"""
+
+import hashlib
+import json
+import os
+import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Literal, Protocol, TypeAlias, get_args
+from urllib.parse import urlsplit
+
+from tlm.errors import InputError
+
+SIGNATURE = "sha256"
+CHUNK = 1 << 20
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]  # bytes of a file: the first of each range, and the one after its last
+
+
+def file_sha256(path: Path, ranges: Ranges | None = None) -> str:
+    """Return the sha256 of a file, or of some of its bytes, in hex."""
+    if ranges is None:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    for chunk in chunks(path, ranges):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def chunks(path: Path, ranges: Ranges) -> Iterator[bytes]:
+    """Read some bytes of a file, a MiB at a time."""
+    with path.open("rb") as file:
+        for start, stop in ranges:
+            file.seek(start)
+            while start < stop and (chunk := file.read(min(CHUNK, stop - start))):
+                start += len(chunk)
+                yield chunk
+
+
+def value_sha256(value: Any) -> str:
+    """Return the sha256, in hex, of a plain value (dict, list, str, number, None) in canonical JSON."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def signed_json(facts: dict[str, Any]) -> bytes:
+    """Return `facts` as a line of canonical JSON, with their digest under ``sha256``."""
+    return canonical_json({**facts, SIGNATURE: value_sha256(facts)}) + b"\n"
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return `value` as JSON with sorted keys, no spaces and no NaN, so that equal values have equal bytes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 @dataclass(frozen=True)
@@ -62,3 +116,75 @@ class Store(Protocol):
 
     def scratch(self) -> Path:
         """Return a folder on this machine to prepare files in; `add` is cheap from there."""
+
+
+HTTP_HOSTS, BUCKETS = "TLM_HTTP_HOSTS", "TLM_BUCKETS"
+# Link-local addresses, and other addresses of the metadata services of clouds, which hand out credentials.
+FORBIDDEN = tuple(map(ip_network, ("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "100.100.100.200/32")))
+_NAT64 = ip_network("64:ff9b::/96")
+
+
+def check_url(url: str, setting: str) -> None:
+    """Raise InputError unless the server at `url`, from the environment variable `setting`, may be used."""
+    parts = urlsplit(url)
+    host, shown = (parts.hostname or "").lower(), parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    if parts.scheme not in ("http", "https") or not host:
+        raise InputError(f"{setting} is '{shown}'; expected https://host:port")
+    found = _addresses(host)
+    if any(address in network for address in found for network in FORBIDDEN):
+        raise InputError(
+            f"{setting} is {shown}, a link-local address, where clouds serve credentials; name another server"
+        )
+    is_this_machine = bool(found) and all(address.is_loopback for address in found)
+    if parts.scheme == "http" and not is_this_machine and host not in _listed(HTTP_HOSTS):
+        raise InputError(
+            f"{setting} is {shown}: without TLS anybody on the network can read keys and data; give https://, or add "
+            f"{host} to {HTTP_HOSTS} if you trust the network"
+        )
+
+
+def check_bucket(bucket: str, address: str) -> None:
+    """Raise InputError if there is a list of buckets, and the bucket of `address` is not on it."""
+    listed = _listed(BUCKETS)
+    if listed and bucket not in listed:
+        raise InputError(f"{address}: {BUCKETS} does not name the bucket '{bucket}'; add it, or use another")
+
+
+def _listed(variable: str) -> set[str]:
+    return {name.strip() for name in os.environ.get(variable, "").split(",")} - {""}
+
+
+def _addresses(host: str) -> list[IPv4Address | IPv6Address]:
+    """Return the addresses that this machine resolves `host` to; none if it is unknown."""
+    try:
+        found = {str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):
+        return []
+    return [_plain(ip_address(address)) for address in sorted(found)]
+
+
+def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """Return the IPv4 address that an IPv6 address is mapped from, if it is."""
+    if isinstance(address, IPv6Address):
+        if address in _NAT64:
+            return IPv4Address(int(address) & 0xFFFFFFFF)
+        return address.ipv4_mapped or address
+    return address
+
+
+ArtifactKind: TypeAlias = Literal[
+    "checkpoint", "corpus", "corpus-bucket", "corpus-part", "corpus-plan", "corpus-shards", "hits", "index", "metrics",
+    "model", "report", "soft-labels", "study", "subset", "task", "tokenizer", "tokens",
+]  # fmt: skip
+KINDS: tuple[str, ...] = get_args(ArtifactKind)
+_OURS = re.compile(rf"((?:{'|'.join(KINDS)})/[0-9a-f]{{24}}|progress/[0-9a-f]{{24}}/step-[0-9]+)/")
+
+
+def folder_of(name: str) -> str:
+    """Return the folder of the artifact or snapshot that a file of a store belongs to; "" if it is not ours.
+
+    Args:
+        name: Path of the file below the root, such as ``model/0123…/manifest.json``.
+    """
+    found = _OURS.match(name)
+    return found[1] if found else ""

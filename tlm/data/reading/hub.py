@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
-from tlm.artifacts.stores.endpoints import check_url
+from tlm.artifacts.stores.store import check_url
 from tlm.errors import InputError, reason
 
 EXPECTED = "expected hf://name, hf://owner/name or hf://owner/name/config, each followed by :split unless it is train"

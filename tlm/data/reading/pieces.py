@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow.parquet as pq
 
-from tlm.artifacts.digest import Ranges, chunks, file_sha256
+from tlm.artifacts.stores.store import Ranges, chunks, file_sha256
 from tlm.data.reading.files import Piece, RawFile
 from tlm.data.reading.streams import LONGEST_LINE
 from tlm.errors import InputError

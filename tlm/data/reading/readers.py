@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from backports import zstd
 
-from tlm.data.reading import hub, parquet, tables
+from tlm.data.reading import hub, tables
+from tlm.data.reading import tables as parquet
 from tlm.data.reading.files import RawFile
 from tlm.data.reading.records import BadRow, Reject, Rejects, Row, not_utf8, unknown_field
 from tlm.data.reading.streams import lines
@@ -150,6 +151,6 @@ def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
 
 
 _READERS: dict[str, Callable[[RawFile, Sequence[str]], Iterator[Row | Reject]]] = {
-    "jsonl": _jsonl, "csv": tables.rows, "tsv": tables.rows, "txt": _txt, "parquet": parquet.rows,
+    "jsonl": _jsonl, "csv": tables.rows, "tsv": tables.rows, "txt": _txt, "parquet": parquet.parquet_rows,
     "hub": lambda file, _: itertools.starmap(Row, enumerate(hub.rows(file.where), start=1)),
 }  # fmt: skip

@@ -1,20 +1,48 @@
-"""Labelled examples as they are read, before they become a task."""
+"""Labelled examples and their labels as they are read, before they become a task."""
 
+import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tlm.data.overlap.finder import overlapping
+from tlm.data.overlap import overlapping
 from tlm.data.reading.files import RawFile
 from tlm.data.reading.readers import read_all
-from tlm.data.reading.records import Rejects, Row, name_of, text_of
-from tlm.data.tasks.labels import label_of
+from tlm.data.reading.records import BadRow, Rejects, Row, checked_text, name_of, text_of, value_of
 from tlm.data.text import compared, fold, tokens
 from tlm.errors import InputError
-from tlm.options import Fields
+from tlm.settings.options import Fields
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def label_of(values: Mapping[str, Any], field: str) -> str:
+    """Return the label in `field` as a string: 3 is '3', 0.5 is '0.5', true is 'true'.
+
+    Raises BadRow: missing, null, empty, NaN (also as text), infinite (also by overflow), or a type that is no label.
+    """
+    value = value_of(values, field)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | float):
+        raise BadRow("not a label", f"field '{field}' is of type {type(value).__name__}; expected a string or number")
+    label = checked_text(str(value), field)
+    if label.lower() == "nan":
+        raise BadRow("NaN", f"field '{field}' is {label}")
+    if value in (math.inf, -math.inf) or (is_number(label) and math.isinf(float(label))):
+        raise BadRow("infinite", f"field '{field}' is {label[:20]}")
+    return label
+
+
+def is_number(label: str) -> bool:
+    """Tell whether a label is a number."""
+    return _NUMBER.fullmatch(label) is not None
+
 
 UNLABELLED = "unlabelled"  # the split of texts without labels
 

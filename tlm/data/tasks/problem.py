@@ -8,11 +8,10 @@ from typing import Any
 from tlm.data.reading.files import RawFile
 from tlm.data.reading.readers import read
 from tlm.data.reading.records import Row
-from tlm.data.tasks.labelled import Example
-from tlm.data.tasks.labels import is_number
+from tlm.data.tasks.labelled import Example, is_number
 from tlm.data.text import fold
 from tlm.errors import InputError
-from tlm.options import Fields
+from tlm.settings.options import Fields
 
 PROBLEMS = ("auto", "classification", "regression")
 FEW, SHARE_FEW = 3, 0.01  # labels that look like slips: at most so many, or this share of the rows ...

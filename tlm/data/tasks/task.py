@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -17,17 +17,38 @@ from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check
 from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
-from tlm.data.tasks.groups import COLUMN as GROUP
-from tlm.data.tasks.groups import divided_groups
+from tlm.data.tasks.examples import SCHEMA, examples
 from tlm.data.tasks.labelled import UNLABELLED, Example, read_examples, read_unlabelled
 from tlm.data.tasks.metrics import METRICS, metric_for
 from tlm.data.tasks.problem import PROBLEMS, is_regression
-from tlm.data.tasks.reading import SCHEMA, examples
-from tlm.data.tasks.registered import fitting_fields, named_files
-from tlm.data.tasks.splits import SPLITS, divided, find_leaks, split_files
+from tlm.data.tasks.splits import COLUMN as GROUP
+from tlm.data.tasks.splits import SPLITS, divided, divided_groups, find_leaks, split_files
 from tlm.errors import InputError, nearest
-from tlm.options import Fields, Problem
 from tlm.progress import say
+from tlm.settings.options import Fields, Problem
+
+PREFIX = "(?:.*[-_])?"  # chemprot_train.jsonl is train.jsonl
+
+
+def named_files(entry: TaskEntry, folder: str, found: Sequence[RawFile]) -> dict[str, list[RawFile]]:
+    """Return the files by split, found by Hub address or by name in `folder`. Raises InputError: one is missing."""
+    if not folder:
+        places = {file.where: file for file in found}
+        return {split: [places[entry.addresses[split]]] if split in entry.splits else [] for split in SPLITS}
+    for file in found:
+        file.header = entry.header
+    return split_files(folder, found, {split: f"{PREFIX}(?:{names})" for split, names in entry.files.items()})
+
+
+def fitting_fields(entry: TaskEntry, files: dict[str, list[RawFile]], id_field: str) -> Fields:
+    """Return the first of the task's column sets that its train file has; if it has none of them, the first."""
+    known = [Fields(**columns, id_field=id_field) for columns in entry.columns]
+    for fields in known:
+        with suppress(InputError):
+            check(files["train"][0], fields.wanted)
+            return fields
+    return known[0]
+
 
 VERSION = 2
 CLASSES_SHOWN = 10

@@ -1,1 +1,1 @@
-"""Reports as pages, and outputs for the pipeline's user interface."""
+"""Pages: blocks, plots and amounts that reports and studies are made of."""

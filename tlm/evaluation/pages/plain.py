@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table as Grid
     from rich.text import Text as Words
 
+
 LONGEST_NAME = 80
 STYLES = {"bold": "bold", "small": "dim"}  # of words on a terminal
 

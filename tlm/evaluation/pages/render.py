@@ -23,7 +23,7 @@ from tlm.evaluation.pages.blocks import (
     Text,
     inlines,
 )
-from tlm.evaluation.pages.plots import COLOURS, css_colours, data_uri
+from tlm.evaluation.pages.colours import COLOURS, css_colours, data_uri
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled
 
 STYLES = Path(__file__).with_name("page.css")

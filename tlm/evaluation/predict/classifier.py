@@ -14,7 +14,7 @@ from transformers.utils import logging
 from tlm.errors import InputError, reason
 from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces, tokenized
 from tlm.shallow.folder import config_of
-from tlm.training.model.located import HERE, refuse_code
+from tlm.training.input.located import HERE, refuse_code
 
 
 class Classifier(EncoderPredictor):

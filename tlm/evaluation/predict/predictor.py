@@ -1,16 +1,145 @@
 """Any model folder as something that predicts: an encoder of transformers or ONNX, a shallow model, or a mixture."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tlm.evaluation.mixture.weights import Weights
-from tlm.evaluation.predict.encoder import model_labels
-from tlm.evaluation.predict.onnx import ONNX, OnnxClassifier
+from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier, model_labels
 from tlm.shallow.folder import FAMILY, config_of
+
+EQUAL = 100  # equal weights count as much as this many examples of dev
+TEMPERATURES = (1.0, 0.7, 1.4, 0.5, 2.0, 0.35, 2.8, 0.25, 4.0, 0.18, 5.6, 0.125, 8.0)  # among equals, the first wins
+STEPS = 10  # weights are tenths
+MOST_PARTS = 4
+FOLDS = 5
+TINY = 1e-12
+LEAST_FITTED = 3  # examples that a line is fitted to
+DIGITS = 12  # losses that agree in them are equal: the rest is rounding
+
+Floats = NDArray[np.float64]
+Line = tuple[float, float]  # slope and intercept
+AS_IT_IS: Line = (1.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How the parts of a mixture are combined.
+
+    Attributes:
+        temperatures: Each part's probabilities p become p^(1/T), normalised; above 1 it is trusted less.
+        shares: Weight of each part, 0 or more; they add up to 1.
+        lines: Each part's numbers x become slope · x + intercept. Empty for classes and in older mixtures.
+    """
+
+    temperatures: tuple[float, ...]
+    shares: tuple[float, ...]
+    lines: tuple[Line, ...] = ()
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> "Weights":
+        """The weights whose `state` this is."""
+        lines = tuple((slope, intercept) for slope, intercept in values.get("lines", ()))
+        return cls(tuple(values["temperatures"]), tuple(values["shares"]), lines)
+
+    def state(self) -> dict[str, Any]:
+        """The weights as JSON values."""
+        return {name: values for name, values in asdict(self).items() if values}
+
+    def apply(self, parts: Sequence[Floats]) -> Floats:
+        """Mix predictions of the parts, each of shape [n, classes] (or [n, 1] for numbers)."""
+        on_lines = _on_lines(parts, self.lines)
+        tempered = [_tempered(part, temperature) for part, temperature in zip(on_lines, self.temperatures, strict=True)]
+        return np.sum([share * part for share, part in zip(self.shares, tempered, strict=True)], axis=0)  # type: ignore[no-any-return]
+
+
+def fitted(parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64]) -> Weights:
+    """The best weights on a grid, drawn towards equal ones: they have the share n / (n + `EQUAL`).
+
+    Each part gets the temperature (numbers: the line) that is best for it alone. Among equals, the shares that are
+    nearest to equal win.
+
+    Args:
+        parts: Predictions of each part, shape [n, classes], or [n, 1] for numbers.
+        gold: Class ordinals, or numbers; shape [n].
+    """
+    count = len(parts)
+    equal = tuple(1 / count for _ in parts)
+    if not len(gold):
+        return Weights((1.0,) * count, equal)
+    lines = tuple(_line(part[:, 0], gold) for part in parts) if parts[0].shape[1] == 1 else ()
+    parts = _on_lines(parts, lines)
+    best = tuple(min(TEMPERATURES, key=lambda t, part=part: loss(_tempered(part, t), gold)) for part in parts)  # type: ignore[misc]
+    grid = (shares for shares in product(range(STEPS + 1), repeat=count) if sum(shares) == STEPS)
+    candidates = [equal, *sorted(grid, key=lambda shares: sum((share / STEPS - 1 / count) ** 2 for share in shares))]
+    weights = [tuple(share / sum(shares) for share in shares) for shares in candidates]
+    tempered = [_tempered(part, temperature) for part, temperature in zip(parts, best, strict=True)]
+    losses = [loss(Weights((1.0,) * count, shares).apply(tempered), gold) for shares in weights]
+    found = weights[min(range(len(losses)), key=lambda place: float(f"{losses[place]:.{DIGITS}g}"))]
+    trust = len(gold) / (len(gold) + EQUAL)
+    return Weights(best, tuple(trust * share + (1 - trust) / count for share in found), lines)
+
+
+def cross_fitted(parts: Sequence[Floats], gold: NDArray[np.float64], group: NDArray[np.int64]) -> Floats:
+    """Predictions of a mixture for the examples that its weights are fitted on: each from weights of the other groups.
+
+    Args:
+        parts: Predictions of each part, shape [n, classes], or [n, 1] for numbers.
+        gold: Class ordinals, or numbers; shape [n].
+        group: Group of each example; shape [n]. Groups are not divided.
+    """
+    from sklearn.model_selection import GroupKFold
+
+    folds = min(FOLDS, len(np.unique(group)))
+    if folds < 2:
+        return fitted(parts, gold).apply(parts)
+    mixed = np.zeros_like(parts[0])
+    for others, own in GroupKFold(folds).split(gold, groups=group):
+        weights = fitted([part[others] for part in parts], gold[others])
+        mixed[own] = weights.apply([part[own] for part in parts])
+    return mixed
+
+
+def loss(predicted: Floats, gold: NDArray[np.float64] | NDArray[np.int64]) -> float:
+    """Mean log-loss of probabilities, shape [n, classes], or mean squared error of numbers, shape [n, 1]."""
+    if predicted.shape[1] == 1:
+        return float(np.mean((predicted[:, 0] - gold) ** 2))
+    return float(-np.mean(np.log(np.maximum(predicted[np.arange(len(gold)), gold.astype(np.int64)], TINY))))
+
+
+def _line(numbers: Floats, gold: NDArray[Any]) -> Line:
+    """The line of least squares through a part's numbers and the gold ones, both of shape [n].
+
+    It rises, or is level. If the lines through all other examples predict each example no better than the part does,
+    the part's numbers stay as they are.
+    """
+    if len(gold) < LEAST_FITTED:
+        return AS_IT_IS
+    x, y = numbers - numbers.mean(), gold - gold.mean()
+    slope = max(0.0, float(x @ y / (x @ x))) if x.any() else 0.0
+    leverage = 1 / len(gold) + (x * x / (x @ x) if slope else 0.0)
+    left_out = (y - slope * x) / np.maximum(1 - leverage, TINY)  # the error without this example, in closed form
+    if left_out @ left_out >= np.sum((numbers - gold) ** 2):
+        return AS_IT_IS
+    return slope, float(gold.mean() - slope * numbers.mean())
+
+
+def _on_lines(parts: Sequence[Floats], lines: Sequence[Line]) -> Sequence[Floats]:
+    """Numbers on the lines of their parts; without lines, what the parts give."""
+    return [slope * part + at for part, (slope, at) in zip(parts, lines, strict=True)] if lines else parts
+
+
+def _tempered(part: Floats, temperature: float) -> Floats:
+    """Probabilities at a temperature; numbers stay as they are."""
+    if temperature == 1 or part.shape[1] == 1:
+        return part
+    powers = np.maximum(part, TINY) ** (1 / temperature)
+    return powers / powers.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
+
 
 MIXTURE = "mixture"  # the family of a folder of several models
 

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.split import Split
-from tlm.energy import Energy
+from tlm.artifacts.spending import JOULES, Energy, peak_memory
+from tlm.data.tasks.examples import Split
 from tlm.evaluation.predict.encoder import EncoderPredictor
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import hidden
-from tlm.spending import JOULES, peak_memory
 
 SPEED = "speed"  # key of run.json
 MOST_ALONE = 100  # texts that are predicted one at a time
@@ -92,9 +91,9 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
         model: Its artifact, which has the shape of the encoder, or else its checkpoint has.
         splits: The texts.
     """
-    from tlm.evaluation.predict.onnx import OnnxClassifier
-    from tlm.settings import Model
-    from tlm.training.flops import BACKWARD, Cost
+    from tlm.evaluation.predict.encoder import OnnxClassifier
+    from tlm.settings.sections import Model
+    from tlm.training.cost import BACKWARD, Cost
     from tlm.training.input.batches import Batch
 
     made = [model, *(model.input(name) for name in ("checkpoint",) if name in model.manifest.inputs)]

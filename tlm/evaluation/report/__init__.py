@@ -1,1 +1,1 @@
-"""The contents of reports."""
+"""Reports: models side by side, what may be concluded, and what it cost."""

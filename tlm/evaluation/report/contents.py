@@ -6,23 +6,20 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from research.compute import break_even, told
 from tlm.artifacts.artifact import Artifact
-from tlm.evaluation.mixture.kinds import LINEAR
-from tlm.evaluation.pages.plots import roles
+from tlm.evaluation.pages.colours import roles
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.bill.predictions import predictions
-from tlm.evaluation.report.bill.spent import spent
-from tlm.evaluation.report.compare.break_even import break_even, told
-from tlm.evaluation.report.compare.planned import planned, recommended
-from tlm.evaluation.report.curves import curves
-from tlm.evaluation.report.dropped import dropped, numbers
+from tlm.evaluation.report.bill import predictions, spent
 from tlm.evaluation.report.evidence import evidence, unchecked_text
-from tlm.evaluation.report.findings import findings, finished, sure
-from tlm.evaluation.report.lineage import Lineage, lineage_rows
+from tlm.evaluation.report.findings import findings, finished, planned, recommended, sure
+from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, numbers
+from tlm.evaluation.report.page import curves
 from tlm.evaluation.report.runs import Group, Run, grouped, spread
 from tlm.evaluation.score.intervals import differences
-from tlm.evaluation.score.metrics import METRIC_NAMES
-from tlm.options import Prices
+from tlm.evaluation.score.kinds import LINEAR
+from tlm.evaluation.score.scores import METRIC_NAMES
+from tlm.settings.options import Prices
 
 MOST_CLASSES = 15  # of a confusion matrix; with more classes, the most frequent confusions are listed
 MOST_CONFUSIONS = 20

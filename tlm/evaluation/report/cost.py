@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tlm.options import Prices
-from tlm.spending import AT_LEAST, JOULES
+from tlm.artifacts.spending import AT_LEAST, JOULES
+from tlm.settings.options import Prices
 
 HOUR, KILOWATT_HOUR = 3600.0, 3.6e6
 

@@ -10,8 +10,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Card, Heading, Part, Quote, Span, Text
 from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
-from tlm.evaluation.report.dropped import without_root
-from tlm.evaluation.report.lineage import Lineage
+from tlm.evaluation.report.lineage import Lineage, without_root
 from tlm.evaluation.report.runs import Group
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 from tlm.retrieval.subset.protected import UNCHECKED, unchecked, unprotected

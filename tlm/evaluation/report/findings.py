@@ -1,15 +1,109 @@
-"""The report's findings as sentences. An order of arms is claimed only where a confidence interval supports it."""
+"""What a report compares, and the sentences that it says of it: groups in, sentences out."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple
 
-from tlm.evaluation.mixture.kinds import LINEAR
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.report.compare import planned
-from tlm.evaluation.report.compare.planned import AHEAD, ARMS, NETWORK, OTHERS, TEXT, best_on_dev
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
-from tlm.evaluation.score.metrics import METRIC_NAMES
+from tlm.evaluation.score.kinds import ENCODER, LINEAR, NETWORKS, STUDENT
+from tlm.evaluation.score.scores import METRIC_NAMES
+
+Summary = dict[str, Any]  # of `Group.summary`
+Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
+AHEAD = "ahead of the linear model?"
+TEXT = "what was its text worth?"
+NETWORK = "what was the network worth?"
+ARMS = "which arm is ahead?"
+OTHERS = "ahead of another model?"
+TEACHER = "as good as its teacher?"
+
+
+class Planned(NamedTuple):
+    """Two groups to compare on test, by name, and the question that this answers about the first."""
+
+    first: str
+    second: str
+    question: str
+
+
+def planned(groups: list[Summary]) -> list[Planned]:
+    """The pairs to compare, each once.
+
+    Args:
+        groups: Summaries of the groups that can be compared.
+    """
+    pairs: dict[frozenset[str], Planned] = {}
+    for first, second, question in _questions(groups):
+        if first is not second:
+            names = first["name"], second["name"]
+            pairs.setdefault(frozenset(names), Planned(*names, question))
+    return list(pairs.values())
+
+
+def best_on_dev(groups: list[Summary]) -> Summary:
+    """The group with the highest mean score on dev; test scores choose nothing."""
+    return max(groups, key=lambda group: group["dev"]["mean"])
+
+
+def challenger(groups: list[Summary]) -> Summary:
+    """What is held against the linear model: the best on dev of the models that have an interval, else of all.
+
+    The linear model and imported predictions only count where there is nothing else.
+    """
+    others = [group for group in groups if group["kind"] != LINEAR] or groups
+    trained = [group for group in others if group["kind"] != IMPORTED] or others
+    return best_on_dev([group for group in trained if group["test"]["low"] is not None] or trained)
+
+
+def recommended(groups: list[Summary], differences: Sequence[Difference]) -> tuple[Summary, Difference | None]:
+    """The model to use, and how it differs from the one that it was held against; None if there is no other.
+
+    It is the challenger, unless an interval says that it is not shown to be ahead of the linear model.
+
+    Args:
+        groups: Summaries of the groups that can be compared.
+        differences: The differences on test of their `planned` pairs.
+    """
+    best, linear = challenger(groups), linear_of(groups)
+    names = best["name"], linear["name"] if linear is not None else ""
+    found = next((one for one in differences if (one["first"], one["second"]) == names), None)
+    behind = linear is not None and found is not None and found["low"] is not None and found["ahead"] != best["name"]
+    return linear if linear is not None and behind else best, found
+
+
+def linear_of(groups: list[Summary]) -> Summary | None:
+    """The linear model, if it is among the groups."""
+    return next((group for group in groups if group["kind"] == LINEAR), None)
+
+
+def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
+    best = challenger(groups)
+    encoders = [group for group in groups if group["kind"] == ENCODER]
+    linear = linear_of(groups)
+    if linear is not None:
+        yield best, linear, AHEAD
+        if encoders:
+            yield best_on_dev(encoders), linear, AHEAD
+    for fetched in (group for group in groups if group["kind"] == best["kind"] and group["text"] == "bm25"):
+        for other in groups:
+            if other["kind"] == best["kind"] and other["text"] in ("random", "task-only"):
+                yield fetched, other, TEXT
+    with_network = [group for group in groups if any(one in group["kind"] for one in NETWORKS)]
+    without = [group for group in groups if group not in with_network and group["kind"] != IMPORTED]
+    if with_network and without:
+        yield best_on_dev(with_network), best_on_dev(without), NETWORK
+    for first, second in combinations(encoders, 2):
+        yield first, second, ARMS
+    for one in groups:
+        if one["kind"] == IMPORTED:
+            yield best, one, OTHERS
+    for student in (group for group in groups if group["kind"] == STUDENT):
+        for teacher in groups:
+            if set(student["taught_by"]) & set(teacher["models"]):
+                yield student, teacher, TEACHER
+
 
 OTHER_TEXT = {
     "random": "random text",
@@ -21,8 +115,6 @@ OTHER_TEXT = {
     "rerank": "text by influence (ISS)",
 }
 PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks; with padding, by the paper's rule
-Summary = dict[str, Any]  # of `Group.summary`
-Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
 
 
 def findings(groups: list[Summary], metric: str, differences: Sequence[Difference]) -> list[str]:
@@ -35,7 +127,7 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     """
     whole = finished(groups)
     trained = [group for group in whole if group["kind"] not in (LINEAR, IMPORTED)]
-    linear, best = planned.linear_of(whole), planned.challenger(whole)
+    linear, best = linear_of(whole), challenger(whole)
     if best is linear:
         return [f"Only the baseline was scored: {hundred(best['test'])} {METRIC_NAMES[metric]} on test."]
     sentences = [_use(whole, metric, differences), *_worth(best, whole, differences)]
@@ -100,8 +192,8 @@ def sure(chosen: Summary, found: Difference | None) -> str:
 
 def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) -> str:
     """What to use: the best on dev where it is shown to be ahead of the linear model, else the linear model."""
-    best, linear = planned.challenger(groups), planned.linear_of(groups)
-    chosen, found = planned.recommended(groups, differences)
+    best, linear = challenger(groups), linear_of(groups)
+    chosen, found = recommended(groups, differences)
     name, spread = best["name"], "mean and standard deviation of " if len(best["seeds"]) > 1 else ""
     how = "" if best["fixed"] else f" ({spread}{best['repeats']})"
     score = f"{hundred(best['test'])} {METRIC_NAMES[metric]} on test{how}"

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
-from tlm.options import Prices
+from tlm.settings.options import Prices
 
 VERSION = 12
 
@@ -49,7 +49,7 @@ def _check(runs: list[Artifact]) -> None:
 def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[str]) -> None:
     from tlm.evaluation.report.contents import contents
     from tlm.evaluation.report.lineage import Lineage
-    from tlm.evaluation.report.page.one_task import write_report
+    from tlm.evaluation.report.page import write_report
 
     lineage = Lineage()
     found = contents(runs, lineage.follow(runs[0], "task"), lineage, prices)

@@ -4,16 +4,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.home import home
+from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
+from tlm.retrieval.subset.export import Arm
 from tlm.retrieval.subset.protected import check_protected
+from tlm.settings.options import Filters
 
 if TYPE_CHECKING:
     from tlm.shallow.models import Model
+
 
 VERSION = 6
 MOST_PASSAGES = 200_000  # that static vectors are learned from: five minutes of one core
@@ -70,7 +72,7 @@ def static(task: str, *, subset: str = "", spans: Sequence[str] = (), seed: int 
 
 
 def _embedded(task: Artifact, folder: Path, spans: Sequence[str], seed: int, root: str | None) -> str:
-    from tlm.data.tasks.arrays import read_splits
+    from tlm.data.tasks.examples import read_splits
     from tlm.shallow.published import digests, fit
 
     if spans:
@@ -115,7 +117,7 @@ def _write(draft: Draft, recipe: Recipe, fit: "Callable[[], Model]") -> None:
 
 def _fitted(recipe: Recipe) -> "Model":
     from tlm.data.marks import named_marks
-    from tlm.data.tasks.arrays import read_splits, unlabelled
+    from tlm.data.tasks.examples import read_splits, unlabelled
     from tlm.shallow.static import learn
     from tlm.shallow.tfidf import tune
 
@@ -131,8 +133,24 @@ def _fitted(recipe: Recipe) -> "Model":
 
 def _read(subset: Artifact) -> Iterator[str]:
     """The passages of a subset; of more than `MOST_PASSAGES`, as many, evenly spaced."""
-    from tlm.data.corpus_reader import texts
+    from tlm.data.passages import texts
 
     total = subset.details["passages"]
     kept = min(total, MOST_PASSAGES)
     return (text for number, text in enumerate(texts(subset)) if (number + 1) * kept // total > number * kept // total)
+
+
+def select(arm: str, filters: Filters = Filters(), root: str | None = None) -> tuple[str, str]:
+    """Select the text of an arm, as much as BM25 found; train and score a static model of it.
+
+    Args:
+        arm: An `Arm`, as a string.
+        filters: Those of BM25's subset.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Returns:
+        The URIs of the subset ("" for task-only), and of the metrics.
+    """
+    chosen = Arm.parse(arm)
+    subset = chosen.subset(filters, root)
+    return subset, static(chosen.task, subset=subset, seed=chosen.seed, root=root)

@@ -4,9 +4,49 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
-from tlm.evaluation.score.record import scored
-from tlm.evaluation.score.stages import stages_of
+from tlm.evaluation.score.scores import scored
 from tlm.training.distributed.cards import own_cards
+
+
+def stages_of(trained: Artifact) -> dict[str, Artifact]:
+    """The artifact of each stage by name, in order; the last stage is that of `trained` itself.
+
+    Before a student's own stages stand those of its teacher, each once; one that both share is the student's.
+    """
+    if "converted" in trained.manifest.inputs:
+        return stages_of(trained.input("converted"))
+    if trained.manifest.kind == "checkpoint":
+        return {"stage 1": trained}
+    if "stage" in trained.details:
+        return {str(trained.details["stage"]): trained}
+    start = trained.input("checkpoint")
+    if "teacher" not in trained.manifest.inputs:
+        return {"stage 1": start, "stage 2": trained}
+    taught: dict[str, Artifact] = {}
+    for name, stage in _with_members(trained.input("teacher")).items():
+        if stage.manifest.key not in {one.manifest.key for one in (start, *taught.values())}:
+            taught[f"teacher, {name}"] = stage
+    return {**taught, "stage 1": start, "distillation": trained}
+
+
+def _with_members(trained: Artifact) -> dict[str, Artifact]:
+    """The stages of a model; of a mixture, those of each member, with its arm in front. Equal names are numbered.
+
+    Names have no seeds, so that those of a report's group are the same for all of its runs.
+    """
+    if "converted" in trained.manifest.inputs:
+        return _with_members(trained.input("converted"))
+    members = [trained.input(name) for name in trained.manifest.inputs if name.startswith("metrics-")]
+    found = {} if members else stages_of(trained)
+    for member in members:
+        model = next(member.input(name) for name in ("model", "checkpoint") if name in member.manifest.inputs)
+        for name, stage in _with_members(model).items():
+            named, number = f"{member.details['arm']}, {name}", 1
+            while (key := named if number == 1 else f"{named} ({number})") in found:
+                number += 1
+            found[key] = stage
+    return found
+
 
 VERSION = 4
 
@@ -36,9 +76,9 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
 def _write(
     draft: Draft, trained: Artifact, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None
 ) -> None:
-    from tlm.data.tasks.arrays import read_splits
+    from tlm.data.tasks.examples import read_splits
     from tlm.evaluation.predict.speed import SPEED, Timed, bytes_of, flops_of
-    from tlm.evaluation.score.record import Prediction, write_metrics
+    from tlm.evaluation.score.scores import Prediction, write_metrics
 
     check_classes(trained, task)
     predictor, place = open_predictor(trained.path("model"), device)
@@ -64,14 +104,14 @@ def _write(
 
 
 def _loss(checkpoint: Artifact, task: Artifact, device: str, root: str | None) -> float | None:
-    from tlm.training.scoring import masked_lm_loss
+    from tlm.training.classification import masked_lm_loss
 
     return masked_lm_loss(checkpoint, task, "test", device, root)
 
 
 def check_classes(trained: Artifact, task: Artifact) -> None:
     """Raise InputError unless `trained` predicts the classes of `task`."""
-    from tlm.data.tasks.arrays import classes_of
+    from tlm.data.tasks.examples import classes_of
 
     if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
         raise InputError(

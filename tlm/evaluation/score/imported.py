@@ -15,7 +15,7 @@ from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import BadRow, Reject, name_of, value_of
 from tlm.errors import InputError, nearest, refuse_negative
-from tlm.evaluation.score.record import scored
+from tlm.evaluation.score.scores import scored
 
 VERSION = 3
 IMPORTED = "imported"
@@ -67,9 +67,8 @@ def import_predictions(
 
 
 def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
-    from tlm.data.tasks.arrays import classes_of, read_splits
-    from tlm.data.tasks.reading import examples
-    from tlm.evaluation.score.record import Prediction, write_metrics
+    from tlm.data.tasks.examples import classes_of, examples, read_splits
+    from tlm.evaluation.score.scores import Prediction, write_metrics
 
     task, settings = recipe.inputs["task"], recipe.settings
     labels = classes_of(task)

@@ -6,15 +6,37 @@ UTF-16 units and lower-cased one code point at a time. There are no stop words a
 
 A text is turned into a string of word-break classes, one letter per code point, and the grammar runs over that string.
 `bulk_analyzer` finds the same terms faster for many texts, and leaves to this module those that need the full grammar.
+
+The texts are concatenated, as bytes if they are ASCII, otherwise as UTF-16 units. The kind of each unit tells where
+words begin and end. Texts that need the full grammar (emoji, ideographs, combining marks, words of more than 255 units;
+about one in a hundred) are analyzed one by one.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+
+def batched(texts: Iterable[str], count: int, characters: int) -> Iterator[list[str]]:
+    """Cut `texts` into batches, each ended by the text that brings it to `count` texts or to so many characters."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if len(batch) == count or size >= characters:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
 
 MAX_TOKEN_LENGTH = 255  # UTF-16 units, Elasticsearch's default
 GRAMMAR_ONLY = "HKISsxEeCZpP"  # classes that only the full grammar can handle
@@ -45,7 +67,7 @@ _EMOJI = re.compile(
 _MAYBE_EMOJI = re.compile("[EeMRC]")
 
 
-def terms(text: str) -> list[str]:
+def terms_of_text(text: str) -> list[str]:
     """Return the terms of `text` in order, with repetitions, exactly as Elasticsearch's `standard` analyzer does."""
     lower = lower_case(text)
     return [lower[start:end] for start, end in _spans(text)]
@@ -111,3 +133,139 @@ def _cut(classes: str, text: str) -> Iterator[tuple[int, int]]:
 
 def _units(text: str, start: int, end: int) -> int:
     return len(text[start:end].encode("utf-16-le", "surrogatepass")) // 2
+
+
+Lengths = npt.NDArray[np.int64]
+Units = npt.NDArray[Any]  # uint8 or uint16
+Kinds = npt.NDArray[np.uint8]
+
+LETTER, DIGIT, JOINER, BETWEEN_LETTERS, BETWEEN_DIGITS, OTHER = 1, 2, 4, 8, 16, 32
+KINDS = {
+    **{"L": LETTER, "N": DIGIT, "D": DIGIT, "_": JOINER},
+    **{".": BETWEEN_LETTERS | BETWEEN_DIGITS, "'": BETWEEN_LETTERS | BETWEEN_DIGITS},
+    **{":": BETWEEN_LETTERS, ",": BETWEEN_DIGITS},
+}
+TEXTS_TOGETHER, CHARACTERS_TOGETHER = 500, 1 << 19
+GAP = "\n"  # separates texts; not part of any word
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of a sequence of texts, with repetitions.
+
+    Attributes:
+        distinct: The distinct terms, in order of first appearance.
+        tokens: int32[tokens], the index of each token in `distinct`, text after text.
+        lengths: int64[texts], the number of tokens of each text.
+    """
+
+    distinct: list[str]
+    tokens: npt.NDArray[np.int32]
+    lengths: Lengths
+
+    def by_text(self) -> Iterator[list[str]]:
+        """Yield the terms of each text, in order."""
+        words, start = np.array(self.distinct, object)[self.tokens].tolist(), 0
+        for length in self.lengths.tolist():
+            yield words[start : start + length]
+            start += length
+
+
+def terms_of_each(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the terms of each text; memory does not grow with their number."""
+    for batch in batched(texts, TEXTS_TOGETHER, CHARACTERS_TOGETHER):
+        yield from terms(batch).by_text()
+
+
+def terms(texts: Sequence[str]) -> Terms:
+    """Find the terms of all `texts`."""
+    ascii_only = np.fromiter(map(str.isascii, texts), bool, len(texts))
+    narrow, wide = np.flatnonzero(ascii_only), np.flatnonzero(~ascii_only)
+    found = [_find(*_bytes(_select(texts, narrow))), _find(*_utf16(_select(texts, wide)))]
+    odd = np.concatenate([rows[left] for rows, (_, _, left) in zip((narrow, wide), found, strict=True)])
+    by_grammar = [terms_of_text(text) for text in _select(texts, odd)]
+    words = [words for words, _, _ in found] + [pa.array([term for one in by_grammar for term in one], pa.string())]
+    counts = [*(count for _, count, _ in found), np.array([len(one) for one in by_grammar], np.int64)]
+    text_of = np.repeat(np.concatenate([narrow, wide, odd]), np.concatenate(counts))
+    found_terms = pa.concat_arrays(words).dictionary_encode()
+    in_order = found_terms.indices.take(pa.array(np.argsort(text_of, kind="stable"))).dictionary_encode()
+    distinct = found_terms.dictionary.take(in_order.dictionary).to_pylist()
+    return Terms(distinct, in_order.indices.to_numpy(), np.bincount(text_of, minlength=len(texts)))
+
+
+def _select(texts: Sequence[str], rows: Lengths) -> list[str]:
+    return [texts[row] for row in rows.tolist()]
+
+
+def _bytes(texts: list[str]) -> tuple[Units, Kinds, Lengths]:
+    """Concatenate ASCII texts as lower-case bytes, with gaps around them.
+
+    Returns the bytes, the kind of each one, and the position of the gap after each text.
+    """
+    data = GAP.join(["", *texts, ""]).encode("ascii").lower()
+    kinds = np.frombuffer(data.translate(_kinds()[:256].tobytes()), np.uint8)
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    return np.frombuffer(data, np.uint8), kinds, np.cumsum(lengths + 1)
+
+
+def _utf16(texts: list[str]) -> tuple[Units, Kinds, Lengths]:
+    """Concatenate texts as `_bytes` does, as UTF-16 units."""
+    parts = [lower_case(text).encode("utf-16-le", "surrogatepass") for text in texts]
+    gap = GAP.encode("utf-16-le")
+    units = np.frombuffer(gap.join([b"", *parts, b""]), np.uint16)
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts)) // 2
+    return units, _kinds()[units], np.cumsum(lengths + 1)
+
+
+@lru_cache(maxsize=1)
+def _kinds() -> Kinds:
+    """The kind of each UTF-16 unit, as flags, uint8[0x10000]."""
+    of_class = np.zeros(256, np.uint8)
+    of_class[[ord(letter) for letter in GRAMMAR_ONLY]] = OTHER
+    of_class[[ord(letter) for letter in KINDS]] = list(KINDS.values())
+    flags: Kinds = of_class[class_table()[:0x10000]]
+    flags[0xD800:0xE000] = OTHER
+    return flags
+
+
+def _find(units: Units, kinds: Kinds, ends: Lengths) -> tuple[pa.Array, Lengths, Lengths]:
+    """Find the words of concatenated texts.
+
+    Returns the words, text after text; the number of words in each text; and the texts that need the full grammar,
+    for which no words are returned.
+    """
+    inside = (kinds & (LETTER | DIGIT | JOINER)) > 0
+    between = np.flatnonzero((kinds >= BETWEEN_LETTERS) & (kinds < OTHER))
+    around = kinds[between - 1] & kinds[between + 1]
+    inside[between[((around << 3) & kinds[between] & (BETWEEN_LETTERS | BETWEEN_DIGITS)) > 0]] = True
+    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
+    starts, stops = edges[::2], edges[1::2]
+    bare = [row for row in np.flatnonzero(kinds[starts] == JOINER) if not (kinds[starts[row] : stops[row]] & 3).any()]
+    need_grammar = np.concatenate([np.flatnonzero(kinds == OTHER), starts[stops - starts > MAX_TOKEN_LENGTH]])
+    odd = np.array(sorted(set(np.searchsorted(ends, need_grammar).tolist())), np.int64)
+    unwanted = [np.array(bare, np.int64)]
+    for text in odd:
+        start, end = ends[text - 1] if text else 0, ends[text]
+        unwanted.append(np.arange(*np.searchsorted(starts, (start, end))))
+    dropped = np.concatenate(unwanted)
+    if len(dropped):
+        for row in dropped:
+            inside[starts[row] : stops[row]] = False
+        starts, stops = np.delete(starts, dropped), np.delete(stops, dropped)
+    counts = np.diff(np.searchsorted(starts, ends), prepend=0)
+    return _strings(units, inside, starts, stops), counts, odd
+
+
+def _strings(units: Units, inside: npt.NDArray[np.bool_], starts: Lengths, stops: Lengths) -> pa.Array:
+    """Make UTF-8 strings of the words that begin at `starts` and end at `stops`."""
+    lengths = stops - starts
+    letters = (units * inside).tobytes()
+    if units.dtype == np.uint16:
+        letters = letters.decode("utf-16-le").encode()
+        large = np.flatnonzero((units > 0x7F) & inside)
+        more = np.bincount(np.searchsorted(starts, large, "right") - 1, 1 + (units[large] > 0x7FF), len(starts))
+        lengths = lengths + more.astype(np.int64)
+    letters = letters.translate(None, b"\0")  # several times as fast as units[inside]
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(letters))

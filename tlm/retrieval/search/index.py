@@ -10,16 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.home import home
-from tlm.artifacts.identity import identity
+from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
-from tlm.data.corpus_reader import SEVERAL, shard_passages, shards, texts
-from tlm.data.parts.parallel import each
+from tlm.artifacts.stores.open import identity
+from tlm.data.parallel import each
+from tlm.data.passages import SEVERAL, shard_passages, shards, texts
 from tlm.data.ranges import offsets_of
 from tlm.errors import InputError, nearest
 from tlm.progress import Meter, say
-from tlm.retrieval.search.engine import Engine
+from tlm.retrieval.search.query import Engine
 
 VERSION, WITH_VECTORS = 2, 3
 ENGINES = ("embedded", "elasticsearch")
@@ -101,10 +100,10 @@ def open_engine(index: Artifact) -> Engine:
         InputError: the index is gone from its server, or is not what the artifact says.
     """
     if index.details["engine"] == "elasticsearch":
-        from tlm.retrieval.search.elastic.engine import Elastic
+        from tlm.retrieval.search.elastic import Elastic
 
         return Elastic(located(index))
-    from tlm.retrieval.search.embedded.engine import Embedded
+    from tlm.retrieval.search.embedded import Embedded
 
     return Embedded(index.path)
 
@@ -122,7 +121,7 @@ def _names(name: str, key: str) -> dict[str, str]:
 
 
 def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
-    from tlm.retrieval.search.embedded.build import build
+    from tlm.retrieval.search.embedded import build
 
     meter = Meter("indexing", details["documents"], "passages")
     draft.counts = build(texts(corpus, meter), draft.folder, k1=details["k1"], b=details["b"])
@@ -132,8 +131,8 @@ def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
 
 def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str, Any], root: str | None) -> str:
     """Fill the index and publish its handle. If the handle exists already, restore the index if it is gone."""
-    from tlm.retrieval.search.elastic.build import ensure
-    from tlm.retrieval.select.embed import Static
+    from tlm.retrieval.search.elastic_build import ensure
+    from tlm.retrieval.search.embed import Static
 
     with_vectors = "vectors" in recipe.settings
 
@@ -168,11 +167,11 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
 
 def _fill(corpus: Artifact, embed: Any, index: str) -> list[tuple[int, str]]:
     """Send the passages of a corpus to Elasticsearch, a large one's in several processes. Returns what it refused."""
-    from tlm.retrieval.search.elastic import build
+    from tlm.retrieval.search import elastic_build
 
     rows = [entry.rows or 0 for entry in shards(corpus)]
     if len(rows) < SEVERAL:  # with one bar for all passages
-        return build.fill(index, texts(corpus), corpus.details["passages"], embed=embed)
+        return elastic_build.fill(index, texts(corpus), corpus.details["passages"], embed=embed)
     numbered = list(enumerate(pairwise(offsets_of(np.array(rows)).tolist())))
     return list(
         chain.from_iterable(each(partial(_fill_shard, corpus.uri, embed, index), numbered, "indexing", "shards"))
@@ -180,8 +179,8 @@ def _fill(corpus: Artifact, embed: Any, index: str) -> list[tuple[int, str]]:
 
 
 def _fill_shard(uri: str, embed: Any, index: str, shard: tuple[int, tuple[int, int]]) -> list[tuple[int, str]]:
-    from tlm.retrieval.search.elastic import build
+    from tlm.retrieval.search import elastic_build
 
     number, (first, end) = shard
     found = (text for batch in shard_passages(uri, number, ["text"]) for text in batch.column("text").to_pylist())
-    return build.fill(index, found, end - first, first, embed)
+    return elastic_build.fill(index, found, end - first, first, embed)

@@ -1,16 +1,93 @@
-"""Make queries: whole training texts or their RAKE keywords, each distinct query once, cut to what engines accept."""
+"""Queries, hits, and the interface of search engines between them.
+
+Candidates are the runs of words between stop words and punctuation. A word's degree is the total length of the
+candidate occurrences that contain it; its score is its degree over its frequency. A candidate's score is the sum over
+its words. The best candidates are the keywords, a third as many as there are distinct words in all candidates.
+
+Stop words are English; in other languages only punctuation ends a candidate. In scripts without spaces between words
+(Han, Thai, …) each letter is a word. The paper's step of joining keywords across interior stop words ("axis of evil")
+is left out: a query is a bag of words and has these words already.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from itertools import groupby
 from math import log1p
+from pathlib import Path
 from statistics import median
+from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import regex
+
+from tlm.artifacts.produce import Draft
 from tlm.data.passages import count
+from tlm.data.text import MARKS, word_pattern
 from tlm.progress import say
-from tlm.retrieval.search.analyzer import terms
-from tlm.retrieval.search.bulk_analyzer import terms_of_each
-from tlm.retrieval.search.rake import keywords
+from tlm.retrieval.search.analyzer import terms_of_each, terms_of_text
+
+Docs = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float32]
+
+
+class Engine(Protocol):
+    """A search engine on one index."""
+
+    def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
+        """Yield the best documents of each query, at most `top_k`, and their scores.
+
+        Documents are ordered by BM25 score descending, then by number ascending. A query's hits do not depend on the
+        other queries. A term that occurs n times in a query counts n times.
+        """
+
+
+_PART = word_pattern()
+_BREAK = regex.compile(rf"[^\p{{L}}\p{{N}}{MARKS}\s'-]+|\s[-']+\s", regex.V1)
+_WORD = regex.compile(rf"([\s'-]*)({_PART}(?:['-]{_PART})*)", regex.V1)  # with what stands before it
+
+
+def keywords(text: str) -> list[tuple[str, float]]:
+    """Extract the keywords of `text`, lower-cased, with their scores: best first, equal ones in order of appearance.
+
+    There are none if `text` has only stop words and punctuation.
+    """
+    candidates = _candidates(text)
+    frequency = Counter(word for _, words in candidates for word in words)
+    degree: Counter[str] = Counter()
+    for _, words in candidates:
+        for word in words:
+            degree[word] += len(words)
+    scores = {candidate: sum(degree[word] / frequency[word] for word in words) for candidate, words in candidates}
+    best = sorted(scores, key=lambda candidate: -scores[candidate])[: max(1, len(frequency) // 3)]
+    return [(candidate, scores[candidate]) for candidate in best]
+
+
+def _candidates(text: str) -> list[tuple[str, list[str]]]:
+    """The runs of words other than stop words, in order, with repetitions: each as text, and its words.
+
+    Words of the text have a space between them where they stand apart.
+    """
+    found = []
+    for phrase in _BREAK.split(text.lower().replace("’", "'")):
+        for is_stop_word, run in groupby(_WORD.findall(phrase), lambda pair: pair[1] in _stop_words()):
+            pairs = list(run)
+            if not is_stop_word:
+                candidate = "".join(f" {word}" if gap else word for gap, word in pairs).lstrip()
+                found.append((candidate, [word for _, word in pairs]))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _stop_words() -> frozenset[str]:
+    lines = files("tlm.retrieval.search").joinpath("stop_words.txt").read_text("utf-8").splitlines()
+    return frozenset(word for line in lines if not line.startswith("#") for word in line.split())
+
 
 LONG_WORDS = 100  # from a median of more words on, "auto" uses RAKE
 MOST_TERMS = 1000  # most distinct terms in a query
@@ -64,7 +141,7 @@ def fit(queries: list[Query], passages: Callable[[], Iterable[str]]) -> tuple[li
     long = [number for number, size in enumerate(sizes) if size > MOST_TERMS]
     if long:
         say(f"{len(long)} queries have more than {MOST_TERMS} terms; counting the passages that contain these")
-        idf = _idf(passages(), {term for number in long for term in terms(queries[number].text)})
+        idf = _idf(passages(), {term for number in long for term in terms_of_text(queries[number].text)})
         queries = list(queries)
         for number in long:
             queries[number] = Query(_shorten(queries[number].text, idf), queries[number].examples)
@@ -86,9 +163,52 @@ def _idf(passages: Iterable[str], wanted: set[str]) -> dict[str, float]:
 
 
 def _shorten(text: str, idf: Mapping[str, float]) -> str:
-    found = terms(text)
+    found = terms_of_text(text)
     counts = Counter(found)
     # Sorting is stable: of equally good terms the first are kept.
     best = sorted(counts, key=lambda term: -counts[term] * idf.get(term, 0.0))
     kept = set(best[:MOST_TERMS])
     return " ".join(term for term in found if term in kept)
+
+
+GROUP_ROWS = 1 << 18
+
+HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
+QUERIES = pa.schema([("query", pa.int64()), ("text", pa.string()), ("examples", pa.list_(pa.int64()))])
+DROPPED = pa.schema([("query", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+
+
+def write_hits(path: Path, found: Iterable[tuple[int, Docs, Scores]]) -> int:
+    """Write the hits of each query, best first, in row groups of one size. Returns the number of hits."""
+    waiting: list[pa.RecordBatch] = []
+    rows = written = 0
+    with pq.ParquetWriter(path, HITS, compression="zstd") as writer:
+        for query, docs, scores in found:
+            ranks = np.arange(1, len(docs) + 1, dtype=np.int32)
+            waiting.append(pa.record_batch([np.full(len(docs), query), docs, ranks, scores], HITS))
+            rows += len(docs)
+            whole = (rows - written) // GROUP_ROWS * GROUP_ROWS
+            if whole:
+                table = pa.Table.from_batches(waiting)
+                writer.write_table(table.slice(0, whole), row_group_size=GROUP_ROWS)
+                waiting = table.slice(whole).to_batches()
+                written += whole
+        writer.write_table(pa.Table.from_batches(waiting, HITS), row_group_size=GROUP_ROWS)
+    return rows
+
+
+def write_queries(folder: Path, queries: Iterable[tuple[int, Query]], dropped: list[Dropped]) -> None:
+    """Write the queries by number, and what was dropped of them."""
+    rows = [{"query": number, "text": query.text, "examples": query.examples} for number, query in queries]
+    pq.write_table(pa.Table.from_pylist(rows, QUERIES), folder / "queries.parquet", compression="zstd")
+    table = pa.Table.from_pylist([dict(zip(DROPPED.names, row, strict=True)) for row in sorted(dropped)], DROPPED)
+    pq.write_table(table, folder / "dropped.parquet", compression="zstd")
+
+
+def write_selected(draft: Draft, arm: str, docs: Docs, scores: Scores, wanted: int) -> None:
+    """Fill `draft` with hits that no query found, best first; `wanted` is how many passages the subset is to have."""
+    write_hits(draft.folder / "hits.parquet", [(-1, docs, scores)])
+    write_queries(draft.folder, [(-1, Query("", []))], [])
+    draft.rows = {"hits.parquet": len(docs)}
+    draft.details = {"arm": arm, "query": None, "top_k": None, "like": wanted}
+    draft.counts = {"hits": len(docs), "like": wanted}

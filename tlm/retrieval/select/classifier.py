@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus_reader import sample
+from tlm.data.passages import sample
 from tlm.retrieval.select.features import Scores, counts, scores_of_all
 
 BUCKETS = 1 << 18

@@ -4,9 +4,9 @@ The paper names it as future work. The search is exact, unless an index in Elast
 """
 
 from tlm.artifacts.artifact import Artifact
-from tlm.retrieval.search.engine import Engine
+from tlm.retrieval.search.embed import Published, Static
 from tlm.retrieval.search.index import VECTORS, located
-from tlm.retrieval.select.embed import Published, Static
+from tlm.retrieval.search.query import Engine
 from tlm.retrieval.select.nearest import Nearest
 
 
@@ -25,7 +25,7 @@ def dense(index: Artifact, folder: str, seed: int) -> Engine:
     if folder:
         return Nearest(corpus, Published(folder))
     if index.details.get("vectors"):
-        from tlm.retrieval.search.elastic.vectors import ElasticVectors
+        from tlm.retrieval.search.elastic import ElasticVectors
 
         return ElasticVectors(located(index), Static.read(index.path(VECTORS)))
     return Nearest(corpus, Static.learn(corpus, seed))

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus_reader import sample
-from tlm.retrieval.search.batches import batched
+from tlm.data.passages import sample
+from tlm.retrieval.search.analyzer import batched
 from tlm.retrieval.select.features import Scores, counts, scores_of_all
 
 BUCKETS = 10_000  # as in the paper

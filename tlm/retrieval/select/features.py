@@ -10,8 +10,8 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus_reader import SEVERAL, shard_passages, shards
-from tlm.data.parts.parallel import each
+from tlm.data.parallel import each
+from tlm.data.passages import SEVERAL, shard_passages, shards
 from tlm.shallow.words import letters_of
 
 Scores: TypeAlias = NDArray[np.float64]

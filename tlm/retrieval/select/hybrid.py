@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tlm.artifacts.artifact import Artifact
-from tlm.retrieval.search.engine import Docs, Engine, Scores
 from tlm.retrieval.search.index import open_engine
+from tlm.retrieval.search.query import Docs, Engine, Scores
 from tlm.retrieval.select.dense import dense
 
 RRF = 60  # the constant of the paper: the larger, the less the first ranks count

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus_reader import SEVERAL, shard_passages, shards
-from tlm.data.parts.parallel import as_done
+from tlm.data.parallel import as_done
+from tlm.data.passages import SEVERAL, shard_passages, shards
 from tlm.data.ranges import Ints
-from tlm.retrieval.search.engine import Docs, Scores
-from tlm.retrieval.select.embed import Embed
+from tlm.retrieval.search.embed import Embed
+from tlm.retrieval.search.query import Docs, Scores
 from tlm.shallow.models import one_thread
 
 BLOCK = 4096  # texts that get their vectors at once

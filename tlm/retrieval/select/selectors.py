@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.ranges import Ints
-from tlm.retrieval.search.engine import Engine
+from tlm.retrieval.search.query import Engine
 
 Selector: TypeAlias = Callable[[Artifact, Sequence[str], int], NDArray[np.float64]]
 Searcher: TypeAlias = Callable[[Artifact, str, int], Engine]
 
 BY_VECTORS = ("dense", "hybrid")
 SCORED = ("dsir", "classifier")
-RERANKED = "rerank"  # by `tlm.training.influence`, with a model that was trained on BM25's text
+RERANKED = "rerank"  # by `research.rerank`, with a model that was trained on BM25's text
 WITHOUT_QUERIES = ("random", *SCORED, RERANKED)  # the arms whose hits have no query
 
 
@@ -35,7 +35,7 @@ def draws(arm: str, passages: float = float("inf"), *, vectors: bool = False) ->
 
         return passages > OTHERS
     if arm in BY_VECTORS:
-        from tlm.retrieval.select.embed import LEARNED_FROM
+        from tlm.retrieval.search.embed import LEARNED_FROM
 
         return passages > LEARNED_FROM and not vectors
     return arm in ("random", "dsir")

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tlm.data.overlap.ngrams import ascending
+from tlm.artifacts.artifact import Artifact
+from tlm.data.overlap import ascending
+from tlm.data.parallel import each
+from tlm.data.passages import GROUP_ROWS, SEVERAL, shard_passages, shards
 from tlm.data.ranges import Ints, offsets_of
 from tlm.progress import track
 
@@ -105,3 +110,30 @@ def grouped(rows: npt.NDArray[np.integer], values: Column, size: int) -> pa.Arra
     """Group values by the row each belongs to: a list for each of `size` rows, values in their given order."""
     offsets = offsets_of(np.bincount(rows, minlength=size))
     return pa.LargeListArray.from_arrays(offsets, pa.array(values[np.argsort(rows, kind="stable")]))
+
+
+TEXTS = pa.schema([("doc", pa.int64()), ("text", pa.string())])
+
+
+def collect(corpus: Artifact, docs: Ints, folder: Path) -> None:
+    """Write the texts of `docs` (ascending) to files in `folder`, for `collected` to read."""
+    ends = np.searchsorted(docs, offsets_of(np.array([entry.rows or 0 for entry in shards(corpus)])))
+    wanted = [(number, docs[start:stop]) for number, (start, stop) in enumerate(pairwise(ends)) if start < stop]
+    each(partial(_collect, corpus.uri, folder), wanted, "reading passages", "shards", least=SEVERAL)
+
+
+def collected(folder: Path) -> Iterator[pa.RecordBatch]:
+    """Read what `collect` wrote: ``doc`` and ``text``, ascending."""
+    for path in sorted(folder.iterdir()):
+        with pq.ParquetFile(path) as texts:
+            yield from texts.iter_batches(GROUP_ROWS)
+
+
+def _collect(uri: str, folder: Path, wanted: tuple[int, Ints]) -> None:
+    number, docs = wanted
+    with pq.ParquetWriter(folder / f"texts-{number:07d}.parquet", TEXTS, compression="lz4") as texts:
+        for batch in shard_passages(uri, number, TEXTS.names):
+            here = batch.column("doc").to_numpy()
+            start, stop = np.searchsorted(docs, [here[0], here[-1] + 1])
+            if start < stop:
+                texts.write_batch(batch.take(pa.array(np.searchsorted(here, docs[start:stop]))))

@@ -1,17 +1,74 @@
 """Export: write the passages that were hit as a subset ready for training, each once and filtered."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.passages import Shards
 from tlm.errors import InputError
-from tlm.options import Filters
 from tlm.progress import say, track
-from tlm.retrieval.subset.candidates import Candidates, queries_of, read_hits
-from tlm.retrieval.subset.collect import collect, collected
-from tlm.retrieval.subset.judge import REASONS, judge
-from tlm.retrieval.subset.write import write_subset
+from tlm.retrieval.select.retrieve import retrieve
+from tlm.retrieval.subset.candidates import NO_RANK, NO_SCORE, Candidates, collect, collected, queries_of, read_hits
+from tlm.retrieval.subset.judge import REASONS, Verdicts, judge
+from tlm.settings.options import Filters
+
+SUBSET = pa.schema(
+    [
+        ("doc", pa.int64()),
+        ("text", pa.string()),
+        ("best_rank", pa.int32()),
+        ("best_score", pa.float32()),
+        ("queries", pa.list_(pa.int64())),
+    ]
+)
+DROPPED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+
+
+def write_subset(
+    draft: Draft,
+    candidates: Candidates,
+    verdicts: Verdicts,
+    reasons: Sequence[int],
+    lists: Mapping[str, pa.Array],
+    schema: pa.Schema = SUBSET,
+) -> None:
+    """Write ``passages-*.parquet`` and ``dropped.parquet`` into the draft, with their counts.
+
+    Args:
+        draft: The subset.
+        candidates: All passages that were judged.
+        verdicts: Which of them are kept, and why the others are not.
+        reasons: The verdicts that this step can give, `KEPT` included; all are counted, even those of no passage.
+        lists: Further columns of the kept passages: the queries that found them, and the like.
+        schema: The columns of the kept passages.
+    """
+    kept = verdicts.rows()
+    draft.counts |= {"candidates": len(candidates)}
+    draft.counts |= {REASONS[reason]: len(verdicts.rows(reason)) for reason in reasons}
+    draft.details["passages"] = len(kept)
+    rank, score = candidates.best_rank[kept], candidates.best_score[kept]
+    best = {"best_rank": pa.array(rank, mask=rank == NO_RANK), "best_score": pa.array(score, mask=score == NO_SCORE)}
+    columns = pa.table({"doc": candidates.docs[kept], **best, **lists})
+    shards = Shards(draft.folder, "passages")
+    for texts in candidates.texts(kept):
+        part = columns.slice(shards.total, len(texts))
+        shards.add(part.add_column(1, "text", texts).cast(schema))
+    draft.rows |= shards.close()
+    removed = np.array(sorted(verdicts.details), np.int64)
+    names = [REASONS[reason] for reason in verdicts.reason[removed]]
+    details = [verdicts.details[row] for row in removed.tolist()]
+    table = pa.table([candidates.docs[removed], names, details], schema=DROPPED)
+    pq.write_table(table, draft.folder / "dropped.parquet", compression="zstd", row_group_size=100_000)
+    draft.rows["dropped.parquet"] = len(removed)
+
 
 VERSION = 3
 
@@ -68,3 +125,50 @@ def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None
         draft.counts["missing"] = max(0, like - len(kept))
         if len(kept) < like:
             say(f"warning: {like:,} passages were asked for, but only {len(kept):,} are left")
+
+
+TASK_ONLY = "task-only"
+
+
+class Arm(NamedTuple):
+    """What the text of an arm is chosen by. `str` writes it as a URL query, to be passed to a step of a pipeline.
+
+    Attributes:
+        name: bm25, task-only, or another arm of `retrieve`.
+        task: URI of the task.
+        like: URI of BM25's subset.
+        seed: Seed of what is drawn; 0 for an arm that has the same text with every seed.
+    """
+
+    name: str
+    task: str
+    like: str
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return urlencode(self._asdict())
+
+    @classmethod
+    def parse(cls, text: str) -> "Arm":
+        """Return the arm that `str` wrote as `text`."""
+        values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
+        return cls(**{**values, "seed": int(values["seed"])})  # type: ignore[arg-type]
+
+    def subset(self, filters: Filters = Filters(), root: str | None = None) -> str:
+        """Return the URI of the subset, chosen and filtered as BM25's was, and as large; "" for task-only.
+
+        Args:
+            filters: Those of BM25's subset.
+            root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+        """
+        if self.name in ("bm25", TASK_ONLY):
+            return self.like if self.name == "bm25" else ""
+        found = Artifact.open(self.like, "subset").input("hits")
+        asked = {name: found.details[name] for name in ("query", "top_k")} | {"seed": self.seed}
+        hits = retrieve(found.input("index").uri, self.task, arm=self.name, like=self.like, **asked, root=root)  # type: ignore[arg-type]
+        return export(hits, filters=filters, root=root)
+
+
+def seed_of(subset: Artifact) -> int:
+    """The seed that a subset of an arm was drawn by; 0 for one that is the same with every seed."""
+    return int(subset.input("hits").manifest.settings.get("seed", 0)) if "hits" in subset.manifest.inputs else 0

@@ -11,15 +11,14 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.overlap.finder import AT_ONCE, OverlapFinder
-from tlm.data.overlap.ngrams import TokenLists, Vocabulary
+from tlm.data.overlap import AT_ONCE, OverlapFinder, TokenLists, Vocabulary
 from tlm.data.ranges import Ints
-from tlm.data.tasks.reading import examples
+from tlm.data.tasks.examples import examples
 from tlm.errors import InputError
-from tlm.options import MIN_TOKENS, Filters
 from tlm.progress import say
 from tlm.retrieval.subset.candidates import Candidates
-from tlm.retrieval.subset.near_duplicates import find_near_duplicates
+from tlm.retrieval.subset.duplicates import find_near_duplicates
+from tlm.settings.options import MIN_TOKENS, Filters
 
 KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE, SURPLUS = range(6)
 REASONS = ("kept", "too short", "overlaps test", "overlaps dev", "near-duplicate", "surplus")

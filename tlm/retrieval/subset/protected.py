@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.examples import examples
 from tlm.data.tasks.labelled import UNLABELLED, twin_key
-from tlm.data.tasks.reading import examples
 from tlm.errors import InputError
 from tlm.progress import say
 

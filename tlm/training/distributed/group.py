@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from tlm.training.distributed.endings import Lost
+from tlm.training.distributed.process import Lost
 
 ASK_EVERY_SECONDS = 1.0  # how long it may take until all processes know of a SIGTERM
 TIMEOUT = timedelta(minutes=30)  # how long the others wait while the first one saves, scores dev or publishes

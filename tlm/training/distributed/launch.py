@@ -15,17 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.home import home
+from tlm.artifacts.artifact import home
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
-from tlm.artifacts.progress import Progress
+from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.spending import Spending
 from tlm.errors import InputError, Interrupted, TlmError
-from tlm.options import Compute
 from tlm.progress import say
-from tlm.spending import Spending
+from tlm.settings.options import Compute
 from tlm.training.distributed.cards import own_cards
-from tlm.training.distributed.endings import ENDINGS, Ending
-from tlm.training.distributed.process import dying_with_parent
-from tlm.training.distributed.signals import Stop, stopping
+from tlm.training.distributed.process import ENDINGS, Ending, Stop, dying_with_parent, stopping
 
 PROCESSES = "TLM_PROCESSES"
 NODES = "PET_NNODES"  # torchrun's own name; Kubeflow Trainer sets it in each pod of a job of several nodes

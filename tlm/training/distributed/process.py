@@ -11,12 +11,119 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 
-from tlm.options import Compute
-from tlm.training.distributed.endings import ENDINGS, Ending
+from tlm.errors import Cancelled, InputError, Interrupted, Terminated, TlmError
+from tlm.settings.options import Compute
+
+ENDINGS = "TLM_ENDINGS"  # names the folder of these files
+
+
+class Lost(Interrupted):
+    """Another process of the same training has ended; that process knows why."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The error that ended a process.
+
+    Attributes:
+        time: When, in seconds since the epoch.
+        lost: Whether it only noticed that another process has ended.
+        code: The exit code.
+        text: The sentence for the user, or that of the OSError.
+        errno: The number of an OSError; 0 for another error.
+        path: The file of an OSError.
+    """
+
+    time: float
+    lost: bool
+    code: int
+    text: str
+    errno: int = 0
+    path: str = ""
+
+    @classmethod
+    def of(cls, error: Exception) -> "Ending":
+        """The ending that `error` means."""
+        lost = isinstance(error, Lost)
+        if isinstance(error, TlmError):
+            return cls(time.time(), lost, error.exit_code, str(error))
+        if isinstance(error, OSError) and error.errno:
+            return cls(time.time(), lost, 2, error.strerror or "", error.errno, str(error.filename or ""))
+        return cls(time.time(), lost, 1, f"training failed with {type(error).__name__}: {error}; see the lines above")
+
+    @classmethod
+    def read(cls, path: Path) -> "Ending":
+        """Read an ending from its file."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+    def write(self, path: Path) -> None:
+        """Write it to its file, whole or not at all."""
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        part.replace(path)
+
+    def error(self) -> TlmError | OSError:
+        """The error to raise in the launcher."""
+        if self.errno:
+            return OSError(self.errno, self.text, self.path or None)
+        kinds = {kind.exit_code: kind for kind in (TlmError, InputError, Interrupted, Terminated, Cancelled)}
+        return kinds[self.code](self.text)
+
+
+STOPS: dict[int, type[Terminated]] = {signal.SIGTERM: Terminated, signal.SIGINT: Cancelled}
+
+
+class Stop(threading.Event):
+    """Set when one of these signals has arrived.
+
+    Attributes:
+        number: The first signal that arrived; 0 before.
+    """
+
+    number = 0
+
+    def error(self) -> type[Terminated]:
+        """The error to end with."""
+        return STOPS[self.number]
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """An event that SIGTERM or SIGINT sets, so that the step in progress can end and be saved.
+
+    A second SIGINT has its usual effect. Where SIGINT is ignored, as in a background job of a shell, it stays ignored.
+    """
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():  # signals reach the main thread only
+        yield stop
+        return
+    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in STOPS}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if not stop.is_set():
+            stop.number = number
+            stop.set()
+        if number == signal.SIGINT:
+            signal.signal(number, before[number])
+
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN or number == signal.SIGTERM:
+            signal.signal(number, note)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 PR_SET_PDEATHSIG = 1
 

@@ -1,5 +1,6 @@
 """Batches of texts of similar length, padded to the longest, with tokens masked for prediction. numpy only."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -7,8 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tlm.training.input.rng import ORDER, generator
 from tlm.training.input.texts import Texts
+
+ORDER, MASK, DROPOUT, HELD_OUT, HEADS = range(5)  # purposes
+EXTERNAL, INTERNAL, STAGE2, SECOND_TASK = range(4)  # streams of batches; SECOND_TASK + 1 is the third task, and so on
+UNLABELLED = 1 << 20  # the stream of texts without labels
+
+
+def generator(seed: int, purpose: int, *index: int) -> np.random.Generator:
+    """The generator for one purpose and index (such as a stream and a step)."""
+    return np.random.default_rng([seed, purpose, *index])
+
+
+def number(seed: int, purpose: int, *index: int) -> int:
+    """A seed of 63 bits, for torch."""
+    return int(np.random.SeedSequence([seed, purpose, *index]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
 
 CHUNK = 32  # batches whose texts are sorted together: enough for 97 % real tokens, few enough to stay random
 
@@ -189,3 +204,42 @@ class Order:
             first = start // self.batch + 1
             starts[first : first + len(parts)] = start + np.cumsum([len(part) for part in parts])
         return rows, starts, random.permutation(self.per_epoch).astype(rows.dtype)
+
+
+class External:
+    """Batches of one source each; every source has as many of them as its share of all texts.
+
+    Attributes:
+        sources: Texts, their rows, and the order of these.
+    """
+
+    def __init__(self, passages: Texts | None, unlabelled: tuple[Texts, Ints], batch: int, seed: int) -> None:
+        """`unlabelled` are texts of the task with the rows that have no label; there may be none."""
+        texts, rows = unlabelled
+        self.sources: list[tuple[Texts, Ints, Order]] = []
+        if passages is not None:
+            self.sources.append((passages, np.arange(len(passages)), Order(passages.lengths, batch, seed, EXTERNAL)))
+        if len(rows):
+            self.sources.append((texts, rows, Order(texts.lengths[rows], batch, seed, UNLABELLED)))
+
+    def __bool__(self) -> bool:
+        return bool(self.sources)
+
+    def batch(self, index: int, labels: Sequence[NDArray[Any]] = ()) -> Batch:
+        """Batch `index` (from 0); with `labels`, those of all texts of each source."""
+        source, index = self._place(index)
+        texts, rows, order = self.sources[source]
+        return collate(texts, rows[order.rows(index)], labels[source] if labels else None)
+
+    def length(self, index: int) -> int:
+        """Tokens that a text of that batch may have."""
+        return self.sources[self._place(index)[0]][0].max_length
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """The source of a batch, and the number of its batches before that one."""
+        if len(self.sources) < 2:
+            return 0, index
+        all_texts = sum(len(rows) for _, rows, _ in self.sources)
+        second = len(self.sources[1][1])
+        before, after = index * second // all_texts, (index + 1) * second // all_texts
+        return (1, before) if after > before else (0, index - before)

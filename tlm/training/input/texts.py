@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import Marks, listed_marks
 from tlm.data.ranges import Ints, ranges
-from tlm.data.tasks.arrays import classes_of
+from tlm.data.tasks.examples import classes_of, examples
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.reading import examples
 from tlm.errors import InputError
 
 

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tlm import presets
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus_reader import passages
 from tlm.data.marks import Marks, find_marks, with_spans_first
-from tlm.data.tasks.reading import examples
+from tlm.data.passages import passages
+from tlm.data.tasks.examples import examples
 from tlm.progress import Meter
+from tlm.settings import presets
 
 VERSION = 1
 BATCH = 2048

@@ -1,6 +1,12 @@
-"""The step `tokenizer`: one vocabulary for all arms, so that their losses can be compared."""
+"""The step `tokenizer`: one vocabulary for all arms, so that their losses can be compared.
+
+Training is deterministic. The library's WordPiece trainer by itself is not: it breaks ties by token id, and the ids of
+single characters differ between runs. So we count the characters and give them to the trainer.
+"""
 
 import json
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -9,18 +15,151 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.digest import file_sha256
-from tlm.artifacts.home import home
+from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus_reader import sample as passages_sample
+from tlm.artifacts.stores.store import file_sha256
+from tlm.data.passages import sample as passages_sample
+from tlm.data.tasks.examples import examples
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.reading import examples
 from tlm.errors import InputError, nearest, reason
-from tlm.training.input.vocabulary import SPECIAL, adopt_vocabulary, save_vocabulary, tokenizer_file, train_vocabulary
-from tlm.training.model.located import HERE, model_folder
+from tlm.training.input.located import HERE, model_folder
+
+SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+_OTHER_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+_CONTINUING = "##"
+
+
+def train_vocabulary(kind: str, texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
+    """Train a tokenizer of at most `vocab_size` entries. ``[PAD] [UNK] [CLS] [SEP] [MASK]`` have the ids 0 to 4.
+
+    Args:
+        kind: ``wordpiece`` (as BERT's) or ``bpe`` (byte-level, as RoBERTa's, so that no text is out of vocabulary).
+        texts: The texts to learn from.
+        vocab_size: Entries, special tokens and single characters included.
+        lower_case: Fold case (and, for wordpiece, accents).
+    """
+    train = {"wordpiece": _wordpiece, "bpe": _bpe}[kind]
+    return with_layout(train(texts, vocab_size, lower_case), SPECIAL)
+
+
+def _wordpiece(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
+    normalizer, splitter = normalizers.BertNormalizer(lowercase=lower_case), pre_tokenizers.BertPreTokenizer()
+    letters = _alphabet(texts, normalizer, min(1000, max(80, vocab_size // 20)))
+    pieces = [_CONTINUING + letter for letter in letters if not _is_punctuation(letter)]
+    known = [*SPECIAL.values(), *letters, *pieces]
+    learner = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk"]))
+    learner.normalizer, learner.pre_tokenizer = normalizer, splitter
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=known,  # "special" only to fix their ids; the tokenizer below has five special tokens
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        continuing_subword_prefix=_CONTINUING,
+        show_progress=False,
+    )
+    learner.train_from_iterator(texts, trainer)
+    tokenizer = Tokenizer(models.WordPiece(learner.get_vocab(), unk_token=SPECIAL["unk"]))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUING)
+    return tokenizer
+
+
+def _bpe(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase()] if lower_case else [])])
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(SPECIAL.values()),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _alphabet(texts: list[str], normalizer: normalizers.Normalizer, size: int) -> list[str]:
+    """The `size` most frequent characters of the normalised texts, most frequent first."""
+    raw: Counter[str] = Counter()
+    for text in texts:
+        raw.update(text)
+    counts: Counter[str] = Counter()
+    for character, count in raw.items():  # normalising each character once is far faster than normalising whole texts
+        counts.update(dict.fromkeys(normalizer.normalize_str(character), count))
+    letters = (letter for letter in counts if not letter.isspace())
+    return sorted(letters, key=lambda letter: (-counts[letter], letter))[:size]
+
+
+def _is_punctuation(letter: str) -> bool:
+    """Whether BERT's pre-tokenizer splits here, so that no word continues with the character."""
+    return (letter.isascii() and not letter.isalnum()) or unicodedata.category(letter).startswith("P")
+
+
+def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str], int]:
+    """Read an existing ``tokenizer.json``, from the file or its folder, and give it our layout.
+
+    Returns:
+        The tokenizer, its special tokens by role, and how many separators stand between the texts of a pair: 2 if it
+        adds four special tokens to a pair, as RoBERTa's does, else 1.
+
+    Raises:
+        InputError: there is no such file, it is not a tokenizer, or a special token is missing.
+    """
+    path = tokenizer_file(file)
+    try:
+        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except Exception as error:  # the library raises plain Exception
+        raise InputError(
+            f"{path} is not a tokenizer: {error}; expected a tokenizer.json of the tokenizers library"
+        ) from None
+    special = {}
+    for role, name in SPECIAL.items():
+        found = next((token for token in (name, _OTHER_NAMES[role]) if tokenizer.token_to_id(token) is not None), None)
+        if found is None:
+            raise InputError(
+                f"{path} has no '{name}' and no '{_OTHER_NAMES[role]}'; expected a masked-language-model's tokenizer"
+            )
+        special[role] = found
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    between = 2 if tokenizer.num_special_tokens_to_add(is_pair=True) == 4 else 1
+    return with_layout(tokenizer, special, between), special, between
+
+
+def tokenizer_file(path: Path) -> Path:
+    """`path`, or the ``tokenizer.json`` in it. Raises InputError if there is none."""
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if not file.is_file():
+        raise InputError(f"{file}: there is no such file; expected a tokenizer.json or a folder that has one")
+    return file
+
+
+def with_layout(tokenizer: Tokenizer, special: dict[str, str], between: int = 1) -> Tokenizer:
+    """Declare the special tokens of `tokenizer`, and place [CLS] and [SEP] as training does."""
+    tokenizer.add_special_tokens(list(special.values()))
+    cls, sep = special["cls"], special["sep"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=f"{cls} $A{f' {sep}' * between} $B:1 {sep}:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (cls, sep)],
+    )
+    return tokenizer
+
+
+def save_vocabulary(tokenizer: Tokenizer, special: dict[str, str], folder: Path) -> None:
+    """Write `folder` so that ``transformers.AutoTokenizer`` loads it."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        **{f"{role}_token": token for role, token in special.items()},
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1, sort_keys=True), encoding="utf-8")
+
 
 VERSION = 1
 SMALLEST = {"wordpiece": 200, "bpe": 300}  # about what single characters and special tokens need

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tlm.data.ranges import Ints
 from tlm.shallow.models import one_thread
-from tlm.shallow.vectors import neighbour_vectors
+from tlm.shallow.static import neighbour_vectors
 from tlm.training.input.texts import Texts
 
 PPMI_SVD = "ppmi-svd"

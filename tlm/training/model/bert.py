@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tlm.settings import Model
+from tlm.settings.sections import Model
 from tlm.training.model.encoder import Inputs, Layer, LayeredBody, attention
 
 EPSILON = 1e-12

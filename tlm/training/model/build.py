@@ -10,13 +10,12 @@ import torch
 from safetensors.torch import load_file
 
 from tlm.data.marks import SPANS_FIRST, Marks
-from tlm.settings import Model
+from tlm.settings.sections import Model
 from tlm.training.input.texts import Scale, Special
 from tlm.training.model import bert, modernbert
 from tlm.training.model.bert import BertBody
-from tlm.training.model.encoder import Body, Encoder
+from tlm.training.model.encoder import Body, Encoder, write_tensors
 from tlm.training.model.modernbert import ModernBertBody
-from tlm.training.model.tensors import write_tensors
 
 MLM_HEAD = "mlm_head.safetensors"
 HEADS = "heads.safetensors"  # of several tasks

@@ -20,8 +20,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from tlm.errors import InputError, nearest, reason
-from tlm.settings import Model
-from tlm.training.model.architectures import OWN
+from tlm.settings.sections import OWN, Model
 from tlm.training.model.encoder import Body, Encoder, Inputs
 
 _OTHER_NAMES = {"intermediate_size": "hidden_dim"}  # of what most configs call alike

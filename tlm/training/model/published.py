@@ -13,12 +13,12 @@ from transformers.utils import logging
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.errors import InputError, nearest, reason
-from tlm.settings import Model
+from tlm.settings.sections import Model
+from tlm.training.input.located import HERE
 from tlm.training.input.texts import Special
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder
 from tlm.training.model.foreign import model_types, plain_config
-from tlm.training.model.located import HERE
 
 _BERT_HEAD = {"transform.": "cls.predictions.transform.", "bias": "cls.predictions.bias"}  # our names: the library's
 

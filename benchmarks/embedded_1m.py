@@ -1,5 +1,0 @@
-"""A million documents: see `benchmarks.embedded`."""
-
-from benchmarks.embedded import row
-
-ROW = row("embedded_1m", 1_000_000, rounds=3, asked=300)

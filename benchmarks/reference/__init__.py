@@ -1,1 +1,0 @@
-"""Ways of others, written by us from their description, to measure ours against. No line of theirs is copied."""

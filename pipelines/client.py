@@ -1,0 +1,334 @@
+"""Kubeflow Pipelines' own client with bounded calls, retries, and errors in one sentence: upload, submit."""
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+from urllib.parse import quote
+
+import kfp
+import kfp_server_api
+import urllib3
+from kfp.client.token_credentials_base import TokenCredentialsBase
+from kfp_server_api import ApiException, Configuration
+from urllib3 import exceptions as http
+
+from pipelines.compiled import Compiled, parse
+from pipelines.form import Connection, Order
+from tlm.artifacts.stores.store import check_url
+from tlm.errors import InputError, Interrupted
+from tlm.progress import say
+
+NOT_THE_API = ", not as Kubeflow Pipelines 2 does; check --host and the token"
+ADVICE = {  # by the status of an answer
+    0: NOT_THE_API,
+    401: "; give a valid token with --token-file FILE, or in KFP_EXISTING_TOKEN",
+    403: "; ask for the right, or give another --namespace or token",
+    409: "; give another name",
+}
+LONGEST = 300  # characters of a message that are shown
+SERVER_FAILED = "; look at the API server's log"
+
+
+class ApiError(InputError):
+    """The API did not do what it was asked to do.
+
+    Attributes:
+        status: HTTP status of its answer, and 503 if there was no connection; 0 if no answer came from it although the
+            request was sent, so that it may have done what it was asked to do.
+    """
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.status in (0, 408, 429) or self.status >= 500
+
+
+def from_connection(host: str, error: http.HTTPError) -> ApiError:
+    """Return the error for a connection that was not made, or that broke."""
+    reason = error.reason if isinstance(error, http.MaxRetryError) and error.reason else error
+    unsent = isinstance(reason, http.ConnectTimeoutError | http.SSLError)
+    said = shorten(str(reason.args[-1]).rpartition("): ")[2], LONGEST)
+    advice = "check --host, --ca-file and --call-timeout, or start the port-forward"
+    what = "cannot be reached" if unsent else "did not answer"
+    return ApiError(f"{host}: {what} ({said}); {advice}", 503 if unsent else 0)
+
+
+def from_answer(host: str, error: ApiException, token: str) -> ApiError:
+    """Return the error for an answer with another status than 2xx; `token` says where the token came from."""
+    said, is_api = _message(error)
+    status = error.status if is_api or (400 <= error.status < 500 and error.status != 404) else 0
+    sender = f"the token from {token}" if token else "no token"
+    call = f" to a call with {sender}" if status == 401 else ""
+    advice = ADVICE.get(status, SERVER_FAILED if status >= 500 else "")
+    return ApiError(f"{host}: answers {error.status}{call}: {said}{advice}", status)
+
+
+def _message(error: ApiException) -> tuple[str, bool]:
+    """Return the message of an answer, and whether the API wrote it: what stands before it answers without JSON."""
+    try:
+        body = json.loads(error.body)
+        public = [detail["message"] for detail in body.get("details") or [] if "message" in detail]
+    except (TypeError, ValueError, AttributeError):
+        return str(error.reason), False
+    said = [*public, body.get("message") or body.get("error_message") or error.reason][0]
+    return shorten(str(said), LONGEST).rstrip("."), True
+
+
+IN_CLUSTER = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
+PROJECTED_TOKEN = Path("/var/run/secrets/kubeflow/pipelines/token")  # the path in kfp's documentation
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+TOKEN_VARIABLE = "KFP_EXISTING_TOKEN"  # as in kfp's own command line
+
+
+def find(host: str, ui_host: str = "") -> tuple[str, str]:
+    """Return the base URLs of the API and of the UI; that of the UI is empty if only the API is known.
+
+    Without a host, inside a cluster, the API is the service in KFP's own manifests.
+
+    Raises:
+        InputError: There is no address, it is no URL, or connecting to it is not allowed.
+    """
+    if not host and "KUBERNETES_SERVICE_HOST" not in os.environ:
+        raise InputError("no address of Kubeflow Pipelines: give --host http://…, or set KF_PIPELINES_ENDPOINT")
+    if not host:
+        return IN_CLUSTER, ui_host.rstrip("/")
+    check_url(host, "--host")
+    api = host.rstrip("/").removesuffix("/#")
+    return api, (ui_host or api).rstrip("/")
+
+
+class Token(TokenCredentialsBase):  # type: ignore[misc]
+    """A bearer token. A token file is read again for each call, because it is replaced before the token expires.
+
+    Attributes:
+        source: The file or variable that the token is in; empty if there is none.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self.file = file or (PROJECTED_TOKEN if PROJECTED_TOKEN.exists() else None)
+        self.source = str(self.file or (TOKEN_VARIABLE if os.environ.get(TOKEN_VARIABLE) else ""))
+
+    def refresh_api_key_hook(self, config: Configuration) -> None:
+        """Put the current token into KFP's configuration, which does this before each call.
+
+        Raises:
+            ApiError: The file cannot be read.
+        """
+        try:
+            token = self.file.read_text(encoding="ascii") if self.file else os.environ[TOKEN_VARIABLE]
+        except (OSError, UnicodeDecodeError) as error:
+            raise ApiError(f"{self.file}: the token cannot be read ({error})", 401) from None
+        config.api_key["authorization"] = token.strip()
+
+
+def own_namespace() -> str:
+    """Return the namespace of the pod that this runs in; empty elsewhere."""
+    return OWN_NAMESPACE.read_text(encoding="ascii").strip() if OWN_NAMESPACE.exists() else ""
+
+
+CONNECT = 5.0  # seconds
+TRIED = ("2.16.1", "2.17.0")
+RETRIES = urllib3.Retry(
+    total=2,
+    backoff_factor=1.5,
+    status_forcelist=(408, 429, 500, 502, 503, 504),
+    redirect=False,
+    raise_on_status=False,
+    respect_retry_after_header=False,
+)  # a POST is repeated only if it did not reach the server
+
+
+class Api:
+    """A connection to Kubeflow Pipelines.
+
+    All calls of `client` go through `http.call_api`, which is wrapped here: `client` itself sets no time limits, does
+    not retry, and raises errors that are not meant for users. Methods of `client` that print are not used.
+
+    Attributes:
+        namespace: Whose runs they are; empty where there is only one user.
+        scope: The namespace as an argument of a call; empty where there is only one user.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.url, self.ui = find(connection.host, connection.ui_host)
+        self.token, self.call_timeout = Token(connection.token_file), connection.call_timeout
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # about the age of the server
+            self.client = kfp.Client(
+                self.url,
+                namespace="unused",  # with a namespace the constructor does not call the server, which could hang
+                credentials=self.token if self.token.source else None,
+                ssl_ca_cert=str(connection.ca_file) if connection.ca_file else None,
+            )
+        self.http = self.client.runs.api_client
+        self.http.rest_client.pool_manager.connection_pool_kw["retries"] = RETRIES
+        self.http.call_api = partial(self._call, self.http.call_api)
+        self.namespace = ""
+        health = self.client.healthzs.healthz_service_get_healthz()
+        _warn_of_version(self.url, json.loads(self.http.last_response.data).get("tag_name", ""))
+        if health.multi_user:
+            self.namespace = connection.namespace or own_namespace()
+            if not self.namespace:
+                raise InputError(f"{self.url}: has several users: give a namespace with --namespace")
+        self.scope = {"namespace": self.namespace} if self.namespace else {}
+
+    def link(self, page: str) -> str:
+        """Return the URL of a page of the UI; inside Kubeflow's dashboard (…/pipeline) the namespace is part of it."""
+        if self.ui.endswith("/pipeline"):
+            dashboard = self.ui.removesuffix("/pipeline").removesuffix("/_")
+            return f"{dashboard}/_/pipeline/" + (f"?ns={self.namespace}" if self.namespace else "") + f"#/{page}"
+        return f"{self.ui}/#/{page}"
+
+    def named(self, list_all: Callable[..., Any], field: str, name: str, **options: Any) -> list[Any]:
+        """Return everything in a list that has this display name, newest first; `field` holds the list."""
+        condition = {"predicates": [{"operation": "EQUALS", "key": "display_name", "string_value": name}]}
+        encoded = quote(json.dumps(condition))  # the server decodes the filter once more than HTTP does
+        answer = list_all(filter=encoded, sort_by="created_at desc", page_size=100, **options)
+        return list(getattr(answer, field) or [])
+
+    def find_or_create(self, find: Callable[[], Any], create: Callable[[], Any]) -> Any:
+        """Return what `find` finds, or else what `create` creates.
+
+        Somebody else may be faster, and an attempt without an answer may have arrived, so both are tried twice.
+        """
+        try:
+            return find() or create()
+        except ApiError as error:
+            if error.status != 409 and not error.may_pass:
+                raise
+            return find() or create()
+
+    def _call(self, call_api: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Return the answer to a call. Raises ApiError."""
+        try:
+            answer = call_api(*arguments, **options | {"_request_timeout": (CONNECT, self.call_timeout)})
+        except kfp_server_api.ApiException as error:
+            raise from_answer(self.url, error, self.token.source) from None
+        except urllib3.exceptions.HTTPError as error:
+            raise from_connection(self.url, error) from None
+        except (TypeError, ValueError) as error:  # an answer that fits no model
+            raise ApiError(f"{self.url}: answers something unreadable ({error}){NOT_THE_API}") from None
+        kind = self.http.last_response.urllib3_response.headers.get("content-type", "")
+        if not kind.startswith("application/json"):
+            raise ApiError(f"{self.url}: answers with {kind or 'nothing'}{NOT_THE_API}")
+        return answer
+
+
+def _warn_of_version(url: str, version: str) -> None:
+    """Say if the server is older than those that we tried; one that does not know its version is taken for new."""
+    found, oldest = (re.match(r"v?(\d+)\.(\d+)", text) for text in (version, TRIED[0]))
+    if found and oldest and tuple(map(int, found.groups())) < tuple(map(int, oldest.groups())):
+        say(f"warning: {url} is Kubeflow Pipelines {version}; this was tried with {' and '.join(TRIED)}")
+
+
+def upload(api: Api, text: str, *, name: str, version: str) -> Any:
+    """Return `version` of the pipeline `name`; each is created if it does not exist.
+
+    Raises:
+        InputError: The version exists with other content, or the API refuses it.
+    """
+    pipeline = api.find_or_create(lambda: find_pipeline(api, name), lambda: _create(api, name, text))
+    mark = f"sha256 {hashlib.sha256(text.encode()).hexdigest()}"
+
+    def find() -> Any:
+        found = find_version(api, pipeline, version)
+        if found:
+            say(f"version {version} already exists")
+        return found
+
+    found = api.find_or_create(find, lambda: _send(api, text, pipeline, version, mark))
+    if found.description and found.description != mark:
+        raise InputError(f"version {version} of '{name}' has another content: commit, or give another --version")
+    return found
+
+
+def find_pipeline(api: Api, name: str) -> str:
+    """Return the ID of the pipeline of this name; empty if there is none."""
+    try:
+        return str(api.client.pipelines.pipeline_service_get_pipeline_by_name(name, **api.scope).pipeline_id)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return ""
+
+
+def find_version(api: Api, pipeline_id: str, name: str) -> Any:
+    """Return the version of this name; None if there is none."""
+    found = api.named(api.client.list_pipeline_versions, "pipeline_versions", name, pipeline_id=pipeline_id)
+    return found[0] if found else None
+
+
+def _create(api: Api, name: str, text: str) -> str:
+    """Create a pipeline without a version: KFP's own upload would give the first version the pipeline's name.
+
+    KFP does not read the description of the compiled pipeline. Its page has room for a few lines.
+    """
+    about = parse(text).spec.get("pipelineInfo", {}).get("description", "").partition("\n\n")[0]
+    description = f"{about} *Pipeline Spec* says what the parameters mean.".strip()
+    new = {"name": name, "display_name": name, "description": description, **api.scope}
+    made = api.client.pipelines.pipeline_service_create_pipeline(new)
+    say(f"created the pipeline '{name}'")
+    return str(made.pipeline_id)
+
+
+def _send(api: Api, text: str, pipeline_id: str, version: str, mark: str) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "pipeline.yaml"
+        file.write_text(text, encoding="utf-8")
+        options = {"name": version, "display_name": version, "pipelineid": pipeline_id, "description": mark}
+        return api.client.pipeline_uploads.upload_pipeline_version(str(file), **options)
+
+
+def submit(api: Api, pipeline: Compiled, values: Mapping[str, Any], order: Order, name: str = "") -> str:
+    """Return the ID of the new run.
+
+    Raises:
+        InputError: The API refuses it or cannot be reached.
+        Interrupted: No answer came, so the run may have begun.
+    """
+    name = name or f"{pipeline.name} {time.strftime('%Y-%m-%d %H:%M:%S')}"
+    runtime = {"parameters": dict(values), "pipeline_root": order.pipeline_root or None}
+    run = kfp_server_api.V2beta1Run(
+        experiment_id=experiment(api, order.experiment),
+        display_name=name,
+        pipeline_spec=pipeline.document(),
+        runtime_config=kfp_server_api.V2beta1RuntimeConfig(**runtime),
+        service_account=order.service_account or None,
+    )
+    try:
+        return str(api.client.runs.run_service_create_run(run).run_id)
+    except ApiError as error:
+        if error.status:
+            raise
+        raise Interrupted(f"whether a run began is not known, look for '{name}' in the UI: {error}") from None
+
+
+def experiment(api: Api, name: str) -> str:
+    """Return the ID of the experiment of this name, which is created if there is none."""
+
+    def find() -> Any:
+        listed = api.client.experiments.experiment_service_list_experiments
+        return next(iter(api.named(listed, "experiments", name, **api.scope)), None)
+
+    def create() -> Any:
+        new = {"display_name": name, **api.scope}
+        made = api.client.experiments.experiment_service_create_experiment(new)
+        say(f"created the experiment '{name}'")
+        return made
+
+    found = api.find_or_create(find, create)
+    if found.storage_state == "ARCHIVED":
+        raise InputError(f"the experiment '{name}' is archived: restore it in the UI, or give another --experiment")
+    return str(found.experiment_id)

@@ -1,1 +1,0 @@
-"""Use the API of Kubeflow Pipelines: submit, wait, upload."""

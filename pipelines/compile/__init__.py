@@ -1,1 +1,0 @@
-"""Compile pipelines to YAML, with images and versions, and check the result."""

@@ -1,0 +1,227 @@
+"""Parameters and command-line options in groups: the field `paths` of `corpus: Corpus` is `corpus_paths`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from docstring_parser import parse
+from kfp import dsl
+from typer import Option
+
+from tlm.cli.command import descriptions, flat
+from tlm.settings.options import Fields, Layout, Problem
+
+
+@dataclass
+class Parameters:
+    """Values of the pipeline's parameters.
+
+    Args:
+        params: YAML file with parameters; samples are in pipelines/params.
+        changes: One parameter; may be repeated.
+    """
+
+    params: Path | None = None
+    changes: Annotated[list[str], Option("--set", metavar="NAME=VALUE")] = field(default_factory=list)
+
+
+@dataclass
+class Source:
+    """A compiled pipeline, or one of this code.
+
+    Args:
+        file: A compiled pipeline; without it, one of this code.
+        pipeline: Without --file: tlm; shallow: no network, in minutes; rerank: text by influence; ablation: a table
+            of the paper; multitask: several tasks.
+            [default: tlm]
+        images: File with the images to run in, as `make images` writes it.
+    """
+
+    file: Path | None = None
+    pipeline: str = ""
+    images: Path | None = None
+
+
+@dataclass(frozen=True)
+class Machines:
+    """How many pods share the work of a step.
+
+    Args:
+        nodes: Machines for each stage 1; more than one needs Kubeflow Trainer.
+        data_pods: Pods that load the corpus, each with all of its cores; worth it from some 10 GB.
+    """
+
+    nodes: Annotated[int, Option(min=1)] = 1
+    data_pods: Annotated[int, Option(min=1, max=64)] = 1
+
+
+ONE_OF_EACH = Machines()
+
+
+@dataclass
+class Connection:
+    """How to reach Kubeflow Pipelines.
+
+    Args:
+        host: Address of Kubeflow Pipelines, http://… or https://…; inside a cluster it is found.
+        ui_host: Address for links, if it is another.
+        namespace: Whose runs they are, where Kubeflow has several users.
+        token_file: File with a bearer token, read again for each call; without it, the variable KFP_EXISTING_TOKEN
+            is the token.
+        ca_file: Certificates to trust, for an https:// address with a private CA.
+        call_timeout: Seconds to wait for one answer.
+    """
+
+    host: Annotated[str, Option(metavar="URL", envvar="KF_PIPELINES_ENDPOINT")] = ""
+    ui_host: Annotated[str, Option(metavar="URL", envvar="KF_PIPELINES_UI_ENDPOINT")] = ""
+    namespace: str = ""
+    token_file: Annotated[Path | None, Option(envvar="KF_PIPELINES_SA_TOKEN_PATH")] = None
+    ca_file: Annotated[Path | None, Option(exists=True)] = None
+    call_timeout: Annotated[float, Option(min=0.1)] = 30.0
+
+
+@dataclass
+class Order:
+    """How Kubeflow runs the pipeline.
+
+    Args:
+        experiment: Experiment; created if there is none.
+        pipeline_root: Where Kubeflow keeps its own artifacts, such as s3://bucket/kfp.
+        service_account: Kubernetes service account of the pods.
+    """
+
+    experiment: Annotated[str, Option(envvar="KF_PIPELINES_DEFAULT_EXPERIMENT_NAME")] = "tlm"
+    pipeline_root: str = ""
+    service_account: str = ""
+
+
+@dataclass
+class Waiting:
+    """How long to wait for a run.
+
+    Args:
+        timeout: Seconds to wait for the end of the run.
+        poll_seconds: Seconds between two looks at the run.
+    """
+
+    timeout: Annotated[float, Option(min=0)] = 86_400.0
+    poll_seconds: Annotated[float, Option(min=0.01)] = 10.0
+
+
+def pipeline(name: str, display_name: str, **given: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Turn a function into one that returns the pipeline for a number of machines.
+
+    The arguments of the function are `machines`, those in `given`, groups of parameters, and single parameters.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @cache
+        def build(machines: Machines = ONE_OF_EACH) -> Any:
+            steps = flat(function, form=True, machines=machines, **given)
+            # the form in the UI shows names only, so the description says what the parameters mean
+            lines = [f"- `{parameter}`: {meaning}" for parameter, meaning in descriptions(steps).items()]
+            description = "\n".join([parse(steps.__doc__ or "").short_description or "", "", "Parameters:", "", *lines])
+            several = [f"{count} {what.replace('_', ' ')}" for what, count in vars(machines).items() if count > 1]
+            suffix = "".join(f"-{words.replace(' ', '-')}" for words in several)
+            shown = f"{display_name} on {' and '.join(several)}" if several else display_name
+            about = {"name": name + suffix, "display_name": shown, "description": description}
+            # no pipeline_config: KFP 2.16 does not know its fields, and then ignores limits and secrets, too
+            return dsl.pipeline(**about)(steps)
+
+        return build
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Corpus(Layout):
+    """Where the corpus is and how its files are read.
+
+    Args:
+        paths: Files, folders or globs of the corpus, separated by commas (jsonl, csv, tsv, parquet, txt).
+    """
+
+    paths: str = "s3://tlm/corpus/"
+
+
+@dataclass
+class Index:
+    """Where the corpus is searched.
+
+    Args:
+        engine: elasticsearch, or embedded (a file in the store, no server).
+        name: Name of the Elasticsearch index.
+        vectors: Store vectors of passages in Elasticsearch, too, for the arms dense and hybrid on a large corpus.
+    """
+
+    engine: str = "elasticsearch"
+    name: str = "corpus"
+    vectors: bool = False
+
+
+@dataclass
+class Registry:
+    """Where the model that the report says to use is registered.
+
+    Args:
+        address: Kubeflow's Model Registry, http(s)://host:port, to register the report's model; empty for none.
+        model: Name of the registered model; empty for the task's name.
+    """
+
+    address: str = ""
+    model: str = ""
+
+
+@dataclass
+class Run:
+    """Settings of model and training.
+
+    Args:
+        overrides: Settings to change, such as train.rho1=4; auto chooses K, query and rho1 by the paper's rules.
+        preset: Named settings of model and training; see `tlm show`.
+        seeds: Seeds, separated by commas.
+    """
+
+    overrides: str = ""
+    preset: str = "pocket"
+    seeds: str = "0"
+
+
+@dataclass
+class Draws(Run):
+    """As `Run`, of a pipeline in which nothing is random but the draws of text."""
+
+    seeds: str = "0,1,2,3,4"
+
+
+@dataclass
+class Store:
+    """Where results go.
+
+    Args:
+        root: Where artifacts are stored: s3://bucket/prefix or a folder.
+    """
+
+    root: str = "s3://tlm/artifacts"
+
+
+@dataclass(frozen=True)
+class Examples(Problem, Fields):
+    """How the examples of a task are read."""
+
+
+@dataclass(frozen=True)
+class Task(Examples):
+    """Where the task is and how its examples are read.
+
+    Args:
+        files: Folder with the files of a task given by its name, if they should not come from the Hub.
+        path: Folder with train, dev and test files, one file to be split, or a name such as paper:scierc.
+        unlabelled_path: Files with more texts of the task, without labels: more queries, and more text to train on.
+    """
+
+    files: str = ""
+    path: str = "s3://tlm/task/"
+    unlabelled_path: str = ""

@@ -1,0 +1,235 @@
+"""Show what matters of the output of kfp.local: the lines of the steps go to stderr, everything goes to a log."""
+
+import contextlib
+import copy
+import os
+import re
+import sys
+import time
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import docker
+from docker.errors import APIError, DockerException
+from docker.types import DeviceRequest, Mount
+from kfp import local as kfp_local
+from kfp.dsl.base_component import BaseComponent
+from kfp.local import DockerRunner
+
+from pipelines.compiled import build, load_images, with_images
+from pipelines.form import ONE_OF_EACH, Machines
+from pipelines.parameters import check_reachable
+from pipelines.resources import ADDRESSES, ELASTICSEARCH_FOLDER
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError, TlmError
+from tlm.runs.pods import S3_KEYS, USER
+from tlm.training.distributed.cards import LOCKS, VISIBLE
+
+_COLOUR = re.compile(r"\x1b\[\d+m")
+_TASK = re.compile(
+    r"[\d:.]+ - (?:INFO|ERROR) - (?:Executing task|Task) '(?P<name>[^']+)'(?: finished with status (?P<status>\w+))?$"
+)
+_ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
+_EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
+_NOISE = re.compile(
+    r"[-\s]*$|[{}\[\]\"]|(Output|Streamed logs|Found image |/\S+: \w*Warning: |\w+='|\w+: (\w+\(|'|\d+$|\[)|\w+=\{)"
+)
+
+
+class Transcript:
+    """A replacement for stdout: all lines go to `log`; names of steps, their own lines and failures go to stderr.
+
+    Of one of our own errors only the message is shown, and `fault` keeps its class; other tracebacks are shown in full.
+    """
+
+    def __init__(self, log: TextIO) -> None:
+        self.log = log
+        self.fault = ""
+        self._rest = ""
+        self._traceback: list[str] = []
+
+    def write(self, text: str) -> int:
+        """Process a piece of output."""
+        self.log.write(text)
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._show(_COLOUR.sub("", line).strip())
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the log; an unfinished line stays in memory."""
+        self.log.flush()
+
+    def isatty(self) -> bool:
+        """Return False: this is no terminal."""
+        return False
+
+    def _show(self, line: str) -> None:
+        task, error = _TASK.match(line), _ERROR.match(line)
+        if error:
+            self.fault, self._traceback = error["kind"], []
+            _say(f"    {error['sentence']}")
+        elif line.startswith("Traceback") or (self._traceback and not task):
+            self._traceback.append(line)
+        elif task:
+            for held in self._traceback:
+                _say(f"    {held}")
+            self._traceback = []
+            said = {None: f"▸ {task['name']}", "FAILURE": f"✗ {task['name']} failed"}.get(task["status"])
+            if said:
+                _say(said)
+        elif not _EXECUTOR.match(line) and not _NOISE.match(line):
+            _say(f"    {line}")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")  # one write, so that lines of parallel steps do not mix; kfp replaces `print`
+    sys.stderr.flush()
+
+
+PASSED_ON = ("TLM_THREADS", VISIBLE, *ADDRESSES, *S3_KEYS)
+FILES = {"TLM_ELASTICSEARCH_API_KEY_FILE": "api-key", "TLM_ELASTICSEARCH_CA_FILE": "ca.crt"}
+LABEL = "tlm.run"
+
+
+@contextmanager
+def hardened_runner(outputs: Path, network: str, gpus: bool) -> Iterator[DockerRunner]:
+    """Yield a runner whose containers can write to `outputs` and /tmp only; it removes remaining containers at the end.
+
+    They run as the calling user, or as user 65532 if that is root; `outputs` then belongs to that user. With `gpus`
+    they see all GPUs, and steps that need some lock them in `outputs`.
+
+    Raises:
+        InputError: No Docker daemon answers, or it has no such network.
+    """
+    name = uuid.uuid4().hex
+    with closing(_daemon()) as daemon:
+        if not daemon.networks.list(names=[network]):
+            raise InputError(f"Docker has no network '{network}'; `docker network ls` lists them")
+        outputs.mkdir(parents=True, exist_ok=True)
+        try:
+            yield DockerRunner(**hardened(outputs, network, gpus), labels={LABEL: name})
+        finally:
+            ours = {"label": f"{LABEL}={name}"}
+            for container in daemon.containers.list(all=True, filters=ours, ignore_removed=True):
+                with suppress(APIError):  # Docker is removing it already
+                    container.remove(force=True)
+
+
+def hardened(outputs: Path, network: str, gpus: bool) -> dict[str, Any]:
+    """The options of `hardened_runner`'s containers."""
+    uid, gid = os.getuid() or USER, os.getgid() or USER
+    if os.getuid() == 0:
+        os.chown(outputs, uid, gid)
+    environment = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
+    return {
+        "cap_drop": ["ALL"],
+        "device_requests": [DeviceRequest(count=-1, capabilities=[["gpu"]])] if gpus else [],
+        "environment": environment | {LOCKS: str(outputs / "gpus")},
+        "mounts": [_secret(name) for name in FILES if os.environ.get(name)],
+        "network": network,
+        "read_only": True,
+        "security_opt": ["no-new-privileges"],
+        "shm_size": "1g",
+        "tmpfs": {"/tmp": "mode=1777"},
+        "user": f"{uid}:{gid}",
+    }
+
+
+def _daemon() -> docker.DockerClient:
+    try:
+        client = docker.from_env()
+        client.ping()
+    except DockerException as error:
+        raise InputError(f"no Docker daemon answers ({error}); start it, or run without --docker") from None
+    return client
+
+
+def _secret(variable: str) -> Mount:
+    path = Path(os.environ[variable])
+    if not path.is_file():
+        raise InputError(f"{variable} is '{path}', which is no file")
+    return Mount(f"{ELASTICSEARCH_FOLDER}/{FILES[variable]}", str(path.absolute()), type="bind", read_only=True)
+
+
+AT_ONCE = 2  # iterations of a ParallelFor that kfp.local runs side by side
+OUTPUTS = Path("local_outputs")
+AGAIN = "fix what it says, then repeat the command: finished steps are not repeated"
+
+
+class StepFailed(TlmError):
+    """A step failed, and its error has been shown."""
+
+    def __init__(self, text: str, resumable: bool) -> None:
+        super().__init__(text)
+        self.exit_code = 3 if resumable else 2
+
+
+def run_pipeline(
+    parameters: dict[str, Any],
+    images: Path | None = None,
+    network: str = "bridge",
+    name: str = "tlm",
+    machines: Machines = ONE_OF_EACH,
+) -> None:
+    """Run a pipeline, print the table of its report and where the report is. A repeated call resumes a failed run.
+
+    Args:
+        parameters: Values of pipeline parameters; index and store default to local ones.
+        images: File with references of the images; with it, steps run in containers, and all data are on S3.
+        network: The Docker network of the containers.
+        name: Which pipeline.
+        machines: How many pods share the work of a step.
+
+    Raises:
+        StepFailed: A step failed.
+    """
+    os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
+    pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
+    os.environ.setdefault(LOCKS, str(outputs / "gpus"))
+    defaults = {"index_engine": "embedded", "store_root": "artifacts"}
+    values = {name: value for name, value in defaults.items() if name in pipeline.component_spec.inputs} | parameters
+    running: Any = contextlib.nullcontext(kfp_local.SubprocessRunner(use_venv=False))
+    if images:
+        pipeline, outputs = with_images(pipeline, load_images(images)), outputs / "containers"
+        check_reachable(values, "containers", "s3://")
+        running = hardened_runner(outputs, network, values.get("train_gpus", "0") != "0")
+    with running as runner:
+        kfp_local.init(runner=runner, pipeline_root=str(outputs))
+        report = _run_pipeline(pipeline, values)
+    artifact = Artifact.open(report, "report")
+    headline, results, *_ = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
+    sys.stdout.write(f"\n{headline}\n## {results}\nReport: {artifact.path('report.html')}\n{report}\n")
+
+
+def _without_retries(pipeline: BaseComponent) -> BaseComponent:
+    """Return a copy without retries: they are for lost pods, and kfp.local would wait a minute for two of them."""
+    changed = copy.deepcopy(pipeline)
+    graph = changed.component_spec.implementation.graph
+    for component in (graph.root, *graph.components.values()):
+        for step in component.dag.tasks.values():
+            step.ClearField("retry_policy")
+    return changed
+
+
+def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
+    """Return the URI of the report. Raises StepFailed."""
+    warnings.filterwarnings("ignore", message=".*custom or non-Python base image")
+    warnings.filterwarnings("ignore", message=".*have no effect in the current local runner")
+    file, report, failure = OUTPUTS.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}.log", "", None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", encoding="utf-8") as log:
+        transcript = Transcript(log)
+        with contextlib.redirect_stdout(transcript):  # type: ignore[type-var]
+            try:
+                report = str(pipeline(**values).output)
+            except RuntimeError as error:
+                failure = error
+    if failure or transcript.fault:  # if kfp.local cannot get a container's exit code, it takes it for a success
+        said = f"a step failed (its error is shown above, all output is in {file}); {AGAIN}"
+        raise StepFailed(said, resumable=transcript.fault != "InputError") from failure
+    return report

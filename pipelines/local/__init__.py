@@ -1,1 +1,0 @@
-"""Run pipelines on this machine."""

@@ -1,0 +1,1 @@
+"""Other people's ways to do the same, to measure against."""

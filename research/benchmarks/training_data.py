@@ -1,0 +1,100 @@
+"""What the training rows read: a task and what retrieval found for it, made by the product's own steps.
+
+The demo's task and corpus, which anybody can make; or SciERC and its corpus where ``TLM_DEV_DATA`` names their folder.
+Finished steps are found again in ``build/benchmarks``, or where ``TLM_BENCHMARK_ROOT`` says.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from tlm.artifacts.artifact import Artifact
+from tlm.settings.options import Layout
+
+LOCK = Path(__file__).resolve().parents[2] / "requirements.txt"
+EVERY = 8  # quick: every eighth service and package
+
+
+def folder() -> Path:
+    """Where benchmarks keep what they made; created if it is not there."""
+    path = Path(os.environ.get("TLM_BENCHMARK_ROOT", "build/benchmarks"))
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@dataclass(frozen=True)
+class Material:
+    """URIs of a task and the texts for it; `told` says in words where they are from."""
+
+    task: str
+    tokenizer: str
+    subset: str
+    told: str
+
+    @cached_property
+    def task_tokens(self) -> Artifact:
+        """The task's texts as token ids."""
+        return self._tokens(self.task)
+
+    @cached_property
+    def subset_tokens(self) -> Artifact:
+        """The passages as token ids."""
+        return self._tokens(self.subset)
+
+    def _tokens(self, data: str) -> Artifact:
+        from tlm.training.input.tokenize import tokenize
+
+        return Artifact.open(tokenize(data, self.tokenizer, root=str(folder() / "store")))
+
+
+def demo_files(quick: bool) -> Path:
+    """The demo's data folder, written if it is not there; `quick`: a small part of it."""
+    from demo.__main__ import write
+    from demo.services import model_files
+
+    data = folder() / ("demo-small" if quick else "demo")
+    if not (data / "api-errors" / "test.jsonl").exists():
+        every = EVERY if quick else 1
+        write(data, model_files()[::every], locked()[::every], task="api-errors")
+    return data
+
+
+def locked() -> list[tuple[str, list[Path]]]:
+    """The demo's packages as a fresh installation has them: without those that only benchmarks need."""
+    from demo.docstrings import STANDARD_LIBRARY, packages
+
+    names = {STANDARD_LIBRARY, *re.findall(r"^([\w.-]+)==", LOCK.read_text("utf-8"), re.MULTILINE)}
+    return [(name, files) for name, files in packages() if name in names]
+
+
+@lru_cache(1)
+def prepare(quick: bool, vocab_size: int = 6000) -> Material:
+    """Load, index, retrieve (K = 50) and export, as a run does, with the steps' own defaults."""
+    from tlm.data.corpus.load import load_corpus
+    from tlm.data.tasks.task import load_task
+    from tlm.retrieval.search.index import build_index
+    from tlm.retrieval.select.retrieve import retrieve
+    from tlm.retrieval.subset.export import export
+    from tlm.training.input.tokenizer import build_tokenizer
+
+    root = str(folder() / "store")
+    given = os.environ.get("TLM_DEV_DATA")
+    if given and not quick:
+        corpus_file, task_folder, source, words = (
+            Path(given) / "mixed-corpus.jsonl.zst",
+            Path(given) / "scierc",
+            "s",
+            100,
+        )
+        told = "SciERC and BM25's passages for it from 320,000 passages of 30 domains (`TLM_DEV_DATA`)"
+    else:
+        data = demo_files(quick)
+        corpus_file, task_folder, source, words = data / "corpus.jsonl.gz", data / "api-errors", "source", 64
+        told = "the demo's task and BM25's passages for it (`python -m demo`)"
+    corpus = load_corpus([str(corpus_file)], layout=Layout(source_field=source, words=words), root=root)
+    task = load_task(str(task_folder), root=root)
+    hits = retrieve(build_index(corpus, root=root), task, top_k=50, root=root)
+    tokenizer = build_tokenizer(corpus, task, vocab_size=vocab_size, root=root)
+    return Material(task, tokenizer, export(hits, root=root), told)

@@ -1,0 +1,108 @@
+"""From how many tasks on one published model, fine-tuned for each, would have cost less than TLM for each."""
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from tlm.evaluation.pages.text import power
+from tlm.evaluation.report.findings import best_on_dev
+from tlm.evaluation.report.runs import Group
+from tlm.evaluation.score.kinds import ENCODER
+
+PUBLISHED = "plm"  # the arm of a published model
+SIMILAR = 0.01  # scores that differ by less are similar, unless the difference is shown to be real
+
+Summary = dict[str, Any]  # of `Group.summary`
+Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
+
+
+def tasks_to_break_even(pretraining: float, tlm: float, fine_tuning: float) -> float:
+    """N = pretraining / (TLM - fine-tuning): with more tasks, the published model has cost less.
+
+    Corpus, index and retrieval have no tensors, so they add no FLOPs to either side.
+
+    Args:
+        pretraining: FLOPs of the published model, spent once.
+        tlm: FLOPs of both stages for a task.
+        fine_tuning: FLOPs of fine-tuning the published model for a task.
+
+    Returns:
+        The number of tasks; infinite if TLM costs no more for a task than fine-tuning does.
+    """
+    return pretraining / (tlm - fine_tuning) if tlm > fine_tuning else math.inf
+
+
+def break_even(
+    groups: Mapping[str, Group], summaries: Sequence[Summary], differences: Sequence[Difference]
+) -> list[dict[str, Any]]:
+    """The best encoder that was trained from scratch, beside each published model whose pretraining is known.
+
+    Args:
+        groups: The groups that can be compared, by name.
+        summaries: Their summaries.
+        differences: The planned differences on test.
+
+    Returns:
+        For each pair: names, scores, FLOPs by the paper's rule, whether scores are similar, and the number of tasks;
+        None for that if there is none, or if scores are not similar.
+    """
+    encoders = [one for one in summaries if one["kind"] == ENCODER and one["cost"]["paper_flops"]["mean"] is not None]
+    scratch = [one for one in encoders if one["arm"] != PUBLISHED and not _continued(groups[one["name"]])]
+    if not scratch:
+        return []
+    tlm, known, rows = best_on_dev(scratch), _known(), []
+    for plm in encoders:
+        pretrained = known.get(_name(groups[plm["name"]])) if plm["arm"] == PUBLISHED else None
+        if pretrained is None:
+            continue
+        flops = [one["cost"]["paper_flops"]["mean"] for one in (tlm, plm)]
+        found = next(one for one in differences if {one["first"], one["second"]} == {tlm["name"], plm["name"]})
+        similar = not found["ahead"] and abs(found["mean"]) < SIMILAR
+        count = tasks_to_break_even(pretrained["flops"], *flops)
+        rows.append(
+            {
+                "tlm": tlm["name"],
+                "published": plm["name"],
+                "pretrained": pretrained["name"],
+                "scores": [one["test"]["mean"] for one in (tlm, plm)],
+                "flops": {"pretraining": pretrained["flops"], "tlm": flops[0], "fine_tuning": flops[1]},
+                "similar": similar,
+                "tasks": math.ceil(count) if similar and math.isfinite(count) else None,
+            }
+        )
+    return rows
+
+
+def told(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A sentence for each row."""
+    for row in rows:
+        ours, theirs = (f"{100 * score:.1f}" for score in row["scores"])
+        flops = {name: power(value) for name, value in row["flops"].items()}
+        first = f"{row['tlm']} ({ours}, {flops['tlm']} FLOPs)"
+        paid = f"fine-tuning {flops['fine_tuning']}, pretraining {row['pretrained']} {flops['pretraining']}"
+        beside = f"{first} beside {row['published']} ({theirs}; {paid}, the paper’s Table 2)"
+        if not row["similar"]:
+            yield f"The scores are not similar, so there is no number of tasks to break even: {beside}."
+        elif row["tasks"] is None:
+            yield f"Pretraining never breaks even for {beside}: training from scratch costs no more than fine-tuning."
+        else:
+            yield f"From {row['tasks']:,} tasks on, pretraining once costs fewer FLOPs, by the paper’s rule: {beside}."
+
+
+def _known() -> dict[str, dict[str, Any]]:
+    """The published models whose pretraining the paper counts, by the end of their names on the Hugging Face Hub."""
+    text = files("tlm.evaluation.pages").joinpath("published.toml").read_text(encoding="utf-8")
+    return {name: model for model in tomllib.loads(text)["model"] for name in model.get("hub", ())}
+
+
+def _name(group: Group) -> str:
+    checkpoint = group.runs[0].checkpoint
+    return "" if checkpoint is None else str(checkpoint.manifest.settings.get("name", ""))
+
+
+def _continued(group: Group) -> bool:
+    """Whether stage 1 began with another model, whose own cost is not counted."""
+    checkpoint = group.runs[0].checkpoint
+    return checkpoint is None or "start" in checkpoint.manifest.inputs

@@ -1,0 +1,1 @@
+"""Several tasks in one encoder: one subset, and one report."""

@@ -1,0 +1,53 @@
+"""The runs of several tasks: stage 1 of all together, then each task alone and after it."""
+
+from collections.abc import Sequence
+
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.runs.plan import AUTO, Run, parse_seeds
+from tlm.settings import presets
+
+TOGETHER = "multi-task"
+
+
+def check_together(overrides: Sequence[str]) -> None:
+    """Raise InputError for overrides that make no sense for tasks that train together."""
+    if AUTO in overrides:
+        raise InputError(f"overrides: '{AUTO}' chooses for one task, but tasks together share settings; name them")
+
+
+def plan_together(
+    seeds: str, *, tasks: Sequence[str], tokenizer: str, subset: str, preset: str, overrides: str
+) -> list[str]:
+    """Return a `Run` as a string for each seed: stage 1 of several tasks together.
+
+    It has as many steps, and as many of them are warm-up, as the runs of the single tasks have together.
+    """
+    train, count = presets.resolve(preset, overrides.split()).train, len(tasks)
+    more = f"train.steps={train.steps * count} train.warmup_steps={train.warmup_steps * count}"
+    own = f"{overrides} {more}".strip()
+    return [
+        str(Run(TOGETHER, seed, "\n".join(tasks), tokenizer, subset, preset, own, stages="1"))
+        for seed in parse_seeds(seeds)
+    ]
+
+
+def plan_apart(
+    together: Sequence[str], checkpoints: Sequence[str], *, subsets: Sequence[str], overrides: str
+) -> list[str]:
+    """Return two `Run` strings for each task and seed: the task alone, and stage 2 from the checkpoint of all tasks.
+
+    Args:
+        together: The runs from `plan_together`.
+        checkpoints: URIs of the checkpoints that these runs made, in any order.
+        subsets: URIs of the subsets of the single tasks, in the order of the tasks.
+        overrides: Settings to change in the runs of single tasks.
+    """
+    starts = {Artifact.open(uri, "checkpoint").details["seed"]: uri for uri in checkpoints}
+    found = []
+    for text in together:
+        run = Run.parse(text)._replace(overrides=overrides)
+        for task, subset in zip(run.tasks(), subsets, strict=True):
+            found.append(run._replace(arm="bm25", task=task, subset=subset, stages="12"))
+            found.append(run._replace(task=task, stages="2", start=starts[run.seed]))
+    return [str(run) for run in found]

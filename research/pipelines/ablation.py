@@ -1,0 +1,66 @@
+"""The runs of one of the paper's tables on a corpus and a task: settings × arms × seeds, with the same steps."""
+
+from dataclasses import dataclass
+
+from components import data
+from pipelines import steps
+from pipelines.form import Corpus, Index, Machines, Registry, Store, Task, pipeline
+from research.components.paper import models, subsets, trials
+from tlm.settings.options import Filters, Pods, Prices
+
+
+@dataclass
+class Paper:
+    """Which of the paper's tables to run, and at which scale.
+
+    Args:
+        corpus: Which corpus this is, C_BERT or C_RoBERTa, if the table has both.
+        models: Folder with the published models that a table compares with, by name; empty for the Hub.
+        scale: tiny, pocket, mini (one GPU), small, medium or large (the paper's).
+        table: Number of the table, such as 4; `tlm paper` lists what there is.
+    """
+
+    corpus: str = ""
+    models: str = ""
+    scale: str = "pocket"
+    table: str = "4"
+
+
+@pipeline("tlm-paper", "TLM, a table of the paper")
+def build(
+    machines: Machines,
+    corpus: Corpus,
+    export: Filters,
+    index: Index,
+    paper: Paper,
+    registry: Registry,
+    report: Prices,
+    store: Store,
+    task: Task,
+    train: Pods,
+    run_seeds: str = "0,1,2",
+) -> str:
+    """Run the experiments of one of the paper's tables on a corpus and a task (TLM, ICML 2022); `tlm keep` saves them.
+
+    Args:
+        run_seeds: Seeds, separated by commas.
+    """
+    root, cells = store.root, {"table": paper.table, "scale": paper.scale, "corpus": paper.corpus}
+    settings = {"preset": paper.scale, "overrides": "", "arms": "bm25", "seeds": run_seeds}
+    preflight = data.preflight(
+        **settings, engine=index.engine, root=root, registry=registry.address, **vars(report), **vars(train)
+    )
+    corpus_uri, task_uri = steps.load(preflight, corpus, task, machines, root)
+    index_uri = steps.index(corpus_uri, index, root)
+    made = {
+        "subsets": subsets(index=index_uri, task=task_uri, **cells, seeds=run_seeds, **vars(export), root=root).output,
+        "tokenizer": steps.tokenizer(preflight, corpus_uri, task_uri, root),
+        "models": models(task=task_uri, **cells, folder=paper.models, root=root).output,
+    }
+    plan = trials(task=task_uri, **made, **cells, seeds=run_seeds, root=root)
+    baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
+    scores = {"baseline": baseline, "metrics": steps.scored(plan.output, train, machines, root)}
+    return steps.report(scores, train, report, registry, root)
+
+
+ablation = build()

@@ -1,0 +1,103 @@
+"""Rerank: choose among many passages those that a trained model would learn the task from (ISS, arXiv 2305.12816)."""
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, finished, produce
+from tlm.data.passages import passages
+from tlm.errors import InputError, refuse_negative
+from tlm.progress import say
+from tlm.retrieval.search.query import write_selected
+from tlm.retrieval.select.selectors import RERANKED, best
+from tlm.training.distributed.cards import own_cards
+from tlm.training.input.tokenize import tokenize
+
+VERSION = 3
+Device: TypeAlias = Literal["auto", "cpu", "cuda"]
+
+
+def rerank(
+    checkpoint: str,
+    subset: str,
+    *,
+    like: str,
+    seed: int = 0,
+    device: Device = "auto",
+    root: str | None = None,
+) -> str:
+    """Reorder the passages of a subset by their influence on the task, the most useful first.
+
+    The influence of a passage is the inner product of two gradients: of its masked-LM loss, and of the classification
+    loss of the training examples. The model is that of a checkpoint of stage 1, such as BM25's; the subset is a larger
+    one of the same task, such as BM25's with three times the passages for each example.
+
+    Args:
+        checkpoint: URI of the checkpoint of stage 1.
+        subset: URI of the subset to choose from.
+        like: URI of the subset whose size the new subset is to have.
+        seed: Seed of the masks.
+        device: "cpu", "cuda", or "auto" for a GPU if there is one.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Returns:
+        The URI of the hits, as of an arm without queries: `tlm export` makes a subset of them.
+
+    Raises:
+        InputError: the artifacts are not of one task and corpus, the model predicts no tokens, or there is no such
+            device.
+    """
+    refuse_negative(seed=seed)
+    trained, many, wanted = (
+        Artifact.open(checkpoint, "checkpoint"),
+        Artifact.open(subset, "subset"),
+        Artifact.open(like, "subset"),
+    )
+    hits, task = many.input("hits"), trained.input("task")
+    if not (
+        hits.input("task").content == task.content and many.input("corpus").content == wanted.input("corpus").content
+    ):
+        raise InputError(f"{checkpoint}, {subset} and {like} are not of one task and corpus; give those of one run")
+    tokenizer = trained.input("task_tokens").input("tokenizer")
+    tokens = Artifact.open(tokenize(many.uri, tokenizer.uri, root=root))
+    inputs = {
+        "index": hits.input("index"),
+        "task": task,
+        "checkpoint": trained,
+        "subset_tokens": tokens,
+        "like": wanted,
+    }
+    recipe = Recipe("hits", "rerank", VERSION, {"arm": RERANKED, "seed": seed}, inputs)
+    with own_cards(device, int(finished(recipe, root) is None)):
+        return produce(recipe, root, _write, recipe, many, device)
+
+
+def _write(draft: Draft, recipe: Recipe, subset: Artifact, device: str) -> None:
+    import torch
+
+    from research.rerank.gradients import PASSES, influences, task_gradient
+    from tlm.training.device import resolve_device
+    from tlm.training.input.texts import Examples, Texts
+    from tlm.training.model import build
+
+    checkpoint, wanted = recipe.inputs["checkpoint"], recipe.inputs["like"].details["passages"]
+    if not checkpoint.entries(build.MLM_HEAD):
+        raise InputError(f"{checkpoint.uri} does not predict tokens, so passages have no influence on it; take another")
+    place = torch.device(resolve_device(device))
+    model = build.load(checkpoint.path("model"), checkpoint.path(build.MLM_HEAD)).to(place).eval()
+    length = build.text_length(model.body.config)
+    examples = Examples.open(recipe.inputs["task"], checkpoint.input("task_tokens"), length)
+    texts = Texts.open(recipe.inputs["subset_tokens"], length)
+    build.to_standardised(model, examples.scale)
+    gradient = task_gradient(model, examples, place)
+    scores = influences(model, texts, gradient, place, recipe.settings["seed"])
+    if wanted > len(texts):
+        say(f"warning: {wanted:,} passages were asked for, but there are only {len(texts):,} to choose from")
+    rows, found = best(scores, len(scores))
+    docs = np.concatenate([batch.column("doc").to_numpy() for batch in passages(subset, ["doc"])])
+    write_selected(draft, RERANKED, docs[rows], found, wanted)
+    parameters = build.parameter_count(model)
+    read = PASSES * int(texts.lengths.sum()), int(examples.texts.lengths[examples.rows("train")].sum())
+    draft.counts["flops"] = 2 * parameters * read[0] + 6 * parameters * read[1]  # forward; forward and backward
+    draft.run |= {"device": str(place), "threads": torch.get_num_threads()}

@@ -1,0 +1,40 @@
+"""What the studies share: names of their subjects, and their pages."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tlm.errors import InputError
+from tlm.evaluation.pages.blocks import Block
+from tlm.evaluation.pages.page import write_pages
+
+
+def unique_names(names: Sequence[str], default: Sequence[str], sources: Sequence[str], what: str) -> list[str]:
+    """The names given on the command line, or the default ones if there are none.
+
+    Args:
+        names: Names given, in the order of `sources`; may be empty.
+        default: Names to use otherwise.
+        sources: URIs or folders of what is named, for the error message.
+        what: What is named, in the plural.
+
+    Raises:
+        InputError: The number of names is wrong, or two of them are equal.
+    """
+    if names and len(names) != len(sources):
+        raise InputError(f"{len(names)} names for {len(sources)} {what}; give one name for each, in their order")
+    chosen = list(names or default)
+    for name in chosen:
+        same = [source for source, other in zip(sources, chosen, strict=True) if other == name]
+        if len(same) > 1:
+            raise InputError(f"{' and '.join(same[:2])} are both called '{name}'; give --names that differ")
+    return chosen
+
+
+def write_study_pages(
+    folder: Path, title: str, blocks: Sequence[Block], contents: dict[str, Any], figures: dict[str, str]
+) -> None:
+    """Write study.html, study.md, study.json and a file ``<name>.svg`` for each figure (SVG by name)."""
+    for name, svg in figures.items():
+        (folder / f"{name}.svg").write_text(svg, encoding="utf-8", newline="\n")
+    write_pages(folder, "study", title, blocks, contents)

@@ -1,1 +1,0 @@
-"""Looking into what was trained and what was retrieved: attention heads, subsets, samples."""

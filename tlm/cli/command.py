@@ -1,0 +1,156 @@
+"""Turn a plain function into a command: its signature gives the arguments and options, its docstring their help."""
+
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
+from functools import wraps
+from types import SimpleNamespace
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.models import ParameterInfo
+
+from tlm.settings.options import FINE
+
+JSON_OF_STEP = "Print the result's URI, content and counts as one line of JSON."
+JSON_OF_OTHERS = "Print the result as one line of JSON."
+OPTION_NAMES = {"overrides": ("--set",)}  # `set` is a builtin in Python
+
+
+class Answer(str):
+    """What a command prints that is no step, and the same as plain values for ``--json``."""
+
+    facts: Any
+
+    def __new__(cls, text: str, facts: Any) -> "Answer":
+        """Make it of the text for people and the facts for programs."""
+        answer = super().__new__(cls, text)
+        answer.facts = facts
+        return answer
+
+
+def command(function: Callable[..., Any]) -> Callable[..., None]:
+    """Return the command for a function: parameters before the ``*`` are arguments, the others options.
+
+    So are the fields of parameters that are dataclasses. A step, which returns the URI of its result, also gets the
+    option ``--json``, as does a function that returns an `Answer`.
+    """
+    called = flat(function)
+    signature, helps = inspect.signature(called), descriptions(called)
+    parameters = [_parameter(parameter, helps[parameter.name]) for parameter in signature.parameters.values()]
+    is_step = signature.return_annotation is str and "root" in signature.parameters
+    if is_step or signature.return_annotation is Answer:
+        json_option = typer.Option("--json", help=JSON_OF_STEP if is_step else JSON_OF_OTHERS)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter("as_json", kind, default=False, annotation=Annotated[bool, json_option]))
+
+    @wraps(function)
+    def run(as_json: bool = False, **values: Any) -> None:
+        result = called(**values)
+        if result is not None:
+            print(_as_json(result) if as_json else result)
+
+    run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _parameter(parameter: inspect.Parameter, text: str) -> inspect.Parameter:
+    annotation = list[str] if parameter.annotation == Sequence[str] else parameter.annotation  # typer knows lists only
+    own = [mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, ParameterInfo)]
+    if own:
+        own[0].help = text
+    elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+        annotation = Annotated[annotation, typer.Option(*OPTION_NAMES.get(parameter.name, ()), help=text)]
+    else:
+        annotation = Annotated[annotation, typer.Argument(help=text, metavar=parameter.name.upper())]
+    default = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _as_json(result: str) -> str:
+    from tlm.artifacts.artifact import Artifact
+
+    if isinstance(result, Answer):
+        return json.dumps(result.facts)
+    uri, manifest = result, Artifact.open(result).manifest
+    return json.dumps({"uri": uri, "content": manifest.content, "counts": manifest.counts, "details": manifest.details})
+
+
+class _Group:
+    """A parameter that is a dataclass, as one parameter for each of its fields."""
+
+    def __init__(self, parameter: inspect.Parameter, form: bool) -> None:
+        self.kind: Any = parameter.annotation
+        self.make: Any = SimpleNamespace if form else self.kind
+        marked = get_type_hints(self.kind, include_extras=True)
+        wanted = [field for field, hint in marked.items() if not (form and FINE in getattr(hint, "__metadata__", ()))]
+        self.names = {field: f"{parameter.name}_{field}" if form else field for field in wanted}
+        hints = get_type_hints(self.kind) if form else marked  # kfp knows plain types only
+        values = self.kind() if parameter.default is parameter.empty else parameter.default
+        self.parameters = [
+            parameter.replace(name=name, default=getattr(values, field), annotation=hints[field])
+            for field, name in self.names.items()
+        ]
+
+    def meanings(self) -> dict[str, str]:
+        """What the docstrings of the dataclass and its bases say about each parameter."""
+        found: dict[str, str] = {}
+        for base in reversed(inspect.getmro(self.kind)):
+            found |= descriptions(base)
+        return {name: found[field] for field, name in self.names.items()}
+
+    def take(self, values: dict[str, Any]) -> Any:
+        """Make the dataclass of its values among others, from which they are taken."""
+        return self.make(**{field: values.pop(name) for field, name in self.names.items()})
+
+
+def flat(function: Callable[..., Any], *, form: bool = False, **given: Any) -> Callable[..., Any]:
+    """Return `function` with each parameter that is a dataclass replaced by the fields of the dataclass.
+
+    Its docstring describes all of them: as the docstrings of the dataclasses do, unless that of `function` does.
+
+    Args:
+        function: A function whose dataclass parameters have defaults, or their fields have.
+        form: For the form of a pipeline: the field `words` of `corpus: Layout` becomes `corpus_words`, those that are
+            marked as `FINE` are left out, and parameters are sorted by name. `function` gets placeholders of values,
+            which nothing checks.
+        given: Values of parameters that callers do not see.
+    """
+    from docstring_parser import parse
+
+    signature = inspect.signature(function, eval_str=True)
+    seen = [parameter for parameter in signature.parameters.values() if parameter.name not in given]
+    groups = {parameter.name: _Group(parameter, form) for parameter in seen if is_dataclass(parameter.annotation)}
+    parameters = [
+        one
+        for parameter in seen
+        for one in (groups[parameter.name].parameters if parameter.name in groups else [parameter])
+    ]
+    if form:
+        parameters.sort(key=lambda parameter: parameter.name)
+    signature = signature.replace(parameters=parameters)
+    meanings = {name: meaning for group in groups.values() for name, meaning in group.meanings().items()}
+    meanings |= {name: meaning for name, meaning in descriptions(function).items() if name not in groups}
+
+    @wraps(function)
+    def call(*positional: Any, **named: Any) -> Any:
+        bound = signature.bind(*positional, **named)
+        bound.apply_defaults()
+        values = {**given, **bound.arguments}
+        made = {name: group.take(values) for name, group in groups.items()}
+        return function(**values, **made)
+
+    described = [f"    {parameter.name}: {meanings.get(parameter.name, '')}" for parameter in parameters]
+    call.__doc__ = "\n".join([parse(function.__doc__ or "").description or "", "", "Args:", *described])
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+def descriptions(documented: Any) -> dict[str, str]:
+    """Return what a docstring says about each argument or attribute, by name, each on one line."""
+    from docstring_parser import parse
+
+    entries = parse(documented.__doc__ or "").params
+    return {entry.arg_name: " ".join((entry.description or "").split()) for entry in entries}

@@ -1,0 +1,142 @@
+"""The command line: every step is a command, made from the step's own signature and docstring.
+
+The last line on stdout is the result's URI (with ``--json`` a line of JSON with the URI); all else goes to stderr.
+Only the module of the command that is called is imported, so that ``tlm --help`` answers at once.
+"""
+
+import errno
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tlm import __version__
+from tlm.errors import Cancelled, InputError, Interrupted, Terminated, TlmError, printable
+
+if TYPE_CHECKING:
+    import typer  # imported by the functions below: what is imported here runs before Ctrl-C is handled
+
+
+COMMANDS = {  # name: (module:function, summary)
+    "preflight": ("tlm.runs.preflight:preflight", "Check store, disk and Elasticsearch before a run"),
+    "load-corpus": ("tlm.data.corpus.load:load_corpus", "Read a corpus and cut it into passages"),
+    "dilute": ("research.dilute:dilute", "Make a corpus with less text on a topic"),
+    "load-task": ("tlm.data.tasks.task:load_task", "Read a labelled task"),
+    "fewer-labels": ("research.fewer_labels:fewer_labels", "Make the same task with fewer labels"),
+    "index": ("tlm.retrieval.search.index:build_index", "Index a corpus for BM25"),
+    "retrieve": ("tlm.retrieval.select.retrieve:retrieve", "Retrieve passages for every training example"),
+    "export": ("tlm.retrieval.subset.export:export", "Filter retrieved passages and write them as a subset"),
+    "merge-subsets": ("research.multitask.merge:merge_subsets", "Merge the subsets of several tasks"),
+    "import-subset": ("tlm.retrieval.subset.imported:import_subset", "Import a subset that others selected"),
+    "tokenizer": ("tlm.training.input.tokenizer:build_tokenizer", "Build the vocabulary that all arms share"),
+    "tokenize": ("tlm.training.input.tokenize:tokenize", "Convert the texts of a task or subset to token ids"),
+    "load-model": ("tlm.training.load_model:load_model", "Use a published model instead of stage 1"),
+    "train": ("tlm.training.stage1:train", "Stage 1: train from scratch on task and subset"),
+    "train-multitask": ("tlm.training.stage1:train_multitask", "Stage 1 for several tasks, with a head for each"),
+    "finetune": ("tlm.training.stage2:finetune", "Stage 2: fine-tune on the task alone"),
+    "rerank": ("research.rerank.rerank:rerank", "Choose passages by their influence on a trained model"),
+    "evaluate": ("tlm.evaluation.score.evaluate:evaluate", "Score a model on dev and test"),
+    "serve": ("tlm.serving.serve:serve", "Serve a model over HTTP"),
+    "manifest": ("tlm.serving.manifest:manifest", "Print a KServe manifest for a model"),
+    "distill": ("tlm.serving.distill:distill", "Train a small model on the answers of a better one"),
+    "export-onnx": ("tlm.serving.export_onnx:export_onnx", "Write a model as ONNX, in float32 and int8"),
+    "baseline": ("tlm.evaluation.score.baseline:baseline", "Train and score a linear model of words and spans"),
+    "static": ("tlm.evaluation.score.baseline:static", "Train and score static vectors of retrieved text"),
+    "import-predictions": ("tlm.evaluation.score.imported:import_predictions", "Score what another model predicted"),
+    "mix": ("tlm.evaluation.score.mix:mix", "Mix models of a task, weighted on dev"),
+    "report": ("tlm.evaluation.report.report:report", "Compare the runs of a task"),
+    "report-multitask": ("research.multitask.report:report_multitask", "Compare tasks, alone and together"),
+    "register": ("tlm.runs.registry:register", "Register the model that a report recommends"),
+    "preview": ("tlm.evaluation.report.preview:preview", "Show examples with their retrieved passages"),
+    "retrieval-study": ("research.retrieval.step:retrieval_study", "Compare subsets: overlap, sources, words"),
+    "attention": ("research.attention.step:attention", "Compare what the attention heads of models look at"),
+    "predict": ("tlm.evaluation.predict.predict:predict_command", "Label new texts"),
+    "fetch": ("tlm.cli.upkeep:fetch", "Copy a model or any artifact out of the store"),
+    "show": ("tlm.cli.show:show", "Print a preset's settings and their sources"),
+    "advise": ("tlm.runs.advise:advise_command", "Choose K, rho1 and rho2 by the paper's rules"),
+    "paper": ("research.paper.command:paper", "Compare your runs with the paper's tables"),
+    "keep": ("research.paper.keep:keep", "Save finished runs as results of the paper's tables"),
+    "ls": ("tlm.cli.upkeep:ls", "List finished artifacts"),
+    "gc": ("tlm.cli.upkeep:gc", "Delete artifacts that no kept report or study uses"),
+}
+
+
+def build(arguments: list[str]) -> "typer.Typer":
+    """Return the application for these arguments: the command they name is imported, the others are only listed."""
+    from pkgutil import resolve_name
+
+    import typer
+
+    from tlm.cli.command import command
+
+    def options(
+        version: bool = typer.Option(
+            False, "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ) -> None:
+        """Take the options that come before the command."""
+
+    app = typer.Typer(
+        help="Train a text classifier from scratch on a task and the part of a corpus that matters to it.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(options)
+    for name, (target, summary) in COMMANDS.items():
+        app.command(name, help=summary)(command(resolve_name(target)) if name in arguments[:1] else _not_called)
+    return app
+
+
+def main(run: Callable[[], object] = lambda: build(sys.argv[1:])()) -> None:
+    """Run the command line, or another program. Errors end it with one sentence on stderr and an exit code.
+
+    The codes: 2 wrong input, 3 interrupted (repeat to resume), 130 Ctrl-C, 143 SIGTERM.
+    """
+    arrived: list[type[Terminated]] = []
+
+    def stop(number: int, frame: Any) -> None:
+        arrived.append(Cancelled if number == signal.SIGINT else Terminated)
+        raise _Stopped
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
+    try:
+        run()
+    except (Exception, _Stopped) as error:
+        if arrived:  # even if a library has replaced _Stopped by an error of its own, as pydantic's schemas do
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
+            _fail(arrived[0](f"stopped by {arrived[0].by}; repeat the command to go on"))
+        if isinstance(error, TlmError):
+            _fail(error)
+        if not isinstance(error, OSError):
+            raise
+        where = error.filename or "while reading or writing"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _fail(Interrupted(f"no space left on the disk ({where}); free some, then repeat"))
+        _fail(InputError(f"{where}: {error.strerror or error}; fix that, then repeat"))
+
+
+class _Stopped(BaseException):
+    """A signal arrived. Not an Exception, so that no ``except Exception`` swallows it."""
+
+
+def _fail(error: TlmError) -> None:
+    print(f"tlm: {printable(str(error))}", file=sys.stderr)
+    sys.exit(error.exit_code)
+
+
+def _not_called() -> None:
+    """Stand in for a command that is only listed."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        sys.exit()
+
+
+if __name__ == "__main__":
+    main()

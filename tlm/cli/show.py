@@ -1,0 +1,76 @@
+"""The command `show`: print the list of presets, or one preset with its sources."""
+
+from collections.abc import Iterator, Sequence
+
+from tlm.cli.command import descriptions
+from tlm.settings import presets
+from tlm.settings.presets import SCALES, published, stage1_cost, table_b1
+from tlm.settings.sections import SECTIONS, Preset
+
+COLUMNS = ("preset", "K", "rho1", "rho2", "steps", "batch", "length", "model")
+
+
+def show(preset: str = "", *, overrides: Sequence[str] = ()) -> str:
+    """Print a preset: every setting, its value, what it means, where it comes from.
+
+    Args:
+        preset: Which one; without a name the presets there are.
+        overrides: Settings to change, such as train.rho1=4.
+    """
+    return "\n".join(_lines(presets.resolve(preset, overrides)) if preset else _list())
+
+
+def _list() -> Iterator[str]:
+    yield _row(COLUMNS)
+    yield "to try things out, and for one GPU (mini)"
+    yield from map(_summary, SCALES)
+    for scale, facts in table_b1()["scales"].items():
+        yield f"{scale}: the paper's {scale} scale, corpus {facts['corpus']}, Table B.1; without a task SciERC's column"
+        yield from (_summary(name) for name in presets.names() if name.partition("-")[0] == scale)
+    yield "tlm show NAME prints all settings of one, with their sources."
+
+
+def _summary(name: str) -> str:
+    preset = presets.resolve(name)
+    train, model = preset.train, preset.model
+    batch = dict.fromkeys([train.external_batch, train.internal_batch])
+    length = dict.fromkeys([train.external_length, model.max_length])
+    cells = [preset.retrieve.top_k, train.rho1, f"{float(train.rho2):g}", f"{train.steps:,}"]
+    cells += ["/".join(map(str, batch)), "/".join(map(str, length)), f"{model.layers} layers of {model.hidden}"]
+    return _row([f"  {name}", *map(str, cells)])
+
+
+def _row(cells: Sequence[str]) -> str:
+    first, *middle, last = cells
+    return first.ljust(23) + "".join(cell.rjust(9) for cell in middle) + f"  {last}"
+
+
+def _lines(preset: Preset) -> Iterator[str]:
+    marks: dict[str, int] = {}
+    for section, fields in SECTIONS.items():
+        yield section
+        for name, meaning in descriptions(fields).items():
+            setting, value = f"{section}.{name}", getattr(getattr(preset, section), name)
+            source = preset.source.get(setting, preset.source[section])
+            mark = f"[{marks.setdefault(source, len(marks) + 1)}]"
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
+            yield f"  {setting}={shown}".ljust(36) + f" {mark:4} {meaning}"
+    yield "where the values come from"
+    yield from (f"  [{mark}] {source}" for source, mark in marks.items())
+    yield from _cost(preset)
+
+
+def _cost(preset: Preset) -> Iterator[str]:
+    cost = stage1_cost(preset)
+    yield "what stage 1 comes to"
+    yield f"  {cost.external_batches:,} external and {cost.internal_batches:,} internal batches"
+    yield f"  {cost.padded_tokens:.3g} tokens, padding included"
+    changed = {name.partition(".")[0] for name, source in preset.source.items() if source == presets.OVERRIDDEN}
+    facts = published(preset.name)
+    if facts is None or changed & {"model", "tokenizer"}:  # the paper's numbers hold for the size of its own models
+        return
+    flops = cost.flops(facts.printed_parameters)
+    yield f"  {facts.parameters / 1e6:.1f}M parameters; the paper writes {facts.printed_parameters / 1e6:.0f}M"
+    yield f"  {flops:.3g} FLOPs by the paper's rule, 6 · {facts.printed_parameters / 1e6:.0f}M · tokens"
+    if facts.subset_gb is not None:
+        yield f"  {facts.subset_gb:g} GB retrieved from {facts.corpus}"

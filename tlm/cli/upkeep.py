@@ -1,0 +1,191 @@
+"""Maintain a store: list its artifacts, copy one out of it, remove what no kept run needs."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from tlm.artifacts.artifact import MANIFEST, Artifact, remove
+from tlm.artifacts.stores.open import IDENTITY, identity, open_store
+from tlm.artifacts.stores.store import Store, Stored, folder_of
+from tlm.cli.command import Answer
+from tlm.errors import Damaged, InputError, printable
+from tlm.progress import say
+
+DAY = 86_400.0
+SHOWN = 4  # counts by reason or label
+RESULTS = ("report", "study")  # what users read
+TRAINED = ("checkpoint", "model", "metrics")  # what takes long to make
+
+
+def fetch(uri: str, folder: str, *, force: bool = False) -> str:
+    """Copy the verified files of an artifact into a folder, under their names without digests.
+
+    A model, checkpoint or tokenizer is copied so that ``from_pretrained(folder)`` loads it.
+
+    Args:
+        uri: URI of the artifact, as a step printed it.
+        folder: Folder to write to; created if necessary.
+        force: Write even if the folder is not empty.
+    """
+    artifact, target = Artifact.open(uri), Path(folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())) and not force:
+        raise InputError(f"{folder} is not an empty folder; name another, or give --force to write into it")
+    for entry in artifact.entries():
+        name = entry.logical.removeprefix("model/").removeprefix("tokenizer/")
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(artifact.verified(entry), path)
+    return folder
+
+
+def ls(*, kind: str = "", root: str | None = None) -> Answer:
+    """List the finished artifacts, oldest first: time, kind, key, size, counts. As JSON, a list of objects.
+
+    Args:
+        kind: Only artifacts of this kind.
+        root: Store to look at; by default TLM_ROOT, else ./artifacts.
+    """
+    lines, facts = list[str](), list[dict[str, Any]]()
+    store = open_store(root)
+    for stored, artifact in _artifacts(store, store.list("")):
+        if artifact is None or artifact.manifest.kind.startswith("progress/"):
+            continue
+        manifest = artifact.manifest
+        if kind not in ("", manifest.kind):
+            continue
+        when, size = time.gmtime(stored.modified), sum(entry.size for entry in manifest.files)
+        counts = printable(", ".join(f"{name} {_count(value)}" for name, value in manifest.counts.items()))
+        shown = f"{time.strftime('%Y-%m-%d %H:%M', when)}  {manifest.kind:<10} {manifest.key}"
+        lines.append(f"{shown}  {size / 1e6:>9,.1f} MB  {counts}".rstrip())
+        finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", when)
+        facts.append({"uri": artifact.uri, "kind": manifest.kind, "finished": finished, "bytes": size})
+        facts[-1] |= {"content": manifest.content, "counts": manifest.counts}
+    return Answer("\n".join(lines) or "no finished artifacts here", facts)
+
+
+def _count(value: Any) -> str:
+    """Return a count in short form; of counts by reason or label, the largest few."""
+    if isinstance(value, dict) and value:
+        largest = sorted(value.items(), key=lambda item: -item[1])[:SHOWN]
+        shown = [f"{name} {_count(part)}" for name, part in largest]
+        more = [f"{len(value) - SHOWN} more"] if len(value) > SHOWN else []
+        return "{" + ", ".join(shown + more) + "}"
+    return f"{value:.3g}" if isinstance(value, int | float) and value >= 1e9 else str(value or 0)
+
+
+def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, root: str | None = None) -> Answer:
+    """Remove what no kept run needs: artifacts, unfinished work and uploads, Elasticsearch indices.
+
+    Kept are the newest reports and studies, everything that was made or used in the last days (a running pipeline may
+    need it), checkpoints, models and metrics that no report or study covers, and whatever these were made from. Files
+    that are not of an artifact, a snapshot or an upload of tlm are left alone. Without ``--delete`` it is a dry run.
+    As JSON: the folders and uploads, their bytes, the number of other files, and whether anything was deleted.
+
+    Args:
+        keep_runs: How many of the newest reports, and of the newest studies, to keep.
+        unused_days: Remove only what was neither made nor used for this many days.
+        delete: Really remove.
+        root: Store to look at; by default TLM_ROOT, else ./artifacts.
+    """
+    if keep_runs < 0 or unused_days < 0:
+        raise InputError("keep-runs and unused-days must not be negative")
+    store = open_store(root)
+    horizon = time.time() - unused_days * DAY
+    folders: dict[str, list[Stored]] = {}
+    others = 0
+    for stored in store.list(""):
+        if folder := folder_of(stored.name):
+            folders.setdefault(folder, []).append(stored)
+        elif stored.name != IDENTITY:
+            others += 1
+    needed = _needed(store, folders, keep_runs, horizon)
+    freed, unneeded, uploads = 0, list[str](), list[str]()
+    for folder, files in sorted(folders.items()):
+        if folder in needed or (delete and _young(store.list(f"{folder}/"), horizon)):  # used in the meantime
+            continue
+        freed += sum(stored.size for stored in files)
+        unneeded.append(folder)
+        say(f"{'removing' if delete else 'would remove'} {folder}")
+        if delete:
+            _remove(store, folder)
+    for name in store.abandoned(horizon, delete):
+        uploads.append(name)
+        say(f"{'removing' if delete else 'would remove'} the unfinished upload of {name}")
+    done = f"{freed / 1e6:,.1f} MB {'freed' if delete else 'would be freed; give --delete to remove'}"
+    left = f"{others:,} other {'file is' if others == 1 else 'files are'} left alone"
+    facts = {"folders": unneeded, "uploads": uploads, "bytes": freed, "other_files": others, "deleted": delete}
+    return Answer(f"{done}; {left}" if others else done, facts)
+
+
+def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, Artifact | None]]:
+    """Yield the manifests among `files`, oldest first, each with its artifact or snapshot; None if it is damaged."""
+    for stored in sorted(files, key=lambda stored: (stored.modified, stored.name)):
+        folder = folder_of(stored.name)
+        if folder and stored.name == f"{folder}/{MANIFEST}":
+            kind, _, key = folder.rpartition("/")
+            try:
+                artifact = Artifact.find(store, kind, key)
+            except Damaged as error:
+                say(f"warning: skipped: {error}")
+                yield stored, None
+            else:
+                if artifact is not None:
+                    yield stored, artifact
+
+
+def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, horizon: float) -> set[str]:
+    """Return the folders that are kept."""
+    found = list(_artifacts(store, chain.from_iterable(folders.values())))
+    damaged = (folder_of(stored.name) for stored, artifact in found if artifact is None)
+    newest = [artifact for _, artifact in reversed(found) if artifact is not None]
+    made_from = {one.folder_name: {ref.folder_name for ref in one.manifest.inputs.values()} for one in newest}
+    results = [[one.folder_name for one in newest if one.manifest.kind == kind] for kind in RESULTS]
+    covered = _with_sources(chain.from_iterable(results), made_from)
+    uncovered = (one.folder_name for one in newest if one.manifest.kind in TRAINED and one.folder_name not in covered)
+    young = (folder for folder, files in folders.items() if _young(files, horizon))
+    kept = chain.from_iterable(names[:keep_runs] for names in results)
+    return _with_sources(chain(young, uncovered, kept, damaged), made_from)
+
+
+def _with_sources(folders: Iterable[str], made_from: dict[str, set[str]]) -> set[str]:
+    """Return `folders` and all that they were made from."""
+    found: set[str] = set()
+    waiting = list(folders)
+    while waiting:
+        folder = waiting.pop()
+        if folder not in found:
+            found.add(folder)
+            waiting += made_from.get(folder, ())
+    return found
+
+
+def _young(files: Iterable[Stored], horizon: float) -> bool:
+    return any(stored.modified > horizon for stored in files)
+
+
+def _remove(store: Store, folder: str) -> None:
+    kind, _, key = folder.partition("/")
+    artifact = Artifact.find(store, kind, key) if kind == "index" else None
+    if artifact is not None and artifact.details.get("engine") == "elasticsearch":
+        from tlm.retrieval.search.elastic_client import leave
+        from tlm.retrieval.search.index import located
+
+        leave(located(artifact), identity(store))
+    remove(store, folder)
+
+
+def revision(*options: str) -> str:
+    """Return the commit of the git checkout, with ``-dirty`` if files were changed; "" if this is no checkout.
+
+    Args:
+        options: More options of ``git describe``, such as ``--abbrev=40``.
+    """
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude", "*", *options]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,185 @@
+"""How a corpus is loaded in parts: a function of the files alone, not of who works on them."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache, partial
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from joblib import cpu_count
+
+from tlm.artifacts.artifact import Artifact, home
+from tlm.artifacts.produce import Recipe
+from tlm.artifacts.stores.store import ArtifactKind, value_sha256
+from tlm.data.passages import split
+from tlm.data.reading.files import Piece, RawFile, check_downloads
+from tlm.data.reading.pieces import can_be_cut, cut, pieces_of
+from tlm.data.reading.readers import check
+from tlm.data.reading.records import Row, name_of, text_of
+from tlm.errors import InputError
+from tlm.progress import track
+from tlm.settings.options import Layout
+
+STAGED = pa.schema([("id", "string"), ("text", "string"), ("source", "string")])
+
+
+def passages(layout: Layout, file: RawFile, row: Row) -> list[tuple[str, str, str]]:
+    """Return id, text and source of each passage of a row, as in the schema STAGED. Raises BadRow."""
+    text = text_of(row.values, layout.text_field)
+    document = name_of(row.values, layout.id_field, f"{file.name}:{row.line}")
+    source = name_of(row.values, layout.source_field, file.name)
+    parts = split(text, layout.words, layout.overlap)
+    if len(parts) == 1:
+        return [(document, text, source)]
+    return [(f"{document}#{number}", part, source) for number, part in enumerate(parts, start=1)]
+
+
+VERSION = 2
+STEP = "load-corpus"
+SHARE = 64  # parts of a corpus that is neither small nor large
+LARGEST = 1 << 30  # bytes of text in a part
+EXPANDS = {"gz": 3, "zst": 4}  # text, compressed; the sizes of parts need no more than an estimate
+PARQUET_EXPANDS = 2
+BUCKET_BYTES = 1 << 30  # of text, whose digests are sorted at once: some 64 MB
+BUCKETS = (16, 512)  # fewest and most
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all who load a corpus in parts must know. They find each other's results by the key of the corpus.
+
+    Attributes:
+        paths: Addresses of the raw files.
+        root: Store to write to.
+        settings: Settings of the corpus, with the digests of the files.
+        parts: For each part the number of its first file, and that of the file after its last one.
+        buckets: How many groups the texts are sorted into by their digests, to find those that repeat.
+        pieces: The pieces of files that are too large for a part, by the number of the file. Each counts as a file.
+    """
+
+    paths: tuple[str, ...]
+    root: str | None
+    settings: dict[str, Any]
+    parts: tuple[tuple[int, int], ...]
+    buckets: int
+    pieces: Mapping[int, Sequence[Piece]]
+
+    @cached_property
+    def corpus(self) -> Recipe:
+        """The recipe of the corpus; it does not depend on the parts."""
+        return Recipe("corpus", STEP, VERSION, self.settings)
+
+    @cached_property
+    def key(self) -> str:
+        """The key of the corpus."""
+        return self.corpus.key
+
+    @cached_property
+    def _digest(self) -> str:
+        """Of all that results on the way depend on, which is long where there are many parts."""
+        pieces = [[number, *found] for number, found in self.pieces.items()]
+        return value_sha256([self.key, self.parts, self.buckets, pieces])
+
+    @property
+    def layout(self) -> Layout:
+        """How documents become passages."""
+        return Layout(**{name: value for name, value in self.settings.items() if name != "files"})
+
+    def files(self, raw: Sequence[RawFile], number: int) -> list[RawFile]:
+        """The files of a part, or their pieces.
+
+        Raises InputError: one is not what it was when this plan was made.
+        """
+        start, stop = self.parts[number]
+        names = [named for file, named in enumerate(self.settings["files"]) for _ in self.pieces.get(file, [None])]
+        own = sliced(raw, self.pieces)[start:stop]
+        check_downloads(own)
+        for file, (name, digest) in zip(own, names[start:stop], strict=True):
+            if (file.name, file.digest()) != (name, file.piece.digest if file.piece else digest):
+                raise InputError(f"{file.where} has changed since its corpus was planned; start the run again")
+        return own
+
+    def recipe(self, kind: ArtifactKind, number: int) -> Recipe:
+        """The recipe of a result on the way to the corpus: one of its parts, say."""
+        return Recipe(kind, STEP, VERSION, {"plan": self._digest, "number": number})
+
+    def found(self, kind: ArtifactKind, number: int) -> Artifact:
+        """A finished result on the way. Raises InputError if it is not there."""
+        try:
+            return _found(self.root, kind, self.recipe(kind, number).key)
+        except LookupError:
+            raise InputError(
+                f"{kind} {number} of the corpus {self.key} is missing; start the run again, which finds finished parts"
+            ) from None
+
+
+@lru_cache(maxsize=2048)  # each is needed for every bucket
+def _found(root: str | None, kind: str, key: str) -> Artifact:
+    artifact = Artifact.find(home(root, ()), kind, key)
+    if artifact is None:
+        raise LookupError
+    return artifact
+
+
+def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Sequence[RawFile], size: int) -> Plan:
+    """Check and hash the files, cut large ones, and plan parts of about `size` bytes of text, or of one file.
+
+    Raises InputError: a file is unreadable or lacks a field; not enough disk space for downloads.
+    """
+    buckets, alone = BUCKETS[0], len(parts_of(files, size)) == 1 and not any(_too_large(file, size) for file in files)
+    if alone:  # whoever plans it also reads it
+        check_downloads(files)
+    while buckets < BUCKETS[1] and buckets * BUCKET_BYTES < sum(map(_text, files)):
+        buckets *= 2
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        try:
+            found = pool.map(partial(_named, layout=layout, size=size, keep=alone), files)
+            named = list(track(found, "checking", len(files), "files"))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    settings = {**asdict(layout), "files": [[name, digest] for name, digest, _ in named]}
+    pieces = {number: found for number, (_, _, found) in enumerate(named) if found}
+    return Plan(tuple(paths), root, settings, tuple(parts_of(sliced(files, pieces), size)), buckets, pieces)
+
+
+def _named(file: RawFile, layout: Layout, size: int, keep: bool) -> tuple[str, str, list[Piece]]:
+    check(file, layout.fields)
+    pieces = cut(file, file.size * size // _text(file)) if _too_large(file, size) else []
+    found = file.name, file.digest(), pieces
+    if not keep:
+        file.drop()
+    return found
+
+
+def _too_large(file: RawFile, size: int) -> bool:
+    return can_be_cut(file) and _text(file) > size
+
+
+def sliced(files: Sequence[RawFile], pieces: Mapping[int, Sequence[Piece]]) -> list[RawFile]:
+    """The files, with the pieces of those that are cut in their places."""
+    return list(chain.from_iterable(pieces_of(file, pieces.get(number, ())) for number, file in enumerate(files)))
+
+
+def part_size(files: Sequence[RawFile], least: int) -> int:
+    """The size of parts in bytes: a 64th of all text, but at least `least` and at most a GiB."""
+    return min(max(sum(map(_text, files)) // SHARE, least), LARGEST)
+
+
+def parts_of(files: Sequence[RawFile], size: int) -> list[tuple[int, int]]:
+    """The parts, in order. A data set on the Hub, whose size is not known, is a part of its own."""
+    parts, first, filled = list[tuple[int, int]](), 0, 0.0
+    for number, file in enumerate(files):
+        own = float("inf") if file.locate is None else _text(file)
+        if number > first and filled + own > size:
+            parts.append((first, number))
+            first, filled = number, 0.0
+        filled += own
+    return [*parts, (first, len(files))]
+
+
+def _text(file: RawFile) -> int:
+    """How much text a file has, in bytes; an estimate."""
+    return file.size * (PARQUET_EXPANDS if file.format == "parquet" else EXPANDS.get(file.compression, 1))

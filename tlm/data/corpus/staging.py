@@ -1,0 +1,189 @@
+"""Read each part of the files, and find the passages that repeat an earlier one, with flat memory."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, finished, produce
+from tlm.data.corpus.plan import STAGED, Plan, passages
+from tlm.data.parallel import each
+from tlm.data.passages import Shards
+from tlm.data.ranges import Ints
+from tlm.data.reading.files import RawFile, check_room, raw_files
+from tlm.data.reading.readers import read_all
+from tlm.data.reading.records import REJECTED_FILE, Rejects
+from tlm.data.text import fold
+from tlm.settings.options import Layout
+
+ROWS = 10_000  # at a time
+STAGED_FILES = "staged-*.parquet"
+_RECORD = np.dtype([("digest", "S16"), ("row", "<i8")])
+
+
+class Stage:
+    """Rows with a column `text` in the files staged-00000.parquet… of a folder, and the digests of their texts.
+
+    Texts are the same if they are equal by `fold`. Their digests are distributed to the files digests-000.bin… by the
+    first two bytes, so that one file at a time can be sorted in memory.
+
+    Attributes:
+        count: Number of rows.
+        tables: Number of rows by file.
+        digests: The files with the digests.
+    """
+
+    def __init__(self, folder: Path, rows: Iterable[tuple[Any, ...]], schema: pa.Schema, buckets: int = 64) -> None:
+        """Write all rows; `schema` has a column ``text``, and `buckets` is a power of two up to 65,536."""
+        self.count = 0
+        self.digests = [folder / f"digests-{bucket:03d}.bin" for bucket in range(buckets)]
+        self._folder = folder
+        rows, shards = iter(rows), Shards(folder, "staged", compression="lz4")
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("wb")) for path in self.digests]
+            while portion := list(islice(rows, ROWS)):
+                table = pa.table(list(zip(*portion, strict=True)), schema=schema)
+                shards.add(table)
+                self._note(table["text"].to_pylist(), files)
+        self.tables = shards.close()
+
+    def _note(self, texts: Sequence[str], files: Sequence[BinaryIO]) -> None:
+        digests = [hashlib.blake2b(fold(text).encode(), digest_size=16).digest() for text in texts]
+        records = np.empty(len(digests), _RECORD)
+        records["digest"] = digests
+        records["row"] = np.arange(self.count, self.count + len(digests))
+        self.count += len(digests)
+        buckets = np.frombuffer(b"".join(digests), "<u2")[::8] % len(files)
+        for bucket in np.unique(buckets):
+            files[bucket].write(records[buckets == bucket].tobytes())
+
+    def path(self, name: str) -> Path:
+        """The path of one of `tables`."""
+        return self._folder / name
+
+    def repeated(self) -> Ints:
+        """The rows whose text an earlier row has, ascending."""
+        return np.sort(np.concatenate([repeated([path])[0] for path in self.digests]))
+
+
+def repeated(bucket: Sequence[Path]) -> list[Ints]:
+    """For each of several stages, in their order, the rows whose text an earlier row has, of this or an earlier stage.
+
+    Args:
+        bucket: The same file of digests of each stage.
+    """
+    records = [np.fromfile(path, _RECORD) for path in bucket]
+    digests = np.concatenate([part["digest"] for part in records])
+    repeats = np.ones(len(digests), np.bool_)
+    repeats[np.unique(digests, return_index=True)[1]] = False  # the index of the first
+    ends = np.cumsum([len(part) for part in records])
+    return [part["row"][mask] for part, mask in zip(records, np.split(repeats, ends[:-1]), strict=True)]
+
+
+def distinct(
+    tables: Mapping[str, int], path: Callable[[str], Path], repeats: Ints, start: int = 0, stop: int | None = None
+) -> Iterator[pa.Table]:
+    """Stream staged rows without the repeated ones, at most 10,000 at a time; of those, from `start` to `stop`.
+
+    Args:
+        tables: Number of rows by file.
+        path: The path of a file; called only for those that are needed.
+        repeats: Which rows repeat an earlier one, ascending.
+        start: How many of the others to leave out.
+        stop: After how many of the others to end; None: at the end.
+    """
+    row = kept = 0
+    for name, rows in tables.items():
+        end = kept + rows - _count(repeats, row, row + rows)
+        if end > start and (stop is None or kept < stop):
+            for table in _distinct(path(name), repeats, row):
+                left = max(0, start - kept)
+                right = len(table) if stop is None else min(len(table), stop - kept)
+                if right > left:
+                    yield table.slice(left, right - left)
+                kept += len(table)
+        row, kept = row + rows, end
+
+
+def _distinct(path: Path, repeats: Ints, row: int) -> Iterator[pa.Table]:
+    """Stream the rows of a file without the repeated ones; `row` is the number of its first one."""
+    with pq.ParquetFile(path) as table:
+        for batch in table.iter_batches(ROWS, use_threads=False):  # threads keep memory of their own
+            mask = np.ones(len(batch), np.bool_)
+            mask[repeats[np.searchsorted(repeats, row) : np.searchsorted(repeats, row + len(batch))] - row] = False
+            row += len(batch)
+            yield pa.Table.from_batches([batch]).filter(pa.array(mask))
+
+
+def _count(ascending: Ints, start: int, stop: int) -> int:
+    """How many of the numbers are in ``start, …, stop - 1``."""
+    return int(np.searchsorted(ascending, stop) - np.searchsorted(ascending, start))
+
+
+PART: Final = "corpus-part"
+ANY_NUMBER = 1 << 62  # of rejected rows: they are judged over all parts
+
+
+def stage_parts(plan: Plan, max_rejected: int, numbers: Iterable[int]) -> None:
+    """Read these parts; those that are there already are left alone."""
+    each(partial(_stage, plan, max_rejected), list(numbers), "reading", "parts")
+
+
+def _stage(plan: Plan, max_rejected: int, number: int) -> None:
+    recipe = plan.recipe(PART, number)
+    if finished(recipe, plan.root) is not None:
+        return
+    rejects = Rejects(max_rejected if number == 0 else ANY_NUMBER)  # too many of the very first rows end the work
+    with raw_files(plan.paths, together=False) as files:
+        own = plan.files(files, number)
+        produce(recipe, plan.root, _write_staged, own, plan, rejects)
+
+
+def staged(folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64) -> Stage:
+    """Read files into a stage; rows that cannot be used go to `rejects`."""
+    found = read_all(files, layout.fields, rejects, partial(passages, layout))
+    return Stage(folder, chain.from_iterable(found), STAGED, buckets)
+
+
+def _write_staged(draft: Draft, files: Sequence[RawFile], plan: Plan, rejects: Rejects) -> None:
+    check_room(files, draft.folder)
+    stage = staged(draft.folder, files, plan.layout, rejects, plan.buckets)
+    draft.rows = stage.tables
+    pq.write_table(rejects.table(), draft.folder / REJECTED_FILE, compression="zstd")
+    draft.counts = {"read": rejects.read, "by file": dict(rejects.read_by_file)}
+    draft.details["passages"] = stage.count
+
+
+BUCKET: Final = "corpus-bucket"
+
+
+def dedup_buckets(plan: Plan, numbers: Iterable[int]) -> None:
+    """Go through these buckets; those that are done already are left alone."""
+    each(partial(_dedup, plan), list(numbers), "comparing", "buckets")
+
+
+def _dedup(plan: Plan, number: int) -> None:
+    recipe = plan.recipe(BUCKET, number)
+    if finished(recipe, plan.root) is None:
+        parts = [plan.found(PART, part) for part in range(len(plan.parts))]
+        produce(recipe, plan.root, _write_bucket, parts, f"digests-{number:03d}.bin")
+
+
+def _write_bucket(draft: Draft, parts: list[Artifact], name: str) -> None:
+    """Write the rows of each part that repeat an earlier text, and how many they are."""
+    entries = [part.entries(name)[0] for part in parts]
+    found = repeated([part.verified(entry) for part, entry in zip(parts, entries, strict=True)])
+    for part, entry in zip(parts, entries, strict=True):
+        part.store.forget(f"{part.folder_name}/{entry.name}")
+    for number, rows in enumerate(found):
+        if len(rows):
+            np.save(draft.folder / f"part-{number:05d}.npy", rows)
+            draft.rows[f"part-{number:05d}.npy"] = len(rows)

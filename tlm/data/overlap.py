@@ -1,0 +1,399 @@
+"""Decontamination: find passages that hold so much of a dev or test text that training on them spoils the test.
+
+A passage overlaps a text if it has a large enough share of the text's distinct n-grams, or if the text has a large
+enough share of the passage's. The first rule finds short texts, such as a sentence within a passage. The second finds
+long ones, such as a document that the corpus holds in pieces, none of which has much of it. A text or passage of fewer
+than n tokens overlaps if it occurs whole, as a run of tokens: a short text in a passage, or a short passage in a text.
+Tokens are lower-cased runs of letters and digits of texts without marks around spans ("[[ … ]]", "<e1> … </e1>") and
+without invisible characters, so none of these hides a match.
+"""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tlm.data.ranges import Ints, offsets_of, ranges
+from tlm.data.text import compared, tokens
+from tlm.progress import Meter
+from tlm.settings.options import MIN_TOKENS
+
+Hashes = npt.NDArray[np.uint64]
+Keys = TypeVar("Keys", Ints, Hashes)
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying is reversible
+
+
+class Vocabulary:
+    """Numbers tokens in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._numbers: defaultdict[str, int] = defaultdict()
+        self._numbers.default_factory = self._numbers.__len__
+        self._closed_at: int | None = None
+
+    def close(self) -> None:
+        """Stop learning, so that memory does not grow with the texts: `encode` forgets new tokens when it returns.
+
+        Within one call a new token has a number of its own; the next call may give the same number to another token.
+        """
+        self._closed_at = len(self._numbers)
+
+    def encode(self, texts: Iterable[str]) -> "TokenLists":
+        """Number the tokens of each text as it is compared with others (`tlm.data.text.compared`)."""
+        return self.encode_both(texts)[1]
+
+    def encode_both(self, texts: Iterable[str]) -> tuple["TokenLists", "TokenLists"]:
+        """Number the tokens of each text as it is, and as it is compared with others. Few texts have others then."""
+        number_of, ids, lengths = self._numbers.__getitem__, array("i"), array("q")
+        others, other_rows, other_lengths = array("i"), array("q"), array("q")
+        for row, text in enumerate(texts):
+            found = tokens(text)
+            ids.extend(map(number_of, found))
+            lengths.append(len(found))
+            if (plain := compared(text)) != text:
+                found = tokens(plain)
+                others.extend(map(number_of, found))
+                other_rows.append(row)
+                other_lengths.append(len(found))
+        while self._closed_at is not None and len(self._numbers) > self._closed_at:
+            self._numbers.popitem()
+        words, more = (
+            TokenLists.of(_ints(own), _longs(each)) for own, each in ((ids, lengths), (others, other_lengths))
+        )
+        return words, words.with_others(_longs(other_rows), more)
+
+
+@dataclass(frozen=True)
+class TokenLists:
+    """Token numbers of many texts; text i is ``ids[starts[i]:starts[i] + lengths[i]]``.
+
+    Attributes:
+        ids: The token numbers of these texts, and perhaps of others.
+        starts: Where each text begins.
+        lengths: Number of tokens of each text.
+    """
+
+    ids: npt.NDArray[np.int32]
+    starts: Ints
+    lengths: Ints
+
+    @classmethod
+    def of(cls, ids: npt.NDArray[np.int32], lengths: Ints) -> "TokenLists":
+        """Texts of these lengths, one after the other."""
+        return cls(ids, offsets_of(lengths)[:-1], lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def select(self, rows: Ints) -> "TokenLists":
+        """The texts at `rows`, in that order; their tokens are not copied."""
+        return TokenLists(self.ids, self.starts[rows], self.lengths[rows])
+
+    def with_others(self, rows: Ints, others: "TokenLists") -> "TokenLists":
+        """The same with other tokens for the texts at `rows`."""
+        if not len(rows):
+            return self
+        starts, lengths = self.starts.copy(), self.lengths.copy()
+        starts[rows], lengths[rows] = len(self.ids) + others.starts, others.lengths
+        return TokenLists(np.concatenate([self.ids, others.ids]), starts, lengths)
+
+    def packed(self) -> "TokenLists":
+        """The same with the tokens of these texts alone, one after the other; copied unless they are so already."""
+        alone = TokenLists.of(self.ids, self.lengths)
+        if len(self.ids) == self.lengths.sum() and np.array_equal(self.starts, alone.starts):
+            return self
+        return TokenLists.of(self.ids[ranges(self.starts, self.lengths)], self.lengths)
+
+
+def ngrams(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
+    """Hash every run of `n` tokens within a text. Returns the hashes, in order, and the row of each one's text.
+
+    The hash is a polynomial over mixed token numbers modulo 2**64. Among 10**8 different n-grams, the expected number
+    of collisions is below 0.001.
+    """
+    texts = texts.packed()
+    windows = max(0, len(texts.ids) - n + 1)
+    mixed = _mixed(texts.ids)
+    hashes = np.ones(windows, np.uint64)
+    for place in range(n):
+        hashes = hashes * _FACTOR + mixed[place : place + windows]
+    counts = np.maximum(texts.lengths - n + 1, 0)
+    inside = ranges(texts.starts, counts)
+    return hashes[inside], np.repeat(np.arange(len(texts)), counts)
+
+
+def shingles(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
+    """Hash n-grams as `ngrams` does, and each text of fewer than `n` tokens as a whole; those come last."""
+    found = [ngrams(texts, n)]
+    for length in range(n):
+        rows = np.flatnonzero(texts.lengths == length)
+        hashes = ngrams(texts.select(rows), length)[0] if length else np.zeros(len(rows), np.uint64)
+        found.append((hashes, rows))
+    return np.concatenate([hashes for hashes, _ in found]), np.concatenate([owners for _, owners in found])
+
+
+def ascending(values: Keys) -> Keys:
+    """The distinct values, ascending. With counts np.unique sorts; else it hashes, which is slower for many values."""
+    return np.unique(values, return_counts=True)[0]
+
+
+def distinct(values: Keys, owners: Ints) -> tuple[Keys, Ints]:
+    """The distinct pairs of value and owner, ordered by owner, then value."""
+    order = np.lexsort((values, owners))
+    values, owners = values[order], owners[order]
+    first = np.ones(len(values), bool)
+    first[1:] = (values[1:] != values[:-1]) | (owners[1:] != owners[:-1])
+    return values[first], owners[first]
+
+
+class HashSet:
+    """A sorted set of hashes. A table of their first bits rules out most hashes that are not in the set."""
+
+    def __init__(self, hashes: Hashes) -> None:
+        self.values = ascending(hashes)
+        bits = min(26, max(8, (8 * len(self.values)).bit_length()))
+        self._shift = np.uint64(64 - bits)
+        self._table = np.zeros(2**bits, bool)
+        self._table[self.values >> self._shift] = True
+
+    def find(self, hashes: Hashes) -> tuple[Ints, Ints]:
+        """Return the indices of those `hashes` that are in the set, ascending, and their positions in `values`."""
+        possible = np.flatnonzero(self._table[hashes >> self._shift])
+        places = np.searchsorted(self.values, hashes[possible])
+        places[places == len(self.values)] = 0
+        equal = self.values[places] == hashes[possible]
+        return possible[equal], places[equal]
+
+
+def _ints(values: "array[int]") -> npt.NDArray[np.int32]:
+    return np.frombuffer(values, np.int32)
+
+
+def _longs(values: "array[int]") -> Ints:
+    return np.frombuffer(values, np.int64)
+
+
+def _mixed(ids: npt.NDArray[np.int32]) -> Hashes:
+    """Hash token numbers by splitmix64's finalizer, so that close numbers get unrelated hashes."""
+    value = (ids.astype(np.uint64) + np.uint64(1)) * _FACTOR
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+# A text of one or two tokens ("yes", "very good") would remove every passage that happens to contain it
+NGRAM, TEXT_SHARE, PASSAGE_SHARE = 8, 0.3, 0.5  # by default
+AT_ONCE = 100_000  # texts whose words memory holds
+PASSAGES_AT_ONCE = 2000
+MOST_TEXTS = 32  # that have an n-gram: those in more are counted apart, so that memory does not grow with all pairs
+
+Shares = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """Which passages overlap a text.
+
+    Attributes:
+        text: For each passage the first text that it overlaps; -1 if there is none.
+        share: The share of n-grams that they have in common.
+        of_passage: Whether that is a share of the passage's n-grams; if not, of the text's.
+    """
+
+    text: Ints
+    share: Shares
+    of_passage: Flags
+
+    def enter(self, passages: Ints, texts: Ints, share: Shares | float, of_passage: Flags | bool) -> None:
+        """Enter overlapping pairs, ordered by text within a passage. Of several texts a passage keeps the first."""
+        passages, first = np.unique(passages, return_index=True)
+        better = (self.text[passages] < 0) | (texts[first] < self.text[passages])
+        passages, first = passages[better], first[better]
+        self.text[passages] = texts[first]
+        self.share[passages] = np.broadcast_to(share, texts.shape)[first]
+        self.of_passage[passages] = np.broadcast_to(of_passage, texts.shape)[first]
+
+
+def overlapping(texts: Sequence[str], protected: Iterable[str]) -> Flags:
+    """Whether each text overlaps one of the protected ones, by the default shares, shape [n]."""
+    vocabulary = Vocabulary()
+    finder = OverlapFinder(vocabulary.encode(protected))
+    vocabulary.close()
+    parts = (vocabulary.encode(texts[start : start + AT_ONCE]) for start in range(0, len(texts), AT_ONCE))
+    return np.concatenate([np.zeros(0, bool), *(finder.find(words).text >= 0 for words in parts)])
+
+
+class _Whole:
+    """The texts of exactly `n` tokens: of those that are equal only the first, because a passage overlaps that one."""
+
+    def __init__(self, texts: TokenLists, n: int) -> None:
+        rows = np.flatnonzero(texts.lengths == n)
+        hashes, _ = ngrams(texts.select(rows), n)  # one for each text
+        self.n, self.hashes = n, HashSet(hashes)
+        self.first = rows[np.unique(hashes, return_index=True)[1]]
+
+    def within(self, passages: TokenLists) -> tuple[Ints, Ints]:
+        """Passages and the texts that stand whole in them, ordered by passage, then text."""
+        hashes, owners = ngrams(passages, self.n)
+        known, places = self.hashes.find(hashes)
+        texts, owners = distinct(self.first[places], owners[known])
+        return owners, texts
+
+
+class _Long:
+    """The n-grams of the texts of `n` or more tokens, and the texts that have each one.
+
+    Where many passages and texts share an n-gram, a disclaimer say, there are very many pairs. So the n-grams of more
+    than `MOST_TEXTS` texts are counted apart: all passages that have the same ones of these share as many of them with
+    a text, and only the first text that they suffice for matters.
+    """
+
+    def __init__(self, texts: TokenLists, n: int, text_share: float, passage_share: float) -> None:
+        rows = np.flatnonzero(texts.lengths >= n)
+        hashes, owners = distinct(*ngrams(texts.select(rows), n))
+        order = np.lexsort((owners, hashes))
+        self.n, self.size = n, len(texts)
+        self.text_share, self.passage_share = text_share, passage_share
+        self.hashes = HashSet(hashes)
+        self.offsets = offsets_of(np.unique(hashes, return_counts=True)[1])
+        self.owners = rows[owners[order]]  # of hash i: owners[offsets[i]:offsets[i + 1]]
+        self.totals = np.bincount(self.owners, minlength=self.size)  # distinct n-grams of each text
+
+    def enter(self, found: Overlaps, passages: TokenLists, rows: Ints) -> None:
+        """Enter the pairs of a passage (at `rows`) and a text that share enough n-grams."""
+        hashes, owners = ngrams(passages, self.n)
+        known, places = self.hashes.find(hashes)
+        sharing, owners = np.unique(owners[known], return_inverse=True)
+        if not len(sharing):
+            return
+        passages, rows = passages.select(sharing), rows[sharing]
+        totals = np.bincount(distinct(*ngrams(passages, self.n))[1])  # distinct n-grams of each passage
+        places, owners = distinct(places, owners)
+        often = self.offsets[places + 1] - self.offsets[places] > MOST_TEXTS
+        pairs, counts = self._pairs(places[~often], owners[~often])
+        if often.any():
+            pairs, counts = self._with_frequent(pairs, counts, places[often], owners[often], totals)
+        owners, texts = pairs // self.size, pairs % self.size
+        by_text = _enough(counts, self.totals[texts], self.text_share)
+        enough = by_text | _enough(counts, totals[owners], self.passage_share)
+        share = counts / np.where(by_text, self.totals[texts], totals[owners])
+        found.enter(rows[owners[enough]], texts[enough], share[enough], ~by_text[enough])
+
+    def _pairs(self, places: Ints, owners: Ints) -> tuple[Ints, Ints]:
+        """All pairs that share one of these n-grams, ascending (passage · texts + text), and how many they share."""
+        lengths = self.offsets[places + 1] - self.offsets[places]
+        pairs = np.repeat(owners, lengths) * self.size + self.owners[ranges(self.offsets[places], lengths)]
+        return np.unique(pairs, return_counts=True)
+
+    def _with_frequent(self, pairs: Ints, counts: Ints, places: Ints, owners: Ints, totals: Ints) -> tuple[Ints, Ints]:
+        """Add the frequent n-grams (`places`) of each passage (`owners`) to the counts of its pairs.
+
+        Add the pairs of each passage with the first text that these alone suffice for, too.
+        """
+        starts = offsets_of(np.bincount(owners, minlength=len(totals)))
+        alike: dict[bytes, list[int]] = {}  # passages with the same frequent n-grams
+        for passage in np.unique(owners).tolist():
+            alike.setdefault(places[starts[passage] : starts[passage + 1]].tobytes(), []).append(passage)
+        of_passage = np.searchsorted(pairs, np.arange(len(totals) + 1) * self.size)
+        more, more_counts = [pairs], [counts]
+        for members in alike.values():
+            own = places[starts[members[0]] : starts[members[0] + 1]]
+            shared = self._shared(own)
+            for passage in members:
+                here = slice(of_passage[passage], of_passage[passage + 1])
+                counts[here] += shared[pairs[here] - passage * self.size]
+            passages, texts = self._first(shared, np.array(members), totals)
+            more.append(passages * self.size + texts)
+            more_counts.append(shared[texts])
+        pairs, first = np.unique(np.concatenate(more), return_index=True)  # a pair of both kinds: with the whole count
+        return pairs, np.concatenate(more_counts)[first]
+
+    def _shared(self, places: Ints) -> Ints:
+        """How many of these n-grams each text has, [texts]."""
+        counts = np.zeros(self.size, np.int64)
+        for place in places.tolist():
+            counts[self.owners[self.offsets[place] : self.offsets[place + 1]]] += 1
+        return counts
+
+    def _first(self, shared: Ints, passages: Ints, totals: Ints) -> tuple[Ints, Ints]:
+        """Pairs of the passages with the first text that shares enough of its n-grams, and with the first of theirs."""
+        by_text = np.flatnonzero((shared > 0) & _enough(shared, self.totals, self.text_share))[:1]
+        most = np.maximum.accumulate(shared)  # of all texts so far
+        by_passage = np.searchsorted(most, np.maximum(1, _least(totals[passages], self.passage_share)))
+        some = by_passage < self.size
+        return (
+            np.concatenate([np.repeat(passages, len(by_text)), passages[some]]),
+            np.concatenate([np.tile(by_text, len(passages)), by_passage[some]]),
+        )
+
+
+class OverlapFinder:
+    """Finds the passages that overlap protected texts.
+
+    Args:
+        texts: The protected texts; those with fewer than `MIN_TOKENS` tokens are not looked for.
+        n: Tokens in an n-gram, at least `MIN_TOKENS`.
+        text_share: In (0, 1]: a passage overlaps a text if it has at least this share of the text's distinct n-grams.
+        passage_share: In (0, 1]: it also does if at least this share of its own distinct n-grams is in the text.
+    """
+
+    def __init__(
+        self, texts: TokenLists, n: int = NGRAM, text_share: float = TEXT_SHARE, passage_share: float = PASSAGE_SHARE
+    ) -> None:
+        self.texts, self.n = texts, n
+        self.short = [_Whole(texts, length) for length in range(MIN_TOKENS, n)]
+        self.long = _Long(texts, n, text_share, passage_share)
+
+    def find(self, passages: TokenLists) -> Overlaps:
+        """Find the passages that overlap a text.
+
+        Args:
+            passages: From the texts' `Vocabulary`; those with fewer than `MIN_TOKENS` tokens overlap nothing.
+        """
+        size = len(passages)
+        found = Overlaps(np.full(size, -1, np.int64), np.zeros(size), np.zeros(size, bool))
+        meter = Meter("looking for dev and test texts", size, "passages")
+        for rows in np.split(np.arange(size), range(PASSAGES_AT_ONCE, size, PASSAGES_AT_ONCE)):
+            chunk = passages.select(rows).packed()
+            for texts in self.short:
+                owners, whole = texts.within(chunk)
+                found.enter(rows[owners], whole, 1, of_passage=False)
+            self.long.enter(found, chunk, rows)
+            meter.advance(len(chunk))
+        for length in range(MIN_TOKENS, self.n):
+            self._enter_short(found, passages, length)
+        meter.close()
+        return found
+
+    def _enter_short(self, found: Overlaps, passages: TokenLists, length: int) -> None:
+        """The other way round: enter the passages of `length` tokens that stand whole in a text."""
+        rows = np.flatnonzero(passages.lengths == length)
+        if not len(rows):
+            return
+        hashes, _ = ngrams(passages.select(rows), length)
+        known = HashSet(hashes)
+        of_texts, owners = ngrams(self.texts, length)
+        there, places = known.find(of_texts)
+        first = np.full(len(known.values), -1, np.int64)  # the first text that has each
+        which, at = np.unique(places, return_index=True)
+        first[which] = owners[there[at]]
+        texts = first[np.searchsorted(known.values, hashes)]
+        found.enter(rows[texts >= 0], texts[texts >= 0], 1, of_passage=True)
+
+
+def _enough(counts: Ints, totals: Ints, share: float) -> Flags:
+    """Where a count is at least `share` of the total, without rounding."""
+    return counts >= _least(totals, share)
+
+
+def _least(totals: Ints, share: float) -> Ints:
+    """The smallest count that is at least `share` of each total, without rounding."""
+    part = Fraction(share).limit_denominator(10**6)
+    return -(-totals * part.numerator // part.denominator)

@@ -1,0 +1,86 @@
+"""Examples of a task: read from its artifact, as rows or as arrays, split by split."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.labelled import UNLABELLED
+from tlm.data.tasks.splits import COLUMN as GROUP
+from tlm.data.tasks.splits import groups_of
+
+LABELLED = [("id", "string"), ("text", "string"), ("text_pair", "string"), ("label", "string"), ("target", "float64")]
+SCHEMA = [*LABELLED, ("split", "string"), (GROUP, "string")]
+
+
+def examples(task: Artifact) -> pa.Table:
+    """Read the examples: columns id, text, text_pair, label, target, split; row ordinals identify examples.
+
+    Ordered train, dev, test, unlabelled. `text_pair` is null without pairs, `label` for regression, `target` for
+    classes, both without a label. A task with a group field has the column `group` as well (see `groups_of`).
+    """
+    return pq.ParquetFile(task.path("examples.parquet")).read()
+
+
+@dataclass(frozen=True)
+class Split:
+    """The n examples of one split.
+
+    Attributes:
+        name: train, dev or test.
+        example: Row ordinals in the task; shape [n].
+        texts: The texts.
+        pairs: The second texts, for a task on pairs.
+        gold: Class ordinals (int64), or targets (float64) for regression; shape [n].
+        group: Ordinal of each example's group (`tlm.data.tasks.splits`); shape [n].
+        copied: Whether train has the same text; shape [n].
+    """
+
+    name: str
+    example: NDArray[np.int64]
+    texts: list[str]
+    pairs: list[str] | None
+    gold: NDArray[Any]
+    group: NDArray[np.int64]
+    copied: NDArray[np.bool_]
+
+
+def classes_of(task: Artifact) -> list[str] | None:
+    """The classes of a task in order; None for regression."""
+    return None if task.details["problem"] == "regression" else list(task.details["labels"])
+
+
+def values_of(column: pa.ChunkedArray, labels: list[str] | None) -> NDArray[Any]:
+    """Ordinals of the labels in a column (int64), or its floats if there are no labels; shape [n]."""
+    if labels is None:
+        return column.to_numpy()  # type: ignore[no-any-return]
+    return pc.index_in(column, pa.array(labels, pa.string())).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+def unlabelled(task: Artifact) -> list[str]:
+    """The texts of a task that have no label, both of a pair."""
+    table = examples(task)
+    chosen = table.filter(pc.equal(table["split"], UNLABELLED))
+    return [text for name in ("text", "text_pair") for text in chosen[name].to_pylist() if text is not None]
+
+
+def read_splits(task: Artifact, *names: str) -> dict[str, Split]:
+    """Read splits (train, dev or test) of a ``task`` artifact, whole and in the order of their rows."""
+    table = examples(task)
+    split = np.array(table["split"].to_pylist(), dtype=object)
+    copies = pq.ParquetFile(task.path("leaks.parquet")).read(["example"])["example"].to_numpy()
+    labels = classes_of(task)
+    found = {}
+    for name in names:
+        rows = np.flatnonzero(split == name)
+        part = table.take(rows)
+        gold = values_of(part["target" if labels is None else "label"], labels)
+        pairs = part["text_pair"].to_pylist() if task.details["pair"] else None
+        copied = np.isin(rows, copies)
+        found[name] = Split(name, rows.astype(np.int64), part["text"].to_pylist(), pairs, gold, groups_of(part), copied)
+    return found

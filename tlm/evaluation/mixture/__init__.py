@@ -1,1 +1,0 @@
-"""Mixtures: several models of a task as one, weighted on dev."""

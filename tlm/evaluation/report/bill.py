@@ -1,0 +1,225 @@
+"""The bill: what was spent on all tasks, on this one and on each model, and what a million predictions cost."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.spending import JOULES
+from tlm.evaluation.pages.text import visible
+from tlm.evaluation.predict.speed import SPEED
+from tlm.evaluation.report.cost import KILOWATT_HOUR, Cost, total
+from tlm.evaluation.report.lineage import Lineage
+from tlm.evaluation.report.runs import Group, Run, spread
+from tlm.evaluation.score.imported import IMPORTED
+from tlm.evaluation.score.kinds import PARTS
+from tlm.retrieval.select.selectors import WITHOUT_QUERIES
+from tlm.settings.options import Prices
+
+Amounts = dict[str, float | None]
+NOTHING_KNOWN = Cost()
+
+
+def amounts(cost: Cost, prices: Prices) -> Amounts:
+    """What the bill says of a cost: FLOPs, seconds, kWh, grams of CO2 equivalents, money."""
+    return {
+        **{name: getattr(cost, name) for name in ("flops", "seconds", "cpu_seconds", "gpu_seconds")},
+        "kilowatt_hours": None if cost.joules is None else cost.joules / KILOWATT_HOUR,
+        "grams": cost.grams(prices),
+        "money": cost.money(prices),
+    }
+
+
+def scaled(cost: Cost, factor: float) -> Cost:
+    """The cost of `factor` times as much of the same."""
+    parts = {part.name: getattr(cost, part.name) for part in fields(cost)}
+    return Cost(**{name: None if value is None else factor * value for name, value in parts.items()})
+
+
+def spent_on(artifact: Artifact | None, lineage: Lineage, counted: Mapping[str, Any] | None = None) -> Cost:
+    """What the step took that made an artifact; `counted` are its FLOPs, if it has any.
+
+    Of what a search server did, nothing is known but how long we waited. Of a corpus that was loaded in parts, by
+    several processes or pods at different times, CPU time alone is known: what each has noted.
+    """
+    if artifact is None:
+        return NOTHING_KNOWN
+    run = artifact.run()
+    if "parts" in run:
+        noted = run.get("parts_process_seconds")
+        return NOTHING_KNOWN if noted is None else Cost(cpu_seconds=noted + run.get("process_seconds", 0.0))
+    elsewhere = _searches(artifact, lineage)
+    facts = {name: value for name, value in run.items() if not (elsewhere and name.startswith(JOULES))}
+    if not elsewhere and run.get("device", "cpu") == "cpu" and "gpu_seconds" not in run:
+        facts.setdefault("cpu_seconds", run.get("process_seconds"))
+    return Cost.of_stage(dict(counted or {}), facts)
+
+
+def summed(costs: Iterable[Cost]) -> Cost:
+    """The sum. CPU and GPU time are known if each cost has one of the two; FLOPs are of those costs that have any."""
+    found = list(costs)
+    counted = [cost.flops for cost in found if cost.flops is not None]
+    sums = replace(total(found), flops=sum(counted) if counted else None)
+    whole = all(cost.cpu_seconds is not None or cost.gpu_seconds is not None for cost in found)
+    return sums if whole else replace(sums, cpu_seconds=None, gpu_seconds=None)
+
+
+def mean(costs: Sequence[Cost]) -> Cost:
+    """The mean of each part, over the costs in which it is known."""
+    return Cost(**{part.name: spread(getattr(cost, part.name) for cost in costs)["mean"] for part in fields(Cost)})
+
+
+def _searches(artifact: Artifact, lineage: Lineage) -> bool:
+    """Whether the step had a server work: it filled an index there, or searched it."""
+    index = artifact if artifact.manifest.kind == "index" else lineage.follow(artifact, "index")
+    if index is None or index.details.get("engine") != "elasticsearch":
+        return False
+    return index is artifact or artifact.details.get("arm") not in WITHOUT_QUERIES
+
+
+ALL_TASKS, THIS_TASK, ARM = "all tasks", "this task", "arm"  # who shares a row
+RETRIEVED = "bm25"  # the text that all arms of a task are measured by
+SpentRow = dict[str, Any]
+
+
+def spent(groups: Sequence[Group], lineage: Lineage, prices: Prices) -> list[SpentRow]:
+    """The rows of the bill: who shares it, part, passages, arm, and its amounts. What is gone has no row."""
+    runs = [run for group in groups for run in group.runs]
+    subsets = _distinct(run.subset for run in runs)
+    rows = [*_for_all(subsets, lineage), *_for_this(subsets, lineage), *_tokens(runs, lineage)]
+    rows += [*_selected(groups, lineage), *_trained(groups)]
+    return [row | amounts(cost, prices) for row, cost in rows]
+
+
+def _row(shared: str, part: str, cost: Cost, passages: int | None = None, arm: str = "") -> tuple[SpentRow, Cost]:
+    return {"shared": shared, "part": part, "arm": arm, "passages": passages}, cost
+
+
+def _for_all(subsets: Iterable[Artifact], lineage: Lineage) -> Iterator[tuple[SpentRow, Cost]]:
+    """What serves any task on this corpus."""
+    exported = [part for subset in subsets for part in _parts(subset, lineage)]
+    hits = [lineage.follow(part, "hits") for part in exported]
+    indexes = _distinct(lineage.follow(one, "index") for one in hits)
+    for corpus in _distinct(lineage.follow(one, "corpus") for one in (*indexes, *exported)):
+        yield _row(ALL_TASKS, "corpus", spent_on(corpus, lineage), corpus.details.get("passages"))
+    for index in indexes:
+        yield _row(ALL_TASKS, "index", spent_on(index, lineage))
+
+
+def _for_this(subsets: Iterable[Artifact], lineage: Lineage) -> Iterator[tuple[SpentRow, Cost]]:
+    """Retrieval and export for the task, whose passages the other arms are measured by, too."""
+    for subset in subsets:
+        if subset.details["arm"] == RETRIEVED:
+            if hits := [lineage.follow(part, "hits") for part in _parts(subset, lineage) if "hits" in _inputs(part)]:
+                cost = summed(spent_on(one, lineage) for one in hits)
+                yield _row(THIS_TASK, "retrieval", cost)
+            cost = summed(spent_on(one, lineage) for one in _exports(subset, lineage))
+            yield _row(THIS_TASK, "export", cost, subset.details["passages"])
+
+
+def _tokens(runs: Iterable[Run], lineage: Lineage) -> Iterator[tuple[SpentRow, Cost]]:
+    """The tokenizer, and the tokens of the task and of all arms' texts."""
+    trained = [one for run in runs for one in (run.checkpoint, run.model) if one is not None]
+    found = _distinct(lineage.follow(one, name) for one in trained for name in _inputs(one) if "tokens" in name)
+    made = [*_distinct(lineage.follow(one, "tokenizer") for one in found), *found]
+    if made:
+        cost = summed(spent_on(one, lineage) for one in made)
+        yield _row(THIS_TASK, "tokens", cost)
+
+
+def _selected(groups: Iterable[Group], lineage: Lineage) -> Iterator[tuple[SpentRow, Cost]]:
+    """How the other arms chose their text: search or scores, and export; mean over the draws."""
+    found = {one[0].manifest.key: one for group in groups if (one := _distinct(run.subset for run in group.runs))}
+    for draws in found.values():
+        arm = draws[0].details["arm"]
+        if arm != RETRIEVED:
+            cost = mean([_selection(subset, lineage) for subset in draws])
+            yield _row(ARM, "selection", cost, draws[0].details["passages"], visible(arm, 40))
+
+
+def _selection(subset: Artifact, lineage: Lineage) -> Cost:
+    costs = [spent_on(one, lineage) for one in _exports(subset, lineage)]
+    for part in _parts(subset, lineage):
+        costs += _chosen(lineage.follow(part, "hits"), lineage)
+    return summed(costs)
+
+
+def _chosen(hits: Artifact | None, lineage: Lineage) -> list[Cost]:
+    """A search; or a model that chose: its training, the passages that it chose from, and the choice."""
+    if hits is None or "checkpoint" not in _inputs(hits):
+        return [spent_on(hits, lineage)]
+    model = lineage.follow(hits, "checkpoint")
+    if model is None:
+        return [NOTHING_KNOWN]
+    tokens = lineage.follow(hits, "subset_tokens")
+    many = lineage.follow(tokens, "data")
+    before = [lineage.follow(many, "hits"), many, tokens]
+    training = spent_on(model, lineage, model.details["cost"])
+    return [training, spent_on(hits, lineage, hits.counts), *(spent_on(one, lineage) for one in before)]
+
+
+def _trained(groups: Iterable[Group]) -> Iterator[tuple[SpentRow, Cost]]:
+    """Training, mean over seeds; a mixture costs what its parts cost."""
+    for group in groups:
+        if PARTS not in group.row.kind and group.row.kind != IMPORTED:
+            costs = [total(run.costs().values()) for run in group.runs]
+            yield _row(ARM, "training", mean(costs), arm=group.name)
+
+
+def _parts(subset: Artifact, lineage: Lineage) -> list[Artifact]:
+    """The subset; of a merged one, those of its tasks."""
+    names = [name for name in _inputs(subset) if name.startswith("subset-")]
+    return [found for name in names if (found := lineage.follow(subset, name))] if names else [subset]
+
+
+def _exports(subset: Artifact, lineage: Lineage) -> list[Artifact]:
+    return _distinct([subset, *_parts(subset, lineage)])
+
+
+def _inputs(artifact: Artifact) -> list[str]:
+    return list(artifact.manifest.inputs)
+
+
+def _distinct(found: Iterable[Artifact | None]) -> list[Artifact]:
+    """Each artifact once, without those that are gone."""
+    return list({one.manifest.key: one for one in found if one is not None}.values())
+
+
+MILLION = 1_000_000
+Speed = Mapping[str, Any]  # of `tlm.evaluation.predict.speed`
+PredictionsRow = dict[str, Any]
+
+
+def predictions(groups: Sequence[Group], prices: Prices) -> list[PredictionsRow]:
+    """A row for each model, mean over seeds: name, speed, size, memory, and the amounts of a million predictions."""
+    return [_predictions_row(group, prices) for group in groups if group.row.kind != IMPORTED]
+
+
+def million(speed: Speed) -> Cost:
+    """The cost of a million predictions, if they are as those that were measured."""
+    if not speed.get("texts"):
+        return NOTHING_KNOWN
+    return scaled(Cost.of_stage(dict(speed), dict(speed)), MILLION / speed["texts"])
+
+
+def _predictions_row(group: Group, prices: Prices) -> PredictionsRow:
+    speeds = [run.artifact.run().get(SPEED, {}) for run in group.runs]
+    alone = [speed.get("alone", {}) for speed in speeds]
+    return {
+        "name": group.name,
+        "texts_per_cpu_second": _mean(_rate(speed, "cpu_seconds", "gpu_seconds") for speed in speeds),
+        "texts_per_gpu_second": _mean(_rate(speed, "gpu_seconds", "cpu_seconds") for speed in speeds),
+        **{name: _mean(one.get(name) for one in alone) for name in ("median_ms", "p99_ms")},
+        **{name: _mean(speed.get(name) for speed in speeds) for name in ("bytes", "peak_memory")},
+        "million": amounts(mean([million(speed) for speed in speeds]), prices),
+    }
+
+
+def _rate(speed: Speed, worker: str, other: str) -> float | None:
+    """Texts a second of one kind of processor; None for a mixture whose models need both kinds."""
+    return speed["texts"] / speed[worker] if speed.get(worker) and other not in speed else None
+
+
+def _mean(values: Any) -> float | None:
+    found: float | None = spread(values)["mean"]
+    return found

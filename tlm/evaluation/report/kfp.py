@@ -1,0 +1,179 @@
+"""Outputs for Kubeflow's user interface."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION
+from tlm.evaluation.pages.blocks import Block, Heading, Quote, Span, Table, Text
+from tlm.evaluation.pages.plain import markdown
+from tlm.evaluation.pages.sampling import evenly, rows_at
+from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.lineage import dropped, flat
+from tlm.evaluation.score.kinds import Row
+from tlm.evaluation.score.scores import positive
+
+SAMPLE, LONGEST = 5, 300  # passages of a card, and characters of each
+ROC_POINTS = 200  # at most, because they are stored in the run's metadata
+
+
+def summary(metrics: str) -> dict[str, float]:
+    """Scores of a ``metrics`` artifact by name (``test_macro_f1``, ``dev_accuracy``, ``test_mlm_loss``), all finite."""
+    values = _values(metrics)
+    scores = {
+        f"{split}_{name}": float(values["splits"][split][name])
+        for split in values["splits"]
+        for name in (*CLASSIFICATION, POSITIVE, *REGRESSION, "rmse")
+        if name in values["splits"][split]
+    }
+    return scores if values["mlm_loss"] is None else {**scores, "test_mlm_loss": float(values["mlm_loss"])}
+
+
+def confusion(metrics: str) -> tuple[list[str], list[list[int]]]:
+    """Labels and confusion matrix on test (rows gold, columns predicted); two empty lists for regression."""
+    values = _values(metrics)
+    return values["labels"] or [], values["splits"]["test"].get("confusion", [])
+
+
+def roc(metrics: str) -> tuple[list[float], list[float], list[float]] | None:
+    """ROC curve of a binary task on test, with the second label as the positive one.
+
+    Returns false and true positive rates and thresholds, which fall from 1 (scikit-learn begins with infinity, which
+    the pipeline's interface cannot store). None if test has only one class, because one of the rates is then undefined.
+    """
+    from sklearn.metrics import roc_curve
+
+    label = positive(_values(metrics)["labels"])
+    path = Artifact.open(metrics, "metrics").path("predictions.parquet")
+    test = pq.read_table(path, filters=[("split", "=", "test")], partitioning=None).to_pylist()
+    truth = [row["gold"] == label for row in test]
+    if len(set(truth)) < 2:
+        return None
+    curve = roc_curve(truth, [row["probabilities"][1] for row in test])
+    shown = np.unique(np.linspace(0, len(curve[0]) - 1, ROC_POINTS).round().astype(int))  # with both ends
+    fpr, tpr, thresholds = ([min(float(value), 1.0) for value in part[shown]] for part in curve)
+    return fpr, tpr, thresholds
+
+
+def report_files(report: str) -> dict[str, Path]:
+    """Local paths of a report's files by format: html, md, json."""
+    artifact = Artifact.open(report, "report")
+    return {form: artifact.path(f"report.{form}") for form in ("html", "md", "json")}
+
+
+def dataset_card(subset: str) -> str:
+    """A subset in Markdown: counts, dropped passages by reason, a few passages. Texts are in code spans."""
+    return markdown(_card(Artifact.open(subset, "subset")))
+
+
+def _card(artifact: Artifact) -> Iterator[Block]:
+    left_out, total = dropped(artifact), artifact.details["passages"]
+    rows = rows_at(artifact, "passages-*.parquet", evenly(total, SAMPLE)).values()
+    yield Heading(f"{total:,} passages ({artifact.details['arm']})", 1)
+    if left_out["counts"]:
+        yield Table(["", "passages"], [(name, f"{count:,}") for name, count in left_out["counts"].items()])
+    if left_out["reasons"]:
+        reasons = [(Span(one["reason"]), f"{one['count']:,}") for one in left_out["reasons"]]
+        yield Table(["dropped", "passages"], reasons)
+    if rows:
+        yield Text(f"{len(rows)} of them, evenly spaced:")
+    for number, row in enumerate(rows, 1):  # no list, because Kubeflow's page shows lists without bullets and distances
+        yield Text((Span(f"{number}.", "bold"), " ", Quote.of(visible(row["text"], LONGEST))))
+
+
+def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
+    """Log the counts of an artifact's manifest into the pipeline's Metrics output (duck-typed); returns `uri`.
+
+    The pipeline's Model output, if there is one, gets the URI in its metadata, and as its file, which the page shows.
+    """
+    if model is not None:
+        model.metadata["uri"] = uri
+        Path(model.path).write_text(uri, encoding="utf-8")
+    artifact = Artifact.open(uri)
+    _name_run(artifact, metrics)
+    for name, count in flat(artifact.counts, " "):
+        metrics.log_metric(name, count)
+    return uri
+
+
+def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
+    """Log a ``metrics`` artifact into the pipeline's Metrics and ClassificationMetrics outputs (duck-typed)."""
+    _name_run(Artifact.open(uri), metrics)
+    for name, value in summary(uri).items():
+        metrics.log_metric(name, value)
+    labels, matrix = confusion(uri)
+    if confusion_matrix is None or not labels:
+        return
+    confusion_matrix.log_confusion_matrix(labels, matrix)
+    if len(labels) == 2 and (curve := roc(uri)):
+        confusion_matrix.log_roc_curve(*curve)
+
+
+def write_dataset_card(subset: str, path: str) -> str:
+    """Write `dataset_card` to the path of the pipeline's Markdown output. Returns the subset."""
+    Path(path).write_text(_spaced(dataset_card(subset)), encoding="utf-8")
+    return subset
+
+
+def write_report(report: str, html: str, markdown: str) -> str:
+    """Write a report to the paths of the pipeline's HTML and Markdown outputs, the latter with the models' URIs.
+
+    Returns the report.
+    """
+    files = report_files(report)
+    shutil.copyfile(files["html"], html)
+    head, heading, rest = files["md"].read_text(encoding="utf-8").partition("\n## ")
+    Path(markdown).write_text(_spaced(f"{head}{models(report)}{heading}{rest}"), encoding="utf-8")
+    return report
+
+
+def models(report: str) -> str:
+    """The models that a report compares, in Markdown: the one that it says to use, then the best on dev first.
+
+    Reports themselves have no URIs, because these depend on the store. Imported scores have no model, and a report on
+    several tasks names models in the reports on each.
+    """
+    artifact = Artifact.open(report, "report")
+    compared = [artifact.input(name) for name in artifact.manifest.inputs]
+    found = [one for one in compared if one.manifest.kind == "metrics" and "model" in one.manifest.inputs]
+    if not found:
+        return ""
+    best = json.loads(artifact.path("report.json").read_text(encoding="utf-8")).get("best", {}).get("metrics")
+    found.sort(key=lambda one: (one.manifest.key != best, -one.details["dev"]))
+    return "\n" + markdown(_models(found, best))
+
+
+def _models(found: Sequence[Artifact], best: str | None) -> Iterator[Block]:
+    commands = [Span(f"tlm {command}", "code") for command in ("fetch URI FOLDER", "predict URI FILE")]
+    yield Heading("Models")
+    yield Text((commands[0], " copies a model, ", commands[1], " labels new texts."))
+    for one in found:  # no table, because Kubeflow's page leaves no space between columns and cuts off long addresses
+        use = " (the one that the report names)" if one.manifest.key == best else ""
+        known = f"{use}, seed {one.details['seed']}, {100 * one.details['dev']:.1f} on dev:"
+        yield Text((Span(Row.of(one.details["arm"], one.details["stage"]).name), known))
+        yield Text(Quote.of(one.input("model").uri))
+
+
+def _spaced(markdown: str) -> str:
+    """Markdown with space between the columns of its tables; Kubeflow's page leaves none."""
+    rows = re.compile(r"^\|.*[^-:|\s].*\|$", re.MULTILINE)  # not the line below the head
+    return rows.sub(lambda row: re.sub(r" \|(?=.)", "&nbsp;&nbsp; |", row[0]), markdown)
+
+
+def _name_run(artifact: Artifact, metrics: Any) -> None:
+    """Say which run it is: Kubeflow's page calls the runs of a loop by numbers only."""
+    details = artifact.details
+    if "arm" in details and "seed" in details:
+        metrics.metadata |= {"arm": Row.of(details["arm"], details.get("stage", "")).name, "seed": details["seed"]}
+
+
+def _values(metrics: str) -> dict[str, Any]:
+    artifact = Artifact.open(metrics, "metrics")
+    return json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]

@@ -1,0 +1,458 @@
+"""The pages of a report: scores, differences, costs and the bill, section by section."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from research.score_and_compute import Point, published, score_against_compute
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation.pages import plots, units
+from tlm.evaluation.pages.blocks import (
+    Block,
+    Column,
+    Details,
+    Drawn,
+    Figure,
+    Heading,
+    Line,
+    Matrix,
+    Row,
+    Span,
+    Table,
+    Text,
+    opening,
+)
+from tlm.evaluation.pages.page import write_pages
+from tlm.evaluation.report import evidence, lineage
+from tlm.evaluation.report import lineage as dropped
+from tlm.evaluation.report.findings import hundred, plain_score, same_vocabulary
+from tlm.evaluation.report.runs import Group
+from tlm.evaluation.score.scores import METRIC_NAMES
+
+MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
+Spread = dict[str, Any]  # of `tlm.evaluation.report.runs.spread`
+Form = Callable[[Any], Line]
+
+
+def interval(spread: Spread) -> str:
+    """The 95 % interval of a score in hundredths."""
+    return "–" if spread["low"] is None else f"{100 * spread['low']:.1f} – {100 * spread['high']:.1f}"
+
+
+def in_units(spread: Spread | None) -> str:
+    """An error in the unit of the targets, to three digits: ``1.92 ± 0.14``, ``3.1e-07``; "–" where none is known."""
+    mean = spread["mean"] if spread else None
+    if spread is None or mean is None:
+        return "–"
+    digits = max(0, 2 - math.floor(math.log10(mean))) if mean else 0
+    if digits > MOST_DIGITS:
+        return f"{mean:.2e}" + (f" ± {spread['std']:.1e}" if spread["std"] is not None else "")
+    return plain_score(spread, digits=digits)
+
+
+def score(scores: Mapping[str, Spread], name: str) -> str:
+    """A score in hundredths, or an error in the unit of the targets."""
+    return in_units(scores.get(name)) if name in ("rmse", "mae") else hundred(scores[name])
+
+
+def signed(difference: dict[str, Any]) -> str:
+    """The interval of a difference of scores in hundredths."""
+    low, high = difference["low"], difference["high"]
+    return "–" if low is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
+
+
+def device(stage: dict[str, Any]) -> str:
+    """What a stage was trained on: a CPU with its threads, or a number of GPUs."""
+    count = stage["threads" if stage["device"] == "cpu" else "processes"]
+    name = f"{stage['device']} × {count}" if stage["device"] and count else stage["device"]
+    return ", ".join(filter(None, (name, stage["precision"])))
+
+
+def named(arm: dict[str, Any]) -> Span:
+    """An arm's name in its colour."""
+    return Span(arm["name"], "name", arm["role"])
+
+
+def by_arm(
+    arms: Sequence[dict[str, Any]], columns: Mapping[str, Form], head: str = "Arm", *, note: str = "", strong: str = ""
+) -> Table:
+    """A table with a row for each arm, from the format of each column; the row of the arm `strong` stands out."""
+    rows: list[Row] = [(named(arm), *(form(arm) for form in columns.values())) for arm in arms]
+    places = frozenset(place for place, arm in enumerate(arms) if arm["name"] == strong)
+    return Table([head, *columns], rows, note, places)
+
+
+def costs(found: Iterable[dict[str, Spread]]) -> dict[str, Form]:
+    """The columns of a table of costs; a kind of cost that was measured nowhere gets none."""
+    every = list(found)
+    return {
+        heading: _mean(name, form)
+        for name, (heading, form) in COSTS.items()
+        if any(cost[name]["values"] for cost in every)
+    }
+
+
+def _mean(name: str, form: units.Form) -> Form:
+    """The mean of one kind of cost, in a format."""
+    return lambda cost: "–" if cost[name]["mean"] is None else form(cost[name]["mean"])
+
+
+COSTS: units.Columns = {  # heading and format of each kind of cost
+    "steps": ("steps", units.amount),
+    "tokens": ("tokens", units.amount),
+    "flops": ("FLOPs", units.amount),
+    "paper_flops": ("by the paper’s rule", units.amount),
+    "seconds": ("time", units.time),
+    "gpu_seconds": ("GPU time", units.time),
+    "joules": ("energy", units.joules),
+    "grams": ("CO₂e", units.grams),
+    "money": ("money", units.money),
+}
+
+
+BINS = 80
+PANELS = {  # title: (artifact of a run, kind of batch or None, column)
+    "Stage 1, external batches: masked LM": ("checkpoint", "external", "mlm"),
+    "Stage 1, task batches: masked LM": ("checkpoint", "internal", "mlm"),
+    "Stage 1, task batches: cross-entropy": ("checkpoint", "internal", "ce"),
+    "Stage 2: cross-entropy": ("model", None, "ce"),
+}
+
+
+def curves(groups: list[Group], regression: bool) -> list[dict[str, Any]]:
+    """One panel for each kind of loss in some group: {title, lines: [{group, points: [[step, loss]]}]}."""
+    panels = []
+    for title, (part, kind, column) in PANELS.items():
+        points = {group.name: _line(group, part, kind, column) for group in groups}
+        lines = [{"group": name, "points": line} for name, line in points.items() if line]
+        if lines:
+            shown = title.replace("cross-entropy", "squared error") if regression else title
+            panels.append({"title": shown, "lines": lines})
+    return panels
+
+
+def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[float]]:
+    """Mean loss over all seeds in `BINS` equal parts of the steps; [] if there is no curve."""
+    read = [_read(getattr(run, part), kind, column, run.values["task"]) for run in group.runs]
+    steps, losses = (np.concatenate([one[index] for one in read]) for index in (0, 1))
+    if not len(steps):
+        return []
+    edges = np.linspace(0, steps.max() + 1, min(BINS, int(steps.max()) + 1) + 1)
+    place = np.searchsorted(edges, steps, side="right") - 1
+    return [
+        [round(float(steps[inside].mean()), 1), round(float(losses[inside].mean()), 4)]
+        for index in range(len(edges) - 1)
+        if (inside := place == index).any()
+    ]
+
+
+def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Steps and losses; if stage 1 was for several tasks, only those of external batches and of `task`'s own."""
+    nothing = np.zeros(0), np.zeros(0)
+    if artifact is None:
+        return nothing
+    try:
+        table = pq.ParquetFile(artifact.path("curve.parquet")).read()
+    except InputError:
+        return nothing
+    values = np.asarray(table[column].to_pylist(), dtype=float)
+    keep = np.isfinite(values)
+    if kind is not None:
+        keep &= np.asarray(table["kind"].to_pylist(), dtype=object) == kind
+    if "task" in table.column_names:
+        keep &= np.asarray([name in (task, None) for name in table["task"].to_pylist()])
+    return np.asarray(table["step"].to_pylist(), dtype=float)[keep], values[keep]
+
+
+def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> Iterator[Block]:
+    """The curves as figures."""
+    if not panels:
+        return
+    drawn = {line["group"] for panel in panels for line in panel["lines"]}
+    legend = Text(tuple(named(group) for group in groups if group["name"] in drawn), "legend")
+    figures = [Figure(panel["title"], plots.lines(panel, groups)) for panel in panels]
+    note = (
+        "Losses are means over all seeds of an arm and over short intervals of steps. Lower is better; compare curves "
+        "within a panel only."
+    )
+    yield Drawn((Heading("Training"), legend, *figures, Text(note, "small")))
+
+
+Groups = Sequence[dict[str, Any]]
+
+
+def bill(contents: dict[str, Any]) -> Iterator[Block]:
+    """What was spent, what a million predictions would take, and how fast and large the models are."""
+    found, roles = contents["bill"], {group["name"]: group["role"] for group in contents["groups"]}
+    columns, speed = units.columns(found)
+    rows: list[Row] = []
+    for shared, heading in units.SHARED.items():
+        own = [row for row in found["spent"] if row["shared"] == shared]
+        rows += [(heading,)] if own else []
+        rows += [(_part(row, roles), *_cells(columns, row)) for row in own]
+    yield Heading("The bill")
+    yield Table(["What was spent", *_heads(columns)], rows, f"{units.given(contents['prices'])} {units.SPENT}")
+    if models := found["predictions"]:
+        names = [Span(row["name"], "name", roles.get(row["name"], "")) for row in models]
+        million: list[Row] = [(name, *_cells(columns, row["million"])) for name, row in zip(names, models, strict=True)]
+        alone: list[Row] = [(name, *_cells(speed, row)) for name, row in zip(names, models, strict=True)]
+        yield Heading("A million predictions", 3)
+        yield Table(["Model", *_heads(columns)], million, units.MILLION)
+        yield Heading("Speed and size", 3)
+        yield Table(["Model", *_heads(speed)], alone, units.ALONE)
+
+
+def _part(row: dict[str, Any], roles: dict[str, str]) -> Line:
+    part, size = units.PARTS[row["part"]], row["passages"]
+    arm = (" ", Span(row["arm"], "name", roles.get(row["arm"], ""))) if row["arm"] else ()
+    return (part, *arm, *((" ", Span(f"{size:,} passages", "small")) if size is not None else ()))
+
+
+def _heads(columns: units.Columns) -> list[str]:
+    return [heading for heading, _ in columns.values()]
+
+
+def _cells(columns: units.Columns, row: dict[str, Any]) -> list[str]:
+    return ["–" if row[name] is None else form(row[name]) for name, (_, form) in columns.items()]
+
+
+def training(contents: dict[str, Any]) -> Iterator[Block]:
+    """The cost of training, stage by stage, and score against compute."""
+    groups = contents["groups"]
+    if not any(group["stages"] for group in groups):
+        return
+    columns = costs(cost for group in groups for cost in (group["cost"], *group["stages"].values()))
+    rows: list[Row] = []
+    for group in groups:
+        if " + " not in group["kind"]:
+            stages = group["stages"] | ({"both": group["cost"]} if len(group["stages"]) > 1 else {})
+            devices = "; ".join(filter(None, dict.fromkeys(map(device, group["stages"].values()))))
+            name = (named(group), *((" ", Span(devices, "small")) if devices else ()))
+            rows += [(name, stage, *(form(cost) for form in columns.values())) for stage, cost in stages.items()]
+    yield Heading("Cost of training")
+    yield Table(["Arm", Column("stage", "left"), *columns], rows, _told(columns, contents["prices"]), merged=True)
+    yield from _compute(groups, contents["task"])
+
+
+def _told(columns: dict[str, Any], prices: dict[str, float]) -> str:
+    energy = (
+        " Energy is that of the machine’s CPUs, including other processes, and of the GPUs in use, as far as they "
+        "report it."
+    )
+    return (
+        "Cost of one run, mean over seeds or draws. A mixture costs what its parts cost. Beside an arm’s name: its "
+        "device and the number of threads (CPU) or processes (GPUs). Tokens and FLOPs are counted without padding. The "
+        "paper’s rule is 6 · parameters · tokens with padding. Time is wall-clock time. Time and energy include all "
+        "attempts; an interrupted attempt counts up to its last snapshot."
+        + energy * ("energy" in columns)
+        + f" Prices: {units.paid(prices)}." * ("money" in columns)
+    )
+
+
+def _compute(groups: Groups, task: dict[str, Any]) -> Iterator[Block]:
+    """The picture of score against compute, if an arm has FLOPs."""
+    arms = [
+        Point(
+            group["name"],
+            group["cost"]["paper_flops"]["mean"] or 0.0,
+            [100 * score for score in group["test"]["values"]],
+            group["role"],
+        )
+        for group in groups
+    ]
+    if not any(arm.flops for arm in arms):
+        return
+    drawn = score_against_compute(arms, published(), f"{task['metric_name']} on test")
+    note = (
+        "Left: a dot for each seed, a stroke for the mean; arms with equal compute are drawn side by side. Right, for "
+        "scale: Table 2 of the paper. Scores on the two sides are not comparable, so each side has its own axis: ours "
+        f"are for {task['name']} alone, the paper’s are an average of eight tasks."
+    )
+    yield Drawn((Figure("Score against compute", drawn, "full"), Text(note, "small")))
+
+
+Contents = dict[str, Any]
+
+
+def results(contents: Contents) -> Iterator[Block]:
+    """Scores of all arms, their differences, and scores without the texts that train has too."""
+    groups, task = contents["groups"], contents["task"]
+    losses = same_vocabulary(groups)
+    yield Heading("Results")
+    yield _scores(groups, task, contents["best"]["name"], losses)
+    yield _figures(groups, f"{task['metric_name']} on test", losses)
+    yield Heading("Other scores on test", 3)
+    yield by_arm(groups, _others(groups[0]["scores"]))
+    yield from _differences(contents["differences"])
+    for split in groups[0]["without_copies"]:
+        yield from _without_copies(groups, task, split)
+    yield from _chosen(groups)
+
+
+def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> Table:
+    columns: dict[str, Form] = {
+        "seeds": _repeats,
+        "dev": lambda group: hundred(group["dev"]),
+        "test": lambda group: hundred(group["test"]),
+        "95 % interval, test": lambda group: interval(group["test"]),
+    }
+    if not task["classes"]:
+        columns[f"{METRIC_NAMES['rmse']}, test"] = lambda group: in_units(group["scores"].get("rmse"))
+    if losses:
+        columns["masked-LM loss"] = lambda group: plain_score(group["mlm_loss"])
+    if any(group["cost"]["flops"]["mean"] for group in groups):
+        columns["FLOPs"] = lambda group: _flops(group["cost"]["flops"]["mean"])
+    note = (
+        f"Dev and test: {task['metric_name']} in hundredths, mean ± standard deviation over seeds, or over draws of "
+        "the text; – for a model that is the same with every seed. Bold: the model that the first sentence of this "
+        "report names. Intervals account for the choice of seeds (with 3 seeds or more), of the text where it was "
+        "drawn (with 3 draws or more), and of test examples. A mixture’s dev score is cross-fitted."
+    )
+    if losses:
+        note += (
+            " The masked-LM loss is that of stage 1 on the task’s test texts; only losses of models with the same "
+            "vocabulary are comparable."
+        )
+    return by_arm(groups, columns, note=note, strong=best if len(groups) > 1 else "")
+
+
+def _repeats(group: dict[str, Any]) -> str:
+    return "–" if group["fixed"] else str(group["repeats"] if group["draws"] else len(group["seeds"]))
+
+
+def _flops(mean: float | None) -> str:
+    return "–" if mean is None else units.amount(mean)
+
+
+def _figures(groups: Groups, label: str, losses: Groups) -> Drawn:
+    drawn, title = plots.dots(groups, "test", label), "Test score, a dot for each seed"
+    figures = [Figure(title, drawn, "" if losses else "single")]
+    if losses:
+        loss = plots.dots(losses, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0)
+        figures.append(Figure("Masked-LM loss on unseen text", loss))
+    dashed = " Dashed: the baseline." if groups[0]["arm"] == "baseline" else ""
+    note = Text(f"Stroke: mean. Band: 95 % interval (for losses, over seeds only).{dashed}", "small")
+    return Drawn((*figures, note))
+
+
+def _others(names: Iterable[str]) -> dict[str, Form]:
+    """A column for each of these scores."""
+    return {METRIC_NAMES[name]: _score(name) for name in names}
+
+
+def _score(name: str) -> Form:
+    return lambda group: score(group["scores"], name)
+
+
+def _differences(found: Groups) -> Iterator[Block]:
+    if not found:
+        return
+    kinds = {"arms": "words", "difference": "number", "95 % interval": "number", "ahead": "left"}
+    rows = [
+        (
+            one["question"],
+            (Span(one["first"]), " − ", Span(one["second"])),
+            f"{100 * one['mean']:+.1f}",
+            signed(one),
+            Span(one["ahead"]) if one["ahead"] else "–" if one["low"] is None else "no order claimed",
+        )
+        for one in found
+    ]
+    note = "In hundredths, paired by test example. The comparisons were chosen by dev alone."
+    if tested := sum(one["low"] is not None for one in found):
+        note += (
+            f" Intervals are corrected for {tested} comparison{'s' if tested > 1 else ''} (Bonferroni): together they "
+            "have 95 % confidence."
+        )
+    yield Heading("Differences on test", 3)
+    yield Table(["Question", *(Column(name, kind) for name, kind in kinds.items())], rows, note)  # type: ignore[arg-type]
+
+
+def _without_copies(groups: Groups, task: dict[str, Any], split: str) -> Iterator[Block]:
+    left = [{"name": group["name"], "role": group["role"]} | group["without_copies"][split] for group in groups]
+    columns: dict[str, Form] = {
+        task["metric_name"]: lambda one: hundred(one["score"]),
+        "95 % interval": lambda one: interval(one["score"]),
+        **_others([name for name in groups[0]["scores"] if name != task["metric"]]),
+    }
+    total = groups[0]["examples"][split]
+    note = f"{left[0]['n']:,} of {total:,} examples. A model may have memorised the others."
+    yield Heading(f"{split.capitalize()} without the texts that are also in train", 3)
+    yield by_arm(left, columns, note=note)
+
+
+def _chosen(groups: Groups) -> Iterator[Block]:
+    told = []
+    for group in groups:
+        if group["chosen"]:
+            tried = f", out of {group['tried']} settings" if group["tried"] else ""
+            settings = "; ".join(f"{name} {value}" for name, value in group["chosen"].items())
+            told.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
+    if told:
+        yield Details("What the models without a network, and mixtures, chose on dev", tuple(told))
+
+
+def predictions(contents: Contents) -> Iterator[Block]:
+    """Confusions and F1 of the classes, or predicted against gold values."""
+    best, confusion, scatter = contents["best"], contents["confusion"], contents["scatter"]
+    heading = Heading(("Predictions of ", Span(best["name"])))
+    if confusion:
+        yield heading
+        yield from _confusion(confusion, best["role"])
+        yield from _classes(contents["classes"])
+    elif scatter and scatter["gold"]:
+        caption = "Predicted against gold values on test, first seed; the line marks equality"
+        yield Drawn((heading, Figure(caption, plots.scatter(**scatter, role=best["role"]), "single")))
+
+
+def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
+    seeds = found["seeds"]
+    if found["shown"]:
+        summed = f"; sum over {seeds} seeds" if seeds > 1 else ""
+        yield Text(
+            f"Test examples by gold class (rows) and predicted class (columns){summed}. The shade shows the share "
+            "within the row.",
+            "small",
+        )
+        yield Matrix(found["labels"], found["matrix"], role)
+    elif found["frequent"]:
+        summed = f", summed over {seeds} seeds" if seeds > 1 else ""
+        rows = [(Span(one["gold"]), Span(one["predicted"]), f"{one['count']:,}") for one in found["frequent"]]
+        yield Text(f"The most frequent confusions on test{summed}.", "small")
+        yield Table(["Gold", Column("Predicted", "left"), "Examples"], rows)
+
+
+def _classes(found: dict[str, Any]) -> Iterator[Block]:
+    rows: list[Row] = [(Span(row["label"]), f"{row['support']:,}", *map(hundred, row["f1"])) for row in found["rows"]]
+    yield Heading("F1 of each class on test", 3)
+    yield Table(["Class", "examples", *(Column(Span(name)) for name in found["groups"])], rows)
+
+
+def write_report(folder: Path, contents: dict[str, Any]) -> None:
+    """Write report.html, report.md and report.json."""
+    write_pages(folder, "report", contents["task"]["name"], list(_blocks(contents)), contents)
+
+
+def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
+    task = contents["task"]
+    yield from opening("TLM report", Span(task["name"]), _facts(task), contents["findings"], contents["gone"])
+    yield from results(contents)
+    yield from curves_section(contents["curves"], contents["groups"])
+    yield from predictions(contents)
+    yield from evidence.section(contents["evidence"])
+    yield from dropped.dropped_section(contents["dropped"])
+    yield from bill(contents)
+    yield from training(contents)
+    yield from lineage.section(contents["lineage"])
+
+
+def _facts(task: dict[str, Any]) -> str:
+    kind = f"{task['classes']} classes" if task["classes"] else "regression"
+    counts = [f"{task['counts'][part]:,} {part}" for part in ("train", "dev", "test") if part in task["counts"]]
+    return " · ".join([kind, *counts, f"metric: {task['metric_name']}"])

@@ -1,1 +1,0 @@
-"""The pages of reports, described once as blocks."""

@@ -1,0 +1,226 @@
+"""The step `mix`: one model of several, weighted on dev."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact, home
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.errors import InputError
+from tlm.evaluation.predict.predictor import MIXTURE
+from tlm.evaluation.score.baseline import STATIC
+from tlm.evaluation.score.scores import scored
+from tlm.progress import say
+from tlm.retrieval.subset.protected import check_trained
+
+
+@dataclass(frozen=True)
+class Part:
+    """The models of one arm, which are averaged equally.
+
+    Attributes:
+        arm: Name of the arm.
+        members: The metrics of its models.
+    """
+
+    arm: str
+    members: list[Artifact]
+
+    def predictions(self, split: str) -> NDArray[np.float64]:
+        """Mean prediction for the examples of a split: probabilities [n, classes], or numbers [n, 1]."""
+        return np.mean([_predictions(member, split) for member in self.members], axis=0)  # type: ignore[no-any-return]
+
+
+def parts_of(metrics: list[Artifact]) -> list[Part]:
+    """The parts of a mixture, in the order in which their arms come first."""
+    arms: dict[str, list[Artifact]] = {}
+    for one in metrics:
+        arms.setdefault(part_name(one), []).append(one)
+    return [Part(arm, members) for arm, members in arms.items()]
+
+
+def arm_of(parts: list[Part]) -> str:
+    """The name of a mixture, such as ``bm25 × 5 + baseline``."""
+    return " + ".join(f"{part.arm} × {len(part.members)}" if len(part.members) > 1 else part.arm for part in parts)
+
+
+def part_name(metrics: Artifact) -> str:
+    """The arm that metrics are of; a model without stage 2 is a part of its own."""
+    arm, stage = str(metrics.details["arm"]), metrics.details.get("stage")
+    return f"{arm} (stage 1)" if stage == "stage 1" else arm
+
+
+def model_of(metrics: Artifact) -> Artifact | None:
+    """The model that metrics are of; None if they were imported."""
+    return next((metrics.input(name) for name in ("model", "checkpoint") if name in metrics.manifest.inputs), None)
+
+
+def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was counted in each stage of each member, and the facts of its run, by arm, seed and stage.
+
+    Members of one arm and seed are numbered where they differ; a stage that they share counts once.
+    """
+    counted: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
+    made: dict[str, str] = {}
+    for part in parts:
+        for member in part.members:
+            values = json.loads(member.path("metrics.json").read_text(encoding="utf-8"))
+            seed = f" {values['seed']}" if len(part.members) > 1 else ""
+            runs = member.run().get("stages", {})
+            for stage, cost in values["cost"].items():
+                name, number, key = f"{part.arm}{seed}, {stage}", 1, _key(member, stage)
+                while made.setdefault(name, key) != key:
+                    number += 1
+                    name = f"{part.arm}{seed}, {stage} ({number})"
+                counted[name], facts[name] = cost, runs.get(stage, {})
+    return counted, facts
+
+
+def _key(metrics: Artifact, stage: str) -> str:
+    """What was made in a stage: the key of the checkpoint, or of the model."""
+    model = model_of(metrics)
+    assert model is not None, "imported predictions have no stages"
+    start = model.manifest.inputs.get("checkpoint")
+    return start.key if start is not None and stage == "stage 1" else model.manifest.key
+
+
+def _predictions(metrics: Artifact, split: str) -> NDArray[np.float64]:
+    table = pq.ParquetFile(metrics.path("predictions.parquet")).read(["split", "predicted", "probabilities"])
+    rows = table.filter(pc.equal(table["split"], split))
+    if pa.types.is_floating(rows["predicted"].type):
+        return rows["predicted"].to_numpy()[:, np.newaxis]  # type: ignore[no-any-return]
+    classes = len(metrics.input("task").details["labels"])
+    return np.array(rows["probabilities"].to_pylist(), np.float64).reshape(-1, classes)  # no rows: [0, classes]
+
+
+VERSION = 3
+
+
+def mix(metrics: list[str], *, root: str | None = None) -> str:
+    """Mix models of one task: their probabilities (or numbers) are averaged with weights that are fitted on dev.
+
+    Models of the same arm (its seeds) are averaged equally and count as one part. Each part gets a temperature and a
+    weight by log-loss on a small grid; numbers get a slope and an intercept, and a weight by squared error. The fewer
+    examples dev has, the nearer the weights are to equal ones.
+    The dev score is cross-fitted: each group of examples is predicted with weights fitted on the others.
+
+    Args:
+        metrics: URIs of the metrics of two or more models, as evaluate, baseline and static print them.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Returns:
+        The URI of the mixture's metrics. The model itself, for `predict` and `fetch`, is named on stderr.
+    """
+
+    opened = [Artifact.open(uri, "metrics") for uri in metrics]
+    members = list({member.manifest.key: member for member in opened}.values())
+    parts = _checked_parts(members)
+    task = members[0].input("task")
+    check_trained(task, *members)
+    root = home(root, members).root
+    inputs = {f"metrics-{number:03d}": member for number, member in enumerate(members)}
+    alone = len(parts) == len(members)  # one seed of each arm: a run of that seed
+    settings = {"arm": arm_of(parts), "seed": max(member.details["seed"] for member in members) if alone else 0}
+    model = Recipe("model", "mix", VERSION, settings, inputs)
+    mixture = Artifact.open(produce(model, root, _write_model, model))
+    say(f"mix: the model is {mixture.uri}")
+    recipe = Recipe("metrics", "mix", VERSION, scored(task), {"model": mixture, "task": task})
+    return produce(recipe, root, _write_metrics, recipe)
+
+
+def _checked_parts(members: list[Artifact]) -> "list[Part]":
+    """The parts that the members form. Raises InputError if they cannot be mixed."""
+    from tlm.evaluation.predict.predictor import MOST_PARTS
+
+    parts = parts_of(members)
+    if len(members) < 2 or len(parts) > MOST_PARTS:
+        raise InputError(
+            f"{len(members)} models of {len(parts)} arms; expected 2 or more, of at most {MOST_PARTS} arms"
+        )
+    for member in members:
+        if member.manifest.inputs["task"].content != members[0].manifest.inputs["task"].content:
+            raise InputError(f"{members[0].uri} and {member.uri} are of different tasks; mix models of one task")
+        if not {"model", "checkpoint"} & set(member.manifest.inputs):
+            raise InputError(f"{member.uri} has no model; expected metrics of evaluate, baseline, static or mix")
+    return parts
+
+
+def _write_model(draft: Draft, recipe: Recipe) -> None:
+    from tlm.data.tasks.examples import classes_of, read_splits
+    from tlm.evaluation.predict.predictor import fitted
+    from tlm.shallow.folder import CONFIG, FAMILY
+
+    parts = parts_of(list(recipe.inputs.values()))
+    task = parts[0].members[0].input("task")
+    weights = fitted([part.predictions("dev") for part in parts], read_splits(task, "dev")["dev"].gold)
+    folders: list[list[str]] = []
+    parameters, fixed = 0, True
+    for number, part in enumerate(parts):
+        folders.append([f"{number}-{place}" for place in range(len(part.members))])
+        for name, member in zip(folders[-1], part.members, strict=True):
+            model = model_of(member)
+            assert model is not None, "checked before"
+            shutil.copytree(model.path("model"), draft.folder / "model" / name)
+            parameters += int(model.details["parameters"])
+            fixed &= bool(model.details.get("fixed"))
+    combined = weights.state()
+    config = {FAMILY: MIXTURE, "labels": classes_of(task), "parts": folders, **combined}
+    (draft.folder / "model" / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    chosen = {f"weight of {part.arm}": round(share, 3) for part, share in zip(parts, weights.shares, strict=True)}
+    facts = {"stage": MIXTURE, "fixed": fixed, "parameters": parameters, "chosen": chosen, "cost": {}}
+    draft.details = {**recipe.settings, **facts, **combined}
+    draft.counts = {"models": len(recipe.inputs), "parameters": parameters}
+
+
+def _write_metrics(draft: Draft, recipe: Recipe) -> None:
+    from tlm.data.tasks.examples import read_splits
+    from tlm.evaluation.predict.predictor import Weights, cross_fitted
+    from tlm.evaluation.predict.speed import SPEED, together
+    from tlm.evaluation.score.scores import Prediction, write_metrics
+
+    mixture, task = recipe.inputs["model"], recipe.inputs["task"]
+    members = [mixture.input(name) for name in mixture.manifest.inputs]
+    parts = parts_of(members)
+    found = mixture.details
+    splits = read_splits(task, "dev", "test")
+    dev = cross_fitted([part.predictions("dev") for part in parts], splits["dev"].gold, splits["dev"].group)
+    test = Weights.read(found).apply([part.predictions("test") for part in parts])
+    predictions = [Prediction.of(splits[name], values) for name, values in (("dev", dev), ("test", test))]
+    identity = {name: found[name] for name in ("arm", "seed", "stage")} | {"mlm_loss": None}
+    cost, stages = costs_of(parts)
+    facts = {"cost": cost, **{name: found[name] for name in ("fixed", "chosen", "parameters")}}
+    write_metrics(draft, task, predictions, identity, facts)
+    draft.run |= {"stages": stages, SPEED: together([member.run().get(SPEED, {}) for member in members])}
+
+
+def mixtures(baseline: str, metrics: list[str], *, root: str | None = None) -> list[str]:
+    """Mix each model with the linear model, and each encoder also with the static model of its text.
+
+    Where the text was drawn, that is the static model of the encoder's own draw, which has its seed.
+
+    Args:
+        baseline: URI of the linear model's metrics.
+        metrics: URIs of the metrics of static models and encoders. A run that ended after stage 1 is not mixed.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Returns:
+        URIs of the mixtures' metrics.
+    """
+    found = {uri: Artifact.open(uri, "metrics").details for uri in metrics}
+    static = {(one["arm"], one["seed"]): uri for uri, one in found.items() if one["stage"] == STATIC}
+    parts = []
+    for uri, details in found.items():
+        if details["stage"] != "stage 1":
+            parts.append([uri, baseline])
+            arm, seed = f"{STATIC}-{details['arm']}", details["seed"]
+            if own := static.get((arm, seed), static.get((arm, 0))):
+                parts.append([uri, own, baseline])
+    return [mix(members, root=root) for members in parts]

@@ -1,0 +1,225 @@
+"""All scores of a model's predictions, always finite numbers, written as a `metrics` artifact.
+
+`tlm.data.tasks.metrics` defines degenerate cases. A class without a prediction or without a gold example has F1 0.
+
+Of two classes the last is the positive one, whose F1 is the score ``f1``. It is GLUE's label 1 (equivalent, duplicate)
+for the registered tasks of GLUE; other tasks have sorted labels, so yes, true, positive and 1 come last.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft
+from tlm.data.tasks.examples import Split, classes_of
+from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION, score
+
+BINS = 10
+METRIC_NAMES = {
+    "macro_f1": "macro-F1",
+    "micro_f1": "micro-F1",
+    "accuracy": "accuracy",
+    "f1": "F1 of the positive class",
+    "matthews": "Matthews correlation",
+    "pearson": "Pearson correlation",
+    "spearman": "Spearman correlation",
+    "ece": "calibration error",
+    "rmse": "root mean squared error",
+    "mae": "mean absolute error",
+}
+
+Array = NDArray[Any]
+
+
+def scores(
+    gold: Sequence[float] | Array,
+    predicted: Sequence[float] | Array,
+    probabilities: Sequence[Sequence[float]] | Array | None,
+    labels: Sequence[str] | None,
+) -> dict[str, Any]:
+    """All scores of one split.
+
+    Args:
+        gold: Class ordinals into `labels`, or float targets where `labels` is None; shape [n].
+        predicted: The same, as predicted; shape [n].
+        probabilities: Of every class, shape [n, classes]; unused for regression.
+        labels: The classes in order; None for regression.
+
+    Returns:
+        ``n``, the number of examples. For classes: the metrics of `CLASSIFICATION` (with two classes also ``f1``),
+        ``ece`` (expected calibration error over 10 bins of equal width), ``confusion`` (rows gold, columns predicted),
+        ``classes`` (precision, recall, f1, support by label) and ``reliability`` (bins). For regression: the metrics
+        of `REGRESSION`, ``mse``, ``rmse`` and ``mae``.
+
+    Raises:
+        ValueError: shapes differ, or a prediction is not finite.
+    """
+    if len(gold) != len(predicted):
+        raise ValueError(f"{len(gold)} gold values but {len(predicted)} predicted ones")
+    if labels is None:
+        return _regression(np.asarray(gold, dtype=float), np.asarray(predicted, dtype=float))
+    chances = np.asarray(probabilities, dtype=float).reshape(len(gold), len(labels))
+    if not np.isfinite(chances).all():
+        raise ValueError("a probability is not finite")
+    return _classification(np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64), chances, labels)
+
+
+def positive(labels: Sequence[str]) -> str:
+    """The class whose F1 is reported; "" unless there are two."""
+    return labels[1] if len(labels) == 2 else ""
+
+
+def _classification(gold: Array, predicted: Array, chances: Array, labels: Sequence[str]) -> dict[str, Any]:
+    confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
+    np.add.at(confusion, (gold, predicted), 1)
+    hits, support, claimed = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
+    columns = {
+        "precision": hits / np.maximum(1, claimed),
+        "recall": hits / np.maximum(1, support),
+        "f1": 2 * hits / np.maximum(1, support + claimed),
+        "support": support,
+    }
+    bins = _reliability(gold == predicted, chances.max(axis=1, initial=0.0))
+    metrics = (*CLASSIFICATION, POSITIVE) if positive(labels) else CLASSIFICATION
+    return {
+        "n": len(gold),
+        **{name: score(name, gold, predicted) for name in metrics},
+        "ece": sum(bin["n"] * abs(bin["accuracy"] - bin["confidence"]) for bin in bins) / max(1, len(gold)),
+        "classes": {
+            label: {name: column[index].item() for name, column in columns.items()}
+            for index, label in enumerate(labels)
+        },
+        "confusion": confusion.tolist(),
+        "reliability": bins,
+    }
+
+
+def _reliability(correct: Array, confidence: Array) -> list[dict[str, float]]:
+    """The bins of confidence, (0, 0.1] to (0.9, 1], that are not empty, with their mean confidence and accuracy."""
+    place = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
+    return [
+        {
+            "from": index / BINS,
+            "to": (index + 1) / BINS,
+            "n": int(inside.sum()),
+            "confidence": float(confidence[inside].mean()),
+            "accuracy": float(correct[inside].mean()),
+        }
+        for index in range(BINS)
+        if (inside := place == index).any()
+    ]
+
+
+def _regression(gold: Array, predicted: Array) -> dict[str, Any]:
+    if not np.isfinite(predicted).all():
+        raise ValueError("a prediction is not finite")
+    error = predicted - gold if len(gold) else np.zeros(1)
+    return {
+        "n": len(gold),
+        **{name: score(name, gold, predicted) for name in REGRESSION},
+        "mse": float((error**2).mean()),
+        "rmse": float((error**2).mean() ** 0.5),
+        "mae": float(np.abs(error).mean()),
+    }
+
+
+ROW_GROUP = 65536
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predictions for a split.
+
+    Attributes:
+        split: The examples.
+        predicted: Class ordinals, or floats for regression; shape [n].
+        probabilities: Of every class, shape [n, classes]; None for regression.
+    """
+
+    split: Split
+    predicted: NDArray[Any]
+    probabilities: NDArray[np.float64] | None
+
+    @classmethod
+    def of(cls, split: Split, values: NDArray[np.float64]) -> "Prediction":
+        """From probabilities, shape [n, classes], or numbers, shape [n, 1]: the likeliest class, or the number."""
+        return cls(split, values[:, 0], None) if values.shape[1] == 1 else cls(split, values.argmax(axis=1), values)
+
+    def scores(self, labels: list[str] | None, *, without_copies: bool = False) -> dict[str, Any]:
+        """All scores of the predictions, or of those for examples whose text is not also in train."""
+        rows = ~self.split.copied if without_copies else slice(None)
+        chances = None if self.probabilities is None else self.probabilities[rows]
+        return scores(self.split.gold[rows], self.predicted[rows], chances, labels)
+
+
+def scored(task: Artifact) -> dict[str, str]:
+    """The setting of a step that scores a task: which of two classes is the positive one."""
+    found = positive(task.details["labels"])
+    return {"positive": found} if found else {}
+
+
+def write_metrics(
+    draft: Draft, task: Artifact, predictions: list[Prediction], identity: dict[str, Any], facts: dict[str, Any]
+) -> None:
+    """Fill `draft` with metrics.json and predictions.parquet.
+
+    Where some texts of dev or test are also in train, ``without_copies`` holds the scores of the others.
+
+    Args:
+        draft: The artifact to write.
+        task: The task that was predicted.
+        predictions: One for each split.
+        identity: arm, seed, stage and mlm_loss; they also go into the manifest's details.
+        facts: More for metrics.json, such as the cost or the chosen settings.
+    """
+    details = task.details
+    labels = classes_of(task)
+    splits = {one.split.name: one.scores(labels) for one in predictions}
+    some_copied = [one for one in predictions if one.split.copied.any() and not one.split.copied.all()]
+    summary = {"task": details["name"], "metric": details["metric"], **identity}
+    summary |= {name: values[details["metric"]] for name, values in splits.items()}
+    whole = {
+        **summary,
+        **facts,
+        **scored(task),
+        "problem": details["problem"],
+        "labels": labels,
+        "splits": splits,
+        "without_copies": {one.split.name: one.scores(labels, without_copies=True) for one in some_copied},
+    }
+    text = json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    (draft.folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
+    table = pa.concat_tables(_table(prediction, labels) for prediction in predictions)
+    pq.write_table(table, draft.folder / "predictions.parquet", compression="zstd", row_group_size=ROW_GROUP)
+    draft.rows["predictions.parquet"] = table.num_rows
+    draft.counts.update({name: values["n"] for name, values in splits.items()})
+    draft.details.update(summary)
+
+
+def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
+    split, size = prediction.split, len(prediction.split.example)
+
+    def values(array: NDArray[Any]) -> pa.Array:
+        if labels is None:
+            return pa.array(array, pa.float64())
+        return pa.array([labels[index] for index in array], pa.string())
+
+    chances = [None] * size if prediction.probabilities is None else list(prediction.probabilities)
+    return pa.table(
+        {
+            "example": pa.array(split.example, pa.int64()),
+            "split": pa.array([split.name] * size, pa.string()),
+            "gold": values(split.gold),
+            "predicted": values(prediction.predicted),
+            "group": pa.array(split.group, pa.int64()),
+            "copied": pa.array(split.copied, pa.bool_()),
+            "probabilities": pa.array(chances, pa.list_(pa.float64())),
+        }
+    )

@@ -1,1 +1,0 @@
-"""The page of results beside those of the paper."""

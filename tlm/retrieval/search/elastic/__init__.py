@@ -1,1 +1,0 @@
-"""BM25 on an Elasticsearch server."""

@@ -1,0 +1,281 @@
+"""Fill an Elasticsearch index with our own bulk requests, which are safe to stop anywhere and to repeat.
+
+A document's ``_id`` is its number, and documents are only ever created, so that a repetition finds those that are there
+(409). An index is finished when its ``_meta`` has the number of its documents.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+from elasticsearch import BadRequestError, Elasticsearch
+from numpy.typing import NDArray
+
+from tlm.data.parallel import in_threads
+from tlm.errors import InputError, Interrupted
+from tlm.progress import Meter, say
+from tlm.retrieval.search import elastic_client
+from tlm.retrieval.search.analyzer import batched
+from tlm.retrieval.search.elastic import meta, shape, stored_meta
+from tlm.retrieval.search.elastic_client import (
+    BUSY,
+    NOTED,
+    alias_of,
+    blocked,
+    connect,
+    data_nodes,
+    idle_nodes,
+    patiently,
+    reason,
+    refusal,
+    until_done,
+)
+from tlm.retrieval.search.embed import Embed
+
+CHUNK_DOCUMENTS = 4000
+CHUNK_CHARACTERS = 2_000_000  # well below http.max_content_length
+WORKERS = 2  # requests under way at once
+SHARD_SECONDS = "10s"  # how long a request waits for the index to become available; by default a minute
+# A shard of fewer documents costs more than it saves; one of more is slow to search and to move to another node.
+FEWEST_IN_SHARD, MOST_IN_SHARD = 1_000_000, 150_000_000
+MOST_REJECTED = 10  # a sound server refuses none of our documents
+TOO_LARGE = 413
+OURS = "tlm-*"
+
+WANTED = "items.create.status,items.create.error"
+
+Document = tuple[int, str]
+Rejected = tuple[int, str]
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def ensure(details: Mapping[str, Any], user: str, fill: Callable[[str], list[Rejected]], total: int) -> list[Rejected]:
+    """Build the index described by `details` and publish its alias. A finished index is left as it is.
+
+    The store that uses the index is noted before anything relies on it (`users`).
+
+    Args:
+        details: The index (`index.located`).
+        user: Identity of the store.
+        fill: Sends documents 0, 1, …; it takes the name of the index, and returns what the server refused.
+        total: How many documents there are.
+
+    Returns:
+        The documents that the server refused, with its reason.
+
+    Raises:
+        InputError: no server, not allowed, or an index of that name was made from something else.
+        Interrupted: the server went away or blocked writing; repeating goes on.
+    """
+    client, index = connect(), details["index"]
+    rejected = _finished(client, details)
+    if rejected is None:
+        try:
+            _create(client, details)
+            _change_aliases(client, [_added(index, alias) for alias in (_filling(index), alias_of(user))])
+            rejected = sorted(fill(index))
+            _finish(client, details, total - len(rejected), rejected)
+        except Interrupted:
+            rejected = _finished(client, details)  # another writer may have finished and closed it
+            if rejected is None:
+                raise
+    _publish(client, index, details["alias"], user)
+    return rejected
+
+
+def _finished(client: Elasticsearch, details: Mapping[str, Any]) -> list[Rejected] | None:
+    """The documents that the server refused while the index was built; None if it is absent or unfinished."""
+    found = stored_meta(client, details)
+    if found is None:
+        return None
+    if not found:
+        raise InputError(
+            f"Elasticsearch has an index '{details['index']}' that was made from something else (its _meta, mapping or "
+            "similarity differs); remove it there, or choose another name for this one"
+        )
+    return [(doc, why) for doc, why in found["rejected"]] if "documents" in found else None
+
+
+def shards(documents: int, nodes: int) -> int:
+    """How many shards an index gets: every node has one to search, unless they would be too small."""
+    return min(math.ceil(documents / FEWEST_IN_SHARD), max(nodes, math.ceil(documents / MOST_IN_SHARD)))
+
+
+def with_idle_nodes(client: Elasticsearch) -> dict[str, list[str]]:
+    """Our indices that were made for fewer data nodes than there are, with the nodes that do not search them."""
+    nodes, wanted = data_nodes(client), "*.settings.index.number_of_shards,*.mappings._meta.tlm.documents"
+    made: dict[str, Any] = patiently(client.indices.get, index=OURS, filter_path=wanted).body if nodes > 1 else {}
+    found = {}
+    for index, facts in made.items():
+        documents = facts.get("mappings", {}).get("_meta", {}).get("tlm", {}).get("documents", 0)
+        if shards(documents, nodes) > int(facts["settings"]["index"]["number_of_shards"]):
+            found[index] = idle_nodes(client, index)
+    return {index: idle for index, idle in found.items() if idle}
+
+
+def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
+    ours = shape(details)
+    settings = {
+        "number_of_shards": shards(details["documents"], data_nodes(client)),
+        "number_of_replicas": 0,
+        "refresh_interval": "-1",
+        "similarity": ours["similarity"],
+    }
+    mappings = {
+        "dynamic": "strict",
+        "_meta": {"tlm": {**meta(details), **NOTED}},
+        "_source": {"enabled": False},  # the texts are in the corpus
+        "properties": ours["properties"],
+    }
+
+    def create() -> None:
+        try:
+            client.indices.create(index=details["index"], settings=settings, mappings=mappings)
+        except BadRequestError as error:
+            if error.error != "resource_already_exists_exception":  # half built, by another writer, or by our retry
+                raise
+
+    patiently(create)
+
+
+def fill(index: str, texts: Iterable[str], total: int, first: int = 0, embed: Embed | None = None) -> list[Rejected]:
+    """Send `total` texts to an unfinished index, as documents `first`, `first` + 1, …; those there already are left.
+
+    With `embed`, each has its vector beside it, unless that is 0.
+    """
+    filler = _Filler(connect(), _filling(index), embed)
+    with closing(Meter("indexing", total, "passages")) as meter:
+        for documents in in_threads(filler.send, _batches(texts, first), WORKERS):
+            meter.advance(documents)
+    return filler.rejected
+
+
+def _filling(index: str) -> str:
+    """The alias used to fill an index. If the index is removed meanwhile, writing fails rather than recreates it."""
+    return f"{index}-filling"
+
+
+def _batches(texts: Iterable[str], first: int) -> Iterator[list[Document]]:
+    for batch in batched(texts, CHUNK_DOCUMENTS, CHUNK_CHARACTERS):
+        yield list(enumerate(batch, first))
+        first += len(batch)
+
+
+class _Filler:
+    """Sends documents to the index behind an alias; used by several threads at once."""
+
+    def __init__(self, client: Elasticsearch, alias: str, embed: Embed | None) -> None:
+        self.client, self.alias, self.embed = client.options(ignore_status=TOO_LARGE), alias, embed
+        self.rejected: list[Rejected] = []
+        self.put_off = ""  # the last reason why a document was put off
+
+    def send(self, documents: list[Document]) -> int:
+        """Create the documents, with pauses while the server is busy or gone. Returns their number."""
+        left = until_done(self._create, documents)
+        if left:
+            raise Interrupted(
+                f"Elasticsearch put off {len(left)} documents {elastic_client.TRIES} times ({self.put_off}); "
+                "free disk space there if it is full, then repeat the command to go on"
+            )
+        return len(documents)
+
+    def _create(self, documents: list[Document]) -> list[Document]:
+        """Create the documents in one request. Returns those that the server put off."""
+        vectors = [""] * len(documents) if self.embed is None else _written(self.embed([text for _, text in documents]))
+        operations = [_lines(*document, vector) for document, vector in zip(documents, vectors, strict=True)]
+        answer = patiently(
+            self.client.bulk,
+            index=self.alias,
+            operations=operations,
+            require_alias=True,
+            timeout=SHARD_SECONDS,
+            filter_path=WANTED,
+        )
+        if answer.meta.status == TOO_LARGE:
+            return self._split(documents)
+        items = zip(documents, answer["items"], strict=True)
+        return [document for document, item in items if self._is_put_off(document, item["create"])]
+
+    def _split(self, documents: list[Document]) -> list[Document]:
+        """Send in two requests what was too large for one."""
+        if len(documents) == 1:
+            self._reject(documents[0][0], "larger than the server's http.max_content_length")
+        else:
+            middle = len(documents) // 2
+            self.send(documents[:middle])
+            self.send(documents[middle:])
+        return []
+
+    def _is_put_off(self, document: Document, item: Mapping[str, Any]) -> bool:
+        """Whether the document must be sent again, by the status in the answer."""
+        status = item["status"]
+        if status in (200, 201, 409):
+            return False
+        error = item.get("error", {})
+        why = f"{error.get('type')}: {reason(item)}"
+        if status == 400:
+            self._reject(document[0], why)
+            return False
+        if status in BUSY and not blocked(status, why):
+            self.put_off = why
+            return True
+        raise refusal(status, why)
+
+    def _reject(self, doc: int, why: str) -> None:
+        self.rejected.append((doc, why))
+        if len(self.rejected) > MOST_REJECTED:
+            raise InputError(f"Elasticsearch refused more than {MOST_REJECTED} passages, passage {doc} because: {why}")
+
+
+def _lines(doc: int, text: str, vector: str) -> str:
+    """A document as the bulk API takes it. Writing it here is faster than leaving it to the client."""
+    return f'{{"create":{{"_id":"{doc}"}}}}\n{{"doc":{doc},"text":{_quoted(text)}{vector}}}'
+
+
+def _written(vectors: NDArray[np.float32]) -> list[str]:
+    """The field with the vector of each document; none where the vector is 0."""
+    return [f',"vector":{json.dumps(vector)}' if any(vector) else "" for vector in vectors.tolist()]
+
+
+def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, rejected: list[Rejected]) -> None:
+    """Make all documents visible, count them, and only then mark the index as finished."""
+    index = details["index"]
+    patiently(client.indices.refresh, index=index)
+    count = patiently(client.count, index=index)["count"]
+    if count < documents:  # it called a document a duplicate before that was on its disk, and was killed
+        raise Interrupted(
+            f"index '{index}' has {count:,} documents of {documents:,} that were sent, as the server was interrupted; "
+            "repeat the command to send them again"
+        )
+    if count > documents:
+        raise InputError(
+            f"index '{index}' has {count:,} documents after {documents:,} were sent: something else writes into it; "
+            "remove it, then repeat the command"
+        )
+    there = stored_meta(client, details) or meta(details)
+    finished = {"tlm": {**there, "documents": documents, "rejected": rejected}}
+    patiently(client.indices.put_mapping, index=index, meta=finished)
+
+
+def _publish(client: Elasticsearch, index: str, alias: str, user: str) -> None:
+    """Close the index to writing and move its public alias to it."""
+    patiently(client.indices.put_settings, index=index, settings={"index.blocks.write": True})
+    actions = [
+        {"remove": {"index": OURS, "alias": alias, "must_exist": False}},
+        {"remove": {"index": index, "alias": _filling(index), "must_exist": False}},
+        *(_added(index, name) for name in (alias, alias_of(user))),
+    ]
+    _change_aliases(client, actions)
+    say(f"the alias '{alias}' now points to index '{index}'")
+
+
+def _added(index: str, alias: str) -> dict[str, Any]:
+    return {"add": {"index": index, "alias": alias}}
+
+
+def _change_aliases(client: Elasticsearch, actions: list[dict[str, Any]]) -> None:
+    patiently(client.indices.update_aliases, actions=actions)

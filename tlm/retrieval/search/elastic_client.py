@@ -1,0 +1,308 @@
+"""Connect to Elasticsearch: a client from the environment, retries while the server is busy, errors in one sentence.
+
+The server's address is never part of an artifact. It comes from the environment: ``TLM_ELASTICSEARCH_URL``, and if
+needed ``TLM_ELASTICSEARCH_API_KEY_FILE`` (a file with an encoded API key) and ``TLM_ELASTICSEARCH_CA_FILE`` (a PEM
+file). Files ``api-key`` and ``ca.crt`` in the folder ``TLM_ELASTICSEARCH_SECRET`` (a mounted secret) do the same.
+
+Each store that made or found the index has an alias of its own on it. Of aliases, each can be added and removed by
+itself; ``_meta`` can only be replaced as a whole, so that of two stores that add themselves at once one would be lost.
+``_meta`` says whether all users are noted: they are not in an index that an earlier version made.
+"""
+
+import gc
+import logging
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from elastic_transport import ConnectionError as NoConnection
+from elastic_transport import TlsError, TransportError
+from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
+from elasticsearch.serializer import JsonSerializer
+from pydantic_core import from_json
+
+from tlm.artifacts.stores.store import check_url
+from tlm.errors import InputError, Interrupted, in_pod
+from tlm.progress import say
+
+URL = "TLM_ELASTICSEARCH_URL"
+API_KEY_FILE = "TLM_ELASTICSEARCH_API_KEY_FILE"
+CA_FILE = "TLM_ELASTICSEARCH_CA_FILE"
+SECRET = "TLM_ELASTICSEARCH_SECRET"
+
+BUSY = frozenset({429, 502, 503, 504})
+NO_SECURITY = (400, 404, 405)  # answers of a server without security when asked about privileges
+TRIES = 10  # enough, with the pauses between them, for a server to restart
+LONGEST_PAUSE_SECONDS = 20.0
+REQUEST_SECONDS = 120.0
+
+_KEY = re.compile(rb"[A-Za-z0-9+/_-]*={0,2}")  # base64; an empty key is left for the server to refuse
+
+T = TypeVar("T")
+
+
+def connect() -> Elasticsearch:
+    """Make a client for the server that the environment names, and make sure that it answers.
+
+    Raises:
+        InputError: a variable is missing or wrong, or no Elasticsearch answers there.
+    """
+    url = os.environ.get(URL, "")
+    if not url:
+        raise InputError(f"{URL} is not set; set it to the address of Elasticsearch, such as http://localhost:9200")
+    options: dict[str, Any] = {"serializers": {_Reader.mimetype: _Reader()}}
+    if key := _file(API_KEY_FILE, "api-key"):
+        options["api_key"] = _key(key)
+    if authority := _file(CA_FILE, "ca.crt"):
+        options["ca_certs"] = str(authority)
+    try:
+        # The client's own retries have no pause after a 429 or 503
+        client = Elasticsearch(url, request_timeout=REQUEST_SECONDS, max_retries=0, **options)
+    except ValueError as error:
+        raise InputError(f"{URL} is {_shown()}: {error}") from None
+    check_url(url, URL)
+    logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # its warnings are about failures that we handle
+    patiently(_meet, client)
+    return client
+
+
+class _Reader(JsonSerializer):
+    """Parses answers with pydantic's parser, and with the garbage collector off.
+
+    With 100,000 hits the collector takes most of the time and frees nothing; the parser saves a third of the rest.
+    """
+
+    def json_loads(self, data: bytes) -> Any:
+        """Parse an answer."""
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return from_json(data)
+        finally:
+            if enabled:
+                gc.enable()
+
+
+def _meet(client: Elasticsearch) -> None:
+    try:
+        client.indices.exists(index="tlm-none")
+    except TlsError as error:
+        raise InputError(
+            f"{URL} is {_shown()}, but TLS fails there ({_cause(error)}); "
+            + _cure(f"write the certificate of its authority to a file and set {CA_FILE} to its path", "ca.crt")
+        ) from None
+    except NoConnection as error:
+        raise InputError(
+            f"{URL} is {_shown()}, but nothing answers there ({_cause(error)}); start Elasticsearch or correct it"
+        ) from None
+    except ApiError as error:
+        genuine = error.meta.headers.get("x-elastic-product") == "Elasticsearch"
+        if genuine or error.status_code in BUSY | {401, 403}:  # these come without the header
+            raise
+        raise InputError(
+            f"{URL} is {_shown()}, but what answers there ({error.status_code}) is not Elasticsearch"
+        ) from None
+
+
+def version(client: Elasticsearch) -> str:
+    """The server's version; empty if it does not tell us."""
+    for ask in (lambda: client.info()["version"]["number"], lambda: _oldest_node(client)):
+        with suppress(ApiError, TransportError):
+            return str(ask())
+    return ""
+
+
+def data_nodes(client: Elasticsearch) -> int:
+    """How many nodes hold data; 1 if the key or the distribution does not allow to ask."""
+    with suppress(ApiError, TransportError):
+        return int(client.cluster.health(filter_path="number_of_data_nodes")["number_of_data_nodes"])
+    return 1
+
+
+def idle_nodes(client: Elasticsearch, index: str) -> list[str]:
+    """The data nodes that have no shard of an index, so that they do not search it; none if we may not ask."""
+    with suppress(ApiError, TransportError):
+        nodes = client.nodes.info(filter_path="nodes.*.name,nodes.*.roles")["nodes"].values()
+        holding = client.search_shards(index=index)["nodes"].values()
+        data = {node["name"] for node in nodes if any(role.startswith("data") for role in node["roles"])}
+        return sorted(data - {node["name"] for node in holding})
+    return []
+
+
+def _oldest_node(client: Elasticsearch) -> str:
+    """The lowest version of a node, where the key or the distribution does not allow to ask for the cluster's."""
+    nodes = client.nodes.info(filter_path="nodes.*.version")["nodes"]
+    return min((str(node["version"]) for node in nodes.values()), key=lambda text: [int(n) for n in text.split(".")])
+
+
+def lacking_privileges(client: Elasticsearch, indices: str, privileges: Sequence[str]) -> list[str]:
+    """The index privileges that our key lacks; none if the server has no security."""
+    wanted = [{"names": [indices], "privileges": list(privileges)}]
+
+    answer = patiently(client.options(ignore_status=NO_SECURITY).security.has_privileges, index=wanted)
+    if answer.meta.status in NO_SECURITY:
+        return []
+    return [name for name in privileges if not answer["index"][indices][name]]
+
+
+def patiently(call: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Return the call's result. While the server is busy or gone, retry with growing random pauses.
+
+    Raises:
+        Interrupted: it stayed busy or gone.
+        InputError: it refused the request.
+    """
+    attempt = 0
+    while True:
+        try:
+            return call(*arguments, **options)
+        except (ApiError, TransportError) as error:
+            may_pass = isinstance(error, TransportError) or error.status_code in BUSY
+            if not may_pass or attempt == TRIES - 1:
+                raise _explained(error) from None
+        _pause(attempt)
+        attempt += 1
+
+
+def until_done(send: Callable[[list[T]], list[T]], items: list[T]) -> list[T]:
+    """Send the items; send those that the server puts off (the result) again, after pauses. Returns what is left."""
+    for attempt in range(TRIES):
+        if attempt:
+            _pause(attempt - 1)
+        items = send(items)
+        if not items:
+            break
+    return items
+
+
+def _pause(attempt: int) -> None:
+    """Wait with full jitter: from zero to a bound that doubles with each attempt."""
+    if attempt > 1:
+        say(f"Elasticsearch is busy or gone; waiting to try again ({attempt + 2} of {TRIES})")
+    time.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.25 * 2**attempt)))
+
+
+def _explained(error: ApiError | TransportError) -> InputError | Interrupted:
+    """What the client raised as one sentence."""
+    if isinstance(error, TransportError):
+        return Interrupted(f"Elasticsearch at {_shown()} went away ({_cause(error)}); repeat the command to go on")
+    if isinstance(error, UnsupportedProductError):
+        return InputError(f"{URL} is {_shown()}, but what answers there is not Elasticsearch")
+    return refusal(error.status_code, f"{error.error}: {reason(error.body)}" if error.body else "no reason")
+
+
+def refusal(status: int, why: str) -> InputError | Interrupted:
+    """Make the error for an HTTP status, of a request or of one item of it, that is not a success."""
+    where = f"Elasticsearch at {_shown()}"
+    if status == 401:
+        return InputError(
+            f"{where} does not accept our credentials ({why}); "
+            + _cure(f"write a valid API key to the file that {API_KEY_FILE} names", "api-key")
+        )
+    if blocked(status, why):
+        cure = "free disk space there" if "flood-stage" in why else "lift that block there"
+        return Interrupted(f"{where} has blocked this ({why}); {cure}, then repeat the command to go on")
+    if status == 403:
+        return InputError(
+            f"{where} forbids this ({why}); the API key needs the roles publisher and writer of k8s/elasticsearch, "
+            "or all privileges on the indices 'tlm-*'"
+        )
+    if status == 404:
+        return Interrupted(f"{where} lost the index in the meantime ({why}); repeat the command")
+    if status in BUSY:
+        return Interrupted(f"{where} stayed too busy ({status} {why}); repeat the command to go on")
+    return InputError(f"{where} refused with {status} ({why})")
+
+
+def blocked(status: int, why: str) -> bool:
+    """Whether an index is blocked, by its owner or by a full disk. With 503, the server is only starting."""
+    return "cluster_block_exception" in why and status != 503
+
+
+def reason(body: Any) -> str:
+    """The innermost reason in an error's body, shortened."""
+    error = body.get("error", body) if isinstance(body, dict) else body
+    if isinstance(error, dict):
+        causes = error.get("root_cause") or [error]
+        error = causes[0].get("reason") or causes[0].get("type")
+    return str(error)[:300]
+
+
+def _cure(otherwise: str, name: str) -> str:
+    """What to do about a missing or wrong file: in a pod, mend the secret that is mounted there."""
+    folder = os.environ.get(SECRET)
+    if not folder or not in_pod():
+        return otherwise
+    is_there = "its" if Path(folder, name).is_file() else "it is missing or has no"
+    return (
+        f"mend the Secret that is mounted at {folder} ({is_there} {name}): tlm-elasticsearch-writer for the steps "
+        "preflight and index, tlm-elasticsearch-reader for others; k8s/elasticsearch/create-keys.sh makes both"
+    )
+
+
+def _file(variable: str, name: str) -> Path | None:
+    """The file that `variable` names, or else the file `name` of the mounted secret, or None."""
+    given = os.environ.get(variable)
+    if given and not Path(given).is_file():
+        raise InputError(f"{variable} is '{given}'; there is no such file")
+    mounted = Path(os.environ.get(SECRET, ""), name)
+    return Path(given) if given else mounted if os.environ.get(SECRET) and mounted.is_file() else None
+
+
+def _key(file: Path) -> str:
+    """Read the API key. Content that is not a key is not shown, as it may be another secret."""
+    key = file.read_bytes().strip()
+    if not _KEY.fullmatch(key):
+        raise InputError(f"{file} holds no API key; expected the key's 'encoded' form, one line of base64")
+    return key.decode()
+
+
+def _shown() -> str:
+    """The server's URL without its password."""
+    url = urlsplit(os.environ.get(URL, ""))
+    return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
+
+
+def _cause(error: TransportError) -> str:
+    inner = error.errors[0] if error.errors else error.__cause__
+    return str(inner or error)[:300]
+
+
+USERS = "tlm-_store-"  # no index is named so: names begin with a letter or digit
+NOTED = {"users": "noted"}  # in `_meta` from the beginning on
+
+
+def alias_of(user: str) -> str:
+    """Return the alias of a store (`tlm.artifacts.stores.open`) on the indices that it uses."""
+    return USERS + user
+
+
+def leave(details: Mapping[str, Any], user: str) -> None:
+    """Note that a store no longer uses an index, and remove the index if it was the last.
+
+    An index whose users were not noted from the beginning on is never removed. A store that begins to use the index
+    between our last two requests loses it; its step then says that the index is gone, and repeating makes it again.
+
+    Args:
+        details: The index (`index.located`); no error if it is gone.
+        user: Identity of the store.
+    """
+    client, index = connect(), details["index"]
+    gone = {"remove": {"index": index, "alias": alias_of(user), "must_exist": False}}
+    # First we leave, then we look: of two that leave at once, the later one sees that nobody is left
+    patiently(client.options(ignore_status=404).indices.update_aliases, actions=[gone])
+    for found in patiently(client.indices.get, index=index, ignore_unavailable=True).values():
+        noted = NOTED.items() <= found["mappings"].get("_meta", {}).get("tlm", {}).items()
+        others = sorted(alias for alias in found["aliases"] if alias.startswith(USERS))
+        if others:
+            say(f"the index '{index}' stays, as another store uses it ({', '.join(others)})")
+        elif not noted:
+            say(f"the index '{index}' stays, as it was made before stores were noted; remove it if no store uses it")
+        else:
+            patiently(client.indices.delete, index=index, ignore_unavailable=True)

@@ -1,1 +1,0 @@
-"""BM25 on files of our own, searched in this process."""

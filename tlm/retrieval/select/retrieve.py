@@ -1,0 +1,190 @@
+"""Retrieve: search with a task's training examples, or select passages without queries."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.passages import texts
+from tlm.data.tasks.examples import examples
+from tlm.data.tasks.labelled import UNLABELLED
+from tlm.errors import InputError, nearest, refuse_negative
+from tlm.progress import say, track
+from tlm.retrieval.search.index import open_engine
+from tlm.retrieval.search.query import (
+    Docs,
+    Engine,
+    Scores,
+    choose,
+    fit,
+    make_queries,
+    write_hits,
+    write_queries,
+    write_selected,
+)
+from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, searcher, selector
+
+VERSION, FIRST = 2, 1  # plain BM25 and random draws are as the first version wrote them
+WITH_QUERIES = ("bm25", *BY_VECTORS)
+ARMS = (*WITH_QUERIES, "random", *SCORED)
+KINDS = ("full", "rake", "auto")
+MOST_HITS = 10_000  # Elasticsearch's default limit (index.max_result_window), used for both engines
+_NO_TERM, _NO_VECTOR = "no passage has any of its terms", "none of its words has a vector"
+NOTHING_FOUND = {"bm25": _NO_TERM, "dense": _NO_VECTOR, "hybrid": f"{_NO_TERM}, and {_NO_VECTOR}"}
+DEEPER = 5  # times top_k: other arms search deeper, because export keeps as many passages as BM25's subset has
+
+
+def retrieve(
+    index: str,
+    task: str,
+    *,
+    arm: Literal["bm25", "random", "dsir", "classifier", "dense", "hybrid"] = "bm25",
+    query: Literal["full", "rake", "auto"] = "full",
+    top_k: int = 50,
+    like: str = "",
+    embedder: str = "",
+    seed: int = 0,
+    root: str | None = None,
+) -> str:
+    """Search an index with the training examples of a task, or select passages of its corpus without queries.
+
+    Training examples, and texts of the task without labels, become queries; a pair of texts is one query. Hits are
+    ordered by query, then by score descending, then by document ascending.
+
+    Args:
+        index: URI of the index.
+        task: URI of the task.
+        arm: "bm25"; "dense": the nearest by vectors; "hybrid": the rankings of both fused; "random": passages drawn
+            regardless of the task; "dsir": drawn so that their words are distributed as the task's are; "classifier":
+            those that a linear model takes for texts of the task. All but "bm25" select more than `like` has, as
+            export removes some.
+        query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
+            Not used without queries.
+        top_k: Most passages per query (the paper's K); "dense" and "hybrid" search for five times as many. Not used
+            without queries.
+        like: URI of the subset whose size the new subset is to have; not for arm "bm25".
+        embedder: Folder of a published model whose embeddings "dense" and "hybrid" compare; by default, word vectors
+            are learned from the corpus. It needs `pip install tlm-kubeflow[embeddings]`.
+        seed: Seed of what is drawn; not for arm "bm25".
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Returns:
+        The URI of the hits: ``hits.parquet`` (query, doc, rank, score), ``queries.parquet`` (query, text, examples)
+        and ``dropped.parquet`` (query, reason, detail), where reason is "empty", "cut" or "no hit".
+
+    Raises:
+        InputError: a setting is wrong, the task has no training example, or the index cannot be used.
+        Interrupted: the search server went away; the command can be repeated.
+    """
+    source, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
+    corpus = source.input("corpus")
+    _check(arm, query, top_k, like, embedder)
+    refuse_negative(seed=seed)
+    version = FIRST if arm == "random" or (arm, query) == ("bm25", "full") else VERSION
+    settings: dict[str, Any] = {"arm": arm}
+    if arm in WITH_QUERIES:
+        settings |= {"query": query, "top_k": top_k}
+    if arm == "bm25":
+        recipe = Recipe("hits", "retrieve", version, settings, {"index": source, "task": labelled})
+        return produce(recipe, root, lambda draft: _search(draft, recipe, open_engine(source), top_k))
+    subset = Artifact.open(like, "subset")
+    taken_from = subset.manifest.inputs.get("corpus")
+    if taken_from is None or taken_from.content != corpus.content:
+        raise InputError(f"{like} was not taken from the corpus of {index}; give a subset of that index")
+    settings["seed"] = seed
+    if embedder:
+        from tlm.shallow.published import digests
+
+        settings["embedder"] = digests(Path(embedder), "--embedder")
+    recipe = Recipe("hits", "retrieve", version, settings, {"index": source, "task": labelled, "like": subset})
+    if arm == "random":
+        return produce(recipe, root, _draw, corpus, subset, seed)
+    if arm in BY_VECTORS:
+        return produce(recipe, root, _compare, recipe, embedder)
+    return produce(recipe, root, _select, arm, corpus, labelled, subset, seed)
+
+
+def _check(arm: str, query: str, top_k: int, like: str, embedder: str) -> None:
+    if arm not in ARMS:
+        raise InputError(f"arm '{arm}' is not known{nearest(arm, ARMS)}")
+    if query not in KINDS:
+        raise InputError(f"query '{query}' is not known{nearest(query, KINDS)}")
+    if not 1 <= top_k <= MOST_HITS:
+        raise InputError(f"top_k is {top_k}; expected 1 to {MOST_HITS} passages per query")
+    if (arm == "bm25") == bool(like):
+        raise InputError(
+            f"arm '{arm}' takes no --like" if like else f"arm '{arm}' needs --like with the URI of the BM25 subset"
+        )
+    if embedder and arm not in BY_VECTORS:
+        raise InputError(f"arm '{arm}' compares no vectors; leave --embedder out, or take {' or '.join(BY_VECTORS)}")
+
+
+def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int, like: Artifact | None = None) -> None:
+    index, task, kind = recipe.inputs["index"], recipe.inputs["task"], recipe.settings["query"]
+    corpus, asking = index.input("corpus"), training_texts(task)
+    if not asking:
+        raise InputError(f"{task.uri} has no training examples to search with")
+    if kind == "auto":
+        kind = choose([text for _, text in asking])
+        say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as suits the training texts' length")
+    if top_k > index.details["documents"]:
+        say(f"top_k {top_k} is more than all {index.details['documents']} passages: each query finds all that match")
+    queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
+    empty = {number for number, reason, _ in dropped if reason == "empty"}
+    searched = [number for number in range(len(queries)) if number not in empty]
+    found = engine.search([queries[number].text for number in searched], top_k)
+    answers = track(found, "searching", len(searched), "queries")
+
+    def hits() -> Iterator[tuple[int, Docs, Scores]]:
+        for number, (docs, scores) in zip(searched, answers, strict=True):
+            if not len(docs):
+                dropped.append((number, "no hit", NOTHING_FOUND[recipe.settings["arm"]]))
+            yield number, docs, scores
+
+    rows = write_hits(draft.folder / "hits.parquet", hits())
+    write_queries(draft.folder, enumerate(queries), dropped)
+    draft.rows = {"hits.parquet": rows, "queries.parquet": len(queries), "dropped.parquet": len(dropped)}
+    wanted = None if like is None else like.details["passages"]
+    draft.details = {"arm": recipe.settings["arm"], "query": kind, "top_k": top_k, "like": wanted}
+    draft.counts = {"examples": len(asking), "queries": len(queries), "hits": rows}
+    draft.counts |= Counter(reason for _, reason, _ in dropped)
+
+
+def _compare(draft: Draft, recipe: Recipe, embedder: str) -> None:
+    """Search by vectors, deep enough for export's filters to leave as many passages as the subset `like` has."""
+    settings, inputs = recipe.settings, recipe.inputs
+    engine = searcher(settings["arm"])(inputs["index"], embedder, settings["seed"])
+    _search(draft, recipe, engine, min(DEEPER * settings["top_k"], MOST_HITS), inputs["like"])
+
+
+def _draw(draft: Draft, corpus: Artifact, subset: Artifact, seed: int) -> None:
+    """Draw random passages in random order, enough for export's filters to leave as many as `subset` has."""
+    docs = np.random.default_rng(seed).permutation(corpus.details["passages"])[: _enough(subset)]
+    write_selected(draft, "random", docs, np.zeros(len(docs), np.float32), subset.details["passages"])
+
+
+def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, subset: Artifact, seed: int) -> None:
+    """Give every passage a score, and keep the best, enough for export's filters to leave as many as `subset` has."""
+    texts = [text for _, text in training_texts(task)]
+    if not texts:
+        raise InputError(f"{task.uri} has no training examples to select by")
+    docs, scores = best(selector(arm)(corpus, texts, seed), _enough(subset))
+    write_selected(draft, arm, docs, scores, subset.details["passages"])
+
+
+def training_texts(task: Artifact) -> list[tuple[int, str]]:
+    """Row ordinal and text of each training example, and of each text without a label; those of a pair are joined."""
+    table = examples(task).select(["split", "text", "text_pair"])
+    return [
+        (ordinal, row["text"] if row["text_pair"] is None else f"{row['text']} {row['text_pair']}")
+        for ordinal, row in enumerate(table.to_pylist())
+        if row["split"] in ("train", UNLABELLED)
+    ]
+
+
+def _enough(subset: Artifact) -> int:
+    return 2 * int(subset.details["passages"]) + 1000

@@ -1,0 +1,120 @@
+"""The step `preflight`: check in seconds what a run relies on, before any work."""
+
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from tlm.artifacts.stores.open import open_store
+from tlm.artifacts.stores.store import Store
+from tlm.errors import InputError
+from tlm.progress import say
+from tlm.runs.pods import check_pods
+from tlm.settings.options import Pods
+
+Engine: TypeAlias = Literal["embedded", "elasticsearch"]
+
+GIB = 1024**3
+OLDEST_ELASTICSEARCH = 8
+PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_metadata", "manage")
+
+
+def preflight(
+    *,
+    engine: Engine = "embedded",
+    free_gib: float = 1.0,
+    registry: str = "",
+    root: str | None = None,
+) -> None:
+    """Check the store, the disk, perhaps Elasticsearch and a model registry; print what was found.
+
+    Args:
+        engine: The engine that the run will use: embedded or elasticsearch.
+        free_gib: Free disk space that steps need for downloads and unfinished files, in GiB.
+        registry: Address of the model registry that the run will use, http(s)://host:port; empty without one.
+        root: Store that the run will write to; by default TLM_ROOT, else ./artifacts.
+    """
+    if engine not in ("embedded", "elasticsearch"):
+        raise InputError(f"engine '{engine}' is unknown; expected embedded or elasticsearch")
+    store = open_store(root)
+    _check_store(store)
+    _check_disk(store.scratch(), free_gib)
+    if engine == "elasticsearch":
+        _check_elasticsearch()
+    if registry:
+        _check_registry(registry)
+
+
+def check_run(pods: Pods, engine: Engine = "embedded", registry: str = "", root: str | None = None) -> None:
+    """Check training pods as `submit` does, because a form in a browser passes its parameters unchecked; then the rest.
+
+    Args:
+        pods: Resources of the pods that train.
+        engine: As `preflight` has it, like the rest.
+        registry: Address of the model registry.
+        root: Store of the run.
+    """
+    check_pods(pods)
+    preflight(engine=engine, registry=registry, root=root)
+
+
+def _check_store(store: Store) -> None:
+    """Create a file twice, the way manifests are created: the second time must change nothing."""
+    name = f"preflight/{secrets.token_hex(8)}"
+    if not store.create(name, b"tlm"):
+        raise InputError(f"{store.root}: a new file was refused as if it existed already; is the store read-only?")
+    try:
+        if store.create(name, b"tlm again"):
+            say(f"warning: {store.root} ignores If-None-Match: run no step twice at the same time on this store")
+        if store.read(name) is None:
+            raise InputError(f"{store.root}: a new file cannot be read back; the keys need s3:GetObject there")
+    finally:
+        store.delete(name)
+    say(f"store {store.root}: can be written to")
+
+
+def _check_disk(folder: Path, free_gib: float) -> None:
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    for place in {existing, Path(tempfile.gettempdir())}:
+        free = shutil.disk_usage(place).free / GIB
+        if free < free_gib:
+            raise InputError(
+                f"{place} has {free:.1f} GiB free, but {free_gib:g} GiB are needed; free some, or give the pod more"
+            )
+        say(f"disk {place}: {free:,.0f} GiB free")
+
+
+def _check_elasticsearch() -> None:
+    from tlm.retrieval.search import elastic_client
+    from tlm.retrieval.search.elastic_build import OURS, with_idle_nodes
+
+    if not os.environ.get(elastic_client.URL):
+        raise InputError(
+            f"{elastic_client.URL} is not set; set it to the address of Elasticsearch "
+            "(on Kubernetes: in the ConfigMap tlm), or choose the engine embedded"
+        )
+    client = elastic_client.connect()
+    version = elastic_client.version(client)
+    if version and int(version.partition(".")[0]) < OLDEST_ELASTICSEARCH:
+        raise InputError(f"Elasticsearch has version {version}; {OLDEST_ELASTICSEARCH} or later is needed")
+    lacking = elastic_client.lacking_privileges(client, OURS, PRIVILEGES)
+    if lacking:
+        raise InputError(
+            f"the API key lacks {', '.join(lacking)} on the indices '{OURS}'; "
+            "create one with the roles publisher and writer (k8s/elasticsearch)"
+        )
+    say(f"Elasticsearch {version or '(version hidden)'}: may create and fill indices '{OURS}'")
+    for index, nodes in with_idle_nodes(client).items():
+        say(
+            f"warning: {', '.join(nodes)} of Elasticsearch's data nodes have no shard of '{index}' and do not search "
+            "it; it was made for fewer nodes, so remove it there, and the next run makes it again with more shards"
+        )
+
+
+def _check_registry(address: str) -> None:
+    from tlm.runs.registry import Registry
+
+    Registry(address).check()
+    say(f"model registry {address}: answers")

@@ -1,0 +1,308 @@
+"""Register the model that a report says to use with Kubeflow's Model Registry (REST, v1 and v1alpha3).
+
+The official client, `model-registry` on PyPI, is not in the images: it would add eleven packages, aiohttp among them,
+for two kinds of call, knows one version of the API, and refuses a model that is there already, which is what a repeated
+step must find. (urllib3 comes with boto3.)
+The folder ``TLM_MODEL_REGISTRY_SECRET`` (a mounted secret) may hold a bearer token, ``token``, and the certificate of
+the authority of an https:// address, ``ca.crt``.
+"""
+
+import json
+import os
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from urllib3 import BaseHTTPResponse, PoolManager
+from urllib3.exceptions import HTTPError, NameResolutionError, ProtocolError, SSLError
+from urllib3.util import Retry
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.stores.store import check_url
+from tlm.errors import InputError, Interrupted, reason
+from tlm.evaluation.pages.text import visible
+from tlm.evaluation.predict.encoder import ONNX
+from tlm.evaluation.score.mix import model_of
+from tlm.progress import say
+from tlm.serving.serve import VERSION_DIGITS
+from tlm.shallow.folder import CONFIG, FAMILY
+
+VERSIONS = ("v1", "v1alpha3")  # of the API, the newest first; the calls here are the same in both
+SECRET = "TLM_MODEL_REGISTRY_SECRET"
+SETTING = "registry_address"
+CALL_SECONDS = 30.0
+PASSING = (408, 429, 500, 502, 503, 504)
+# For about 15 seconds. A POST is repeated too: names are unique there, so it cannot make a second entry.
+RETRY = Retry(
+    5,
+    status_forcelist=PASSING,
+    allowed_methods=None,
+    backoff_factor=0.5,
+    raise_on_status=False,
+    respect_retry_after_header=False,
+)
+_ADDRESS = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/?")
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+
+Entry = dict[str, Any]
+
+
+def check_address(address: str) -> None:
+    """Raise InputError unless this is the address of a server. Calls nobody."""
+    if not _ADDRESS.fullmatch(address):
+        raise InputError(
+            f"{SETTING} is '{address}'; expected the address of Kubeflow's Model Registry without a path, such as "
+            "http://model-registry-service.kubeflow.svc.cluster.local:8080"
+        )
+
+
+class Registry:
+    """A client of a registry.
+
+    Attributes:
+        address: ``http(s)://host:port``.
+    """
+
+    def __init__(self, address: str) -> None:
+        check_address(address)
+        self.address = address.rstrip("/")
+        check_url(self.address, SETTING)
+
+    def check(self) -> None:
+        """Ask for a list. Raises as `find_or_create` does."""
+        self._call("GET", "registered_models", pageSize="1")
+
+    def find_or_create(self, kind: str, to: str, name: str, parent: str = "", **fields: Any) -> tuple[Entry, bool]:
+        """Return the entry of this name, and whether it was created now; one that exists is not changed.
+
+        Args:
+            kind: What is looked for: registered_model, model_version or model_artifact.
+            to: The path of the list that a new entry is added to.
+            name: Name of the entry, unique in its parent.
+            parent: ID of the entry that it belongs to.
+            fields: Further fields of a new entry.
+
+        Raises:
+            InputError: the address, the token or the certificate is wrong, or the registry refused a call.
+            Interrupted: the registry failed, or did not answer, for some 15 seconds.
+        """
+        where = {"name": name, "parentResourceId": parent} if parent else {"name": name}
+        if found := self._call("GET", kind, absent=404, **where):
+            return found, False
+        if made := self._call("POST", to, absent=409, body={"name": name, **fields}):
+            return made, True
+        if found := self._call("GET", kind, absent=404, **where):  # somebody was faster, or the first answer was lost
+            return found, False
+        raise Interrupted(f"the model registry at {self.address} has a {kind} '{name}', but does not show it; repeat")
+
+    @cached_property
+    def url(self) -> str:
+        """The address of the API, of the newest version that the registry has."""
+        for version in VERSIONS:
+            url = f"{self.address}/api/model_registry/{version}"
+            if self._request("GET", f"{url}/registered_models", {"pageSize": "1"}).status != 404:
+                return url
+        raise self._another("404")
+
+    def _call(self, method: str, path: str, *, body: Any = None, absent: int = 0, **query: str) -> Entry | None:
+        """Return the answer's JSON; None for the status `absent`."""
+        return self._checked(self._request(method, f"{self.url}/{path}", query, body), absent)
+
+    def _request(self, method: str, url: str, query: dict[str, str], body: Any = None) -> BaseHTTPResponse:
+        headers = {"Accept": "application/json", **_authorization()}
+        try:
+            return self._pool.request(
+                method, url, fields=query or None, json=body, headers=headers, retries=RETRY, redirect=False
+            )
+        except HTTPError as error:
+            raise self._unreachable(error) from None
+
+    def _checked(self, answer: BaseHTTPResponse, absent: int) -> Entry | None:
+        where, status = f"the model registry at {self.address}", answer.status
+        try:
+            found = json.loads(answer.data)
+        except ValueError:
+            found = None
+        said = f"{status} {found['message']}" if isinstance(found, dict) and "message" in found else f"{status}"
+        if status in PASSING:
+            raise Interrupted(f"{where} keeps failing ({said}); look at its log, then repeat")
+        if status in (401, 403):
+            raise InputError(
+                f"{where} does not let us in ({said}); put a valid token into the file token of the folder {SECRET}, "
+                "on Kubernetes into the Secret tlm-model-registry"
+            )
+        if not isinstance(found, dict):
+            raise self._another(said)
+        if status == absent:
+            return None
+        if status >= 300:
+            raise InputError(f"{where} refused a call ({said}); fix that, then repeat")
+        return found
+
+    def _another(self, said: str) -> InputError:
+        return InputError(
+            f"{SETTING} is {self.address}, but what answers there ({said}) is not Kubeflow's Model Registry; correct "
+            "the address"
+        )
+
+    def _unreachable(self, error: HTTPError) -> InputError | Interrupted:
+        cause = getattr(error, "reason", None) or error
+        if isinstance(cause, NameResolutionError):
+            return InputError(f"{SETTING} is {self.address}, but there is no host of this name; correct the address")
+        if isinstance(cause, SSLError):
+            return InputError(
+                f"{SETTING} is {self.address}, but TLS fails there ({reason(cause)}); put the certificate of its "
+                f"authority into the file ca.crt of the folder {SECRET}, on Kubernetes into the Secret "
+                "tlm-model-registry"
+            )
+        cause = cause.args[-1] if isinstance(cause, ProtocolError) else cause
+        said = str(cause).rpartition("] ")[2] or type(cause).__name__
+        return Interrupted(
+            f"the model registry at {self.address} does not answer ({said.rstrip('.')}); correct {SETTING}, or repeat "
+            "when it is up"
+        )
+
+    @cached_property
+    def _pool(self) -> PoolManager:
+        authority = _secret("ca.crt")
+        return PoolManager(ca_certs=str(authority) if authority else None, timeout=CALL_SECONDS)
+
+
+def _authorization() -> dict[str, str]:
+    file = _secret("token")
+    if file is None:
+        return {}
+    token = file.read_bytes().strip().decode("ascii", errors="replace")
+    if not _TOKEN.fullmatch(token):  # which is not shown, as it may be another secret
+        raise InputError(f"{file} holds no token; expected one line without spaces")
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _secret(name: str) -> Path | None:
+    folder = os.environ.get(SECRET)
+    file = Path(folder or "", name)
+    return file if folder and file.is_file() else None
+
+
+LONGEST_NAME = 200  # the registry's column has 255 characters, and it puts the parent's ID before a name
+FOLDER = "model"  # of every artifact that predicts
+
+
+def register(report: str, *, address: str, name: str = "", run: str = "", run_name: str = "") -> str:
+    """Register the model that a report's first sentence says to use; of its seeds, the one that is best on dev.
+
+    The version's description is that sentence, and its property ``sure`` says how sure that is. Its name is the
+    beginning of the model's content. A model that is registered already is found, and nothing there is changed; what an
+    interrupted call left undone is done by the next.
+
+    Args:
+        report: URI of the report.
+        address: Address of the registry, http(s)://host:port.
+        name: Name of the registered model; by default the task's.
+        run: ID of the pipeline run, if it was one.
+        run_name: Name of the pipeline run.
+
+    Returns:
+        The address of the model's version in the registry.
+
+    Raises:
+        InputError: there is no such report, its model is gone, or the registry refuses it.
+        Interrupted: the registry does not answer, or fails.
+    """
+    registry = Registry(address)
+    found = Artifact.open(report, "report")
+    if found.manifest.step != "report":
+        raise InputError(f"{report} is on several tasks; give the report of one task")
+    told = json.loads(found.path("report.json").read_text(encoding="utf-8"))
+    best = told["best"]
+    if "metrics" not in best:
+        raise InputError(f"{report} is of an older version, which does not say which model to use; make it again")
+    scored = _chosen(found, best["metrics"])
+    model = model_of(scored)
+    if model is None:
+        raise InputError(f"{report}: '{best['name']}' is of imported predictions, so there is no model to register")
+    name = _checked_name(name or visible(scored.details["task"], 80))
+    about = _about(found, best, scored, model) | {"description": told["findings"][0]}
+    source = {"modelSourceId": run, "modelSourceName": run_name}
+    source = {"modelSourceKind": "kfp", "modelSourceClass": "pipelinerun", **source} if run else {}
+    version = _entered(registry, name, model, about, _file_facts(model) | source)
+    return f"{registry.url}/model_versions/{version['id']}"
+
+
+def _chosen(report: Artifact, key: str) -> Artifact:
+    """The metrics of the model that the report names."""
+    inputs = report.manifest.inputs
+    return report.input(next(name for name, metrics in inputs.items() if metrics.key == key))
+
+
+def _about(report: Artifact, best: dict[str, Any], scored: Artifact, model: Artifact) -> dict[str, Any]:
+    """What the registry shows of the version: its custom properties."""
+    corpora = [one.uri for one in scored.lineage() if one.manifest.kind == "corpus"]
+    values: dict[str, Any] = {
+        "model": model.uri,
+        "content": model.content,
+        "report": report.uri,
+        "task": visible(scored.details["task"], 80),
+        "corpus": corpora[0] if corpora else "",  # the linear model has none
+        "arm": best["name"],
+        "sure": best["sure"],
+        "seed": int(scored.details["seed"]),
+        "metric": str(scored.details["metric"]),
+        "dev": float(scored.details["dev"]),
+        "test": float(scored.details["test"]),
+        "tlm": model.manifest.tool,
+    }
+    return {"customProperties": {key: _typed(value) for key, value in values.items() if value != ""}}
+
+
+def _file_facts(model: Artifact) -> dict[str, str]:
+    """Where the model's folder is, and what can read it."""
+    entry = model.entries(f"{FOLDER}/{CONFIG}")
+    if not entry:
+        raise InputError(f"{model.uri} has no file '{FOLDER}/{CONFIG}'; register a model that `tlm predict` takes")
+    config = json.loads(model.verified(entry[0]).read_text(encoding="utf-8"))
+    place = model.address(FOLDER)
+    facts = {"uri": place if "://" in place else Path(place).as_uri()}
+    if FAMILY in config:  # linear, static, a mixture: for `tlm predict` and `tlm serve`
+        return facts | {"modelFormatName": "tlm", "modelFormatVersion": model.manifest.tool}
+    if ONNX in config:
+        return facts | {"modelFormatName": "onnx"}
+    version = config.get("transformers_version")
+    return facts | {"modelFormatName": "transformers"} | ({"modelFormatVersion": version} if version else {})
+
+
+def _entered(
+    registry: Registry, name: str, model: Artifact, about: dict[str, Any], files: dict[str, str]
+) -> dict[str, Any]:
+    """Find or make the registered model, its version and the version's artifact; return the version."""
+    digits = model.content[:VERSION_DIGITS]
+    entry, _ = registry.find_or_create(
+        "registered_model", "registered_models", name, description="Trained by TLM on Kubeflow"
+    )
+    version, _ = registry.find_or_create(
+        "model_version", "model_versions", digits, entry["id"], registeredModelId=entry["id"], **about
+    )
+    to = f"model_versions/{version['id']}/artifacts"
+    artifact, new = registry.find_or_create(
+        "model_artifact", to, name, version["id"], artifactType="model-artifact", state="LIVE", **files
+    )
+    if artifact.get("uri") != files["uri"]:
+        say(f"warning: the registry knows the same model at {artifact.get('uri')}, and keeps that address")
+    say(f"register: {name}, version {digits}, {'is registered' if new else 'was registered already'}")
+    return version
+
+
+def _checked_name(name: str) -> str:
+    if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
+        raise InputError(f"the registered model's name is {name!r}; expected 1 to {LONGEST_NAME} printable characters")
+    return name
+
+
+def _typed(value: str | int | float) -> dict[str, str | float]:
+    """A custom property, as the registry types it."""
+    if isinstance(value, int):
+        return {"metadataType": "MetadataIntValue", "int_value": str(value)}
+    if isinstance(value, float):
+        return {"metadataType": "MetadataDoubleValue", "double_value": value}
+    return {"metadataType": "MetadataStringValue", "string_value": value}

@@ -1,0 +1,87 @@
+"""The command `serve`: load a model and answer requests until it is told to end."""
+
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError, Interrupted
+from tlm.progress import hidden, say
+
+DRAIN_SECONDS = 30
+# Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
+RECEIVED_BYTES = 1 << 15
+SWITCH_SECONDS = 0.0005  # of Python's threads: the one that answers waits so long for the one that predicts, each time
+VERSION_DIGITS = 12  # of a model's content
+
+
+def serve(
+    model: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    name: str = "model",
+    max_bytes: int = 1 << 20,
+    max_texts: int = 1024,
+    max_waiting: int = 4096,
+    max_waiting_bytes: int = 64 << 20,
+    device: str = "auto",
+) -> None:
+    """Serve a model over HTTP: the Open Inference Protocol (V2) and KServe's V1, health, and metrics for Prometheus.
+
+    It answers POST /v1/models/NAME:predict and /v2/models/NAME/infer. SIGTERM lets it finish what it has begun.
+
+    Args:
+        model: URI of a model or of its metrics, or a model folder; best of `tlm export-onnx`, or a shallow one.
+        host: Address to listen at; 0.0.0.0 in a container.
+        port: Port to listen at.
+        name: Name of the model in the paths.
+        max_bytes: Largest body of a request.
+        max_texts: Most texts in a request.
+        max_waiting: Most texts that wait; a request above that is answered with 503.
+        max_waiting_bytes: Most bytes of requests that are received or wait; so is a request above that.
+        device: Where a model of PyTorch computes: auto, cpu, cuda or cuda:N, mps.
+    """
+    try:
+        import uvicorn
+
+        from tlm.serving.app import Served, Server
+    except ImportError as error:
+        raise InputError(f"{error.name} is not installed; serve needs `pip install tlm-kubeflow[serve]`") from None
+    from tlm.evaluation.predict.predict import model_folder
+    from tlm.evaluation.predict.predictor import open_predictor
+
+    if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
+        raise InputError(f"name is '{name}'; expected letters, digits, '-', '_' and '.'")
+    limits = {
+        "max_bytes": max_bytes,
+        "max_texts": max_texts,
+        "max_waiting": max_waiting,
+        "max_waiting_bytes": max_waiting_bytes,
+    }
+    for setting, value in limits.items():
+        if value < 1:
+            raise InputError(f"{setting} is {value}; expected 1 or more")
+    predictor, place = open_predictor(model_folder(model), device)
+    served = Served(predictor, name, version_of(model), *limits.values())
+    say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
+    sys.setswitchinterval(SWITCH_SECONDS)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
+    config = uvicorn.Config(
+        Server(served).app(), host=host, port=port, log_level="warning", timeout_graceful_shutdown=DRAIN_SECONDS
+    )
+    listening = config.bind_socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES)
+    server = uvicorn.Server(config)
+    with hidden(), suppress(KeyboardInterrupt):
+        server.run([listening])
+    if not server.started:
+        raise Interrupted("the server did not start; its log says why")
+    say("serve: ended, and nothing was left unanswered")
+
+
+def version_of(model: str) -> str:
+    """The beginning of the content of an artifact; "1" for a folder."""
+    return "1" if (Path(model) / "config.json").is_file() else Artifact.open(model).content[:VERSION_DIGITS]

@@ -1,1 +1,0 @@
-"""An HTTP server for a model: the inference protocols that KServe speaks."""

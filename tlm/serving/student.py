@@ -1,0 +1,75 @@
+"""A student: stage 2 whose labels are a teacher's answers, on batches of fetched text between those of the task."""
+
+from tlm.artifacts.produce import Draft, Recipe
+from tlm.serving.teacher import answers
+from tlm.settings.sections import Finetune, Model
+from tlm.training.checkpoint import Snapshots
+from tlm.training.classification import Classification, begin, carry_out
+from tlm.training.distributed.group import ProcessGroup
+from tlm.training.input.batches import Batch, External, collate
+from tlm.training.input.mixture import Mixture
+from tlm.training.input.texts import Examples, Texts
+from tlm.training.model.encoder import Encoder, Inputs
+from tlm.training.model.losses import Losses, distillation_loss
+
+
+def teach(draft: Draft, recipe: Recipe, settings: Finetune, device: str, snapshots: Snapshots) -> None:
+    """Train a student and write a `model`. Of several processes, the first one writes it.
+
+    Args:
+        draft: Where to write.
+        recipe: What is trained: arm, seed, temperature and rho1, and the artifacts ``checkpoint``, ``task``,
+            ``task_tokens`` and ``task_answers``; with fetched text ``subset_tokens`` and ``subset_answers``.
+        settings: The settings of stage 2.
+        device: The device, as the step was given it.
+        snapshots: Where unfinished work is kept.
+    """
+    with ProcessGroup.current().in_turn():
+        model, examples, shape = begin(recipe, settings)
+        work = Distillation(model, examples, shape, settings, recipe)
+    work.label = f"a student of {recipe.settings['teacher']}, seed {recipe.settings['seed']}"
+    teacher, passages = recipe.settings["teacher"], len(work.passages) if work.passages is not None else 0
+    arm = recipe.inputs["checkpoint"].details["arm"]
+    carry_out(work, draft, recipe, device, snapshots, arm=arm, teacher=teacher, taught_passages=passages)
+    draft.details["chosen"] = {"teacher": teacher, "passages": passages}
+
+
+class Distillation(Classification):
+    """The work of a student: rho1 batches of text without labels for each batch of training examples.
+
+    Attributes:
+        passages: The fetched text; None without a subset.
+        answers: What the teacher answered, in the order of the sources of `external`; last, those about the task.
+    """
+
+    def __init__(self, model: Encoder, examples: Examples, shape: Model, settings: Finetune, recipe: Recipe) -> None:
+        seed = recipe.settings["seed"]
+        super().__init__(model, examples, shape, settings, recipe.inputs["task"].details["metric"], seed)
+        inputs, self.temperature = recipe.inputs, recipe.settings["temperature"]
+        tokens = inputs.get("subset_tokens")
+        self.passages = None if tokens is None else Texts.open(tokens, shape.max_length)
+        self.external = External(self.passages, (examples.texts, examples.without_label()), settings.batch, seed)
+        self.answers = [answers(inputs[name]) for name in ("subset_answers", "task_answers") if name in inputs]
+        if examples.scale:
+            self.answers = [examples.scale.standardised(one) for one in self.answers]
+        rho1: int = recipe.settings["rho1"] if self.external else 0
+        self.mixture = Mixture(rho1)
+        self.steps *= 1 + rho1
+
+    def batch(self, step: int) -> Batch:
+        """The batch of `step`, with the teacher's answers as labels."""
+        index = self.mixture.index(step)
+        if not self.mixture.is_internal(step):
+            return self.external.batch(index, self.answers)
+        return collate(self.examples.texts, self.train_rows[self.order.rows(index)], self.answers[-1])
+
+    def losses(self, step: int, inputs: Inputs) -> Losses:
+        """The losses of a part of that batch."""
+        return distillation_loss(self.model, inputs, self.temperature)
+
+    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
+        """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
+        tokens, full, flops = super().costs(step, batch)
+        if not self.mixture.is_internal(step):
+            full = len(batch.lengths) * self.external.length(self.mixture.index(step))
+        return tokens, full, flops

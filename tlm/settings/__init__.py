@@ -1,0 +1,1 @@
+"""Settings of all steps: presets, their sections, options of commands."""

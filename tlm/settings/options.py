@@ -1,0 +1,246 @@
+"""Settings that several steps share: a dataclass for each concern describes, defaults and checks each setting once.
+
+Steps take these dataclasses as arguments. The command line and the form of a pipeline know single values only: there,
+`tlm.cli.command.flat` replaces each dataclass by its fields.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Annotated, Any, Final, NamedTuple, get_type_hints
+
+from tlm.errors import InputError
+
+MIN_TOKENS = 3  # of an n-gram
+FINE: Final = "fine"  # marks a setting that the form of a pipeline leaves out
+
+
+class Range(NamedTuple):
+    """The numbers that a setting may be.
+
+    Attributes:
+        expected: The same in words, for the error.
+        least: The smallest.
+        most: The largest.
+        above: What all of them exceed.
+    """
+
+    expected: str
+    least: float = -inf
+    most: float = inf
+    above: float = -inf
+
+    def check(self, name: str, value: float) -> None:
+        """Raise InputError for another number."""
+        if not (self.least <= value <= self.most and value > self.above):
+            raise InputError(f"{name} is {value}; expected {self.expected}")
+
+
+NOT_NEGATIVE = Range("0 or more", 0)
+Price = Annotated[float, Range("a number, 0 or more", 0, most=sys.float_info.max)]
+Share = Annotated[float, Range("a share above 0 and up to 1", above=0, most=1), FINE]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of one concern. A number that is out of its range is an InputError."""
+
+    def __post_init__(self) -> None:
+        for name, hint in get_type_hints(type(self), include_extras=True).items():
+            for limits in getattr(hint, "__metadata__", ()):
+                if isinstance(limits, Range):
+                    limits.check(name, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class Layout(Options):
+    """How documents are read and cut into passages.
+
+    Attributes:
+        text_field: Field or column with the text (ignored for txt, where paragraphs are documents).
+        id_field: Field with the document id; default <file name>:<line>. The nth passage's id ends in #n.
+        source_field: Field that names the source of a document; default the file name.
+        words: Words per passage; a remainder of less than a tenth of that is joined to the previous passage.
+        overlap: Words that a passage shares with the next one of the same document.
+    """
+
+    text_field: str = "text"
+    id_field: str = ""
+    source_field: str = ""
+    words: Annotated[int, Range("1 or more words per passage", 1)] = 100
+    overlap: Annotated[int, FINE] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.text_field:
+            raise InputError("text_field is empty; give the name of the field with the text")
+        Range(f"0 to {self.words - 1}, less than words", 0, self.words - 1).check("overlap", self.overlap)
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields needed of each row, the text's first."""
+        return [name for name in (self.text_field, self.id_field, self.source_field) if name]
+
+
+@dataclass(frozen=True)
+class Fields(Options):
+    """The fields of a labelled example; empty for those that it does not have.
+
+    Attributes:
+        text_field: Field or column with the text.
+        pair_field: Field with the second text of a pair; none if examples are single texts.
+        label_field: Field with the label, or the number for regression.
+        id_field: Field with the example id; default <file name>:<line>.
+        group_field: Field that dependent examples share (an author, a document). A split that is drawn divides no
+            group, and confidence intervals of scores take groups as wholes; by default, texts that are equal except for
+            case, punctuation and span marks depend on each other.
+    """
+
+    text_field: str = "text"
+    pair_field: str = ""
+    label_field: str = "label"
+    id_field: Annotated[str, FINE] = ""
+    group_field: str = ""
+
+    def __post_init__(self) -> None:
+        if self.label_field in (self.text_field, self.pair_field):
+            same = "text_field" if self.label_field == self.text_field else "pair_field"
+            raise InputError(f"{same} and label_field are both '{self.label_field}'; expected different fields")
+
+    @property
+    def wanted(self) -> list[str]:
+        """The fields needed of each row, the text's first."""
+        return [name for name in vars(self).values() if name]
+
+    @property
+    def of_texts(self) -> list[str]:
+        """The fields needed of a row without a label."""
+        return [name for name in (self.text_field, self.pair_field) if name]
+
+
+@dataclass(frozen=True)
+class Problem(Options):
+    """What is learned, and how it is scored.
+
+    Attributes:
+        metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman.
+        problem: classification, regression, or auto: decided by the labels.
+    """
+
+    metric: str = "auto"
+    problem: str = "auto"
+
+
+@dataclass(frozen=True)
+class Filters(Options):
+    """What is left out of a subset.
+
+    Attributes:
+        near_duplicates: Remove passages that nearly repeat a better one (by best rank, then score, then document).
+        overlap: Remove passages that overlap dev or test texts of the task.
+        jaccard: Near-duplicates have at least this Jaccard similarity of their sets of word 5-grams.
+        overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
+        passage_share: It also does if the text has at least this share of the passage's n-grams (part of a long text).
+        ngram: Words in an n-gram. A shorter text or passage (of 3 words or more) overlaps if it occurs whole.
+        min_words: Remove passages with fewer words; 0 keeps all.
+    """
+
+    near_duplicates: bool = True
+    overlap: bool = True
+    jaccard: Share = 0.8
+    overlap_share: Share = 0.3
+    passage_share: Share = 0.5
+    ngram: Annotated[
+        int, Range(f"at least {MIN_TOKENS}: shorter runs of words are in every text", MIN_TOKENS), FINE
+    ] = 8
+    min_words: Annotated[int, Range("0 (keep all) or more", 0), FINE] = 5
+
+    def settings(self) -> dict[str, float | None]:
+        """The settings that decide the subset; None for those of a filter that is off."""
+        return {
+            "min_words": self.min_words,
+            "jaccard": self.jaccard if self.near_duplicates else None,
+            "overlap_share": self.overlap_share if self.overlap else None,
+            "passage_share": self.passage_share if self.overlap else None,
+            "ngram": self.ngram if self.overlap else None,
+        }
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "Filters":
+        """Return the filters that have these `settings`."""
+        on = {name: value for name, value in settings.items() if value is not None}
+        return cls("jaccard" in on, "overlap_share" in on, **on)
+
+
+@dataclass(frozen=True)
+class Prices(Options):
+    """What money and CO2 equivalents are computed from, in any currency; 0 for what is not given.
+
+    Attributes:
+        gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
+        cpu_hour: Price of an hour of a CPU core, for work without a GPU.
+        kilowatt_hour: Price of a kilowatt-hour, for machines that measure energy.
+        grams_per_kwh: Grams of CO2 equivalents of a kilowatt-hour from your grid, for machines that measure energy.
+    """
+
+    gpu_hour: Price = 0.0
+    cpu_hour: Price = 0.0
+    kilowatt_hour: Price = 0.0
+    grams_per_kwh: Price = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in vars(self).items():
+            object.__setattr__(self, name, float(value))  # 3 and 3.0 are the same in a key
+
+
+@dataclass(frozen=True)
+class Compute(Options):
+    """Where a model is trained, and how often the state of the training is saved.
+
+    Attributes:
+        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        save_steps: Save the state every so many steps; 0: not by steps.
+        save_minutes: Save the state every so many minutes, first after one; 0: not by time.
+        gpus: How many GPUs of this machine to train on at most; fewer are an error. Each takes 32 rows of a batch or
+            more. 0: the CPU; -1: all of them, or the CPU.
+    """
+
+    device: str = "auto"
+    save_steps: Annotated[int, NOT_NEGATIVE] = 0
+    save_minutes: Annotated[float, NOT_NEGATIVE] = 5.0
+    gpus: Annotated[int, Range("the number of GPUs, 0 for the CPU or -1 for all", -1)] = -1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gpus == 0 and self.device not in ("auto", "cpu"):
+            raise InputError(f"gpus is 0, which is the CPU, and device {self.device}; give one of the two")
+
+    @property
+    def place(self) -> str:
+        """The device to compute on: without GPUs, the CPU."""
+        return self.device if self.gpus else "cpu"
+
+
+@dataclass(frozen=True)
+class Pods(Options):
+    """Resources of the pods that train, as Kubernetes writes quantities (500m, 16Gi).
+
+    Numbers are strings, because KFP's driver accepts nothing else there.
+
+    Attributes:
+        cpu: CPU limit of a training pod, 1 or more, and 2 or more for each GPU.
+        gpu_type: Kubernetes resource name of the accelerator.
+        gpus: Accelerators of each training pod; 0 for CPU. Each takes 32 rows of a batch or more, evaluation takes one.
+        memory: Memory limit of a training pod, 2Gi or more, and 8Gi or more for each GPU.
+        node_selector: Labels of the nodes to train on, as a JSON object.
+        tolerations: Taints that training pods tolerate, as a JSON list of Kubernetes tolerations.
+    """
+
+    cpu: str = "4"
+    gpu_type: str = "nvidia.com/gpu"
+    gpus: str = "0"
+    memory: str = "16Gi"
+    node_selector: dict[str, str] = field(default_factory=dict)
+    tolerations: list[dict[str, Any]] = field(default_factory=list)

@@ -1,0 +1,180 @@
+"""tf-idf features of texts: words, characters, and what stands in and around marked spans."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from tlm.data.marks import Marks, listed_marks, places
+from tlm.shallow.words import words_of
+
+NEIGHBOURS = 3  # words beside a span that are features
+LONGEST_BETWEEN = 8  # words between two spans that are one feature as a whole
+
+
+@dataclass(frozen=True)
+class Marked:
+    """The parts of a text with marked spans, as words.
+
+    Attributes:
+        whole: All words of the text, marks left out.
+        spans: The words inside each kind of mark, in the order of the marks; [] where the text lacks one of them.
+        order: The kinds of spans by their place in the text, such as "AB".
+        between: The words between each two consecutive spans.
+        left: The words before the first span.
+        right: The words after the last span.
+    """
+
+    whole: list[str]
+    spans: list[list[str]]
+    order: str
+    between: list[list[str]]
+    left: list[str]
+    right: list[str]
+
+
+def parts(text: str, marks: Marks) -> Marked:
+    """Cut a text at its marks. A kind of span whose marks the text lacks is empty."""
+    found = places(text, marks)
+    cuts = [0, *(cut for *place, _ in found for cut in place), len(text)]
+    pieces = [_plain(text[start:stop], marks) for start, stop in zip(cuts[::2], cuts[1::2], strict=True)]
+    inside = dict(zip((kind for *_, kind in found), pieces[1::2], strict=True))
+    return Marked(
+        whole=_plain(text, marks),
+        spans=[inside.get(kind, []) for kind in range(len(marks))],
+        order="".join("ABCD"[kind] for *_, kind in found),
+        between=pieces[2:-1:2],
+        left=pieces[0],
+        right=pieces[-1] if found else [],
+    )
+
+
+def features(marked: Marked) -> list[str]:
+    """Names of the features of a text's spans, for a linear model: what they are, where, and what stands between."""
+    order, found = marked.order, []
+    for name, span in zip("ABCD", marked.spans, strict=False):
+        found += [f"{name}: {gram}" for gram in _grams(span, 2)]
+        found += [f"{name} begins {span[0]}", f"{name} ends {span[-1]}"] if span else []
+    last = [span[-1] for span in marked.spans if span]
+    found.append(f"ends {' '.join(last)}")
+    for number, words in enumerate(marked.between):
+        grams = _grams(words, 3)
+        found += [f"between {number}: {gram}" for gram in grams]
+        found += [f"{order} between {number}: {gram}" for gram in grams]
+        found.append(f"{order} between {number} whole: {' '.join(words[:LONGEST_BETWEEN])}")
+        found.append(f"{order} distance {number}: {_rounded(len(words))}")
+        found += [f"{order} after {number}.{place}: {word}" for place, word in enumerate(words[:NEIGHBOURS])]
+        found += [
+            f"{order} before {number}.{place}: {word}" for place, word in enumerate(words[: -NEIGHBOURS - 1 : -1])
+        ]
+    for side, words in (("left", marked.left[: -NEIGHBOURS - 1 : -1]), ("right", marked.right[:NEIGHBOURS])):
+        found += [f"{prefix}{side} {place}: {word}" for place, word in enumerate(words) for prefix in ("", f"{order} ")]
+    return found
+
+
+def _plain(text: str, marks: Marks) -> list[str]:
+    for pair in marks:
+        for mark in pair:
+            text = text.replace(mark, " ")
+    return words_of(text)
+
+
+def _grams(words: list[str], longest: int) -> list[str]:
+    return [
+        " ".join(words[start : start + size])
+        for size in range(1, longest + 1)
+        for start in range(len(words) - size + 1)
+    ]
+
+
+def _rounded(distance: int) -> int:
+    """Distances up to 3 as they are, then in steps of 4 up to 20."""
+    return distance if distance < 4 else 4 * min(distance // 4, 5)
+
+
+MOST_FEATURES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Which features there are.
+
+    Attributes:
+        words: Length of the longest word n-grams; 0 for none.
+        chars: Length of the longest character n-grams; 0 for none.
+        spans: Whether there are features of marked spans.
+        min_count: Number of training texts that a feature must occur in.
+    """
+
+    words: int
+    chars: int
+    spans: bool
+    min_count: int
+
+    def describe(self) -> dict[str, Any]:
+        """The shape as metrics.json and the report show it."""
+        return {
+            "word n-grams": f"1-{self.words}" if self.words else "none",
+            "character n-grams": f"2-{self.chars}" if self.chars else "none",
+            "span features": "yes" if self.spans else "none",
+            "least count": self.min_count,
+        }
+
+
+class TextFeatures:
+    """Vectorizers fitted on training texts. Their vocabularies and weights are all that is kept of them.
+
+    Attributes:
+        shape: Which features there are.
+        marks: The marks around spans.
+        vectorizers: By the name of their part: words, chars, spans.
+    """
+
+    def __init__(self, shape: Shape, marks: Marks) -> None:
+        self.shape, self.marks = shape, marks
+        shared = {"sublinear_tf": True, "min_df": shape.min_count, "max_features": MOST_FEATURES, "dtype": np.float64}
+        self.vectorizers: dict[str, Any] = {}
+        if shape.spans:
+            self.vectorizers["spans"] = TfidfVectorizer(analyzer=self._of_spans, **shared)
+        if shape.words:
+            self.vectorizers["words"] = TfidfVectorizer(
+                ngram_range=(1, shape.words), tokenizer=words_of, token_pattern=None, lowercase=False, **shared
+            )
+        if shape.chars:
+            self.vectorizers["chars"] = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, shape.chars), **shared)
+
+    def fit(self, texts: Sequence[str]) -> "TextFeatures":
+        """Learn vocabularies and weights. Raises ValueError if no text has such a feature."""
+        for vectorizer in self.vectorizers.values():
+            vectorizer.fit(texts)
+        return self
+
+    def transform(self, texts: Sequence[str]) -> Any:
+        """The features of texts as a sparse matrix, shape [n, features]."""
+        found = [vectorizer.transform(texts) for vectorizer in self.vectorizers.values()]
+        return sparse.hstack(found, format="csr")
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float64]]]:
+        """All that `restored` needs: JSON values, and arrays by name."""
+        vocabularies = {
+            name: sorted(vectorizer.vocabulary_, key=vectorizer.vocabulary_.__getitem__)
+            for name, vectorizer in self.vectorizers.items()
+        }
+        arrays = {f"idf.{name}": vectorizer.idf_ for name, vectorizer in self.vectorizers.items()}
+        return {"shape": asdict(self.shape), "marks": self.marks, "vocabularies": vocabularies}, arrays
+
+    @classmethod
+    def restored(cls, values: dict[str, Any], arrays: dict[str, NDArray[np.float64]]) -> "TextFeatures":
+        """The features whose `state` this is."""
+        found = cls(Shape(**values["shape"]), listed_marks(values["marks"]))
+        for name, vectorizer in found.vectorizers.items():
+            vectorizer.vocabulary = values["vocabularies"][name]
+            vectorizer.idf_ = arrays[f"idf.{name}"]
+        return found
+
+    def _of_spans(self, text: str) -> list[str]:
+        return features(parts(text, self.marks))

@@ -1,1 +1,0 @@
-"""Which passages a trained model would learn the task from (ISS: Wang et al., Findings of ACL 2023)."""

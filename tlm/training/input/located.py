@@ -1,0 +1,112 @@
+"""Find a published model: in a local folder, on S3, or on the Hugging Face Hub."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from fnmatch import fnmatch
+from pathlib import Path
+
+from tlm.artifacts.stores.local import cache_folder, scratch_folder
+from tlm.artifacts.stores.store import check_url
+from tlm.errors import InputError, reason
+
+TEXTS = (
+    *("config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.*", "merges.txt", "*.model"),
+)
+WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")  # never pytorch_model.bin: a pickle is a program
+EXPECTED = "expected a model as transformers writes it (config.json, model.safetensors, tokenizer.json)"
+CONVERT = (
+    "older ones (pytorch_model.bin) are pickles, which can run code: if you trust them, convert them by "
+    "AutoModelForMaskedLM.from_pretrained('old').save_pretrained('new'), and give the new folder"
+)
+# Arguments for the library's from_pretrained: download nothing, and run no code but its own.
+HERE = {"local_files_only": True, "trust_remote_code": False}
+
+
+@contextmanager
+def model_folder(model: str, *, of_tokenizers: bool = False) -> Iterator[Path]:
+    """The local folder of a model. Files downloaded from S3 are removed afterwards.
+
+    Args:
+        model: A folder, ``s3://bucket/folder``, or a name on the Hub: ``bert-base-uncased``, ``owner/name``.
+        of_tokenizers: Only the tokenizer is needed, so a file will do as well as a folder.
+
+    Raises:
+        InputError: there is no such folder or model, or the Hub cannot be reached.
+    """
+    with (
+        _from_s3(model, of_tokenizers)
+        if model.startswith("s3://")
+        else nullcontext(_from_disk_or_hub(model, of_tokenizers)) as folder
+    ):
+        refuse_code(folder)
+        yield folder
+
+
+def refuse_code(folder: Path) -> None:
+    """Raise InputError if a model or its tokenizer needs code from its own folder (``auto_map``)."""
+    for name in ("config.json", "tokenizer_config.json"):
+        try:
+            config = json.loads((folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # reported where the file is read for its content
+            continue
+        if isinstance(config, dict) and config.get("auto_map"):
+            raise InputError(
+                f"{folder}/{name} names code of its own (auto_map), which is never run; take another model, or remove "
+                "auto_map if the library's own class will do"
+            )
+
+
+def files_of(names: Sequence[str], weights: bool = True) -> list[str]:
+    """The files of a folder that belong to the model, sorted."""
+    patterns = TEXTS + WEIGHTS if weights else TEXTS
+    return sorted(name for name in names if any(fnmatch(name, pattern) for pattern in patterns))
+
+
+@contextmanager
+def _from_s3(address: str, of_tokenizers: bool) -> Iterator[Path]:
+    from tlm.artifacts.stores.s3 import S3Store
+
+    bucket, _, key = address.removeprefix("s3://").partition("/")
+    store, prefix = S3Store(f"s3://{bucket}"), f"{key.rstrip('/')}/" if key else ""
+    names = [stored.name.removeprefix(prefix) for stored in store.list(prefix)]
+    chosen = files_of([name for name in names if "/" not in name], weights=not of_tokenizers)
+    if not chosen:
+        raise InputError(f"{address}: there is no model here; {EXPECTED}")
+    with scratch_folder(cache_folder() / "models", "model") as folder:
+        store.cache = folder
+        for name in chosen:
+            store.local(prefix + name)
+        yield folder / key
+
+
+def _from_disk_or_hub(model: str, of_tokenizers: bool) -> Path:
+    if Path(model).is_dir() or (of_tokenizers and Path(model).is_file()):
+        return Path(model)
+    if model.startswith((".", "/", "~")) or model.count("/") > 1 or model.endswith(".json"):
+        raise InputError(f"{model}: there is no such {'file or ' * of_tokenizers}folder; {EXPECTED}")
+    return _from_hub(model, of_tokenizers)
+
+
+def _from_hub(name: str, of_tokenizers: bool) -> Path:
+    from huggingface_hub import snapshot_download
+
+    if os.environ.get("HF_ENDPOINT"):
+        check_url(os.environ["HF_ENDPOINT"], "HF_ENDPOINT")
+    try:
+        return Path(snapshot_download(name, allow_patterns=[*TEXTS, *([] if of_tokenizers else WEIGHTS)]))
+    except Exception as error:  # the Hub's client raises many kinds
+        raise _explained(name, error) from None
+
+
+def _explained(name: str, error: Exception) -> InputError:
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if kinds & {"RepositoryNotFoundError", "GatedRepoError", "HFValidationError"}:
+        return InputError(f"{name} is not a folder, and the Hugging Face Hub has no such public model; check the name")
+    last = name.rpartition("/")[2]
+    return InputError(
+        f"{name} is not a folder, and the Hugging Face Hub cannot be reached ({reason(error)}); on a machine with a "
+        f"network, run 'hf download {name} --local-dir {last}', and give the folder {last} instead"
+    )

@@ -77,7 +77,10 @@ def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseCo
     return changed
 
 
-MODULES = {name: f"pipelines.{name}" for name in ("tlm", "shallow", "rerank", "ablation", "multitask")}
+MODULES = {
+    **{name: f"pipelines.{name}" for name in ("tlm", "shallow")},
+    **{name: f"research.pipelines.{name}" for name in ("rerank", "ablation", "multitask")},
+}
 
 
 class Compiled(NamedTuple):

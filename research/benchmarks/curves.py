@@ -1,4 +1,4 @@
-"""Points of our curves: ``python -m research.benchmarks.curves labels CORPUS TASK --per-class 16 --draw 3``, and others.
+"""Points of our curves: ``python -m research.benchmarks.curves labels CORPUS TASK --per-class 16 --draw 3``.
 
 A point of ``compute`` is one encoder of BM25's text. A point of ``dilution`` or ``labels`` is a linear model, static
 models of BM25's text and of as much random text, and both mixed with the linear one; with --preset, also an encoder of

@@ -1,6 +1,6 @@
 """The preset `mini` on one GPU, three arms, each under ten minutes; the runs are kept as results to commit.
 
-python -m research.benchmarks.one_gpu_mini --corpus 'my/corpus/*.jsonl.gz' --task my/scierc [--set corpus_source_field=s]
+python -m research.benchmarks.one_gpu_mini --corpus 'corpus/*.jsonl.gz' --task scierc [--set corpus_source_field=s]
 
 With --rehearse the same is done with the preset `tiny`, on whatever the machine has: only the size differs.
 """

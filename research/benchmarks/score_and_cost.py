@@ -1,4 +1,4 @@
-"""What a selector's text is worth beside what choosing it took: ``python -m research.benchmarks.score_and_cost`` draws it.
+"""Plot what a selector's text gains beside what choosing it took: ``python -m research.benchmarks.score_and_cost``.
 
 Both come from kept results: CPU seconds from the row `selectors`, scores from the points of the curve `selectors`.
 """

@@ -1,6 +1,6 @@
 """Stage 1 on one GPU: ours, the authors' way, Hugging Face's `Trainer`; how much of the chip's peak is used.
 
-``python -m research.benchmarks training_gpu`` measures all GPU rows, in under ten minutes. With ``--quick --device cpu`` the
+``python -m research.benchmarks training_gpu`` measures all GPU rows in ten minutes. With ``--quick --device cpu`` the
 same code runs in small where there is no GPU: a rehearsal, whose numbers mean nothing.
 """
 

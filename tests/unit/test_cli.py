@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from research.__main__ import STUDIES
 from tlm import __version__
 from tlm.cli.command import descriptions, flat
-from tlm.cli.main import COMMANDS
+from tlm.cli.main import COMMANDS, MOVED
 
 ROOT = Path(__file__).parents[2]
+EVERY = {**COMMANDS, **STUDIES}
 
 
 def tlm(*arguments: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
@@ -35,21 +37,31 @@ def test_help_lists_every_command_with_a_summary() -> None:
         assert summary in text
 
 
+def test_commands_of_studies_are_in_research_and_for_now_here_too() -> None:
+    assert {*MOVED} == {*STUDIES}
+    command = [sys.executable, "-m", "research", "--help"]
+    text = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    assert all(name in text for name in STUDIES)
+    moved = tlm("paper", "no-table")
+    assert moved.returncode == 2
+    assert moved.stderr.startswith("tlm: `tlm paper` is now `python -m research paper`")
+
+
 def test_the_version_is_printed() -> None:
     assert tlm("--version").stdout.strip() == __version__
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_parameter_is_explained(name: str) -> None:
-    step = function(COMMANDS[name][0])
+    step = function(EVERY[name][0])
     shown = set(inspect.signature(flat(step)).parameters)
     assert {name for name, meaning in descriptions(flat(step)).items() if meaning} == shown
     assert set(descriptions(step)) <= shown | set(inspect.signature(step).parameters)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", EVERY)
 def test_no_step_imports_torch_before_it_works(name: str) -> None:
-    module = COMMANDS[name][0].partition(":")[0]
+    module = EVERY[name][0].partition(":")[0]
     heavy = "{'torch', 'transformers', 'kfp', 'sklearn', 'elasticsearch', 'boto3', 'matplotlib'}"
     code = f"import sys, {module}; print(sorted(set(sys.modules) & {heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

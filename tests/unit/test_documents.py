@@ -23,7 +23,7 @@ DOCUMENTS = [
     for path in sorted([*HOME.glob("*.md"), *HOME.glob("docs/**/*.md"), *HOME.glob("k8s/**/*.md")])
     if path.relative_to(HOME).as_posix() not in HISTORY
 ]
-FOLDERS = ("tlm", "components", "pipelines", "tests", "docs", "k8s", "benchmarks", "docker", ".github", ".ci")
+FOLDERS = ("tlm", "components", "pipelines", "tests", "docs", "k8s", "research", "demo", "docker", ".github", ".ci")
 TLM, RUN = "tlm", "python -m pipelines.run"
 NAMES = {TLM: [*COMMANDS], RUN: [str(one.callback.__name__) for one in app.registered_commands if one.callback]}
 # A command stands at the start of a line or span, or after a shell operator.

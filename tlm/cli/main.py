@@ -5,9 +5,10 @@ Only the module of the command that is called is imported, so that ``tlm --help`
 """
 
 import errno
+import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tlm import __version__
@@ -20,21 +21,16 @@ if TYPE_CHECKING:
 COMMANDS = {  # name: (module:function, summary)
     "preflight": ("tlm.runs.preflight:preflight", "Check store, disk and Elasticsearch before a run"),
     "load-corpus": ("tlm.data.corpus.load:load_corpus", "Read a corpus and cut it into passages"),
-    "dilute": ("research.dilute:dilute", "Make a corpus with less text on a topic"),
     "load-task": ("tlm.data.tasks.task:load_task", "Read a labelled task"),
-    "fewer-labels": ("research.fewer_labels:fewer_labels", "Make the same task with fewer labels"),
     "index": ("tlm.retrieval.search.index:build_index", "Index a corpus for BM25"),
     "retrieve": ("tlm.retrieval.select.retrieve:retrieve", "Retrieve passages for every training example"),
     "export": ("tlm.retrieval.subset.export:export", "Filter retrieved passages and write them as a subset"),
-    "merge-subsets": ("research.multitask.merge:merge_subsets", "Merge the subsets of several tasks"),
     "import-subset": ("tlm.retrieval.subset.imported:import_subset", "Import a subset that others selected"),
     "tokenizer": ("tlm.training.input.tokenizer:build_tokenizer", "Build the vocabulary that all arms share"),
     "tokenize": ("tlm.training.input.tokenize:tokenize", "Convert the texts of a task or subset to token ids"),
     "load-model": ("tlm.training.load_model:load_model", "Use a published model instead of stage 1"),
     "train": ("tlm.training.stage1:train", "Stage 1: train from scratch on task and subset"),
-    "train-multitask": ("tlm.training.stage1:train_multitask", "Stage 1 for several tasks, with a head for each"),
     "finetune": ("tlm.training.stage2:finetune", "Stage 2: fine-tune on the task alone"),
-    "rerank": ("research.rerank.rerank:rerank", "Choose passages by their influence on a trained model"),
     "evaluate": ("tlm.evaluation.score.evaluate:evaluate", "Score a model on dev and test"),
     "serve": ("tlm.serving.serve:serve", "Serve a model over HTTP"),
     "manifest": ("tlm.serving.manifest:manifest", "Print a KServe manifest for a model"),
@@ -45,23 +41,24 @@ COMMANDS = {  # name: (module:function, summary)
     "import-predictions": ("tlm.evaluation.score.imported:import_predictions", "Score what another model predicted"),
     "mix": ("tlm.evaluation.score.mix:mix", "Mix models of a task, weighted on dev"),
     "report": ("tlm.evaluation.report.report:report", "Compare the runs of a task"),
-    "report-multitask": ("research.multitask.report:report_multitask", "Compare tasks, alone and together"),
     "register": ("tlm.runs.registry:register", "Register the model that a report recommends"),
     "preview": ("tlm.evaluation.report.preview:preview", "Show examples with their retrieved passages"),
-    "retrieval-study": ("research.retrieval.step:retrieval_study", "Compare subsets: overlap, sources, words"),
-    "attention": ("research.attention.step:attention", "Compare what the attention heads of models look at"),
     "predict": ("tlm.evaluation.predict.predict:predict_command", "Label new texts"),
     "fetch": ("tlm.cli.upkeep:fetch", "Copy a model or any artifact out of the store"),
     "show": ("tlm.cli.show:show", "Print a preset's settings and their sources"),
     "advise": ("tlm.runs.advise:advise_command", "Choose K, rho1 and rho2 by the paper's rules"),
-    "paper": ("research.paper.command:paper", "Compare your runs with the paper's tables"),
-    "keep": ("research.paper.keep:keep", "Save finished runs as results of the paper's tables"),
     "ls": ("tlm.cli.upkeep:ls", "List finished artifacts"),
     "gc": ("tlm.cli.upkeep:gc", "Delete artifacts that no kept report or study uses"),
 }
+HELP = "Train a text classifier from scratch on a task and the part of a corpus that matters to it."
+# Commands of studies, which were here until 0.1. They work for one more release.
+MOVED = (
+    *("dilute", "fewer-labels", "merge-subsets", "train-multitask", "rerank"),
+    *("report-multitask", "retrieval-study", "attention", "paper", "keep"),
+)
 
 
-def build(arguments: list[str]) -> "typer.Typer":
+def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMANDS, text: str = HELP) -> "typer.Typer":
     """Return the application for these arguments: the command they name is imported, the others are only listed."""
     from pkgutil import resolve_name
 
@@ -77,19 +74,28 @@ def build(arguments: list[str]) -> "typer.Typer":
         """Take the options that come before the command."""
 
     app = typer.Typer(
-        help="Train a text classifier from scratch on a task and the part of a corpus that matters to it.",
+        help=text,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
     app.callback()(options)
-    for name, (target, summary) in COMMANDS.items():
+    for name, (target, summary) in commands.items():
         app.command(name, help=summary)(command(resolve_name(target)) if name in arguments[:1] else _not_called)
     return app
 
 
-def main(run: Callable[[], object] = lambda: build(sys.argv[1:])()) -> None:
+def tlm() -> None:
+    """Run the command that the arguments name; one that moved to `research`, there."""
+    name, arguments = "".join(sys.argv[1:2]), sys.argv[1:]
+    if name in MOVED:
+        print(f"tlm: `tlm {name}` is now `python -m research {name}`", file=sys.stderr)
+        os.execv(sys.executable, [sys.executable, "-m", "research", *arguments])
+    build(arguments)()
+
+
+def main(run: Callable[[], object] = tlm) -> None:
     """Run the command line, or another program. Errors end it with one sentence on stderr and an exit code.
 
     The codes: 2 wrong input, 3 interrupted (repeat to resume), 130 Ctrl-C, 143 SIGTERM.

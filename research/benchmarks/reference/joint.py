@@ -14,7 +14,7 @@ GPU worker processes make the batches.
 Different: the classification head is the one of our model, run by the library's code, so that both sides train the same
 model and their losses can be compared. Theirs is linear, GELU, linear on [CLS]: about as much work.
 
-`JointModel` is also what Hugging Face's `Trainer` trains (`research.benchmarks.reference.trainer`), there with everything left
+`JointModel` is also what Hugging Face's `Trainer` trains (`research.benchmarks.reference.trainer`), there with all left
 out that the library lets its users leave out. tests/benchmarks/test_reference_training.py holds that the losses and
 gradients of both are ours on equal inputs.
 """

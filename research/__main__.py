@@ -1,0 +1,22 @@
+"""`python -m research COMMAND`: the commands of the studies, made as those of `tlm` are."""
+
+import sys
+
+from tlm.cli.main import build, main
+
+STUDIES = {  # name: (module:function, summary)
+    "dilute": ("research.dilute:dilute", "Make a corpus with less text on a topic"),
+    "fewer-labels": ("research.fewer_labels:fewer_labels", "Make the same task with fewer labels"),
+    "merge-subsets": ("research.multitask.merge:merge_subsets", "Merge the subsets of several tasks"),
+    "train-multitask": ("tlm.training.stage1:train_multitask", "Stage 1 for several tasks, with a head for each"),
+    "rerank": ("research.rerank.rerank:rerank", "Choose passages by their influence on a trained model"),
+    "report-multitask": ("research.multitask.report:report_multitask", "Compare tasks, alone and together"),
+    "retrieval-study": ("research.retrieval.step:retrieval_study", "Compare subsets: overlap, sources, words"),
+    "attention": ("research.attention.step:attention", "Compare what the attention heads of models look at"),
+    "paper": ("research.paper.command:paper", "Compare your runs with the paper's tables"),
+    "keep": ("research.paper.keep:keep", "Save finished runs as results of the paper's tables"),
+}
+HELP = "Check the paper's tables, and study what was retrieved and trained."
+
+if __name__ == "__main__":
+    main(lambda: build(sys.argv[1:], STUDIES, HELP)())

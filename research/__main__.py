@@ -5,6 +5,7 @@ import sys
 from tlm.cli.main import build, main
 
 STUDIES = {  # name: (module:function, summary)
+    "compute": ("research.compute:compute", "Draw a report's scores against compute, beside the paper's"),
     "dilute": ("research.dilute:dilute", "Make a corpus with less text on a topic"),
     "fewer-labels": ("research.fewer_labels:fewer_labels", "Make the same task with fewer labels"),
     "merge-subsets": ("research.multitask.merge:merge_subsets", "Merge the subsets of several tasks"),

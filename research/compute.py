@@ -1,21 +1,62 @@
 """From how many tasks on one published model, fine-tuned for each, would have cost less than TLM for each."""
 
+import json
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.report.findings import best_on_dev
-from tlm.evaluation.report.runs import Group
+from tlm.evaluation.report.findings import best_on_dev, finished
+from tlm.evaluation.report.lineage import Lineage
+from tlm.evaluation.report.runs import Group, Run, grouped
 from tlm.evaluation.score.kinds import ENCODER
 
-PUBLISHED = "plm"  # the arm of a published model
+MODELS = Path(__file__).with_name("published.toml")  # of the paper's Table 2
+PLM = "plm"  # the arm of a published model
 SIMILAR = 0.01  # scores that differ by less are similar, unless the difference is shown to be real
 
 Summary = dict[str, Any]  # of `Group.summary`
 Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
+
+
+def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
+    """Draw score against compute for the arms of a report, beside the paper's models.
+
+    Also says from how many tasks on a published model in the report would have cost less, pretraining included.
+
+    Args:
+        report: URI of a report whose runs are still there.
+        to: The SVG file to write.
+    """
+    from research.score_and_compute import Point, published, score_against_compute
+
+    opened = Artifact.open(report, "report")
+    shown = json.loads(opened.path("report.json").read_text(encoding="utf-8"))
+    arms = [
+        Point(
+            one["name"],
+            one["cost"]["paper_flops"]["mean"] or 0.0,
+            [100 * score for score in one["test"]["values"]],
+            one["role"],
+        )
+        for one in shown["groups"]
+    ]
+    if not any(arm.flops for arm in arms):
+        raise InputError(f"{report}: no arm of this report has FLOPs, which only encoders have")
+    drawn = score_against_compute(arms, published(), f"{shown['task']['metric_name']} on test")
+    Path(to).write_text(drawn, encoding="utf-8", newline="\n")
+    return "\n".join([f"{to} has the picture.", *told(broken_even(opened, shown))])
+
+
+def broken_even(report: Artifact, shown: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of `break_even` for a report and its contents."""
+    lineage = Lineage()
+    groups = grouped([Run.read(report.input(name), lineage) for name in report.manifest.inputs])
+    return break_even({group.name: group for group in groups}, finished(shown["groups"]), shown["differences"])
 
 
 def tasks_to_break_even(pretraining: float, tlm: float, fine_tuning: float) -> float:
@@ -49,12 +90,12 @@ def break_even(
         None for that if there is none, or if scores are not similar.
     """
     encoders = [one for one in summaries if one["kind"] == ENCODER and one["cost"]["paper_flops"]["mean"] is not None]
-    scratch = [one for one in encoders if one["arm"] != PUBLISHED and not _continued(groups[one["name"]])]
+    scratch = [one for one in encoders if one["arm"] != PLM and not _continued(groups[one["name"]])]
     if not scratch:
         return []
     tlm, known, rows = best_on_dev(scratch), _known(), []
     for plm in encoders:
-        pretrained = known.get(_name(groups[plm["name"]])) if plm["arm"] == PUBLISHED else None
+        pretrained = known.get(_name(groups[plm["name"]])) if plm["arm"] == PLM else None
         if pretrained is None:
             continue
         flops = [one["cost"]["paper_flops"]["mean"] for one in (tlm, plm)]
@@ -91,10 +132,14 @@ def told(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"From {row['tasks']:,} tasks on, pretraining once costs fewer FLOPs, by the paper’s rule: {beside}."
 
 
+def models() -> list[dict[str, Any]]:
+    """The models of the paper's Table 2."""
+    return list(tomllib.loads(MODELS.read_text(encoding="utf-8"))["model"])
+
+
 def _known() -> dict[str, dict[str, Any]]:
     """The published models whose pretraining the paper counts, by the end of their names on the Hugging Face Hub."""
-    text = files("tlm.evaluation.pages").joinpath("published.toml").read_text(encoding="utf-8")
-    return {name: model for model in tomllib.loads(text)["model"] for name in model.get("hub", ())}
+    return {name: model for model in models() for name in model.get("hub", ())}
 
 
 def _name(group: Group) -> str:

@@ -1,10 +1,8 @@
 """Plot score against compute: our runs, and in a panel of their own the paper's models (Table 2, published.toml)."""
 
 import math
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -13,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
+from research.compute import models
 from tlm.evaluation.pages.colours import COLOURS, INK, MUTED
 from tlm.evaluation.pages.plots import STYLE, short, svg
 from tlm.evaluation.pages.text import power
 
-PUBLISHED = Path(__file__).with_name("published.toml")
 SAME = 1.1  # arms whose FLOPs differ by less are drawn side by side
 APART = 13.0  # distance between them in points
 
@@ -46,8 +44,7 @@ class Point:
 
 def published() -> list[Point]:
     """The paper's models with their average test score on its eight tasks."""
-    models = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))["model"]
-    return [Point(model["name"], model["flops"], [model["score"]], model["role"]) for model in models]
+    return [Point(model["name"], model["flops"], [model["score"]], model["role"]) for model in models()]
 
 
 def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label: str) -> str:

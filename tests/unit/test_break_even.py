@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from research.compute import tasks_to_break_even, told
+from research.compute import broken_even, compute, tasks_to_break_even, told
 from research.score_and_compute import published
-from tests.toy_reports import Page, reported, told_of, toy_world
+from tests.toy_reports import toy_world
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 
 PAGE = Path(__file__).parents[2] / "research/RESULTS.md"
@@ -52,29 +55,42 @@ def world(tmp_path, skill: float, name: str = "bert-base-uncased"):
     return [*uris, *(found.metrics("plm", seed, skill, name=name) for seed in range(3))], found
 
 
+def rows(tmp_path, uris):
+    """What the break-even is computed to be for these runs, as `compute` does it."""
+    made = Artifact.open(report(uris, root=str(tmp_path)))
+    return broken_even(made, json.loads(made.path("report.json").read_text()))
+
+
 def test_a_report_says_that_pretraining_never_breaks_even_where_scratch_costs_no_more(tmp_path):
     """The toy runs of both arms cost the same."""
     uris, found = world(tmp_path, 1.0)
-    (row,) = told_of([*uris, baseline(found.task)])["break_even"]
+    (row,) = rows(tmp_path, [*uris, baseline(found.task)])
     assert (row["tlm"], row["published"], row["pretrained"]) == ("bm25", "plm", "BERT-Base")
     assert row["flops"] == {"pretraining": 2.79e19, "tlm": 1e14, "fine_tuning": 1e14}
     assert (row["similar"], row["tasks"]) == (True, None)
-    files = reported(tmp_path, uris)
-    sentence = "Pretraining never breaks even for bm25"
-    assert sentence in Page(files["html"]).text
-    assert sentence in files["md"]
-    assert json.loads(files["json"])["break_even"] == [row]
+    picture = tmp_path / "picture.svg"
+    said = compute(report(uris, root=str(tmp_path)), to=str(picture))
+    assert "Pretraining never breaks even for bm25" in said
+    drawn = picture.read_text()
+    for name in ("Our runs", "The paper’s models", "bm25", "TLM (small)", "RoBERTa-Large", "average test score"):
+        assert name in drawn
+
+
+def test_a_report_without_an_encoder_has_no_compute(tmp_path):
+    found = toy_world(tmp_path)
+    with pytest.raises(InputError, match="no arm of this report has FLOPs"):
+        compute(report([baseline(found.task)], root=str(tmp_path)))
 
 
 def test_without_similar_scores_there_is_no_number(tmp_path):
     uris, _ = world(tmp_path, 0.1)
-    (row,) = told_of(uris)["break_even"]
+    (row,) = rows(tmp_path, uris)
     assert (row["similar"], row["tasks"]) == (False, None)
 
 
 def test_an_unknown_pretraining_is_left_out(tmp_path):
     uris, _ = world(tmp_path, 1.0, "my-own-model")
-    assert told_of(uris)["break_even"] == []
+    assert rows(tmp_path, uris) == []
 
 
 def test_the_sentence_has_the_number_and_both_scores():

@@ -1,6 +1,5 @@
 """What the report says of cost: what a machine told, money by a price alone, the paper apart from our runs."""
 
-import base64
 import json
 import re
 import tomllib
@@ -121,23 +120,6 @@ def test_the_papers_points_are_those_of_table_2() -> None:
         assert points[name].score == row["average"]
         assert points[name].flops == row.get("flops", points[name].flops)
         assert points[name].role == ("paper" if row["arm"] == "bm25" else "pretrained")
-
-
-def picture(html: str) -> str:
-    """The SVG of score against compute."""
-    found = re.search(r'<figcaption>Score against compute</figcaption><img src="data:[^,]*,([^"]*)"', html)
-    return base64.b64decode(found[1]).decode() if found else ""
-
-
-def test_the_picture_keeps_the_paper_apart(tmp_path: Path) -> None:
-    html = made(tmp_path, runs(tmp_path))["html"]
-    drawn = picture(html)
-    for name in ("Our runs", "The paper’s models", "bm25", "TLM (small)", "RoBERTa-Large", "average test score"):
-        assert name in drawn
-    assert "average of eight tasks" in Page(html).text
-    only = toy_world(tmp_path / "only")
-    root = tmp_path / "only"
-    assert not picture(made(root, [baseline(only.task, root=str(root))])["html"])  # there is no compute to show
 
 
 @pytest.mark.parametrize(

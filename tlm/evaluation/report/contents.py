@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from research.compute import break_even, told
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.pages.colours import roles
 from tlm.evaluation.pages.text import visible
@@ -46,7 +45,6 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     compared = _compared(whole_groups, whole)
     best, held_against = recommended(whole, compared)
     chosen = whole_groups[best["name"]]
-    even = break_even(whole_groups, whole, compared)
     first = groups[0].runs[0].values
     regression = first["problem"] == "regression"
     found: Contents = {
@@ -62,8 +60,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "groups": summaries,
         "prices": asdict(prices),
         "differences": compared,
-        "findings": [*findings(summaries, first["metric"], compared), *told(even), *unchecked_text(groups, task)],
-        "break_even": even,
+        "findings": [*findings(summaries, first["metric"], compared), *unchecked_text(groups, task)],
         "bill": {"spent": spent(groups, lineage, prices), "predictions": predictions(groups, prices)},
         "metric_names": METRIC_NAMES,
         "curves": curves([*whole_groups.values()], regression),

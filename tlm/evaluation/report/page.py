@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from research.score_and_compute import Point, published, score_against_compute
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages import plots, units
@@ -223,7 +222,7 @@ def _cells(columns: units.Columns, row: dict[str, Any]) -> list[str]:
 
 
 def training(contents: dict[str, Any]) -> Iterator[Block]:
-    """The cost of training, stage by stage, and score against compute."""
+    """The cost of training, stage by stage."""
     groups = contents["groups"]
     if not any(group["stages"] for group in groups):
         return
@@ -237,7 +236,6 @@ def training(contents: dict[str, Any]) -> Iterator[Block]:
             rows += [(name, stage, *(form(cost) for form in columns.values())) for stage, cost in stages.items()]
     yield Heading("Cost of training")
     yield Table(["Arm", Column("stage", "left"), *columns], rows, _told(columns, contents["prices"]), merged=True)
-    yield from _compute(groups, contents["task"])
 
 
 def _told(columns: dict[str, Any], prices: dict[str, float]) -> str:
@@ -253,28 +251,6 @@ def _told(columns: dict[str, Any], prices: dict[str, float]) -> str:
         + energy * ("energy" in columns)
         + f" Prices: {units.paid(prices)}." * ("money" in columns)
     )
-
-
-def _compute(groups: Groups, task: dict[str, Any]) -> Iterator[Block]:
-    """The picture of score against compute, if an arm has FLOPs."""
-    arms = [
-        Point(
-            group["name"],
-            group["cost"]["paper_flops"]["mean"] or 0.0,
-            [100 * score for score in group["test"]["values"]],
-            group["role"],
-        )
-        for group in groups
-    ]
-    if not any(arm.flops for arm in arms):
-        return
-    drawn = score_against_compute(arms, published(), f"{task['metric_name']} on test")
-    note = (
-        "Left: a dot for each seed, a stroke for the mean; arms with equal compute are drawn side by side. Right, for "
-        "scale: Table 2 of the paper. Scores on the two sides are not comparable, so each side has its own axis: ours "
-        f"are for {task['name']} alone, the paper’s are an average of eight tasks."
-    )
-    yield Drawn((Figure("Score against compute", drawn, "full"), Text(note, "small")))
 
 
 Contents = dict[str, Any]

@@ -43,11 +43,13 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 def revision(folder: Path) -> str:
     """The commit of a checkout, with ``-dirty`` where its files differ from it; "unknown" where there is none.
 
-    Files under ``docs`` do not count: benchmarks write them, and the next row would be dirty.
+    The page and the results do not count: benchmarks write them, and the next row would be dirty.
     """
     try:
         commit = _git(folder, "describe", "--always", "--exclude", "*")
-        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
+        changed = _git(
+            folder, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!research/*.md", ":!research/results"
+        )
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return f"{commit}-dirty" if changed else commit

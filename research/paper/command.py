@@ -28,8 +28,8 @@ from tlm.errors import InputError, TlmError, nearest
 from tlm.progress import say
 
 MARKED = re.compile(
-    r"(?P<begin><!-- tlm paper(?: (?P<table>\S+) --scale (?P<scale>\S+))? --update \S+ -->\n)"
-    r"(?P<text>.*?)(?:(?P<end><!-- end -->)|(?=<!-- tlm paper)|\Z)",
+    r"(?P<begin><!-- python -m research paper(?: (?P<table>\S+) --scale (?P<scale>\S+))? --update \S+ -->\n)"
+    r"(?P<text>.*?)(?:(?P<end><!-- end -->)|(?=<!-- python -m research paper)|\Z)",
     re.DOTALL,
 )
 
@@ -85,7 +85,11 @@ def _sections(path: Path, text: str, table: str, scale: str) -> list[re.Match[st
             raise InputError(f"{path}: the section {match['begin'].strip()} has no end; put <!-- end --> below it")
     chosen = [match for match in found if not table or (match["table"], match["scale"]) == (table, scale)]
     if not chosen:
-        marker = f"tlm paper {table} --scale {scale} --update {path}" if table else f"tlm paper --update {path}"
+        marker = (
+            f"python -m research paper {table} --scale {scale} --update {path}"
+            if table
+            else f"python -m research paper --update {path}"
+        )
         raise InputError(f"{path} has no section <!-- {marker} -->; put it, and <!-- end -->, where its table belongs")
     return chosen
 

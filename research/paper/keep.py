@@ -48,7 +48,7 @@ def keep(
         corpus: C_BERT or C_RoBERTa, if the table has both; by default the corpus of the scale.
         at: Where on the axis of a curve the runs are.
         draw: Number of the draw of corpus, labels and random subset; runs of a curve at one place differ in it.
-        command: The command that made the run; by default the one that `tlm paper` prints.
+        command: The command that made the run; by default the one that `python -m research paper` prints.
         results: Folder of the results.
         revision: Revision of the code that ran; by default that of this checkout.
 

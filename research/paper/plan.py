@@ -43,7 +43,7 @@ def wanted(table: str, scale: str, task: str, corpus: str = "") -> list[Cell]:
     found = once(cell for cell in cells(table, scale, [task]) if is_of(cell, corpus))
     if not found:
         reason = f"has no task '{task}'" if cells(table, scale) else "cannot be had"
-        raise InputError(f"table {table} {reason} at scale {scale}; `tlm paper` lists what there is")
+        raise InputError(f"table {table} {reason} at scale {scale}; `python -m research paper` lists what there is")
     return found
 
 

@@ -17,7 +17,7 @@ class Paper:
         corpus: Which corpus this is, C_BERT or C_RoBERTa, if the table has both.
         models: Folder with the published models that a table compares with, by name; empty for the Hub.
         scale: tiny, pocket, mini (one GPU), small, medium or large (the paper's).
-        table: Number of the table, such as 4; `tlm paper` lists what there is.
+        table: Number of the table, such as 4; `python -m research paper` lists what there is.
     """
 
     corpus: str = ""
@@ -40,7 +40,7 @@ def build(
     train: Pods,
     run_seeds: str = "0,1,2",
 ) -> str:
-    """Run the experiments of one of the paper's tables on a corpus and a task (TLM, ICML 2022); `tlm keep` saves them.
+    """Run the experiments of one of the paper's tables on a corpus and a task (TLM, ICML 2022); `python -m research keep` saves them.
 
     Args:
         run_seeds: Seeds, separated by commas.

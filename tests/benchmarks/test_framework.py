@@ -161,11 +161,11 @@ def test_a_quick_run_writes_nothing_and_a_full_one_keeps_what_it_could_measure(t
     assert "needs a GPU" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
     assert run_here(tmp_path, monkeypatch, [row, gone], "toy") == 0
-    numbers = tmp_path / "docs" / "results" / "benchmarks"
+    numbers = tmp_path / "research" / "results" / "benchmarks"
     assert json.loads((numbers / "toy.json").read_text())["results"][0]["ours"] == 2
     assert run_here(tmp_path, monkeypatch, [row._replace(run=absent), gone], "all") == 0
     assert json.loads((numbers / "toy.json").read_text())["results"][0]["ours"] == 2
-    assert "needs a GPU" in (tmp_path / "docs" / "BENCHMARKS.md").read_text()
+    assert "needs a GPU" in (tmp_path / "research" / "BENCHMARKS.md").read_text()
 
 
 def test_a_row_that_fails_does_not_stop_the_others_but_is_an_error(tmp_path, monkeypatch, capsys):
@@ -196,8 +196,8 @@ def test_what_benchmarks_write_does_not_make_the_next_row_dirty(tmp_path):
         subprocess.run(["git", *who, "-C", str(tmp_path), *arguments], check=True, capture_output=True)
 
     assert revision(tmp_path) == "unknown"
-    (tmp_path / "docs").mkdir()
-    page_written, code = tmp_path / "docs" / "BENCHMARKS.md", tmp_path / "code.py"
+    (tmp_path / "research").mkdir()
+    page_written, code = tmp_path / "research" / "BENCHMARKS.md", tmp_path / "code.py"
     for file in (page_written, code):
         file.write_text("before")
     git("init")

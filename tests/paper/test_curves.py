@@ -171,7 +171,9 @@ def test_mistakes_are_one_sentence(given: dict[str, object], message: str, tmp_p
 
 def test_a_section_of_a_page_is_rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# A\n\n<!-- tlm paper dilution --scale curve --update page.md -->\nold\n<!-- end -->\n\nB\n")
+    page.write_text(
+        "# A\n\n<!-- python -m research paper dilution --scale curve --update page.md -->\nold\n<!-- end -->\n\nB\n"
+    )
     changed = update_page(page, tmp_path / "results", kept(*DRAWS))
     assert changed == [tmp_path / "results/table-dilution/curve.svg", page]
     text = page.read_text()

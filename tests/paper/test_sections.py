@@ -22,12 +22,12 @@ HOME = Path(__file__).parents[2]
 PAGE = """# Results
 Prose.
 
-<!-- tlm paper arms --scale pocket --update docs/page.md -->
+<!-- python -m research paper arms --scale pocket --update research/page.md -->
 old text
 <!-- end -->
 
 More prose with | bars | and <!-- a comment -->.
-<!-- tlm paper 4 --scale pocket --update docs/page.md -->
+<!-- python -m research paper 4 --scale pocket --update research/page.md -->
 <!-- end -->
 The end, without a newline"""
 
@@ -50,7 +50,7 @@ KEPT = by_key(
 
 @pytest.fixture
 def sheet(tmp_path: Path) -> Path:
-    path = tmp_path / "docs" / "page.md"
+    path = tmp_path / "research" / "page.md"
     path.parent.mkdir()
     path.write_text(PAGE)
     return path
@@ -60,8 +60,8 @@ def sheet(tmp_path: Path) -> Path:
 
 
 def test_the_committed_results_page_is_what_the_kept_results_give(tmp_path, capsys):
-    """Else: `tlm paper --update research/RESULTS.md`."""
-    folder = tmp_path / "docs"
+    """Else: `python -m research paper --update research/RESULTS.md`."""
+    folder = tmp_path / "research"
     shutil.copytree(HOME / FOLDER, folder / "results")
     shutil.copyfile(HOME / "research" / "RESULTS.md", folder / "RESULTS.md")
     paper(update=str(folder / "RESULTS.md"), results=str(folder / "results"))
@@ -71,7 +71,9 @@ def test_the_committed_results_page_is_what_the_kept_results_give(tmp_path, caps
 def test_every_table_with_a_kept_run_has_a_section():
     text = (HOME / "research" / "RESULTS.md").read_text()
     places = {(run.values["cell"]["table"], run.values["cell"]["scale"]) for run in read_results(HOME / FOLDER)}
-    wanted = {f"<!-- tlm paper {table} --scale {scale} " for table, scale in places if scale != "baseline"}
+    wanted = {
+        f"<!-- python -m research paper {table} --scale {scale} " for table, scale in places if scale != "baseline"
+    }
     assert {marker for marker in wanted if marker not in text} == set()
 
 
@@ -84,7 +86,7 @@ def outside(text: str) -> list[str]:
 
 
 def test_sections_are_rewritten_and_nothing_else(sheet, tmp_path):
-    changed = update_page(sheet, tmp_path / "docs" / "results", KEPT)
+    changed = update_page(sheet, tmp_path / "research" / "results", KEPT)
     text = sheet.read_text()
     assert changed == [tmp_path / "research/results/table-4/pocket.svg", sheet]
     assert outside(text) == outside(PAGE)
@@ -92,21 +94,21 @@ def test_sections_are_rewritten_and_nothing_else(sheet, tmp_path):
     assert "| top 5000 | 62.0 ± 2.6 (3) |" in text
     assert "](results/table-4/pocket.svg)" in text
     assert sorted(path.name for path in sheet.parent.iterdir()) == ["page.md", "results"]
-    assert update_page(sheet, tmp_path / "docs" / "results", KEPT) == []
+    assert update_page(sheet, tmp_path / "research" / "results", KEPT) == []
     assert sheet.read_text() == text
 
 
 def test_one_table_is_rewritten_alone(sheet, tmp_path):
-    update_page(sheet, tmp_path / "docs" / "results", KEPT, "4", "pocket")
+    update_page(sheet, tmp_path / "research" / "results", KEPT, "4", "pocket")
     text = sheet.read_text()
     assert "old text" in text
     assert "### Table 4" in text
 
 
 def test_what_cannot_be_rewritten_is_one_sentence_and_changes_nothing(sheet, tmp_path):
-    results = tmp_path / "docs" / "results"
+    results = tmp_path / "research" / "results"
     with pytest.raises(
-        InputError, match=r"page\.md has no section <!-- tlm paper 5 --scale pocket --update .*; put it"
+        InputError, match=r"page\.md has no section <!-- python -m research paper 5 --scale pocket --update .*; put it"
     ):
         update_page(sheet, results, KEPT, "5", "pocket")
     with pytest.raises(InputError, match=r"none\.md cannot be read"):
@@ -115,7 +117,7 @@ def test_what_cannot_be_rewritten_is_one_sentence_and_changes_nothing(sheet, tmp
         paper("4", update=str(sheet))
     sheet.write_text(PAGE.replace("old text\n<!-- end -->", "old text"))
     with pytest.raises(
-        InputError, match=r"the section <!-- tlm paper arms .* --> has no end; put <!-- end --> below it"
+        InputError, match=r"the section <!-- python -m research paper arms .* --> has no end; put <!-- end --> below it"
     ):
         update_page(sheet, results, KEPT)
     sheet.write_text(PAGE.replace("4 --scale pocket", "4 --scale medium"))
@@ -127,7 +129,7 @@ def test_what_cannot_be_rewritten_is_one_sentence_and_changes_nothing(sheet, tmp
 
 
 def test_the_overview_has_a_section_too(sheet, tmp_path):
-    sheet.write_text("<!-- tlm paper --update docs/page.md -->\n<!-- end -->\n")
+    sheet.write_text("<!-- python -m research paper --update research/page.md -->\n<!-- end -->\n")
     update_page(sheet, tmp_path, KEPT)
     assert "| 4 | K, the passages retrieved for an example | 12 not run | pocket: 2 seeds only |" in sheet.read_text()
 

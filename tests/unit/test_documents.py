@@ -13,22 +13,37 @@ import typer
 from pipelines.compiled import of_this_code
 from pipelines.parameters import read_parameters
 from pipelines.run import app
+from research.__main__ import STUDIES
 from tests import commands_page
 from tlm.cli.main import COMMANDS, build
 
 HOME = Path(__file__).parents[2]
-HISTORY = ("CHANGELOG.md", "research/LOG.md")  # these may name what has been removed since
+HISTORY = (
+    "CHANGELOG.md",
+    "research/LOG.md",
+    "research/RESULTS.md",
+    "research/BENCHMARKS.md",
+)  # these may name what has been removed since
 DOCUMENTS = [
     path
-    for path in sorted([*HOME.glob("*.md"), *HOME.glob("docs/**/*.md"), *HOME.glob("k8s/**/*.md")])
+    for path in sorted(
+        [
+            *HOME.glob("*.md"),
+            *(path for folder in ("docs", "k8s", "research") for path in HOME.glob(f"{folder}/**/*.md")),
+        ]
+    )
     if path.relative_to(HOME).as_posix() not in HISTORY
 ]
 FOLDERS = ("tlm", "components", "pipelines", "tests", "docs", "k8s", "research", "demo", "docker", ".github", ".ci")
-TLM, RUN = "tlm", "python -m pipelines.run"
-NAMES = {TLM: [*COMMANDS], RUN: [str(one.callback.__name__) for one in app.registered_commands if one.callback]}
+TLM, RUN, RESEARCH = "tlm", "python -m pipelines.run", "python -m research"
+NAMES = {
+    TLM: [*COMMANDS],
+    RUN: [str(one.callback.__name__) for one in app.registered_commands if one.callback],
+    RESEARCH: [*STUDIES],
+}
 # A command stands at the start of a line or span, or after a shell operator.
 START = r"(?:^|[|;&(]\s*)(?:export \S+ |\S*/bin/)?"
-CALL = re.compile(START + r"(tlm|python -m pipelines\.run) ([a-z][a-z-]*)", re.MULTILINE)
+CALL = re.compile(START + r"(tlm|python -m pipelines\.run|python -m research) ([a-z][a-z-]*)", re.MULTILINE)
 MAKE = re.compile(START + r"make ([a-z][a-z-]*)", re.MULTILINE)
 MODULE = re.compile(r"python -m ([a-z][\w.]*)")
 OPTION = re.compile(r"(?<!\S)(--[a-z][a-z-]*)")
@@ -47,7 +62,8 @@ def code(text: str) -> Iterator[str]:
 @lru_cache
 def options(program: str, command: str) -> set[str]:
     """The options of a command, as its help lists them."""
-    commands: dict[str, Any] = vars(typer.main.get_command(app if program == RUN else build([command])))["commands"]
+    one = app if program == RUN else build([command], STUDIES if program == RESEARCH else COMMANDS)
+    commands: dict[str, Any] = vars(typer.main.get_command(one))["commands"]
     assert command in commands, f"`{program} {command}` does not exist"
     return {"--help", *(name for param in commands[command].params for name in (*param.opts, *param.secondary_opts))}
 
@@ -55,12 +71,12 @@ def options(program: str, command: str) -> set[str]:
 def test_the_table_of_commands_is_that_of_the_programs() -> None:
     page = commands_page.PAGE.read_text(encoding="utf-8")
     assert commands_page.page(page) == page, f"run python -m tests.commands_page; expected:\n{commands_page.table()}"
-    everything = sorted((program, name) for program, names in NAMES.items() for name in names)
+    everything = sorted((program, name) for program in (TLM, RUN) for name in NAMES[program])
     assert sorted(re.findall(r"^\| `(tlm|python -m pipelines\.run) ([a-z-]+)` \|", page, re.MULTILINE)) == everything
 
 
 def test_each_command_has_an_example() -> None:
-    pages = [(HOME / "docs" / name).read_text(encoding="utf-8") for name in ("commands.md", "RESEARCH.md")]
+    pages = [(HOME / name).read_text(encoding="utf-8") for name in ("docs/commands.md", "research/README.md")]
     examples = "".join(re.findall(r"^```\n(.*?)^```", "\n".join(pages), re.MULTILINE | re.DOTALL))
     assert set(CALL.findall(examples)) == {(program, name) for program, names in NAMES.items() for name in names}
 

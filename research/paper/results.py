@@ -110,7 +110,7 @@ def read_results(folder: Path) -> list[Result]:
     """All results in `folder`: file by file, and in each by key and seed.
 
     Raises:
-        InputError: a line is not a result as `python -m research keep` writes it, or lines are out of order; the message names it.
+        InputError: a line is no result that `keep` wrote, or lines are out of order; the message names it.
     """
     return [result for path in sorted(folder.glob("*.jsonl")) for result in _read(path)]
 
@@ -125,9 +125,7 @@ def _read(path: Path) -> list[Result]:
             if line != canonical_json(values):
                 raise ValueError("not in canonical JSON")
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{path}:{number} is no result of `python -m research keep` ({error!r}); restore or remove it"
-            ) from None
+            raise InputError(f"{path}:{number} is no result of `keep` ({error!r}); restore or remove it") from None
     for one, after in pairwise(found):
         if (one.key, one.seed) >= (after.key, after.seed):
             raise InputError(

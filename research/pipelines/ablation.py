@@ -40,7 +40,7 @@ def build(
     train: Pods,
     run_seeds: str = "0,1,2",
 ) -> str:
-    """Run the experiments of one of the paper's tables on a corpus and a task (TLM, ICML 2022); `python -m research keep` saves them.
+    """Run the experiments of one of the paper's tables on a corpus and a task (TLM, ICML 2022); `keep` saves them.
 
     Args:
         run_seeds: Seeds, separated by commas.

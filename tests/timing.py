@@ -30,8 +30,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Where tests run in parallel, the reports of all processes are here."""
+    """Print the table after the slowest tests; where tests run in parallel, all their reports are here."""
     tests: dict[str, set[str]] = defaultdict(set)
     clock: dict[str, float] = defaultdict(float)
     cpu: dict[str, float] = defaultdict(float)

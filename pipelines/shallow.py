@@ -4,7 +4,8 @@ It takes the parameters of the pipeline `tlm`, so that one file of parameters se
 no effect here.
 """
 
-from pipelines.form import Corpus, Draws, Index, Machines, Registry, Store, Task, pipeline
+from pipelines.form import Corpus, Draws, Index, Machines, Registry, Store, Task
+from pipelines.steps import pipeline
 from pipelines.tlm import steps
 from tlm.errors import InputError
 from tlm.settings.options import Filters, Pods, Prices

@@ -1,16 +1,43 @@
 """The steps that pipelines share, wired together."""
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+from docstring_parser import parse
 from kfp import dsl
 from kfp.dsl.pipeline_context import Pipeline
 
 from components import data, training
-from components import data as parts
-from components import training as trainjob
-from pipelines.form import Corpus, Index, Machines, Registry, Task
+from pipelines.form import ONE_OF_EACH, Corpus, Index, Machines, Registry, Task
 from pipelines.resources import equip
+from tlm.cli.command import descriptions, flat
 from tlm.settings.options import Filters, Pods, Prices
+
+
+def pipeline(name: str, display_name: str, **given: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Turn a function into one that returns the pipeline for a number of machines.
+
+    The arguments of the function are `machines`, those in `given`, groups of parameters, and single parameters.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @cache
+        def build(machines: Machines = ONE_OF_EACH) -> Any:
+            steps = flat(function, form=True, machines=machines, **given)
+            # the form in the UI shows names only, so the description says what the parameters mean
+            lines = [f"- `{parameter}`: {meaning}" for parameter, meaning in descriptions(steps).items()]
+            description = "\n".join([parse(steps.__doc__ or "").short_description or "", "", "Parameters:", "", *lines])
+            several = [f"{count} {what.replace('_', ' ')}" for what, count in vars(machines).items() if count > 1]
+            suffix = "".join(f"-{words.replace(' ', '-')}" for words in several)
+            shown = f"{display_name} on {' and '.join(several)}" if several else display_name
+            about = {"name": name + suffix, "display_name": shown, "description": description}
+            # no pipeline_config: KFP 2.16 does not know its fields, and then ignores limits and secrets, too
+            return dsl.pipeline(**about)(steps)
+
+        return build
+
+    return decorate
 
 
 def load(preflight: Any, files: Corpus, task: Task, machines: Machines, root: Any) -> tuple[Any, Any]:
@@ -26,13 +53,13 @@ def corpus(after: Any, files: Corpus, machines: Machines, root: Any) -> Any:
     """Return the URI of the corpus, loaded after another step by one pod or several."""
     if machines.data_pods == 1:
         return data.load_corpus(**vars(files), root=root).after(after).outputs["Output"]
-    planned = parts.plan_corpus(**vars(files), pods=machines.data_pods, root=root).after(after)
+    planned = data.plan_corpus(**vars(files), pods=machines.data_pods, root=root).after(after)
     with dsl.ParallelFor(planned.output, name="corpus-parts") as pod:
-        staged = parts.stage_corpus(pod=pod)
-    compared = parts.dedup_corpus(pods=dsl.Collected(staged.output))
+        staged = data.stage_corpus(pod=pod)
+    compared = data.dedup_corpus(pods=dsl.Collected(staged.output))
     with dsl.ParallelFor(compared.output, name="corpus-shards") as pod:
-        written = parts.write_corpus(pod=pod)
-    return parts.publish_corpus(pods=dsl.Collected(written.output)).outputs["Output"]
+        written = data.write_corpus(pod=pod)
+    return data.publish_corpus(pods=dsl.Collected(written.output)).outputs["Output"]
 
 
 def tokenizer(preflight: Any, corpus: Any, task: Any, root: Any) -> Any:
@@ -76,7 +103,7 @@ def scored(plan: Any, train: Pods, machines: Machines, root: Any) -> dsl.Collect
         if machines.nodes == 1:
             checkpoint = training.train(run=run, gpus=train.gpus, root=root).outputs["Output"]
         else:
-            checkpoint = trainjob.train_on_nodes(run=run, nodes=machines.nodes, **vars(train), root=root).output
+            checkpoint = training.train_on_nodes(run=run, nodes=machines.nodes, **vars(train), root=root).output
         model = training.finetune(checkpoint=checkpoint, run=run, gpus=train.gpus, root=root).outputs["Output"]
         metrics = training.evaluate(model=model, run=run, gpus=train.gpus, root=root).outputs["Output"]
     return dsl.Collected(metrics)

@@ -4,7 +4,8 @@ from typing import Any
 
 from components import data
 from pipelines import steps as stages
-from pipelines.form import Corpus, Index, Machines, Registry, Run, Store, Task, pipeline
+from pipelines.form import Corpus, Index, Machines, Registry, Run, Store, Task
+from pipelines.steps import pipeline
 from tlm.settings.options import Filters, Pods, Prices
 
 

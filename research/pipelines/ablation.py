@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from components import data
 from pipelines import steps
-from pipelines.form import Corpus, Index, Machines, Registry, Store, Task, pipeline
+from pipelines.form import Corpus, Index, Machines, Registry, Store, Task
+from pipelines.steps import pipeline
 from research.components.paper import models, subsets, trials
 from tlm.settings.options import Filters, Pods, Prices
 

@@ -4,7 +4,8 @@ from kfp import dsl
 
 from components import data
 from pipelines import steps
-from pipelines.form import Corpus, Examples, Index, Machines, Run, Store, pipeline
+from pipelines.form import Corpus, Examples, Index, Machines, Run, Store
+from pipelines.steps import pipeline
 from research.components import multitask
 from tlm.errors import InputError
 from tlm.settings.options import Filters, Pods, Prices

@@ -2,7 +2,8 @@
 
 from components import data
 from pipelines import steps
-from pipelines.form import Machines, Registry, Run, Store, pipeline
+from pipelines.form import Machines, Registry, Run, Store
+from pipelines.steps import pipeline
 from research.components import reranking
 from tlm.errors import InputError
 from tlm.settings.options import Pods, Prices

@@ -26,9 +26,9 @@ from transformers import (
 from tests.toys_training import rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.settings.presets import resolve
-from tlm.training.checkpoint import AdamW
-from tlm.training.cost import Cost, paper_flops
+from tlm.training.checkpoint import AdamW, paper_flops
 from tlm.training.device import to_device
+from tlm.training.flops import Cost
 from tlm.training.input.batches import MASK, Masking, collate, generator, split
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.model import build

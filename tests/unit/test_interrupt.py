@@ -24,7 +24,7 @@ class Interrupting(importlib.abc.MetaPathFinder):
 
 moment, *sys.argv[1:] = sys.argv[1:]
 sys.meta_path.insert(0, Interrupting())
-from tlm.cli import main
+from tlm.cli.main import main
 main()
 """
 
@@ -68,7 +68,7 @@ def test_a_signal_that_a_library_takes_for_its_own_error_is_still_one_sentence()
     """As pydantic does where a signal arrives while it builds a schema."""
     code = """
 import os, signal
-from tlm.cli import main
+from tlm.cli.main import main
 
 def run():
     try:

@@ -11,7 +11,7 @@ from tlm.retrieval.search import query
 from tlm.runs.advise import FEW, GRID, LONG_WORDS, MANY, advise, paper_top_k
 from tlm.settings import presets
 from tlm.settings.presets import paper_presets, published, stage1_cost, table_b1, task_names
-from tlm.training.cost import paper_flops
+from tlm.training.checkpoint import paper_flops
 from tlm.training.device import to_device
 from tlm.training.input.batches import MASK, Masking, collate, generator
 from tlm.training.input.texts import Ragged, Special, Texts

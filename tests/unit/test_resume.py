@@ -13,8 +13,7 @@ from tlm.artifacts.produce import Recipe
 from tlm.errors import InputError, Interrupted
 from tlm.settings.options import Compute
 from tlm.settings.presets import resolve
-from tlm.training.checkpoint import AdamW, Best, Snapshots, State
-from tlm.training.cost import Curve
+from tlm.training.checkpoint import AdamW, Best, Curve, Snapshots, State
 
 HOME = Path(__file__).parents[2]
 

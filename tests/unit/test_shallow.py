@@ -23,8 +23,7 @@ from tests.toys import Row, make, make_task, read_json, save, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.cli.upkeep import fetch
-from tlm.data.tasks.examples import Split
-from tlm.data.tasks.metrics import score
+from tlm.data.tasks.metrics import Split, score
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score import baseline as steps

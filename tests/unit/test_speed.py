@@ -12,7 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests import toys_training
 from tests.toys import make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.examples import Split, read_splits
+from tlm.data.tasks.examples import read_splits
+from tlm.data.tasks.metrics import Split
 from tlm.evaluation.predict.classifier import Classifier
 from tlm.evaluation.predict.speed import MOST_ALONE, SPEED, Timed, flops_of, together
 from tlm.evaluation.score.baseline import baseline, static

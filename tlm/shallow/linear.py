@@ -11,8 +11,7 @@ from scipy import sparse, special
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold
 
-from tlm.data.tasks.examples import Split
-from tlm.data.tasks.metrics import REGRESSION, dev_score
+from tlm.data.tasks.metrics import REGRESSION, Split, dev_score
 from tlm.progress import say
 from tlm.shallow.folder import Arrays
 from tlm.shallow.words import joined

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.stores.store import file_sha256
-from tlm.data.tasks.examples import Split
-from tlm.data.tasks.metrics import REGRESSION
+from tlm.data.tasks.metrics import REGRESSION, Split
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
 from tlm.shallow.linear import Dense, Linear, as_trained, of_pairs

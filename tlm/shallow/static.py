@@ -13,8 +13,7 @@ from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.examples import Split
-from tlm.data.tasks.metrics import REGRESSION
+from tlm.data.tasks.metrics import REGRESSION, Split
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
 from tlm.shallow.features import parts

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.examples import Split
-from tlm.data.tasks.metrics import REGRESSION
+from tlm.data.tasks.metrics import REGRESSION, Split
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders

@@ -1,4 +1,4 @@
-"""Snapshots of unfinished training: everything that the next step depends on, so that resuming is bit-equal.
+"""Snapshots of unfinished training, with its record: all that the next step depends on, so that resuming is bit-equal.
 
 Batches, masks and dropout are functions of (seed, step), so there is no random state to save.
 
@@ -12,23 +12,85 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-from tlm.artifacts.produce import Recipe
+from tlm.artifacts.produce import Draft, Recipe
 from tlm.artifacts.snapshots import Progress
 from tlm.artifacts.spending import UNKNOWN, Amount, Spending
 from tlm.artifacts.stores.local import scratch_folder
-from tlm.errors import Interrupted
+from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 from tlm.settings.options import Compute
 from tlm.settings.sections import Finetune, Train
-from tlm.training.cost import Curve
 from tlm.training.distributed.group import ProcessGroup
 from tlm.training.model.encoder import write_tensors
+
+FILE = "curve.parquet"
+
+
+class Curve:
+    """Losses, costs and dev scores of every step.
+
+    Attributes:
+        losses: Total, MLM and classification loss, float32 on the device, [steps, 3].
+        costs: Tokens, padded tokens and FLOPs, int64, [steps, 3].
+        dev: Scores on dev, float64, [steps]; NaN where dev was not scored.
+    """
+
+    def __init__(self, steps: int, device: torch.device) -> None:
+        self.losses = torch.zeros(steps, 3, device=device)
+        self.costs: NDArray[np.int64] = np.zeros((steps, 3), dtype=np.int64)
+        self.dev: NDArray[np.float64] = np.full(steps, np.nan)
+
+    def add(self, step: int, losses: tuple[Tensor, Tensor, Tensor]) -> None:
+        """Add one part's share to a step's losses (total, MLM, classification), without waiting for the device."""
+        self.losses[step] += torch.stack([loss.detach() for loss in losses])
+
+    def check(self, start: int, stop: int) -> float:
+        """The loss at step `stop` - 1. Raises InputError if the loss of a step from `start` on is not finite."""
+        total = self.losses[start:stop, 0].cpu()
+        bad = torch.nonzero(~torch.isfinite(total))
+        if len(bad):
+            raise InputError(
+                f"the loss at step {start + int(bad[0])} is not a number: training diverged; "
+                "lower the learning rate (lr) or raise its warm-up, or set clip if it is 0"
+            )
+        return float(total[-1])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The record as tensors, for a snapshot."""
+        return {"losses": self.losses, "costs": torch.from_numpy(self.costs), "dev": torch.from_numpy(self.dev)}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take the record from the tensors of a snapshot."""
+        self.losses.copy_(tensors["losses"])
+        self.costs[:] = tensors["costs"].numpy()
+        self.dev[:] = tensors["dev"].numpy()
+
+    def cost(self, parameters: int) -> dict[str, int]:
+        """Tokens, padded tokens and FLOPs of all steps, and the paper's estimate for a model of so many parameters."""
+        tokens, padded, flops = map(sum, self.costs.T.tolist())
+        paper = paper_flops(parameters, padded)
+        return {"tokens": tokens, "padded_tokens": padded, "flops": flops, "paper_flops": paper}
+
+    def write(self, draft: Draft, columns: dict[str, Any]) -> None:
+        """Write `columns` (arrays of one row for each step, by name, in order) as curve.parquet."""
+        pq.write_table(pa.table(columns), draft.folder / FILE, compression="zstd", row_group_size=1 << 20)
+        draft.rows[FILE] = len(self.dev)
+
+
+def paper_flops(parameters: int, padded_tokens: int) -> int:
+    """The paper's estimate (section 4.1, Table 2): 6 · parameters · tokens, with padding to the full length."""
+    return 6 * parameters * padded_tokens
 
 
 class AdamW:

@@ -12,10 +12,10 @@ from tlm.data.ranges import by_length
 from tlm.data.tasks.metrics import dev_score
 from tlm.errors import InputError
 from tlm.settings.sections import Finetune, Model
-from tlm.training.checkpoint import Best, Snapshots, State
-from tlm.training.cost import Cost, Curve
+from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
 from tlm.training.distributed.group import ProcessGroup
+from tlm.training.flops import Cost
 from tlm.training.input.batches import HELD_OUT, STAGE2, Batch, Masking, Order, collate, generator
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for

@@ -16,10 +16,10 @@ from torch import nn
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.settings.sections import Model, Preset
-from tlm.training.checkpoint import Snapshots, State
-from tlm.training.cost import Cost, Curve
+from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
+from tlm.training.flops import Cost
 from tlm.training.input.batches import (
     HEADS,
     INTERNAL,

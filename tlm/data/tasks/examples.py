@@ -1,6 +1,5 @@
 """Examples of a task: read from its artifact, as rows or as arrays, split by split."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.labelled import UNLABELLED
+from tlm.data.tasks.metrics import Split
 from tlm.data.tasks.splits import COLUMN as GROUP
 from tlm.data.tasks.splits import groups_of
 
@@ -25,29 +25,6 @@ def examples(task: Artifact) -> pa.Table:
     classes, both without a label. A task with a group field has the column `group` as well (see `groups_of`).
     """
     return pq.ParquetFile(task.path("examples.parquet")).read()
-
-
-@dataclass(frozen=True)
-class Split:
-    """The n examples of one split.
-
-    Attributes:
-        name: train, dev or test.
-        example: Row ordinals in the task; shape [n].
-        texts: The texts.
-        pairs: The second texts, for a task on pairs.
-        gold: Class ordinals (int64), or targets (float64) for regression; shape [n].
-        group: Ordinal of each example's group (`tlm.data.tasks.splits`); shape [n].
-        copied: Whether train has the same text; shape [n].
-    """
-
-    name: str
-    example: NDArray[np.int64]
-    texts: list[str]
-    pairs: list[str] | None
-    gold: NDArray[Any]
-    group: NDArray[np.int64]
-    copied: NDArray[np.bool_]
 
 
 def classes_of(task: Artifact) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""The metrics that a task is judged by, for one set of predictions or for thousands of resampled ones.
+"""The examples of a split, and the metrics that a task is judged by, also on thousands of resampled test sets.
 
 Every metric depends on its examples only through a few sums: for classes the true positives, the gold and the
 predicted examples of each class; for regression the moments. `sums_of` computes the sums of each group of examples,
@@ -10,6 +10,7 @@ side is constant. NumPy only: importing scikit-learn would add 1.5 CPU seconds t
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,29 @@ ROUNDING = 1e-12  # a side varies if its variance is above this share of its mea
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The n examples of one split.
+
+    Attributes:
+        name: train, dev or test.
+        example: Row ordinals in the task; shape [n].
+        texts: The texts.
+        pairs: The second texts, for a task on pairs.
+        gold: Class ordinals (int64), or targets (float64) for regression; shape [n].
+        group: Ordinal of each example's group (`tlm.data.tasks.splits`); shape [n].
+        copied: Whether train has the same text; shape [n].
+    """
+
+    name: str
+    example: NDArray[np.int64]
+    texts: list[str]
+    pairs: list[str] | None
+    gold: NDArray[Any]
+    group: NDArray[np.int64]
+    copied: NDArray[np.bool_]
 
 
 def metric_for(labels: Sequence[str], metric: str) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.spending import JOULES, Energy, peak_memory
-from tlm.data.tasks.examples import Split
+from tlm.data.tasks.metrics import Split
 from tlm.evaluation.predict.encoder import EncoderPredictor
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import hidden
@@ -93,7 +93,7 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
     """
     from tlm.evaluation.predict.encoder import OnnxClassifier
     from tlm.settings.sections import Model
-    from tlm.training.cost import BACKWARD, Cost
+    from tlm.training.flops import BACKWARD, Cost
     from tlm.training.input.batches import Batch
 
     made = [model, *(model.input(name) for name in ("checkpoint",) if name in model.manifest.inputs)]

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.data.tasks.examples import Split, classes_of
-from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION, score
+from tlm.data.tasks.examples import classes_of
+from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION, Split, score
 
 BINS = 10
 METRIC_NAMES = {

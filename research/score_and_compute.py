@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from research.compute import models
+from research.paper.tables import data
 from tlm.evaluation.pages.colours import COLOURS, INK, MUTED
 from tlm.evaluation.pages.plots import STYLE, short, svg
 from tlm.evaluation.pages.text import power
@@ -44,7 +44,10 @@ class Point:
 
 def published() -> list[Point]:
     """The paper's models with their average test score on its eight tasks."""
-    return [Point(model["name"], model["flops"], [model["score"]], model["role"]) for model in models()]
+    return [
+        Point(model["name"], model["flops"], [model["score"]], model["role"])
+        for model in data("published.toml")["model"]
+    ]
 
 
 def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label: str) -> str:

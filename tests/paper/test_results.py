@@ -288,7 +288,7 @@ def test_a_miss_fails_the_check_only_at_the_paper_s_scale(kept, capsys):
     fabricate(kept, 0.861)
     paper(check=True, results=str(kept), markdown=True)
     out = capsys.readouterr().out
-    assert "| BM25, C_BERT | 94.40 ± 0.09 | 86.07 ± 0.48 → 86.1 (1) OK | 83.64 ± 0.26 |" in out
+    assert r"| BM25, C\_BERT | 94.40 ± 0.09 | 86.07 ± 0.48 → 86.1 (1) OK | 83.64 ± 0.26 |" in out
     assert out.count("| 1 OK, 11 not run |") == 3  # tables 3, 4 and 6 share the run
     fabricate(kept, 0.80)
     with pytest.raises(TlmError, match=r"missed .*: 1, such as small-scierc-bm25 \(table 3, 4, 5, 6\)"):

@@ -15,17 +15,15 @@ from tlm.artifacts.artifact import Artifact, remove
 from tlm.cli.command import flat
 from tlm.data.corpus import publish
 from tlm.data.corpus.load import dedup_corpus, load_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
-from tlm.data.corpus.plan import part_size, parts_of
-from tlm.data.passages import Shards
+from tlm.data.corpus.plan import can_be_cut, part_size, parts_of
 from tlm.data.reading.files import RawFile
-from tlm.data.reading.pieces import can_be_cut
 from tlm.errors import InputError, Interrupted
 
 
 @pytest.fixture(autouse=True)
 def whole_files(monkeypatch):
     """However small a part may be here; how large files are cut is in test_pieces.py."""
-    monkeypatch.setattr("tlm.data.reading.pieces.can_be_cut", lambda file: False)
+    monkeypatch.setattr("tlm.data.corpus.plan.can_be_cut", lambda file: False)
 
 
 ON_THE_WAY = ("corpus-part", "corpus-bucket", "corpus-shards")
@@ -42,7 +40,7 @@ def files(folder, *texts_of_files):
 def load(folder, root, size=10**9, **values):
     """Loaded in parts of at most so many bytes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tlm.data.corpus.plan.part_size", lambda files, least: size)
+        patch.setattr("tlm.data.corpus.load.part_size", lambda files, least: size)
         return Artifact.open(flat(load_corpus)([folder], root=str(root), **values), "corpus")
 
 
@@ -87,7 +85,8 @@ def test_shards_may_end_before_at_and_after_a_part(tmp_path_factory, monkeypatch
     """Shards of ten rows."""
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     monkeypatch.setattr(publish, "SHARD_ROWS", 10)
-    monkeypatch.setattr(Shards.__init__, "__defaults__", (2, 5))
+    monkeypatch.setattr("tlm.data.passages.GROUPS", 2)
+    monkeypatch.setattr("tlm.data.passages.GROUP_ROWS", 5)
     tmp_path = tmp_path_factory.mktemp("shards")
     numbers = iter(range(1000))
     folder = files(tmp_path / "in", *([f"t {next(numbers) % different}" for _ in range(1 + size)] for size in sizes))
@@ -240,7 +239,7 @@ def test_parts_that_a_kill_left_behind_are_removed_by_the_repetition(tmp_path, m
         remove(store, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr("tlm.artifacts.artifact.remove", remove_or_die)
+        patch.setattr("tlm.data.corpus.publish.remove", remove_or_die)
         with pytest.raises(Killed):
             load(folder, root, size=1)
     (corpus,) = root.glob("corpus/*")
@@ -270,7 +269,7 @@ def until(condition):
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc to find child processes in")
 def test_killed_at_any_moment_finished_parts_are_not_repeated(tmp_path, monkeypatch):
     """The processes that it had started end, too. Each file is cut in two."""
-    monkeypatch.setattr("tlm.data.reading.pieces.can_be_cut", can_be_cut)
+    monkeypatch.setattr("tlm.data.corpus.plan.can_be_cut", can_be_cut)
     count = 6
     texts = [
         [f"text {number % 9000} of {file // 3} " + "word " * 40 for number in range(12_000)] for file in range(count)

@@ -17,7 +17,7 @@ from tlm.training.input.tokenizer import build_tokenizer
 @pytest.fixture(autouse=True)
 def whole_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small a part may be here."""
-    monkeypatch.setattr("tlm.data.reading.pieces.can_be_cut", lambda file: False)
+    monkeypatch.setattr("tlm.data.corpus.plan.can_be_cut", lambda file: False)
 
 
 def onward(corpus: Artifact, root: Path) -> dict[str, str]:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.splits import COLUMN as GROUP
-from tlm.data.tasks.splits import groups_of
+from tlm.data.tasks.splits import GROUP, groups_of
 
 LABELLED = [("id", "string"), ("text", "string"), ("text_pair", "string"), ("label", "string"), ("target", "float64")]
 SCHEMA = [*LABELLED, ("split", "string"), (GROUP, "string")]

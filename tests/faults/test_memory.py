@@ -57,7 +57,7 @@ CASES = {
 CHILD = """
 import sys
 from tlm import cli
-from tlm.spending import peak_memory
+from tlm.artifacts.spending import peak_memory
 for name in sys.argv[1:]:
     sys.argv = ["tlm", "load-corpus", name, "--root", "root", *["--id-field", "id"] * ("id" in name)]
     try:

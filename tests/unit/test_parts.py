@@ -277,7 +277,7 @@ def test_killed_at_any_moment_finished_parts_are_not_repeated(tmp_path, monkeypa
     folder, root = files(tmp_path / "in", *texts), tmp_path / "root"
     one = load(folder, tmp_path / "one")
     command = (
-        f"from tlm.data import corpus; corpus.part_size = lambda files, least: 2 << 20; "
+        f"from tlm.data.corpus import load as corpus; corpus.part_size = lambda files, least: 2 << 20; "
         f"corpus.load_corpus([{folder!r}], root={str(root)!r})"
     )
     before: dict[Path, int] = {}

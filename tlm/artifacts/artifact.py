@@ -83,7 +83,7 @@ class Reference(BaseModel):
 
 
 class Manifest(Reference):
-    """What is known about an artifact and never changes. Time and host are in run.json beside it.
+    """The facts about an artifact that never change. Time and host are in run.json beside it.
 
     Attributes:
         schema_name: Name of this format.

@@ -34,7 +34,7 @@ def as_done(work: Callable[[T], R], items: Sequence[T], label: str, unit: str, l
         items: What to work on.
         label: What is being done.
         unit: What the items are.
-        least: How many items are worth several processes.
+        least: How many items justify several processes.
 
     Raises:
         Interrupted: a process was killed.

@@ -31,7 +31,7 @@ SERVER_MEMORY = 1 << 30
 MEASURED = """
 import atexit
 from tlm import cli
-from tlm.spending import peak_memory
+from tlm.artifacts.spending import peak_memory
 atexit.register(lambda: print(peak_memory()))
 cli.main()
 """

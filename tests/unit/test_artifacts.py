@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.making import everything, expected, fill, leftovers, make, recipe, truncate
 from tlm.artifacts.artifact import Artifact, FileEntry, Manifest, content_digest, seal
 from tlm.artifacts.produce import Recipe, produce
+from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.local import LocalStore, scratch_folder
-from tlm.artifacts.stores.open import open_store
 from tlm.artifacts.stores.store import canonical_json, value_sha256
 from tlm.errors import InputError
 

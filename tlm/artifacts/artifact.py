@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from tlm import __version__
-from tlm.artifacts.stores.open import named_root, open_store
+from tlm.artifacts.stores import named_root, open_store
 from tlm.artifacts.stores.store import SIGNATURE, Store, file_sha256, signed_json, value_sha256
 from tlm.errors import Damaged, InputError, TlmError, with_article
 from tlm.progress import say

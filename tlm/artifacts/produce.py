@@ -89,7 +89,7 @@ class Recipe:
     Attributes:
         kind: Kind of the artifact, one of `tlm.artifacts.stores.store`.
         step: Name of the step that makes it.
-        version: Version of the step's method; raised when the step writes something else than before.
+        version: Version of the step's method; raised when the step writes something different.
         settings: Settings that change the result, as JSON values.
         inputs: Input artifacts by name; only their content counts, not where they are stored.
     """

@@ -211,7 +211,7 @@ def _works(action: Callable[[], object]) -> bool:
 def process_seconds() -> float:
     """Return the CPU seconds that this process and all that it started have used so far, in whichever threads.
 
-    The sums of the system have the processes that ended; psutil knows those that still run.
+    The sums of the system have the processes that ended; psutil knows the processes that still run.
     """
     import psutil  # type: ignore[import-untyped]
 

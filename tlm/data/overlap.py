@@ -2,7 +2,7 @@
 
 A passage overlaps a text if it has a large enough share of the text's distinct n-grams, or if the text has a large
 enough share of the passage's. The first rule finds short texts, such as a sentence within a passage. The second finds
-long ones, such as a document that the corpus holds in pieces, none of which has much of it. A text or passage of fewer
+long ones, such as a document that the corpus holds in pieces, each with little of it. A text or passage of fewer
 than n tokens overlaps if it occurs whole, as a run of tokens: a short text in a passage, or a short passage in a text.
 Tokens are lower-cased runs of letters and digits of texts without marks around spans ("[[ … ]]", "<e1> … </e1>") and
 without invisible characters, so none of these hides a match.
@@ -30,7 +30,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying is reversibl
 
 
 class Vocabulary:
-    """Numbers tokens in order of first appearance."""
+    """The numbers of tokens, in order of first appearance."""
 
     def __init__(self) -> None:
         self._numbers: defaultdict[str, int] = defaultdict()
@@ -95,7 +95,7 @@ class TokenLists:
         return TokenLists(self.ids, self.starts[rows], self.lengths[rows])
 
     def with_others(self, rows: Ints, others: "TokenLists") -> "TokenLists":
-        """The same with other tokens for the texts at `rows`."""
+        """Replace the tokens of the texts at `rows`."""
         if not len(rows):
             return self
         starts, lengths = self.starts.copy(), self.lengths.copy()
@@ -103,7 +103,7 @@ class TokenLists:
         return TokenLists(np.concatenate([self.ids, others.ids]), starts, lengths)
 
     def packed(self) -> "TokenLists":
-        """The same with the tokens of these texts alone, one after the other; copied unless they are so already."""
+        """Drop the tokens of other texts, so that these stand one after the other; copied only where necessary."""
         alone = TokenLists.of(self.ids, self.lengths)
         if len(self.ids) == self.lengths.sum() and np.array_equal(self.starts, alone.starts):
             return self
@@ -188,7 +188,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Overlaps:
-    """Which passages overlap a text.
+    """The passages that overlap a text.
 
     Attributes:
         text: For each passage the first text that it overlaps; -1 if there is none.
@@ -220,7 +220,7 @@ def overlapping(texts: Sequence[str], protected: Iterable[str]) -> Flags:
 
 
 class _Whole:
-    """The texts of exactly `n` tokens: of those that are equal only the first, because a passage overlaps that one."""
+    """The texts of exactly `n` tokens; of equal texts only the first, because a passage overlaps that one."""
 
     def __init__(self, texts: TokenLists, n: int) -> None:
         rows = np.flatnonzero(texts.lengths == n)
@@ -305,7 +305,7 @@ class _Long:
         return pairs, np.concatenate(more_counts)[first]
 
     def _shared(self, places: Ints) -> Ints:
-        """How many of these n-grams each text has, [texts]."""
+        """Count these n-grams in each text, shape [texts]."""
         counts = np.zeros(self.size, np.int64)
         for place in places.tolist():
             counts[self.owners[self.offsets[place] : self.offsets[place + 1]]] += 1
@@ -360,7 +360,7 @@ class OverlapFinder:
         return found
 
     def _enter_short(self, found: Overlaps, passages: TokenLists, length: int) -> None:
-        """The other way round: enter the passages of `length` tokens that stand whole in a text."""
+        """Enter the passages of `length` tokens that stand whole in a text."""
         rows = np.flatnonzero(passages.lengths == length)
         if not len(rows):
             return

@@ -78,7 +78,7 @@ def _quietly(work: Callable[[T], R], item: T, parent: int) -> R:
 
 @lru_cache
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone: one that was killed cannot tell its workers."""
+    """End this process when its parent is gone: a killed process cannot warn its workers."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -26,7 +26,7 @@ _LONG = regex.compile(rf"[^\s\0]{{{LONGEST_WORD}}}(?=[^\s\0])")
 
 
 def split(text: str, words: int, overlap: int = 0) -> list[str]:
-    """Cut a normalised text into passages of `words` words, of which the last `overlap` also begin the next passage.
+    """Cut a normalised text into passages of `words` words, whose last `overlap` also begin the next passage.
 
     Words are separated by spaces. In scripts without spaces (Han, kana, Thai, Lao, Khmer, Burmese) each character
     counts as a word, and in runs of more than 50 characters every 50 do. A last passage with fewer than words/10 words
@@ -48,7 +48,7 @@ def count(text: str) -> int:
 
 
 def _surely_below(text: str, words: int) -> bool:
-    """Tell quickly, for most texts, that there are fewer than `words` words, counting long runs generously."""
+    """Recognise most texts of fewer than `words` words quickly, by an upper limit of their words."""
     at_most = text.count(" ") + 1 + len(text) // LONGEST_WORD
     return at_most < words and (len(text) < words or not _has_unspaced(text))
 
@@ -93,7 +93,7 @@ class Shards:
 
     @property
     def total(self) -> int:
-        """Rows added so far."""
+        """The number of rows added so far."""
         return sum(self.rows.values()) + (self._pending.num_rows if self._pending else 0)
 
     def add(self, table: pa.Table) -> None:

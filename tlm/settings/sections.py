@@ -29,7 +29,7 @@ class Section(BaseModel):
 
 
 class Retrieve(Section):
-    """Which part of the corpus is trained on (paper, section 3.1).
+    """The part of the corpus to train on (paper, section 3.1).
 
     Attributes:
         top_k: K, the number of passages retrieved for each training example.

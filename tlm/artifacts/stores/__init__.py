@@ -1,4 +1,4 @@
-"""Stores of artifacts: a local folder or an S3 bucket, behind one interface; which of them a root names."""
+"""Stores of artifacts: a local folder or an S3 bucket, behind one interface."""
 
 import os
 import secrets

@@ -168,7 +168,7 @@ class S3Store:
     # ---- retries and errors
 
     def _call(self, doing: str, call: Callable[[], T]) -> T:
-        """Return the result of `call`. A server that has answered before is given a minute to come back.
+        """Return the result of `call`. A server that has answered before gets a minute to come back.
 
         Raises:
             InputError: the bucket, the credentials or the server's address is wrong.

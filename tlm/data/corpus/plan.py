@@ -64,7 +64,7 @@ class Plan:
         root: Store to write to.
         settings: Settings of the corpus, with the digests of the files.
         parts: For each part the number of its first file, and that of the file after its last one.
-        buckets: How many groups the texts are sorted into by their digests, to find those that repeat.
+        buckets: How many groups the texts are sorted into by their digests, to find the repeated ones.
         pieces: The pieces of files that are too large for a part, by the number of the file. Each counts as a file.
     """
 
@@ -176,7 +176,7 @@ def _too_large(file: RawFile, size: int) -> bool:
 
 
 def sliced(files: Sequence[RawFile], pieces: Mapping[int, Sequence[Piece]]) -> list[RawFile]:
-    """The files, with the pieces of those that are cut in their places."""
+    """Return the files, with their pieces in the places of files that are cut."""
     return list(chain.from_iterable(pieces_of(file, pieces.get(number, ())) for number, file in enumerate(files)))
 
 

@@ -82,7 +82,7 @@ def _write_shards(draft: Draft, plan: Plan, number: int) -> None:
 
 
 def publish(plan: Plan, max_rejected: int) -> str:
-    """Publish the corpus, unless it is there already, and remove what was on the way to it.
+    """Publish the corpus, unless it is there already, and remove the results on the way to it.
 
     Raises:
         InputError: too many rejected rows, or a part is not there.
@@ -113,7 +113,7 @@ def _write(draft: Draft, plan: Plan, max_rejected: int) -> None:
 
 
 def _written(plan: Plan) -> Iterator[FileEntry]:
-    """The shards, all of which must still be there."""
+    """List the shards, and raise Interrupted if one is gone."""
     folder, lost = f"corpus/{plan.key}", 0
     store = home(plan.root, ())
     there = {stored.name for stored in store.list(f"{folder}/")}

@@ -74,7 +74,7 @@ class Stage:
 
 
 def repeated(bucket: Sequence[Path]) -> list[Ints]:
-    """For each of several stages, in their order, the rows whose text an earlier row has, of this or an earlier stage.
+    """Find, for each of several stages, the rows whose text an earlier row of this or an earlier stage has.
 
     Args:
         bucket: The same file of digests of each stage.
@@ -90,11 +90,11 @@ def repeated(bucket: Sequence[Path]) -> list[Ints]:
 def distinct(
     tables: Mapping[str, int], path: Callable[[str], Path], repeats: Ints, start: int = 0, stop: int | None = None
 ) -> Iterator[pa.Table]:
-    """Stream staged rows without the repeated ones, at most 10,000 at a time; of those, from `start` to `stop`.
+    """Stream staged rows from `start` to `stop`, without the repeated ones, at most 10,000 at a time.
 
     Args:
         tables: Number of rows by file.
-        path: The path of a file; called only for those that are needed.
+        path: The path of a file; called only for the files that are needed.
         repeats: Which rows repeat an earlier one, ascending.
         start: How many of the others to leave out.
         stop: After how many of the others to end; None: at the end.

@@ -41,7 +41,7 @@ def label_of(values: Mapping[str, Any], field: str) -> str:
 
 
 def is_number(label: str) -> bool:
-    """Tell whether a label is a number."""
+    """Whether a label is a number."""
     return _NUMBER.fullmatch(label) is not None
 
 

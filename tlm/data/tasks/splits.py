@@ -36,7 +36,7 @@ def groups_of(examples: pa.Table) -> NDArray[np.int64]:
 
 
 def connected(twins: Sequence[str], groups: Sequence[str]) -> list[str]:
-    """Return a name for each example, equal for those that a chain of equal texts and equal groups connects.
+    """Return a name for each example, equal for examples that a chain of equal texts and equal groups connects.
 
     It is that of the first of their groups in alphabetical order, and so does not depend on the order of examples.
 
@@ -127,7 +127,7 @@ class _Draw:
         """Take groups that bring a split closer to its share, the best first."""
         alike: dict[frozenset[tuple[str | None, int]], deque[tuple[int, str]]] = defaultdict(deque)
         for place, group in enumerate(order):
-            if group not in self.chosen:  # groups of the same labels gain the same: of these only the first is tried
+            if group not in self.chosen:  # groups of the same labels gain the same: only the first is tried
                 alike[frozenset(self.members[group].items())].append((place, group))
         for split in self.lacks:
             while firsts := [some[0] for some in alike.values() if some and self._spared(some[0][1])]:
@@ -138,7 +138,7 @@ class _Draw:
                 self._take(best, split)
 
     def _gain(self, group: str, split: str) -> float:
-        """How much closer a group brings a split to its shares, in squares summed over the labels."""
+        """The gain of a split from a group: how much closer its shares come, in squares summed over the labels."""
         lacks = self.lacks[split]
         return sum(count * (2 * lacks[label] - count) for label, count in self.members[group].items())
 

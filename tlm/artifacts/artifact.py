@@ -279,11 +279,8 @@ class Artifact:
 
     def entries(self, pattern: str = "*") -> list[FileEntry]:
         """Return the entries whose logical names match `pattern`, sorted so that 99999 comes before 100000."""
-        matches = re.compile(fnmatch.translate(pattern)).match
-        return sorted(
-            (entry for entry in self.manifest.files if matches(entry.logical)),
-            key=lambda entry: re.sub("[0-9]+", lambda number: number[0].zfill(12), entry.logical),
-        )
+        chosen = [entry for entry in self.manifest.files if fnmatch.fnmatchcase(entry.logical, pattern)]
+        return sorted(chosen, key=lambda entry: re.sub("[0-9]+", lambda number: number[0].zfill(12), entry.logical))
 
     def run(self) -> dict[str, Any]:
         """Return the facts about the run that made it (time, host, seconds, threads); {} if they are lost."""

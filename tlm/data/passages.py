@@ -72,6 +72,8 @@ def _join(pieces: list[str]) -> str:
 
 GROUP_ROWS = 10_000
 GROUPS = 10
+# A dictionary pays off where values repeat, statistics where rows are looked up by value
+_WRITTEN = {"use_dictionary": ["source"], "write_statistics": ["doc"], "data_page_size": 1 << 20}
 
 
 def numbered(table: pa.Table, first: int) -> pa.Table:
@@ -117,14 +119,8 @@ class Shards:
         if self._writer is None:
             self._file = f"{self.name}-{self.first + len(self.rows):05d}.parquet"
             self.rows[self._file] = 0
-            self._writer = pq.ParquetWriter(
-                self.folder / self._file,
-                table.schema,
-                compression=self.compression,
-                use_dictionary=["source"],  # pays off where values repeat
-                write_statistics=["doc"],  # pays off where rows are looked up by value
-                data_page_size=1 << 20,
-            )
+            path = self.folder / self._file
+            self._writer = pq.ParquetWriter(path, table.schema, compression=self.compression, **_WRITTEN)
         self._writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
         self.rows[self._file] += table.num_rows
         pa.default_memory_pool().release_unused()  # or the allocator keeps several times as much as is in use

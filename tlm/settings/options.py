@@ -159,13 +159,9 @@ class Filters(Options):
 
     def settings(self) -> dict[str, float | None]:
         """The settings that decide the subset; None for those of a filter that is off."""
-        return {
-            "min_words": self.min_words,
-            "jaccard": self.jaccard if self.near_duplicates else None,
-            "overlap_share": self.overlap_share if self.overlap else None,
-            "passage_share": self.passage_share if self.overlap else None,
-            "ngram": self.ngram if self.overlap else None,
-        }
+        on = {"min_words": True, "jaccard": self.near_duplicates}
+        on |= dict.fromkeys(("overlap_share", "passage_share", "ngram"), self.overlap)
+        return {name: getattr(self, name) if is_on else None for name, is_on in on.items()}
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "Filters":

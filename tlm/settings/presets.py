@@ -59,12 +59,6 @@ def table_b1() -> dict[str, Any]:
 
 
 @lru_cache(1)
-def task_names() -> dict[str, str]:
-    """Return our name of each of the eight tasks by every name in use: ``sciie`` is ``scierc``."""
-    return {name: task for task, facts in table_b1()["tasks"].items() for name in (task, *facts["also"])}
-
-
-@lru_cache(1)
 def paper_presets() -> dict[str, Values]:
     """Return the settings by preset: ``small``, ``small-agnews``, …, ``large-rct``, ``small-glue``."""
     table = table_b1()
@@ -99,20 +93,16 @@ def _preset(scale: str, column: dict[str, Any], origin: str) -> Values:
     shape, common = table_b1()["shapes"][table_b1()["scales"][scale]["shape"]], table_b1()["common"]
     train = {name: column[name] for name in ("rho1", "steps", "external_length")}
     train |= {"rho2": float(column["rho2"]), "external_batch": column["batch"], "internal_batch": column["batch"]}
+    own = f"size of {shape['source']}'s; trained here, where the paper took the published vocabulary"
+    source = {**common["source"], "retrieve": origin, "tokenizer": own, "model": shape["source"]}
+    source["model.max_length"] = origin
     return {
         "retrieve": {**common["retrieve"], "top_k": column["top_k"]},
         "tokenizer": shape["tokenizer"],
         "model": {**common["model"], **shape["model"], "max_length": column["internal_length"]},
         "train": {**common["train"], **train, "accumulation": column["accumulation"]},
         "finetune": common["finetune"],
-        "source": {
-            **common["source"],
-            "retrieve": origin,
-            "tokenizer": f"size of {shape['source']}'s; trained here, where the paper took the published vocabulary",
-            "model": shape["source"],
-            "model.max_length": origin,
-            **{f"train.{name}": origin for name in train},
-        },
+        "source": source | {f"train.{name}": origin for name in train},
     }
 
 

@@ -120,14 +120,10 @@ def load_task(
         for file in texts:
             check(file, fields.of_texts)
         shares = _shares(files or path, by_split, dev_share, test_share)
-        settings = {
-            **vars(fields),
-            "name": entry.name if entry else _name(path, by_split),
-            "metric": entry.metrics[0] if entry and problem.metric == "auto" else problem.metric,
-            "shares": shares,
-            "seed": seed if shares else None,
-            "files": [[split, file.name, file.digest()] for split, own in by_split.items() for file in own],
-        }
+        settings = {**vars(fields), "shares": shares, "seed": seed if shares else None}
+        settings["name"] = entry.name if entry else _name(path, by_split)
+        settings["metric"] = entry.metrics[0] if entry and problem.metric == "auto" else problem.metric
+        settings["files"] = [[split, file.name, file.digest()] for split, own in by_split.items() for file in own]
         if problem.problem != "auto":
             settings["problem"] = problem.problem
         if entry:

@@ -3,10 +3,8 @@
 import json
 import sys
 
-from tlm.artifacts.manifest import MANIFEST
-from tlm.artifacts.roots import open_store
-
-from tlm.artifacts.artifact import USED, Artifact
+from tlm.artifacts.artifact import MANIFEST, USED, Artifact
+from tlm.artifacts.stores import open_store
 
 Contents = dict[str, str]  # kind/key → content
 Files = dict[str, tuple[int, float]]  # name → size, modification time

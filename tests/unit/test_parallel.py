@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import time
-from tlm.data.parts.parallel import each
+from tlm.data.parallel import each
 from tlm.errors import InputError
 
 def work(number):

@@ -62,7 +62,7 @@ def s3_root(s3_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch, tmp_pa
     """``s3://<fresh bucket>/prefix``; the environment leads boto3's default chain there."""
     import boto3
 
-    from tlm.artifacts.stores.open import close_stores
+    from tlm.artifacts.stores import close_stores
 
     for name, value in {
         "AWS_ENDPOINT_URL_S3": s3_server.url,

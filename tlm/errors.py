@@ -71,7 +71,7 @@ def reason(error: Exception) -> str:
 
 
 def in_pod() -> bool:
-    """Whether this is a pod of Kubernetes, where secrets and config maps are what a user can mend."""
+    """Whether this is a pod of Kubernetes, where users set secrets and config maps instead of variables."""
     return "KUBERNETES_SERVICE_HOST" in os.environ
 
 

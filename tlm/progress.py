@@ -76,13 +76,9 @@ def _bar(label: str, total: float | None):  # type: ignore[no-untyped-def]  # ri
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description}", markup=False),  # names of files may have brackets
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
+    # No markup: names of files may have brackets
+    about, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", markup=False)
+    columns = (about, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note)
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
     progress.start()
     return progress, progress.add_task(label, total=total, note="")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import MANIFEST, Artifact
-from tlm.artifacts.stores.open import open_store
+from tlm.artifacts.stores import open_store
 
 LOSSES = ("mlm", "ce")
 # That of tests/training/test_together.py. Several processes add up the same numbers in another order, so the last bits

@@ -4,7 +4,7 @@ import json
 import sys
 
 from tlm.artifacts.artifact import MANIFEST, USED, Artifact
-from tlm.artifacts.stores.open import open_store
+from tlm.artifacts.stores import open_store
 
 Contents = dict[str, str]  # kind/key → content
 Files = dict[str, tuple[int, float]]  # name → size, modification time

@@ -14,7 +14,7 @@ from typing import Any
 from tlm.errors import InputError, nearest
 from tlm.runs.advise import paper_top_k
 from tlm.settings import presets
-from tlm.settings.presets import paper_presets, table_b1, task_names
+from tlm.settings.presets import paper_presets, table_b1
 
 PAPER = ("small", "medium", "large")
 PAPER_SEEDS = 3
@@ -173,7 +173,8 @@ def task_of(column: str) -> str:
 
 def our_name(task: str) -> str:
     """Our name of one of the paper's tasks, given any of its names; other names stay."""
-    return task_names().get(task.lower(), task)
+    also = (name for name, facts in table_b1()["tasks"].items() if task.lower() in (name, *facts["also"]))
+    return next(also, task)
 
 
 def _is_available(row: dict[str, Any], scale: str) -> bool:

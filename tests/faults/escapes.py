@@ -15,7 +15,7 @@ from tests.faults.refusals import settings
 from tests.making import make
 from tlm.artifacts.artifact import Artifact, FileEntry, content_digest
 from tlm.artifacts.snapshots import Progress
-from tlm.artifacts.stores.open import open_store
+from tlm.artifacts.stores import open_store
 from tlm.cli.upkeep import fetch, gc
 from tlm.data.corpus.load import load_corpus
 from tlm.errors import InputError

@@ -16,7 +16,7 @@ from pipelines import client
 from tests.published import write_bert
 from tests.tiny import GLUE, TOPICS
 from tests.toys_training import task
-from tlm.artifacts.stores.open import close_stores, open_store
+from tlm.artifacts.stores import close_stores, open_store
 from tlm.data.corpus.load import load_corpus
 from tlm.errors import InputError
 from tlm.evaluation.predict.classifier import Classifier

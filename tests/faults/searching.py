@@ -17,7 +17,7 @@ from tests.searchable import corpus_of, docstrings, task_of
 from tests.servers.faulty import Trouble, faulty
 from tests.servers.servers import Server, installed
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores.open import identity, open_store
+from tlm.artifacts.stores import identity, open_store
 from tlm.errors import TlmError
 from tlm.retrieval.search import elastic_build, elastic_client
 from tlm.retrieval.search.elastic_client import alias_of

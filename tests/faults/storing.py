@@ -17,7 +17,7 @@ from tests.servers.faulty import Trouble, faulty
 from tests.servers.servers import S3Server, s3
 from tlm.artifacts.artifact import MANIFEST, Artifact
 from tlm.artifacts.produce import Draft
-from tlm.artifacts.stores.open import close_stores, open_store
+from tlm.artifacts.stores import close_stores, open_store
 
 T = TypeVar("T")
 Start = Callable[..., AbstractContextManager[S3Server]]

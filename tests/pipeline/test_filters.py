@@ -14,7 +14,7 @@ from components import data
 from research.components import multitask, paper
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores.open import open_store
+from tlm.artifacts.stores import open_store
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.retrieval.search.index import build_index

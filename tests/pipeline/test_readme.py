@@ -13,7 +13,7 @@ import pytest
 
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores.open import open_store
+from tlm.artifacts.stores import open_store
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")

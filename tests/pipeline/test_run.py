@@ -11,7 +11,7 @@ import pytest
 
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores.open import open_store
+from tlm.artifacts.stores import open_store
 
 RUNS = {"arms": "task-only,random,bm25", "seeds": "3"}
 

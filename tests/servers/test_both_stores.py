@@ -27,7 +27,7 @@ from tests.making import (
 from tests.searchable import corpus_of, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.snapshots import KEPT, Progress
-from tlm.artifacts.stores.open import open_store
+from tlm.artifacts.stores import open_store
 from tlm.cli.upkeep import gc, ls
 from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index

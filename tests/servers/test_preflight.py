@@ -2,7 +2,7 @@
 
 import pytest
 
-from tlm.artifacts.stores.open import open_store
+from tlm.artifacts.stores import open_store
 from tlm.errors import InputError
 from tlm.runs.preflight import preflight
 

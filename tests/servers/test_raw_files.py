@@ -7,8 +7,8 @@ import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus
+from tlm.data.corpus.plan import cut, pieces_of
 from tlm.data.reading.files import raw_files
-from tlm.data.reading.pieces import cut, pieces_of
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 

@@ -9,8 +9,7 @@ import pytest
 from tests.making import everything, expected, flip, make
 from tests.servers import servers
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores import s3
-from tlm.artifacts.stores.open import open_store
+from tlm.artifacts.stores import open_store, s3
 from tlm.artifacts.stores.s3 import S3Store
 from tlm.errors import InputError, Interrupted
 

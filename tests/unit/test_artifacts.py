@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.making import everything, expected, fill, leftovers, make, recipe, truncate
 from tlm.artifacts.artifact import Artifact, FileEntry, Manifest, content_digest, seal
 from tlm.artifacts.produce import Recipe, produce
+from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.local import LocalStore, scratch_folder
-from tlm.artifacts.stores.open import open_store
 from tlm.artifacts.stores.store import canonical_json, value_sha256
 from tlm.errors import InputError
 
@@ -77,7 +77,7 @@ def test_two_hundred_thousand_files_keep_their_order():
     files.sort(key=lambda entry: entry.name)
     facts = {"settings": {}, "inputs": {}, "counts": {}, "details": {}, "step": "made", "version": 1}
     made = Manifest(kind="corpus", key="0" * 24, content=content_digest(files, {}), files=files, **facts)
-    again = Artifact(None, Manifest.from_bytes(made.to_bytes(), "here"))
+    again = Artifact(LocalStore(Path("nowhere")), Manifest.from_bytes(made.to_bytes(), "here"))
     assert [entry.logical for entry in again.entries("passages-*.parquet")] == names
 
 

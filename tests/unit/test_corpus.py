@@ -118,7 +118,7 @@ def test_shards_hold_the_same_bytes_however_rows_come(portions, group_rows, grou
 
     def sharded(sizes):
         with tempfile.TemporaryDirectory() as folder:
-            shards, start = Shards(Path(folder), "x", groups, group_rows), 0
+            shards, start = Shards(Path(folder), "x"), 0
             for size in sizes:
                 shards.add(numbers.slice(start, size))
                 start += size
@@ -127,7 +127,10 @@ def test_shards_hold_the_same_bytes_however_rows_come(portions, group_rows, grou
             assert sum(rows.values()) == len(numbers)
             return [(name, (Path(folder) / name).read_bytes()) for name in sorted(rows)]
 
-    assert sharded(portions) == sharded([sum(portions)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tlm.data.passages.GROUPS", groups)
+        patch.setattr("tlm.data.passages.GROUP_ROWS", group_rows)
+        assert sharded(portions) == sharded([sum(portions)])
 
 
 def test_more_passages_than_a_shard_has_are_numbered_through(tmp_path):
@@ -242,11 +245,13 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     assert peak(90_000) < 1.2 * peak(30_000)
 
 
-def test_more_than_100_000_shards_stay_in_the_order_of_their_numbers(tmp_path):
+def test_more_than_100_000_shards_stay_in_the_order_of_their_numbers(tmp_path, monkeypatch):
     """As if 99,998 had been written before: their numbers grow from five digits to six."""
+    monkeypatch.setattr("tlm.data.passages.GROUPS", 1)
+    monkeypatch.setattr("tlm.data.passages.GROUP_ROWS", 2)
 
     def write(draft):
-        shards = Shards(draft.folder, "passages", groups=1, group_rows=2)
+        shards = Shards(draft.folder, "passages")
         shards.rows = {f"passages-{number:05d}.parquet": 0 for number in range(99_998)}
         for doc in range(9):
             shards.add(pa.table({"doc": [doc], "text": [f"text {doc}"]}))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from research.score_and_compute import Point, score_against_compute
-from tlm.artifacts.spending import Counter, Energy, nvml, rapl
+from tlm.artifacts.spending import Counter, Spending, nvml, rapl
 from tlm.errors import InputError
 from tlm.evaluation.report.cost import Cost, total
 from tlm.settings.options import Prices
@@ -36,7 +36,7 @@ def test_packages_and_their_memory_count_but_their_parts_do_not(tmp_path):
         ]
     ]  # fmt: skip
     (tmp_path / "intel-rapl").mkdir()
-    with Energy(rapl(tmp_path)) as energy:
+    with Spending(rapl(tmp_path)) as energy:
         for file, joules in zip(files, (5, 4, 2, 3, 100), strict=True):
             file.write_text(str((10 + joules) * 1_000_000))
     assert energy.used("cpu") == pytest.approx(5 + 2 + 3)
@@ -63,7 +63,7 @@ def test_long_work_is_looked_at_in_between():
         looks.append(next(values, 0.4))
         return looks[-1]
 
-    with Energy([Counter("cpu", read, 1.0)], every=0.001) as energy:
+    with Spending([Counter("cpu", read, 1.0)], every=0.001) as energy:
         while len(looks) < 5:
             time.sleep(0.001)
     assert energy.used("cpu") == pytest.approx(2.4)
@@ -71,21 +71,21 @@ def test_long_work_is_looked_at_in_between():
 
 def test_a_machine_that_does_not_tell(tmp_path):
     assert rapl(tmp_path / "absent") == []
-    with Energy([]) as energy:
+    with Spending([]) as energy:
         pass
     assert energy.used("cpu") is energy.used("gpu") is None
 
 
 def test_a_counter_that_vanishes_is_unknown_not_zero(tmp_path):
     file = zone(tmp_path, "intel-rapl:0", "package-0", 5)
-    with Energy(rapl(tmp_path)) as energy:
+    with Spending(rapl(tmp_path)) as energy:
         file.unlink()
     assert energy.used("cpu") is energy.used("gpu") is None
 
 
 def test_a_package_that_vanishes_leaves_no_partial_sum(tmp_path):
     files = [zone(tmp_path, f"intel-rapl:{number}", f"package-{number}", 5) for number in (0, 1)]
-    with Energy(rapl(tmp_path)) as energy:
+    with Spending(rapl(tmp_path)) as energy:
         files[0].unlink()
         files[1].write_text("3000005")
     assert energy.used("cpu") is None
@@ -94,13 +94,13 @@ def test_a_package_that_vanishes_leaves_no_partial_sum(tmp_path):
 def test_an_unreadable_zone_is_left_out(tmp_path):
     zone(tmp_path, "intel-rapl:0", "package-0", 5)
     (tmp_path / "intel-rapl:0" / "energy_uj").write_text("")
-    with Energy(rapl(tmp_path)) as energy:
+    with Spending(rapl(tmp_path)) as energy:
         pass
     assert energy.used("cpu") is energy.used("gpu") is None
 
 
 def test_an_error_in_the_work_is_not_swallowed(tmp_path):
-    energy = Energy(rapl(tmp_path))
+    energy = Spending(rapl(tmp_path))
     with pytest.raises(ZeroDivisionError), energy:
         _ = 1 / 0
     assert energy.used("cpu") is energy.used("gpu") is None
@@ -146,7 +146,7 @@ def test_gpus_that_may_be_used_are_counted(visible, expected, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with Energy(nvml()) as energy:
+    with Spending(nvml()) as energy:
         standin.millijoules = {0: 8_000, 1: 53_000}
     assert energy.used("gpu") == (None if expected is None else pytest.approx(expected))
     assert energy.used("cpu") is None

@@ -15,10 +15,8 @@ from tlm.artifacts.artifact import Artifact, remove
 from tlm.cli.command import flat
 from tlm.data.corpus import publish
 from tlm.data.corpus.load import dedup_corpus, load_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
-from tlm.data.corpus.plan import part_size, parts_of
-from tlm.data.passages import Shards
+from tlm.data.corpus.plan import can_be_cut, part_size, parts_of
 from tlm.data.reading.files import RawFile
-from tlm.data.reading.pieces import can_be_cut
 from tlm.errors import InputError, Interrupted
 
 
@@ -87,7 +85,8 @@ def test_shards_may_end_before_at_and_after_a_part(tmp_path_factory, monkeypatch
     """Shards of ten rows."""
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     monkeypatch.setattr(publish, "SHARD_ROWS", 10)
-    monkeypatch.setattr(Shards.__init__, "__defaults__", (2, 5))
+    monkeypatch.setattr("tlm.data.passages.GROUPS", 2)
+    monkeypatch.setattr("tlm.data.passages.GROUP_ROWS", 5)
     tmp_path = tmp_path_factory.mktemp("shards")
     numbers = iter(range(1000))
     folder = files(tmp_path / "in", *([f"t {next(numbers) % different}" for _ in range(1 + size)] for size in sizes))
@@ -278,8 +277,8 @@ def test_killed_at_any_moment_finished_parts_are_not_repeated(tmp_path, monkeypa
     folder, root = files(tmp_path / "in", *texts), tmp_path / "root"
     one = load(folder, tmp_path / "one")
     command = (
-        f"from tlm.data.corpus import load; load.part_size = lambda files, least: 2 << 20; "
-        f"load.load_corpus([{folder!r}], root={str(root)!r})"
+        f"from tlm.data.corpus import load as corpus; corpus.part_size = lambda files, least: 2 << 20; "
+        f"corpus.load_corpus([{folder!r}], root={str(root)!r})"
     )
     before: dict[Path, int] = {}
     for kind in ON_THE_WAY:

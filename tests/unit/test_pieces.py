@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import dedup_corpus, load_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
-from tlm.data.reading import pieces
+from tlm.data.corpus.plan import can_be_cut, cut, pieces_of
 from tlm.data.reading.files import raw_files
-from tlm.data.reading.pieces import can_be_cut, cut, pieces_of
 from tlm.data.reading.readers import read
 from tlm.errors import InputError
 
@@ -99,7 +98,7 @@ def test_what_can_be_cut(tmp_path, name, expected):
 
 
 def test_a_line_that_is_too_long_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(pieces, "LONGEST_LINE", 100)
+    monkeypatch.setattr("tlm.data.corpus.plan.LONGEST_LINE", 100)
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a"}\n' * 3 + "x" * 300 + "\n")
     with pytest.raises(InputError, match=r"a.jsonl:4: the line is longer than"):

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from research.paper.tables import our_name
 from tlm.retrieval.search import query
 from tlm.runs.advise import FEW, GRID, LONG_WORDS, MANY, advise, paper_top_k
 from tlm.settings import presets
-from tlm.settings.presets import paper_presets, published, stage1_cost, table_b1, task_names
+from tlm.settings.presets import paper_presets, published, stage1_cost, table_b1
 from tlm.training.checkpoint import paper_flops
 from tlm.training.device import to_device
 from tlm.training.input.batches import MASK, Masking, collate, generator
@@ -207,7 +208,7 @@ def test_the_tasks_are_called_as_the_loaders_call_them():
 
 
 def test_names_in_use_elsewhere_are_understood():
-    assert {task_names()[name] for name in ("sciie", "citation_intent", "hyp", "ag", "amazon", "rct")} == {
+    assert {our_name(name) for name in ("sciie", "citation_intent", "hyp", "ag", "amazon", "rct")} == {
         "scierc", "acl-arc", "hyperpartisan", "agnews", "helpfulness", "rct-20k",
     }  # fmt: skip
 

@@ -23,7 +23,7 @@ from tlm.errors import InputError
 def test_values_that_are_no_text_have_a_reason(value, reason):
     with pytest.raises(BadRow) as caught:
         text_of(value, "text")
-    assert caught.value.reason == reason
+    assert caught.value.args[0] == reason
 
 
 def test_ids_and_sources_are_strings_or_whole_numbers():

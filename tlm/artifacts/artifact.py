@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from tlm import __version__
-from tlm.artifacts.stores.open import named_root, open_store
+from tlm.artifacts.stores import named_root, open_store
 from tlm.artifacts.stores.store import SIGNATURE, Store, file_sha256, signed_json, value_sha256
 from tlm.errors import Damaged, InputError, TlmError, with_article
 from tlm.progress import say
@@ -83,7 +83,7 @@ class Reference(BaseModel):
 
 
 class Manifest(Reference):
-    """What is known about an artifact and never changes. Time and host are in run.json beside it.
+    """The facts about an artifact that never change. Time and host are in run.json beside it.
 
     Attributes:
         schema_name: Name of this format.
@@ -151,35 +151,18 @@ def seal(folder: Path, rows: dict[str, int]) -> list[FileEntry]:
     """
     entries: list[FileEntry] = []
     for path in sorted(folder.iterdir()):
-        if path.is_dir():
-            entries += _seal_folder(path)
-        else:
-            sha256 = file_sha256(path)
-            sealed = path.rename(path.with_name(_with_digest(path.name, sha256)))
-            size = sealed.stat().st_size
-            entries.append(FileEntry(name=sealed.name, size=size, sha256=sha256, rows=rows.get(path.name)))
+        files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+        inner = {file.relative_to(path): file_sha256(file) for file in files}
+        whole = value_sha256({str(name): sha256 for name, sha256 in inner.items()}) if path.is_dir() else inner[Path()]
+        sealed = path.rename(path.with_name(f"{path.stem}-{whole[:16]}{path.suffix}"))
+        for name, sha256 in inner.items():
+            published, size = (sealed.name / name).as_posix(), (sealed / name).stat().st_size
+            entries.append(FileEntry(name=published, size=size, sha256=sha256, rows=rows.get(path.name)))
     return sorted(entries, key=lambda entry: entry.name)
-
-
-def _seal_folder(folder: Path) -> list[FileEntry]:
-    inner = {file.relative_to(folder): file_sha256(file) for file in sorted(folder.rglob("*")) if file.is_file()}
-    digest = value_sha256({str(name): sha256 for name, sha256 in inner.items()})
-    sealed = folder.rename(folder.with_name(_with_digest(folder.name, digest)))
-    return [
-        FileEntry(name=f"{sealed.name}/{name.as_posix()}", size=(sealed / name).stat().st_size, sha256=sha256)
-        for name, sha256 in inner.items()
-    ]
-
-
-def _with_digest(name: str, sha256: str) -> str:
-    suffix = "".join(PurePosixPath(name).suffixes[-1:])
-    return f"{name.removesuffix(suffix)}-{sha256[:16]}{suffix}"
 
 
 USED = "used.json"  # beside the manifest; its age tells `tlm gc` when the artifact was last used
 USED_SECONDS = 3600.0  # a younger note is not written again
-LONGEST_NUMBER = 12  # digits
-_NUMBERS = re.compile(r"[0-9]+")
 
 
 class Artifact:
@@ -187,11 +170,18 @@ class Artifact:
 
     Attributes:
         store: Store that holds it.
-        manifest: What it is, what it was made from, and which files it has.
+        manifest: Kind, inputs, files and all else that is known about it.
+        folder_name: The folder below the root: ``<kind>/<key>``.
+        uri: The address that steps print and take: ``<root>/<kind>/<key>``.
+        content: Digest of the data files and details; equal artifacts have equal content.
+        details: Facts that later steps need; part of `content`.
+        counts: Numbers for users; not part of `content`.
     """
 
     def __init__(self, store: Store, manifest: Manifest) -> None:
-        self.store, self.manifest = store, manifest
+        self.store, self.manifest, self.folder_name = store, manifest, manifest.folder_name
+        self.uri = f"{store.root}/{self.folder_name}"
+        self.content, self.details, self.counts = manifest.content, manifest.details, manifest.counts
 
     @classmethod
     def open(cls, uri: str, *kinds: str) -> "Artifact":
@@ -238,31 +228,6 @@ class Artifact:
             noted = max((stored.modified for stored in self.store.list(name)), default=0.0)
             if time.time() - noted > USED_SECONDS:
                 self.store.write(name, time.strftime('{"used":"%Y-%m-%dT%H:%M:%SZ"}\n', time.gmtime()).encode())
-
-    @property
-    def uri(self) -> str:
-        """The address that steps print and take: ``<root>/<kind>/<key>``."""
-        return f"{self.store.root}/{self.folder_name}"
-
-    @property
-    def folder_name(self) -> str:
-        """The folder below the root: ``<kind>/<key>``."""
-        return self.manifest.folder_name
-
-    @property
-    def content(self) -> str:
-        """Digest of the data files and details; equal artifacts have equal content."""
-        return self.manifest.content
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """Facts that later steps need; part of `content`."""
-        return self.manifest.details
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        """Numbers for users; not part of `content`."""
-        return self.manifest.counts
 
     def as_input(self) -> Reference:
         """Return the reference to this artifact for the manifest of one that is made from it."""
@@ -314,11 +279,8 @@ class Artifact:
 
     def entries(self, pattern: str = "*") -> list[FileEntry]:
         """Return the entries whose logical names match `pattern`, sorted so that 99999 comes before 100000."""
-        matches = re.compile(fnmatch.translate(pattern)).match
-        return sorted(
-            (entry for entry in self.manifest.files if matches(entry.logical)),
-            key=lambda entry: _NUMBERS.sub(lambda number: number[0].zfill(LONGEST_NUMBER), entry.logical),
-        )
+        chosen = [entry for entry in self.manifest.files if fnmatch.fnmatchcase(entry.logical, pattern)]
+        return sorted(chosen, key=lambda entry: re.sub("[0-9]+", lambda number: number[0].zfill(12), entry.logical))
 
     def run(self) -> dict[str, Any]:
         """Return the facts about the run that made it (time, host, seconds, threads); {} if they are lost."""

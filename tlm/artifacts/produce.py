@@ -17,9 +17,9 @@ from tlm.errors import Damaged
 from tlm.progress import say
 
 LEFT_OUT = (
-    *("duplicates", "empty", "cut", "no hit", "rejected"),
-    *("too short", "overlaps test", "overlaps dev", "near-duplicate", "surplus", "missing"),
-)
+    "duplicates", "empty", "cut", "no hit", "rejected",
+    "too short", "overlaps test", "overlaps dev", "near-duplicate", "surplus", "missing",
+)  # fmt: skip
 TOTALS = ("candidates", "queries", "passages", "documents")  # the first of these that an artifact counts is the total
 REASONS_SHOWN, PLACES_SHOWN = 3, 5
 
@@ -60,7 +60,7 @@ def _rejected(artifact: Artifact) -> Iterator[str]:
 
 
 def _total(rows: Iterable[Mapping[str, Any]]) -> int:
-    """How many rows these are: a malformed record counts as all its lines."""
+    """Count the rows: a malformed record counts as all its lines."""
     return sum(row.get("lines", 1) for row in rows)
 
 
@@ -89,7 +89,7 @@ class Recipe:
     Attributes:
         kind: Kind of the artifact, one of `tlm.artifacts.stores.store`.
         step: Name of the step that makes it.
-        version: Version of the step's method; raised when the step writes something else than before.
+        version: Version of the step's method; raised when the step writes something different.
         settings: Settings that change the result, as JSON values.
         inputs: Input artifacts by name; only their content counts, not where they are stored.
     """
@@ -185,29 +185,16 @@ def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Arti
     own = seal(draft.folder, draft.rows)
     files = sorted([*own, *draft.published], key=lambda entry: entry.name)
     manifest = Manifest(
-        kind=recipe.kind,
-        key=recipe.key,
-        content=content_digest(files, draft.details),
-        step=recipe.step,
-        version=recipe.version,
-        settings=recipe.settings,
-        inputs={name: artifact.as_input() for name, artifact in recipe.inputs.items()},
-        counts=draft.counts,
-        details=draft.details,
-        files=files,
-    )
+        kind=recipe.kind, key=recipe.key, step=recipe.step, version=recipe.version, settings=recipe.settings,
+        inputs={name: artifact.as_input() for name, artifact in recipe.inputs.items()}, counts=draft.counts,
+        details=draft.details, files=files, content=content_digest(files, draft.details),
+    )  # fmt: skip
     for entry in own:
         store.add(f"{place}/{entry.name}", draft.folder / entry.name)
     if store.read(f"{place}/{MANIFEST}") is None:
-        run = {
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-            **draft.spending.facts(),
-            "host": platform.node(),
-            "python": platform.python_version(),
-            "tlm": __version__,
-            **draft.run,
-        }
-        store.write(f"{place}/{RUN}", signed_json(run))
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started))
+        tools = {"host": platform.node(), "python": platform.python_version(), "tlm": __version__}
+        store.write(f"{place}/{RUN}", signed_json({"started": when, **draft.spending.facts(), **tools, **draft.run}))
     if store.create(f"{place}/{MANIFEST}", manifest.to_bytes()):
         return Artifact(store, manifest)
     winner = Artifact.open(f"{store.root}/{place}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.artifact import MANIFEST, Artifact, remove
-from tlm.artifacts.stores.open import IDENTITY, identity, open_store
+from tlm.artifacts.stores import IDENTITY, identity, open_store
 from tlm.artifacts.stores.store import Store, Stored, folder_of
 from tlm.cli.command import Answer
 from tlm.errors import Damaged, InputError, printable

@@ -31,7 +31,7 @@ def find_marks(texts: Sequence[str]) -> Marks:
 
 
 def named_marks(given: Sequence[str]) -> Marks:
-    """Marks as a user names them: the opening and the closing one with a space between, such as ``<e1> </e1>``.
+    """Read marks as a user names them: the opening and the closing one with a space between, such as ``<e1> </e1>``.
 
     Raises:
         InputError: one of `given` is not two marks, or there are more than `MOST_SPANS`.
@@ -56,7 +56,7 @@ def marks_in(config: dict[str, Any]) -> Marks:
 
 
 def marks_of(texts: Sequence[str], named: Marks | None) -> Marks:
-    """The marks of texts: those that were named, or those that are found.
+    """Return the marks of texts: the named ones, or else the marks that are found.
 
     Raises:
         InputError: no text has one of the named marks.
@@ -70,7 +70,7 @@ def marks_of(texts: Sequence[str], named: Marks | None) -> Marks:
 
 
 def places(text: str, marks: Marks) -> list[tuple[int, int, int, int, int]]:
-    """Where the spans of a text are, in its order; a kind of span whose marks the text lacks is left out.
+    """Find the spans of a text, in its order; a kind of span whose marks the text lacks is left out.
 
     Returns:
         For each span, begin and end of its opening mark, begin and end of its closing mark, and its kind, which is
@@ -101,6 +101,4 @@ def _is_open(text: str, mark: str) -> bool:
 
 
 def _closing(mark: str) -> str:
-    if mark[1].isalpha():
-        return f"{mark[0]}/{mark[1:]}"
-    return mark[::-1].translate(_MIRROR)
+    return f"{mark[0]}/{mark[1:]}" if mark[1].isalpha() else mark[::-1].translate(_MIRROR)

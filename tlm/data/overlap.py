@@ -2,7 +2,7 @@
 
 A passage overlaps a text if it has a large enough share of the text's distinct n-grams, or if the text has a large
 enough share of the passage's. The first rule finds short texts, such as a sentence within a passage. The second finds
-long ones, such as a document that the corpus holds in pieces, none of which has much of it. A text or passage of fewer
+long ones, such as a document that the corpus holds in pieces, each with little of it. A text or passage of fewer
 than n tokens overlaps if it occurs whole, as a run of tokens: a short text in a passage, or a short passage in a text.
 Tokens are lower-cased runs of letters and digits of texts without marks around spans ("[[ … ]]", "<e1> … </e1>") and
 without invisible characters, so none of these hides a match.
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tlm.data.ranges import Ints, offsets_of, ranges
 from tlm.data.text import compared, tokens
 from tlm.progress import Meter
-from tlm.settings.options import MIN_TOKENS
+from tlm.settings.options import MIN_TOKENS, Filters
 
 Hashes = npt.NDArray[np.uint64]
 Keys = TypeVar("Keys", Ints, Hashes)
@@ -30,7 +30,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying is reversibl
 
 
 class Vocabulary:
-    """Numbers tokens in order of first appearance."""
+    """The numbers of tokens, in order of first appearance."""
 
     def __init__(self) -> None:
         self._numbers: defaultdict[str, int] = defaultdict()
@@ -63,10 +63,8 @@ class Vocabulary:
                 other_lengths.append(len(found))
         while self._closed_at is not None and len(self._numbers) > self._closed_at:
             self._numbers.popitem()
-        words, more = (
-            TokenLists.of(_ints(own), _longs(each)) for own, each in ((ids, lengths), (others, other_lengths))
-        )
-        return words, words.with_others(_longs(other_rows), more)
+        words, more = TokenLists.of(ids, lengths), TokenLists.of(others, other_lengths)
+        return words, words.with_others(np.frombuffer(other_rows, np.int64), more)
 
 
 @dataclass(frozen=True)
@@ -84,9 +82,10 @@ class TokenLists:
     lengths: Ints
 
     @classmethod
-    def of(cls, ids: npt.NDArray[np.int32], lengths: Ints) -> "TokenLists":
-        """Texts of these lengths, one after the other."""
-        return cls(ids, offsets_of(lengths)[:-1], lengths)
+    def of(cls, ids: "npt.NDArray[np.int32] | array[int]", lengths: "Ints | array[int]") -> "TokenLists":
+        """Texts of these lengths, one after the other; arrays of numbers are not copied."""
+        own = np.asarray(lengths, np.int64)
+        return cls(np.asarray(ids, np.int32), offsets_of(own)[:-1], own)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -96,7 +95,7 @@ class TokenLists:
         return TokenLists(self.ids, self.starts[rows], self.lengths[rows])
 
     def with_others(self, rows: Ints, others: "TokenLists") -> "TokenLists":
-        """The same with other tokens for the texts at `rows`."""
+        """Replace the tokens of the texts at `rows`."""
         if not len(rows):
             return self
         starts, lengths = self.starts.copy(), self.lengths.copy()
@@ -104,7 +103,7 @@ class TokenLists:
         return TokenLists(np.concatenate([self.ids, others.ids]), starts, lengths)
 
     def packed(self) -> "TokenLists":
-        """The same with the tokens of these texts alone, one after the other; copied unless they are so already."""
+        """Drop the tokens of other texts, so that these stand one after the other; copied only where necessary."""
         alone = TokenLists.of(self.ids, self.lengths)
         if len(self.ids) == self.lengths.sum() and np.array_equal(self.starts, alone.starts):
             return self
@@ -118,8 +117,7 @@ def ngrams(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
     of collisions is below 0.001.
     """
     texts = texts.packed()
-    windows = max(0, len(texts.ids) - n + 1)
-    mixed = _mixed(texts.ids)
+    windows, mixed = max(0, len(texts.ids) - n + 1), _mixed(texts.ids)
     hashes = np.ones(windows, np.uint64)
     for place in range(n):
         hashes = hashes * _FACTOR + mixed[place : place + windows]
@@ -133,9 +131,9 @@ def shingles(texts: TokenLists, n: int) -> tuple[Hashes, Ints]:
     found = [ngrams(texts, n)]
     for length in range(n):
         rows = np.flatnonzero(texts.lengths == length)
-        hashes = ngrams(texts.select(rows), length)[0] if length else np.zeros(len(rows), np.uint64)
-        found.append((hashes, rows))
-    return np.concatenate([hashes for hashes, _ in found]), np.concatenate([owners for _, owners in found])
+        found.append((ngrams(texts.select(rows), length)[0] if length else np.zeros(len(rows), np.uint64), rows))
+    hashes, owners = map(np.concatenate, zip(*found, strict=True))
+    return hashes, owners
 
 
 def ascending(values: Keys) -> Keys:
@@ -171,14 +169,6 @@ class HashSet:
         return possible[equal], places[equal]
 
 
-def _ints(values: "array[int]") -> npt.NDArray[np.int32]:
-    return np.frombuffer(values, np.int32)
-
-
-def _longs(values: "array[int]") -> Ints:
-    return np.frombuffer(values, np.int64)
-
-
 def _mixed(ids: npt.NDArray[np.int32]) -> Hashes:
     """Hash token numbers by splitmix64's finalizer, so that close numbers get unrelated hashes."""
     value = (ids.astype(np.uint64) + np.uint64(1)) * _FACTOR
@@ -188,7 +178,6 @@ def _mixed(ids: npt.NDArray[np.int32]) -> Hashes:
 
 
 # A text of one or two tokens ("yes", "very good") would remove every passage that happens to contain it
-NGRAM, TEXT_SHARE, PASSAGE_SHARE = 8, 0.3, 0.5  # by default
 AT_ONCE = 100_000  # texts whose words memory holds
 PASSAGES_AT_ONCE = 2000
 MOST_TEXTS = 32  # that have an n-gram: those in more are counted apart, so that memory does not grow with all pairs
@@ -199,7 +188,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Overlaps:
-    """Which passages overlap a text.
+    """The passages that overlap a text.
 
     Attributes:
         text: For each passage the first text that it overlaps; -1 if there is none.
@@ -224,14 +213,14 @@ class Overlaps:
 def overlapping(texts: Sequence[str], protected: Iterable[str]) -> Flags:
     """Whether each text overlaps one of the protected ones, by the default shares, shape [n]."""
     vocabulary = Vocabulary()
-    finder = OverlapFinder(vocabulary.encode(protected))
+    finder = OverlapFinder(vocabulary.encode(protected), Filters.ngram, Filters.overlap_share, Filters.passage_share)
     vocabulary.close()
     parts = (vocabulary.encode(texts[start : start + AT_ONCE]) for start in range(0, len(texts), AT_ONCE))
     return np.concatenate([np.zeros(0, bool), *(finder.find(words).text >= 0 for words in parts)])
 
 
 class _Whole:
-    """The texts of exactly `n` tokens: of those that are equal only the first, because a passage overlaps that one."""
+    """The texts of exactly `n` tokens; of equal texts only the first, because a passage overlaps that one."""
 
     def __init__(self, texts: TokenLists, n: int) -> None:
         rows = np.flatnonzero(texts.lengths == n)
@@ -281,8 +270,8 @@ class _Long:
         if often.any():
             pairs, counts = self._with_frequent(pairs, counts, places[often], owners[often], totals)
         owners, texts = pairs // self.size, pairs % self.size
-        by_text = _enough(counts, self.totals[texts], self.text_share)
-        enough = by_text | _enough(counts, totals[owners], self.passage_share)
+        by_text = counts >= _least(self.totals[texts], self.text_share)
+        enough = by_text | (counts >= _least(totals[owners], self.passage_share))
         share = counts / np.where(by_text, self.totals[texts], totals[owners])
         found.enter(rows[owners[enough]], texts[enough], share[enough], ~by_text[enough])
 
@@ -316,7 +305,7 @@ class _Long:
         return pairs, np.concatenate(more_counts)[first]
 
     def _shared(self, places: Ints) -> Ints:
-        """How many of these n-grams each text has, [texts]."""
+        """Count these n-grams in each text, shape [texts]."""
         counts = np.zeros(self.size, np.int64)
         for place in places.tolist():
             counts[self.owners[self.offsets[place] : self.offsets[place + 1]]] += 1
@@ -324,7 +313,7 @@ class _Long:
 
     def _first(self, shared: Ints, passages: Ints, totals: Ints) -> tuple[Ints, Ints]:
         """Pairs of the passages with the first text that shares enough of its n-grams, and with the first of theirs."""
-        by_text = np.flatnonzero((shared > 0) & _enough(shared, self.totals, self.text_share))[:1]
+        by_text = np.flatnonzero((shared > 0) & (shared >= _least(self.totals, self.text_share)))[:1]
         most = np.maximum.accumulate(shared)  # of all texts so far
         by_passage = np.searchsorted(most, np.maximum(1, _least(totals[passages], self.passage_share)))
         some = by_passage < self.size
@@ -344,9 +333,7 @@ class OverlapFinder:
         passage_share: In (0, 1]: it also does if at least this share of its own distinct n-grams is in the text.
     """
 
-    def __init__(
-        self, texts: TokenLists, n: int = NGRAM, text_share: float = TEXT_SHARE, passage_share: float = PASSAGE_SHARE
-    ) -> None:
+    def __init__(self, texts: TokenLists, n: int, text_share: float, passage_share: float) -> None:
         self.texts, self.n = texts, n
         self.short = [_Whole(texts, length) for length in range(MIN_TOKENS, n)]
         self.long = _Long(texts, n, text_share, passage_share)
@@ -373,7 +360,7 @@ class OverlapFinder:
         return found
 
     def _enter_short(self, found: Overlaps, passages: TokenLists, length: int) -> None:
-        """The other way round: enter the passages of `length` tokens that stand whole in a text."""
+        """Enter the passages of `length` tokens that stand whole in a text."""
         rows = np.flatnonzero(passages.lengths == length)
         if not len(rows):
             return
@@ -386,11 +373,6 @@ class OverlapFinder:
         first[which] = owners[there[at]]
         texts = first[np.searchsorted(known.values, hashes)]
         found.enter(rows[texts >= 0], texts[texts >= 0], 1, of_passage=True)
-
-
-def _enough(counts: Ints, totals: Ints, share: float) -> Flags:
-    """Where a count is at least `share` of the total, without rounding."""
-    return counts >= _least(totals, share)
 
 
 def _least(totals: Ints, share: float) -> Ints:

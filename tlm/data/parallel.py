@@ -34,7 +34,7 @@ def as_done(work: Callable[[T], R], items: Sequence[T], label: str, unit: str, l
         items: What to work on.
         label: What is being done.
         unit: What the items are.
-        least: How many items are worth several processes.
+        least: How many items justify several processes.
 
     Raises:
         Interrupted: a process was killed.
@@ -78,7 +78,7 @@ def _quietly(work: Callable[[T], R], item: T, parent: int) -> R:
 
 @lru_cache
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone: one that was killed cannot tell its workers."""
+    """End this process when its parent is gone: a killed process cannot warn its workers."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -26,7 +26,7 @@ _LONG = regex.compile(rf"[^\s\0]{{{LONGEST_WORD}}}(?=[^\s\0])")
 
 
 def split(text: str, words: int, overlap: int = 0) -> list[str]:
-    """Cut a normalised text into passages of `words` words, of which the last `overlap` also begin the next passage.
+    """Cut a normalised text into passages of `words` words, whose last `overlap` also begin the next passage.
 
     Words are separated by spaces. In scripts without spaces (Han, kana, Thai, Lao, Khmer, Burmese) each character
     counts as a word, and in runs of more than 50 characters every 50 do. A last passage with fewer than words/10 words
@@ -43,12 +43,12 @@ def split(text: str, words: int, overlap: int = 0) -> list[str]:
 
 
 def count(text: str) -> int:
-    """The number of words of a normalised text, as `split` counts them."""
+    """Count the words of a normalised text as `split` does."""
     return len(_pieces(text))
 
 
 def _surely_below(text: str, words: int) -> bool:
-    """Tell quickly, for most texts, that there are fewer than `words` words, counting long runs generously."""
+    """Recognise most texts of fewer than `words` words quickly, by an upper limit of their words."""
     at_most = text.count(" ") + 1 + len(text) // LONGEST_WORD
     return at_most < words and (len(text) < words or not _has_unspaced(text))
 
@@ -72,47 +72,39 @@ def _join(pieces: list[str]) -> str:
 
 GROUP_ROWS = 10_000
 GROUPS = 10
+# A dictionary pays off where values repeat, statistics where rows are looked up by value
+_WRITTEN = {"use_dictionary": ["source"], "write_statistics": ["doc"], "data_page_size": 1 << 20}
 
 
 def numbered(table: pa.Table, first: int) -> pa.Table:
-    """The same rows, with their numbers from `first` as first column, `doc`."""
+    """Return the rows with their numbers, from `first` on, as first column `doc`."""
     return table.add_column(0, "doc", pa.array(np.arange(first, first + len(table))))
 
 
 class Shards:
-    """Writes ``<name>-00000.parquet``… into `folder`, each with `groups` row groups of `group_rows` rows.
+    """Writes ``<name>-00000.parquet``… into `folder`, each with `GROUPS` row groups of `GROUP_ROWS` rows.
 
     With `first`, it begins with the shard of that number, because earlier ones are written elsewhere.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        groups: int = GROUPS,
-        group_rows: int = GROUP_ROWS,
-        *,
-        first: int = 0,
-        compression: str = "zstd",
-    ) -> None:
-        self.folder, self.name, self.groups, self.group_rows = folder, name, groups, group_rows
-        self.first, self.compression = first, compression
+    def __init__(self, folder: Path, name: str, *, first: int = 0, compression: str = "zstd") -> None:
+        self.folder, self.name, self.first, self.compression = folder, name, first, compression
         self.rows: dict[str, int] = {}
         self._pending: pa.Table | None = None  # fewer rows than a group
         self._writer: pq.ParquetWriter | None = None
 
     @property
     def total(self) -> int:
-        """Rows added so far."""
+        """The number of rows added so far."""
         return sum(self.rows.values()) + (self._pending.num_rows if self._pending else 0)
 
     def add(self, table: pa.Table) -> None:
         """Append rows; complete row groups are written, the remainder is kept for later."""
         if self._pending is not None:
             table = pa.concat_tables([self._pending, table])
-        while table.num_rows >= self.group_rows:
-            self._write(table.slice(0, self.group_rows))
-            table = table.slice(self.group_rows)
+        while table.num_rows >= GROUP_ROWS:
+            self._write(table.slice(0, GROUP_ROWS))
+            table = table.slice(GROUP_ROWS)
         self._pending = table
 
     def close(self) -> dict[str, int]:
@@ -127,18 +119,12 @@ class Shards:
         if self._writer is None:
             self._file = f"{self.name}-{self.first + len(self.rows):05d}.parquet"
             self.rows[self._file] = 0
-            self._writer = pq.ParquetWriter(
-                self.folder / self._file,
-                table.schema,
-                compression=self.compression,
-                use_dictionary=["source"],  # worth it where values repeat
-                write_statistics=["doc"],  # worth it where rows are looked up by value
-                data_page_size=1 << 20,
-            )
+            path = self.folder / self._file
+            self._writer = pq.ParquetWriter(path, table.schema, compression=self.compression, **_WRITTEN)
         self._writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
         self.rows[self._file] += table.num_rows
         pa.default_memory_pool().release_unused()  # or the allocator keeps several times as much as is in use
-        if self.rows[self._file] == self.groups * self.group_rows:
+        if self.rows[self._file] == GROUPS * GROUP_ROWS:
             self._end_shard()
 
     def _end_shard(self) -> None:
@@ -152,7 +138,7 @@ MOST_SHARDS = 20  # that a sample is drawn from, at even distances if there are 
 
 
 def shards(corpus: Artifact) -> list[FileEntry]:
-    """The files with the passages of a corpus or subset, in order of `doc`."""
+    """List the files with the passages of a corpus or subset, in order of `doc`."""
     return corpus.entries("passages-*.parquet")
 
 
@@ -196,7 +182,7 @@ def _opened(uri: str) -> tuple[Artifact, list[FileEntry]]:
 
 
 def sample(corpus: Artifact, count: int, seed: int = 0) -> Iterator[str]:
-    """A uniform sample of the texts of at most `MOST_SHARDS` shards of a corpus or subset, in their order."""
+    """Draw a uniform sample of the texts of at most `MOST_SHARDS` shards of a corpus or subset, in their order."""
     chosen, total = shards(corpus), int(corpus.details["passages"])
     if len(chosen) > MOST_SHARDS:
         chosen = [chosen[place * len(chosen) // MOST_SHARDS] for place in range(MOST_SHARDS)]

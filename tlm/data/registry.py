@@ -104,7 +104,7 @@ def subset_address(path: str) -> str:
 
 
 def corpus_addresses(paths: Iterable[str]) -> list[str]:
-    """Replace names of corpora in `paths` (one path or several) by their Hub addresses, which are shown to the user.
+    """Replace names of corpora in `paths` (one path or several) by their Hub addresses, and show these to the user.
 
     Raises InputError: unknown corpus.
     """

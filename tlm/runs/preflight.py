@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from tlm.artifacts.stores.open import open_store
+from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 from tlm.progress import say

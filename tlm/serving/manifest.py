@@ -13,7 +13,7 @@ from tlm.data.marks import SPANS_FIRST
 from tlm.errors import InputError
 from tlm.evaluation.predict.encoder import ONNX
 from tlm.serving.export_onnx import trained_model
-from tlm.settings.threads import THREADS
+from tlm.settings.options import THREADS
 from tlm.shallow.folder import CONFIG, FAMILY, config_of
 
 Runtime = Literal["huggingface", "tlm"]

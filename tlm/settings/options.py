@@ -4,6 +4,7 @@ Steps take these dataclasses as arguments. The command line and the form of a pi
 `tlm.cli.command.flat` replaces each dataclass by its fields.
 """
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Layout(Options):
-    """How documents are read and cut into passages.
+    """The fields of documents, and the size of passages.
 
     Attributes:
         text_field: Field or column with the text (ignored for txt, where paragraphs are documents).
@@ -85,7 +86,7 @@ class Layout(Options):
 
 @dataclass(frozen=True)
 class Fields(Options):
-    """The fields of a labelled example; empty for those that it does not have.
+    """The fields of a labelled example; empty if it has no such field.
 
     Attributes:
         text_field: Field or column with the text.
@@ -121,7 +122,7 @@ class Fields(Options):
 
 @dataclass(frozen=True)
 class Problem(Options):
-    """What is learned, and how it is scored.
+    """The problem to learn, and its metric.
 
     Attributes:
         metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman.
@@ -134,7 +135,7 @@ class Problem(Options):
 
 @dataclass(frozen=True)
 class Filters(Options):
-    """What is left out of a subset.
+    """The passages that a subset leaves out.
 
     Attributes:
         near_duplicates: Remove passages that nearly repeat a better one (by best rank, then score, then document).
@@ -158,13 +159,9 @@ class Filters(Options):
 
     def settings(self) -> dict[str, float | None]:
         """The settings that decide the subset; None for those of a filter that is off."""
-        return {
-            "min_words": self.min_words,
-            "jaccard": self.jaccard if self.near_duplicates else None,
-            "overlap_share": self.overlap_share if self.overlap else None,
-            "passage_share": self.passage_share if self.overlap else None,
-            "ngram": self.ngram if self.overlap else None,
-        }
+        on = {"min_words": True, "jaccard": self.near_duplicates}
+        on |= dict.fromkeys(("overlap_share", "passage_share", "ngram"), self.overlap)
+        return {name: getattr(self, name) if is_on else None for name, is_on in on.items()}
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "Filters":
@@ -175,7 +172,7 @@ class Filters(Options):
 
 @dataclass(frozen=True)
 class Prices(Options):
-    """What money and CO2 equivalents are computed from, in any currency; 0 for what is not given.
+    """Prices and emissions, to compute money (in any currency) and CO2 equivalents; 0 if not given.
 
     Attributes:
         gpu_hour: Price of an hour of a GPU, in any currency; with a price, the report says what training cost in money.
@@ -197,7 +194,7 @@ class Prices(Options):
 
 @dataclass(frozen=True)
 class Compute(Options):
-    """Where a model is trained, and how often the state of the training is saved.
+    """The device to train on, and how often the state of the training is saved.
 
     Attributes:
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
@@ -244,3 +241,27 @@ class Pods(Options):
     memory: str = "16Gi"
     node_selector: dict[str, str] = field(default_factory=dict)
     tolerations: list[dict[str, Any]] = field(default_factory=list)
+
+
+THREADS = "TLM_THREADS"
+
+
+def given_threads() -> int | None:
+    """Return the number of threads that ``TLM_THREADS`` asks for; None if it is not set.
+
+    Raises:
+        InputError: it is not a number of threads.
+    """
+    given = os.environ.get(THREADS)
+    if not given:
+        return None
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    raise InputError(f"{THREADS} is '{given}'; expected the number of CPU threads")
+
+
+def cores() -> int:
+    """Count the cores that this process may use: the machine's, within the container's CPU limit (rounded up)."""
+    from joblib import cpu_count  # a sixth of a second, which only those pay who compute
+
+    return int(cpu_count())

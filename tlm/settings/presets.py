@@ -7,7 +7,6 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from tlm.errors import InputError, nearest
 from tlm.settings.sections import SECTIONS, Preset
@@ -15,8 +14,12 @@ from tlm.settings.sections import SECTIONS, Preset
 Values = dict[str, dict[str, Any]]
 
 
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(files("tlm.settings").joinpath(name).read_text(encoding="utf-8"))
+
+
 def _scales() -> dict[str, Values]:
-    scales = tomllib.loads(files("tlm.settings").joinpath("scales.toml").read_text(encoding="utf-8"))
+    scales = _read("scales.toml")
     return {name: _values(scales, name) for name in scales}
 
 
@@ -30,13 +33,11 @@ def _values(scales: dict[str, Any], name: str) -> Values:
 
 
 SCALES = _scales()
-
-
 PLAIN = "scierc"  # the task whose column the presets `small`, `medium` and `large` are
 
 
 class Published(NamedTuple):
-    """What the paper says about a preset besides its settings.
+    """The facts that the paper gives about a preset besides its settings.
 
     Attributes:
         corpus: Name of the corpus.
@@ -54,13 +55,7 @@ class Published(NamedTuple):
 @lru_cache(1)
 def table_b1() -> dict[str, Any]:
     """Return the contents of ``table_b1.toml``."""
-    return tomllib.loads(files("tlm.settings").joinpath("table_b1.toml").read_text(encoding="utf-8"))
-
-
-@lru_cache(1)
-def task_names() -> dict[str, str]:
-    """Return our name of each of the eight tasks by every name in use: ``sciie`` is ``scierc``."""
-    return {name: task for task, facts in table_b1()["tasks"].items() for name in (task, *facts["also"])}
+    return _read("table_b1.toml")
 
 
 @lru_cache(1)
@@ -77,7 +72,7 @@ def paper_presets() -> dict[str, Values]:
 
 
 def published(preset: str) -> Published | None:
-    """Return what the paper says about one of its presets; None for other presets."""
+    """Return the paper's facts about one of its presets; None for other presets."""
     if preset not in paper_presets():
         return None
     name, _, task = preset.partition("-")
@@ -98,20 +93,16 @@ def _preset(scale: str, column: dict[str, Any], origin: str) -> Values:
     shape, common = table_b1()["shapes"][table_b1()["scales"][scale]["shape"]], table_b1()["common"]
     train = {name: column[name] for name in ("rho1", "steps", "external_length")}
     train |= {"rho2": float(column["rho2"]), "external_batch": column["batch"], "internal_batch": column["batch"]}
+    own = f"size of {shape['source']}'s; trained here, where the paper took the published vocabulary"
+    source = {**common["source"], "retrieve": origin, "tokenizer": own, "model": shape["source"]}
+    source["model.max_length"] = origin
     return {
         "retrieve": {**common["retrieve"], "top_k": column["top_k"]},
         "tokenizer": shape["tokenizer"],
         "model": {**common["model"], **shape["model"], "max_length": column["internal_length"]},
         "train": {**common["train"], **train, "accumulation": column["accumulation"]},
         "finetune": common["finetune"],
-        "source": {
-            **common["source"],
-            "retrieve": origin,
-            "tokenizer": f"size of {shape['source']}'s; trained here, where the paper took the published vocabulary",
-            "model": shape["source"],
-            "model.max_length": origin,
-            **{f"train.{name}": origin for name in train},
-        },
+        "source": source | {f"train.{name}": origin for name in train},
     }
 
 
@@ -166,20 +157,18 @@ def _parse(override: str) -> tuple[str, str]:
     return setting, text
 
 
+_EXPECTED = dict.fromkeys(("missing", "too_long"), "two numbers, such as 0.9,0.98")  # by pydantic's type of error
+
+
 def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
     setting = ".".join(str(part) for part in first["loc"][:2])
-    reasons = {_expected(other) for other in error.errors() if other["loc"][:2] == first["loc"][:2]}
+    alike = [other for other in error.errors() if other["loc"][:2] == first["loc"][:2]]
+    reasons = {_EXPECTED.get(other["type"], other["msg"].replace("Input should be ", "")) for other in alike}
     given = ",".join(first["input"]) if isinstance(first["input"], list) else first["input"]
     return f"setting {setting}={given} cannot be: expected {' or '.join(sorted(reasons))}"
-
-
-def _expected(error: ErrorDetails) -> str:
-    if error["type"] in ("missing", "too_long"):
-        return "two numbers, such as 0.9,0.98"
-    return error["msg"].replace("Input should be ", "")
 
 
 class Stage1(NamedTuple):

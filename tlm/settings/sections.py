@@ -29,7 +29,7 @@ class Section(BaseModel):
 
 
 class Retrieve(Section):
-    """Which part of the corpus is trained on (paper, section 3.1).
+    """The part of the corpus to train on (paper, section 3.1).
 
     Attributes:
         top_k: K, the number of passages retrieved for each training example.
@@ -248,9 +248,6 @@ def model_settings(model: Model) -> dict[str, Any]:
     `positions` counts where it differs from `max_length`, `token_types` where the architecture has them, and
     `spans_first` where it is chosen.
     """
-    without = {"token_types"} if model.architecture == "modernbert" else set()
-    if model.reach == model.max_length:
-        without.add("positions")
-    if not model.spans_first:
-        without.add("spans_first")
-    return model.model_dump(mode="json", exclude=without)
+    idle = {"positions": model.reach == model.max_length, "token_types": model.architecture == "modernbert"}
+    idle["spans_first"] = not model.spans_first
+    return model.model_dump(mode="json", exclude={name for name, is_idle in idle.items() if is_idle})

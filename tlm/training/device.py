@@ -10,7 +10,7 @@ from torch import Tensor
 from tlm.artifacts.spending import peak_memory
 from tlm.errors import InputError
 from tlm.progress import say
-from tlm.settings.threads import cores, given_threads
+from tlm.settings.options import cores, given_threads
 from tlm.training.distributed.group import ProcessGroup, local_rank
 from tlm.training.input.batches import Batch
 from tlm.training.model.encoder import Inputs

@@ -1,1 +1,65 @@
-"""Where artifacts are stored: a local folder or an S3 bucket, behind one interface."""
+"""Stores of artifacts: a local folder or an S3 bucket, behind one interface."""
+
+import os
+import secrets
+from functools import lru_cache
+from pathlib import Path
+
+from tlm.artifacts.stores.store import Store, canonical_json, value_sha256
+from tlm.errors import InputError
+
+DEFAULT_ROOT = "artifacts"
+
+
+def named_root(root: str | None) -> str | None:
+    """Return `root`, else ``TLM_ROOT``, else None."""
+    return root or os.environ.get("TLM_ROOT") or None
+
+
+def open_store(root: str | None) -> Store:
+    """Return the store at `root`, else at ``TLM_ROOT``, else at ``./artifacts``.
+
+    Args:
+        root: A path, ``file://…`` or ``s3://bucket/prefix``.
+
+    Raises:
+        InputError: another scheme, or settings for S3 that cannot work.
+    """
+    root = named_root(root) or DEFAULT_ROOT
+    return _open(root if "://" in root else str(Path(root).absolute()))
+
+
+def close_stores() -> None:
+    """Forget the open stores. Needed after a change of the environment variables for S3."""
+    _open.cache_clear()
+
+
+@lru_cache
+def _open(root: str) -> Store:
+    scheme, separator, rest = root.partition("://")
+    if scheme == "s3" and separator:
+        from tlm.artifacts.stores.s3 import S3Store
+
+        return S3Store(root)
+    if separator and scheme != "file":
+        raise InputError(
+            f"root '{root}': scheme '{scheme}' is not known; give a folder, file://… or s3://bucket/prefix"
+        )
+    from tlm.artifacts.stores.local import LocalStore
+
+    return LocalStore(Path(rest if separator else root))
+
+
+IDENTITY = "store.json"  # at the root
+
+
+def identity(store: Store) -> str:
+    """Return a digest (24 hex digits) of the store's place and of a random number that is kept in it.
+
+    The place alone would not do, since two machines may each have a folder of that name; nor would the number alone,
+    since a store can be copied.
+    """
+    if store.read(IDENTITY) is None:
+        store.create(IDENTITY, canonical_json({"id": secrets.token_hex(16)}) + b"\n")
+    place = store.root if "://" in store.root else os.path.realpath(store.root)
+    return value_sha256([place, (store.read(IDENTITY) or b"").decode(errors="replace")])[:24]

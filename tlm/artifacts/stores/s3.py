@@ -23,8 +23,8 @@ from tlm.progress import say
 
 T = TypeVar("T")
 
-# Seconds between our own retries. botocore's retries are not enough: they end within half a minute, and their quota
-# refuses them to a client that has failed often.
+# Seconds between our own retries. Those of botocore are not enough: they end within half a minute, and a client that
+# has failed often has used up their quota.
 PAUSES = (0, 0.5, 1, 2, 4, 8, 16, 16, 16)
 # The connection broke in the middle of an answer.
 BROKEN = (HTTPError, exceptions.IncompleteReadError, exceptions.ResponseStreamingError)
@@ -132,9 +132,8 @@ class S3Store:
             return None
 
     def _get_range(self, name: str, start: int, stop: int) -> bytes:
-        bytes_wanted = f"bytes={start}-{stop - 1}"
-        found = self.client.get_object(Bucket=self.bucket, Key=self.prefix + name, Range=bytes_wanted)
-        return bytes(found["Body"].read())
+        where = {"Bucket": self.bucket, "Key": self.prefix + name, "Range": f"bytes={start}-{stop - 1}"}
+        return bytes(self.client.get_object(**where)["Body"].read())
 
     def _upload(self, name: str, source: Path) -> None:
         with source.open("rb") as file:
@@ -169,7 +168,7 @@ class S3Store:
     # ---- retries and errors
 
     def _call(self, doing: str, call: Callable[[], T]) -> T:
-        """Return the result of `call`. A server that has answered before is given a minute to come back.
+        """Return the result of `call`. A server that has answered before gets a minute to come back.
 
         Raises:
             InputError: the bucket, the credentials or the server's address is wrong.
@@ -201,19 +200,16 @@ class S3Store:
         return self.answered and isinstance(error, lost)
 
     def _explained(self, error: Exception, doing: str) -> TlmError:
-        """What boto3 raised as one sentence."""
+        """Turn an error of boto3 into one of ours, in one sentence."""
         if isinstance(error, exceptions.NoCredentialsError):
-            cure = "set AWS_ACCESS_KEY_ID or a role"
-            if in_pod():
-                cure = "make the Secret tlm-s3 with keys, or give the service account a role"
+            in_cluster = "make the Secret tlm-s3 with keys, or give the service account a role"
+            cure = in_cluster if in_pod() else "set AWS_ACCESS_KEY_ID or a role"
             return InputError(f"{self.root}: no credentials found while {doing}; {cure}")
         if not isinstance(error, ClientError):
             if self.answered:
                 return Interrupted(f"{self.root}: failed while {doing}: {error}; repeat to go on")
-            return InputError(
-                f"{self.root}: not reachable while {doing}: {error}; start it, or check AWS_ENDPOINT_URL_S3"
-                + (" (in the ConfigMap tlm)" if in_pod() else "")
-            )
+            setting = "AWS_ENDPOINT_URL_S3" + " (in the ConfigMap tlm)" * in_pod()
+            return InputError(f"{self.root}: not reachable while {doing}: {error}; start it, or check {setting}")
         self.answered = True
         code, status = _code(error), _status(error)
         if code in ("NoSuchBucket", "404"):
@@ -221,7 +217,7 @@ class S3Store:
                 f"{self.root}: the bucket does not exist ({doing}); make it first, or check the root's spelling"
             )
         if 400 <= status < 500 and status not in (409, *PASSING):
-            advice = f"check the credentials{' (the Secret tlm-s3)' if in_pod() else ''} and the bucket's policy"
+            advice = f"check the credentials{' (the Secret tlm-s3)' * in_pod()} and the bucket's policy"
             if code == "RequestTimeTooSkewed":
                 advice = "set the clock of this machine, then repeat"
             return InputError(f"{self.root}: refused with {code} while {doing}; {advice}")

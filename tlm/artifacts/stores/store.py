@@ -1,4 +1,4 @@
-"""The interface of a store, the names and digests of what it holds, and which addresses may be used.
+"""The interface of a store, the names and digests of its files, and the addresses that may be used.
 
 ``TLM_HTTP_HOSTS`` lists the hosts that may be used without TLS, separated by commas; this machine always may.
 ``TLM_BUCKETS`` lists the S3 buckets that may be used, separated by commas; if it is not set, all may.

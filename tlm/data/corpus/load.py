@@ -8,7 +8,7 @@ from typing import Final
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, finished, produce
-from tlm.data.corpus.plan import Plan, make_plan, part_size
+from tlm.data.corpus.plan import PART, Plan, make_plan, part_size
 from tlm.data.corpus.publish import finish, publish, write_shards
 from tlm.data.corpus.staging import dedup_buckets, distinct, stage_parts, staged
 from tlm.data.passages import Shards, numbered
@@ -17,18 +17,12 @@ from tlm.data.reading.records import Rejects
 from tlm.data.registry import compare_corpus, corpus_addresses
 from tlm.errors import InputError
 from tlm.progress import track
-from tlm.settings.options import Layout
+from tlm.settings.options import Layout, Range
 
-SMALLEST = 64 << 20  # bytes of text in a part; less is not worth a process
+SMALLEST = 64 << 20  # bytes of text in a part; less does not justify a process
 
 
-def load_corpus(
-    paths: list[str],
-    *,
-    layout: Layout = Layout(),
-    max_rejected: int = 10,
-    root: str | None = None,
-) -> str:
+def load_corpus(paths: list[str], *, layout: Layout = Layout(), max_rejected: int = 10, root: str | None = None) -> str:
     """Load a corpus: normalise documents, cut them into passages and keep each text once.
 
     Several large files are loaded in parts on all cores, and a repetition finds the parts that were finished. Memory
@@ -54,23 +48,16 @@ def load_corpus(
         plan = make_plan(addresses, root, layout, files, part_size(files, SMALLEST))
         if len(plan.parts) == 1:
             return produce(plan.corpus, root, _write, files, layout, rejects)
-    if finished(plan.corpus, root) is not None:  # what was on the way may be there still, after a kill
-        return publish(plan, max_rejected)
     try:
-        return _in_parts(plan, max_rejected)
+        stage_parts(plan, max_rejected, plan.numbers(PART))
+        dedup_buckets(plan)
+        write_shards(plan, plan.numbers(PART))
+        return publish(plan, max_rejected)  # which also removes what was on the way, after a kill perhaps
     except (InputError, OSError):
         made = finished(plan.corpus, root)  # by an equal command beside this one, which then removed the parts
         if made is None:
             raise
         return made
-
-
-def _in_parts(plan: Plan, max_rejected: int) -> str:
-    numbers = range(len(plan.parts))
-    stage_parts(plan, max_rejected, numbers)
-    dedup_buckets(plan, range(plan.buckets))
-    write_shards(plan, numbers)
-    return publish(plan, max_rejected)
 
 
 def _write(draft: Draft, files: Sequence[RawFile], layout: Layout, rejects: Rejects) -> None:
@@ -92,12 +79,7 @@ MAX_REJECTED = 10  # as in load_corpus
 
 
 def plan_corpus(
-    paths: Sequence[str],
-    *,
-    layout: Layout = Layout(),
-    pods: int,
-    least: int = 1 << 20,
-    root: str | None = None,
+    paths: Sequence[str], *, layout: Layout = Layout(), pods: int, least: int = 1 << 20, root: str | None = None
 ) -> list[str]:
     """Plan the parts of a corpus, and return an item for each pod.
 
@@ -111,8 +93,7 @@ def plan_corpus(
     Raises:
         InputError: a setting out of range, an unreadable file, a missing field.
     """
-    if pods < 1:
-        raise InputError(f"pods is {pods}; expected 1 or more")
+    Range("1 or more", 1).check("pods", pods)
     addresses = corpus_addresses(list(paths))
     with raw_files(addresses, together=False) as files:
         plan = make_plan(addresses, root, layout, files, part_size(files, least))
@@ -129,44 +110,33 @@ def plan_corpus(
 def stage_corpus(pod: str) -> str:
     """Read the pod's parts of the files. Returns the item."""
     plan, own = _opened(pod)
-    if not _there(plan):
-        stage_parts(plan, MAX_REJECTED, own)
+    stage_parts(plan, MAX_REJECTED, own)
     return pod
 
 
 def dedup_corpus(pods: list[str]) -> list[str]:
     """Find the passages that repeat an earlier one, over all parts. Returns the items."""
-    plan = _opened(pods[0])[0]
-    if not _there(plan):
-        dedup_buckets(plan, range(plan.buckets))
+    dedup_buckets(_opened(pods[0])[0])
     return pods
 
 
 def write_corpus(pod: str) -> str:
     """Write the shards that begin in the pod's parts. Returns the item."""
-    plan, own = _opened(pod)
-    if not _there(plan):
-        write_shards(plan, own)
+    write_shards(*_opened(pod))
     return pod
 
 
 def publish_corpus(pods: list[str]) -> str:
     """Publish the corpus, and return its URI."""
-    plan, _ = _opened(pods[0])
-    return publish(plan, MAX_REJECTED)
-
-
-def _there(plan: Plan) -> bool:
-    """Whether the corpus is finished, by an equal run perhaps, so that its parts may be gone."""
-    return finished(plan.corpus, plan.root) is not None
+    return publish(_opened(pods[0])[0], MAX_REJECTED)
 
 
 def _opened(pod: str) -> tuple[Plan, range]:
     """The plan of an item, and the numbers of the pod's parts."""
     item = json.loads(pod)
     artifact = Artifact.open(item["plan"], PLAN)
-    parts = tuple((start, stop) for start, stop in artifact.details["parts"])
     details = artifact.details
+    parts = tuple((start, stop) for start, stop in details["parts"])
     pieces = {number: [Piece(*values) for values in found] for number, *found in details["pieces"]}
     plan = Plan(tuple(item["paths"]), artifact.store.root, details["settings"], parts, details["buckets"], pieces)
     return plan, range(item["pod"], len(parts), item["pods"])

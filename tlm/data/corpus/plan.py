@@ -1,23 +1,29 @@
-"""How a corpus is loaded in parts: a function of the files alone, not of who works on them."""
+"""The plan of a corpus: its parts, and the pieces of large files, as a function of the files alone.
 
-from collections.abc import Mapping, Sequence
+Pieces are lines of JSON, or row groups of parquet, that are read without the rest of the file.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
-from typing import Any
+from operator import add
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from joblib import cpu_count
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Recipe
-from tlm.artifacts.stores.store import ArtifactKind, value_sha256
+from tlm.artifacts.stores.store import ArtifactKind, Ranges, chunks, file_sha256, value_sha256
 from tlm.data.passages import split
 from tlm.data.reading.files import Piece, RawFile, check_downloads
-from tlm.data.reading.pieces import can_be_cut, cut, pieces_of
 from tlm.data.reading.readers import check
 from tlm.data.reading.records import Row, name_of, text_of
+from tlm.data.reading.streams import LONGEST_LINE, too_long
 from tlm.errors import InputError
 from tlm.progress import track
 from tlm.settings.options import Layout
@@ -38,6 +44,9 @@ def passages(layout: Layout, file: RawFile, row: Row) -> list[tuple[str, str, st
 
 VERSION = 2
 STEP = "load-corpus"
+PART: Final = "corpus-part"
+BUCKET: Final = "corpus-bucket"
+SHARDS: Final = "corpus-shards"
 SHARE = 64  # parts of a corpus that is neither small nor large
 LARGEST = 1 << 30  # bytes of text in a part
 EXPANDS = {"gz": 3, "zst": 4}  # text, compressed; the sizes of parts need no more than an estimate
@@ -48,14 +57,14 @@ BUCKETS = (16, 512)  # fewest and most
 
 @dataclass(frozen=True)
 class Plan:
-    """What all who load a corpus in parts must know. They find each other's results by the key of the corpus.
+    """The plan that all who load a corpus in parts share. They find each other's results by the key of the corpus.
 
     Attributes:
         paths: Addresses of the raw files.
         root: Store to write to.
         settings: Settings of the corpus, with the digests of the files.
         parts: For each part the number of its first file, and that of the file after its last one.
-        buckets: How many groups the texts are sorted into by their digests, to find those that repeat.
+        buckets: How many groups the texts are sorted into by their digests, to find the repeated ones.
         pieces: The pieces of files that are too large for a part, by the number of the file. Each counts as a file.
     """
 
@@ -78,13 +87,13 @@ class Plan:
 
     @cached_property
     def _digest(self) -> str:
-        """Of all that results on the way depend on, which is long where there are many parts."""
+        """The digest of all that results on the way depend on, which is long where there are many parts."""
         pieces = [[number, *found] for number, found in self.pieces.items()]
         return value_sha256([self.key, self.parts, self.buckets, pieces])
 
     @property
     def layout(self) -> Layout:
-        """How documents become passages."""
+        """The settings of documents and passages."""
         return Layout(**{name: value for name, value in self.settings.items() if name != "files"})
 
     def files(self, raw: Sequence[RawFile], number: int) -> list[RawFile]:
@@ -104,6 +113,14 @@ class Plan:
     def recipe(self, kind: ArtifactKind, number: int) -> Recipe:
         """The recipe of a result on the way to the corpus: one of its parts, say."""
         return Recipe(kind, STEP, VERSION, {"plan": self._digest, "number": number})
+
+    def numbers(self, kind: ArtifactKind) -> range:
+        """The numbers of all results of a kind on the way to the corpus."""
+        return range(self.buckets if kind == BUCKET else len(self.parts))
+
+    def all(self, kind: ArtifactKind) -> Iterator[Artifact]:
+        """The results of a kind, in order. Raises InputError: one is not there."""
+        return (self.found(kind, number) for number in self.numbers(kind))
 
     def found(self, kind: ArtifactKind, number: int) -> Artifact:
         """A finished result on the way. Raises InputError if it is not there."""
@@ -159,7 +176,7 @@ def _too_large(file: RawFile, size: int) -> bool:
 
 
 def sliced(files: Sequence[RawFile], pieces: Mapping[int, Sequence[Piece]]) -> list[RawFile]:
-    """The files, with the pieces of those that are cut in their places."""
+    """Return the files, with their pieces in the places of files that are cut."""
     return list(chain.from_iterable(pieces_of(file, pieces.get(number, ())) for number, file in enumerate(files)))
 
 
@@ -181,5 +198,70 @@ def parts_of(files: Sequence[RawFile], size: int) -> list[tuple[int, int]]:
 
 
 def _text(file: RawFile) -> int:
-    """How much text a file has, in bytes; an estimate."""
+    """Estimate how much text a file has, in bytes."""
     return file.size * (PARQUET_EXPANDS if file.format == "parquet" else EXPANDS.get(file.compression, 1))
+
+
+def can_be_cut(file: RawFile) -> bool:
+    """Whether reading can begin anywhere in the file: not where it is compressed, or has values of several lines."""
+    return file.format == "parquet" or (file.format == "jsonl" and not file.compression)
+
+
+def cut(file: RawFile, size: int) -> list[Piece]:
+    """Cut a file into pieces of about `size` bytes: of lines, or of row groups.
+
+    Raises InputError: a line is too long.
+    """
+    return list(_groups(file, size) if file.format == "parquet" else _lines(file, size))
+
+
+def pieces_of(file: RawFile, pieces: Sequence[Piece]) -> list[RawFile]:
+    """The pieces as files of their own, or the file if it is not cut. Of a remote file, only a piece is downloaded."""
+    found = []
+    for piece in pieces:
+        locate = file.locate if file.locate_ranges is None else partial(file.locate_ranges, piece.ranges)
+        size = sum(stop - start for start, stop in piece.ranges)
+        found.append(replace(file, piece=piece, size=size, locate=locate))
+    return found or [file]
+
+
+def _lines(file: RawFile, size: int) -> Iterator[Piece]:
+    path, start, row = file.path, 0, 0
+    with path.open("rb") as text:
+        while start < file.size:
+            text.seek(start + size - 1)
+            longest = len(text.readline(LONGEST_LINE)) == LONGEST_LINE
+            stop = min(text.tell(), file.size)
+            ranges = ((start, stop),)
+            digest, lines = hashlib.sha256(), 0
+            for chunk in chunks(path, ranges):
+                digest.update(chunk)
+                lines += chunk.count(b"\n")
+            if longest:
+                raise too_long(file.where, row + lines + 1)
+            yield Piece(start, stop, row, ranges, digest.hexdigest())
+            start, row = stop, row + lines
+
+
+def _groups(file: RawFile, size: int) -> Iterator[Piece]:
+    path = file.path
+    with pq.ParquetFile(path) as table:
+        found = table.metadata
+    groups = list(map(found.row_group, range(found.num_row_groups)))
+    spans, rows = list(map(_span, groups)), [group.num_rows for group in groups]
+    footer = (max((stop for _, stop in spans), default=0), path.stat().st_size)
+    first = 0
+    while first < len(spans):
+        last = first + 1
+        while last < len(spans) and sum(stop - start for start, stop in spans[first : last + 1]) <= size:
+            last += 1
+        ranges: Ranges = (*spans[first:last], footer)
+        yield Piece(first, last, sum(rows[:first]), ranges, file_sha256(path, ranges))
+        first = last
+
+
+def _span(group: pq.RowGroupMetaData) -> tuple[int, int]:
+    """The bytes of a row group, whose columns stand one after the other."""
+    columns = list(map(group.column, range(group.num_columns)))
+    starts = [column.dictionary_page_offset or column.data_page_offset for column in columns]
+    return min(starts), max(map(add, starts, (column.total_compressed_size for column in columns)))

@@ -1,28 +1,25 @@
 """Write the passages that stay, numbered through, and publish the corpus."""
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact, FileEntry, home, remove, seal
-from tlm.artifacts.produce import Draft, finished, produce
+from tlm.artifacts.produce import Draft, produce
 from tlm.artifacts.stores.store import ArtifactKind
-from tlm.data.corpus.plan import Plan
-from tlm.data.corpus.staging import BUCKET, PART, STAGED_FILES, distinct
-from tlm.data.parallel import each
+from tlm.data.corpus.plan import BUCKET, PART, SHARDS, Plan
+from tlm.data.corpus.staging import STAGED_FILES, distinct, make
 from tlm.data.passages import GROUP_ROWS, GROUPS, Shards, numbered
 from tlm.data.ranges import Ints, offsets_of
 from tlm.data.reading.records import REJECTED_FILE, Rejects
 from tlm.data.registry import compare_corpus
 from tlm.errors import InputError, Interrupted
 
-SHARDS: Final = "corpus-shards"
+ON_THE_WAY: tuple[ArtifactKind, ...] = (SHARDS, BUCKET, PART)  # in the order in which they are removed
 SHARD_ROWS = GROUPS * GROUP_ROWS
 
 
@@ -35,9 +32,9 @@ class Kept:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.parts = [plan.found(PART, number) for number in range(len(plan.parts))]
+        self.parts = list(plan.all(PART))
         self._repeats: list[list[tuple[Artifact, FileEntry]]] = [[] for _ in self.parts]
-        for bucket in (plan.found(BUCKET, number) for number in range(plan.buckets)):
+        for bucket in plan.all(BUCKET):
             for entry in bucket.entries():
                 self._repeats[int(Path(entry.logical).stem.removeprefix("part-"))].append((bucket, entry))
         lengths = [
@@ -63,18 +60,13 @@ class Kept:
 
 
 def write_shards(plan: Plan, numbers: Iterable[int]) -> None:
-    """Write the shards that begin in these parts; those that are written already are left alone."""
-    each(partial(_write_part, plan), list(numbers), "writing", "parts")
+    """Write the shards that begin in these parts."""
+    make(plan, SHARDS, _write_shards, numbers, "writing")
 
 
-def _write_part(plan: Plan, number: int) -> None:
-    recipe = plan.recipe(SHARDS, number)
-    if finished(recipe, plan.root) is None:
-        produce(recipe, plan.root, lambda draft: _write_shards(draft, plan, Kept(plan), number))
-
-
-def _write_shards(draft: Draft, plan: Plan, passages: Kept, number: int) -> None:
+def _write_shards(draft: Draft, plan: Plan, number: int) -> None:
     """Put the shards into the folder of the corpus, which does not exist for readers before its manifest does."""
+    passages = Kept(plan)
     first, last = (-(-int(offset) // SHARD_ROWS) for offset in passages.offsets[number : number + 2])
     with TemporaryDirectory(prefix="shards-", dir=draft.folder) as name:
         folder, store = Path(name), home(plan.root, ())
@@ -90,7 +82,7 @@ def _write_shards(draft: Draft, plan: Plan, passages: Kept, number: int) -> None
 
 
 def publish(plan: Plan, max_rejected: int) -> str:
-    """Publish the corpus, unless it is there already, and remove what was on the way to it.
+    """Publish the corpus, unless it is there already, and remove the results on the way to it.
 
     Raises:
         InputError: too many rejected rows, or a part is not there.
@@ -101,14 +93,15 @@ def publish(plan: Plan, max_rejected: int) -> str:
     last = plan.recipe(PART, len(plan.parts) - 1).key
     if not any(store.list(f"{PART}/{last}/")):  # it goes last
         return uri
-    for kind, number in _on_the_way(plan):
-        remove(store, f"{kind}/{plan.recipe(kind, number).key}")
+    for kind in ON_THE_WAY:
+        for number in plan.numbers(kind):
+            remove(store, f"{kind}/{plan.recipe(kind, number).key}")
     return uri
 
 
 def _write(draft: Draft, plan: Plan, max_rejected: int) -> None:
     rejects, staged = Rejects(max_rejected), 0
-    for part in _all(plan, PART):
+    for part in plan.all(PART):
         rows = pq.read_table(part.path(REJECTED_FILE))
         rejects.take(rows, part.counts["read"], part.counts["by file"])
         staged += part.details["passages"]
@@ -120,11 +113,11 @@ def _write(draft: Draft, plan: Plan, max_rejected: int) -> None:
 
 
 def _written(plan: Plan) -> Iterator[FileEntry]:
-    """The shards, all of which must still be there."""
+    """List the shards, and raise Interrupted if one is gone."""
     folder, lost = f"corpus/{plan.key}", 0
     store = home(plan.root, ())
     there = {stored.name for stored in store.list(f"{folder}/")}
-    for shards in _all(plan, SHARDS):
+    for shards in plan.all(SHARDS):
         files = [FileEntry(**entry) for entry in shards.details["files"]]
         if all(f"{folder}/{file.name}" in there for file in files):
             yield from files
@@ -138,22 +131,10 @@ def _written(plan: Plan) -> Iterator[FileEntry]:
 def _process_seconds(plan: Plan) -> float | None:
     """The CPU seconds of all results on the way; None if one of them is gone or did not note them."""
     try:
-        runs = [plan.found(kind, number).run() for kind, number in _on_the_way(plan)]
-    except InputError:
+        seconds = (float(made.run()["process_seconds"]) for kind in ON_THE_WAY for made in plan.all(kind))
+        return round(sum(seconds), 3)
+    except (InputError, KeyError):
         return None
-    known = all("process_seconds" in run for run in runs)
-    return round(sum(run["process_seconds"] for run in runs), 3) if known else None
-
-
-def _on_the_way(plan: Plan) -> Iterator[tuple[ArtifactKind, int]]:
-    """Kind and number of each result on the way, in the order in which they are removed."""
-    kinds: tuple[tuple[ArtifactKind, int], ...]
-    kinds = ((SHARDS, len(plan.parts)), (BUCKET, plan.buckets), (PART, len(plan.parts)))
-    return ((kind, number) for kind, count in kinds for number in range(count))
-
-
-def _all(plan: Plan, kind: ArtifactKind) -> Iterator[Artifact]:
-    return (plan.found(kind, number) for number in range(len(plan.parts)))
 
 
 def finish(draft: Draft, rejects: Rejects, staged: int, total: int) -> None:

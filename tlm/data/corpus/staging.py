@@ -1,4 +1,4 @@
-"""Read each part of the files, and find the passages that repeat an earlier one, with flat memory."""
+"""Read each part of the files, and find the passages that repeat an earlier one, in constant memory."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -6,15 +6,15 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, finished, produce
-from tlm.data.corpus.plan import STAGED, Plan, passages
+from tlm.artifacts.stores.store import ArtifactKind
+from tlm.data.corpus.plan import BUCKET, PART, STAGED, Plan, passages
 from tlm.data.parallel import each
 from tlm.data.passages import Shards
 from tlm.data.ranges import Ints
@@ -58,8 +58,7 @@ class Stage:
     def _note(self, texts: Sequence[str], files: Sequence[BinaryIO]) -> None:
         digests = [hashlib.blake2b(fold(text).encode(), digest_size=16).digest() for text in texts]
         records = np.empty(len(digests), _RECORD)
-        records["digest"] = digests
-        records["row"] = np.arange(self.count, self.count + len(digests))
+        records["digest"], records["row"] = digests, np.arange(self.count, self.count + len(digests))
         self.count += len(digests)
         buckets = np.frombuffer(b"".join(digests), "<u2")[::8] % len(files)
         for bucket in np.unique(buckets):
@@ -75,7 +74,7 @@ class Stage:
 
 
 def repeated(bucket: Sequence[Path]) -> list[Ints]:
-    """For each of several stages, in their order, the rows whose text an earlier row has, of this or an earlier stage.
+    """Find, for each of several stages, the rows whose text an earlier row of this or an earlier stage has.
 
     Args:
         bucket: The same file of digests of each stage.
@@ -91,20 +90,21 @@ def repeated(bucket: Sequence[Path]) -> list[Ints]:
 def distinct(
     tables: Mapping[str, int], path: Callable[[str], Path], repeats: Ints, start: int = 0, stop: int | None = None
 ) -> Iterator[pa.Table]:
-    """Stream staged rows without the repeated ones, at most 10,000 at a time; of those, from `start` to `stop`.
+    """Stream staged rows from `start` to `stop`, without the repeated ones, at most 10,000 at a time.
 
     Args:
         tables: Number of rows by file.
-        path: The path of a file; called only for those that are needed.
+        path: The path of a file; called only for the files that are needed.
         repeats: Which rows repeat an earlier one, ascending.
         start: How many of the others to leave out.
         stop: After how many of the others to end; None: at the end.
     """
     row = kept = 0
     for name, rows in tables.items():
-        end = kept + rows - _count(repeats, row, row + rows)
+        first, last = np.searchsorted(repeats, (row, row + rows))
+        end = kept + rows - int(last - first)
         if end > start and (stop is None or kept < stop):
-            for table in _distinct(path(name), repeats, row):
+            for table in _distinct(path(name), repeats[first:last] - row):
                 left = max(0, start - kept)
                 right = len(table) if stop is None else min(len(table), stop - kept)
                 if right > left:
@@ -113,38 +113,39 @@ def distinct(
         row, kept = row + rows, end
 
 
-def _distinct(path: Path, repeats: Ints, row: int) -> Iterator[pa.Table]:
-    """Stream the rows of a file without the repeated ones; `row` is the number of its first one."""
+def _distinct(path: Path, repeats: Ints) -> Iterator[pa.Table]:
+    """Stream the rows of a file without the repeated ones."""
     with pq.ParquetFile(path) as table:
+        kept = np.ones(table.metadata.num_rows, np.bool_)
+        kept[repeats] = False
         for batch in table.iter_batches(ROWS, use_threads=False):  # threads keep memory of their own
-            mask = np.ones(len(batch), np.bool_)
-            mask[repeats[np.searchsorted(repeats, row) : np.searchsorted(repeats, row + len(batch))] - row] = False
-            row += len(batch)
-            yield pa.Table.from_batches([batch]).filter(pa.array(mask))
+            yield pa.Table.from_batches([batch]).filter(pa.array(kept[: len(batch)]))
+            kept = kept[len(batch) :]
 
 
-def _count(ascending: Ints, start: int, stop: int) -> int:
-    """How many of the numbers are in ``start, …, stop - 1``."""
-    return int(np.searchsorted(ascending, stop) - np.searchsorted(ascending, start))
+def make(
+    plan: Plan, kind: ArtifactKind, write: Callable[[Draft, Plan, int], None], numbers: Iterable[int], label: str
+) -> None:
+    """Make the results of this kind on the way to a corpus. Finished ones, and all of a finished corpus, are skipped.
+
+    The results on the way may be gone once the corpus is finished, by an equal run perhaps.
+    """
+    if finished(plan.corpus, plan.root) is None:
+        each(partial(_make, plan, kind, write), list(numbers), label, "buckets" if kind == BUCKET else "parts")
 
 
-PART: Final = "corpus-part"
+def _make(plan: Plan, kind: ArtifactKind, write: Callable[[Draft, Plan, int], None], number: int) -> None:
+    recipe = plan.recipe(kind, number)
+    if finished(recipe, plan.root) is None:
+        produce(recipe, plan.root, write, plan, number)
+
+
 ANY_NUMBER = 1 << 62  # of rejected rows: they are judged over all parts
 
 
 def stage_parts(plan: Plan, max_rejected: int, numbers: Iterable[int]) -> None:
-    """Read these parts; those that are there already are left alone."""
-    each(partial(_stage, plan, max_rejected), list(numbers), "reading", "parts")
-
-
-def _stage(plan: Plan, max_rejected: int, number: int) -> None:
-    recipe = plan.recipe(PART, number)
-    if finished(recipe, plan.root) is not None:
-        return
-    rejects = Rejects(max_rejected if number == 0 else ANY_NUMBER)  # too many of the very first rows end the work
-    with raw_files(plan.paths, together=False) as files:
-        own = plan.files(files, number)
-        produce(recipe, plan.root, _write_staged, own, plan, rejects)
+    """Read these parts."""
+    make(plan, PART, partial(_write_staged, max_rejected), numbers, "reading")
 
 
 def staged(folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64) -> Stage:
@@ -153,37 +154,31 @@ def staged(folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Reje
     return Stage(folder, chain.from_iterable(found), STAGED, buckets)
 
 
-def _write_staged(draft: Draft, files: Sequence[RawFile], plan: Plan, rejects: Rejects) -> None:
-    check_room(files, draft.folder)
-    stage = staged(draft.folder, files, plan.layout, rejects, plan.buckets)
+def _write_staged(max_rejected: int, draft: Draft, plan: Plan, number: int) -> None:
+    rejects = Rejects(max_rejected if number == 0 else ANY_NUMBER)  # too many of the very first rows end the work
+    with raw_files(plan.paths, together=False) as files:
+        own = plan.files(files, number)
+        check_room(own, draft.folder)
+        stage = staged(draft.folder, own, plan.layout, rejects, plan.buckets)
     draft.rows = stage.tables
     pq.write_table(rejects.table(), draft.folder / REJECTED_FILE, compression="zstd")
     draft.counts = {"read": rejects.read, "by file": dict(rejects.read_by_file)}
     draft.details["passages"] = stage.count
 
 
-BUCKET: Final = "corpus-bucket"
+def dedup_buckets(plan: Plan) -> None:
+    """Find the texts that repeat an earlier one, bucket by bucket."""
+    make(plan, BUCKET, _write_bucket, plan.numbers(BUCKET), "comparing")
 
 
-def dedup_buckets(plan: Plan, numbers: Iterable[int]) -> None:
-    """Go through these buckets; those that are done already are left alone."""
-    each(partial(_dedup, plan), list(numbers), "comparing", "buckets")
-
-
-def _dedup(plan: Plan, number: int) -> None:
-    recipe = plan.recipe(BUCKET, number)
-    if finished(recipe, plan.root) is None:
-        parts = [plan.found(PART, part) for part in range(len(plan.parts))]
-        produce(recipe, plan.root, _write_bucket, parts, f"digests-{number:03d}.bin")
-
-
-def _write_bucket(draft: Draft, parts: list[Artifact], name: str) -> None:
+def _write_bucket(draft: Draft, plan: Plan, number: int) -> None:
     """Write the rows of each part that repeat an earlier text, and how many they are."""
-    entries = [part.entries(name)[0] for part in parts]
-    found = repeated([part.verified(entry) for part, entry in zip(parts, entries, strict=True)])
-    for part, entry in zip(parts, entries, strict=True):
+    parts = [(part, part.entries(f"digests-{number:03d}.bin")[0]) for part in plan.all(PART)]
+    found = repeated([part.verified(entry) for part, entry in parts])
+    for part, entry in parts:
         part.store.forget(f"{part.folder_name}/{entry.name}")
-    for number, rows in enumerate(found):
+    for place, rows in enumerate(found):
         if len(rows):
-            np.save(draft.folder / f"part-{number:05d}.npy", rows)
-            draft.rows[f"part-{number:05d}.npy"] = len(rows)
+            name = f"part-{place:05d}.npy"
+            np.save(draft.folder / name, rows)
+            draft.rows[name] = len(rows)

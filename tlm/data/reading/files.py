@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tlm.artifacts.stores.local import cache_folder, scratch_folder
 from tlm.artifacts.stores.store import Ranges, Store, file_sha256
@@ -58,7 +58,7 @@ EXPECTED = f"{', '.join(FORMATS)}, all but .parquet also with {' or '.join(COMPR
 
 
 class Piece(NamedTuple):
-    """A part of a large file that can be read without the rest (`tlm.data.reading.pieces`).
+    """A part of a large file that can be read without the rest (`tlm.data.corpus.plan`).
 
     Attributes:
         start: Its first byte; in parquet files its first row group.
@@ -84,7 +84,7 @@ class RawFile:
     format: str  # a value of FORMATS, or "hub"
     compression: str = ""  # a value of COMPRESSIONS, or "" for none
     locate: Callable[[], Path] | None = None  # gives the path on this machine, after a download if necessary; not "hub"
-    fetch: Callable[[Ranges], Path] | None = None  # the same, with these bytes alone; only remote files
+    locate_ranges: Callable[[Ranges], Path] | None = None  # the same, with these bytes alone; only remote files
     piece: Piece | None = None  # if it is only a part of the file
     size: int = 0  # bytes on disk; 0 for a Hub data set, which is streamed
     cache: Path | None = None  # the folder that it is downloaded to
@@ -247,9 +247,9 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
     if any({"", ".", ".."} & set(name.split("/")) for name in sizes):
         raise InputError(f"{address}: a key has empty, '.' or '..' parts, which a file path cannot have; rename it")
     return [
-        _raw_file(f"s3://{bucket}/{name}", partial(store.local, name), sizes[name], store.cache,
-                  partial(store.local_ranges, name, sizes[name]))
-        for name in sizes
+        _raw_file(f"s3://{bucket}/{name}", partial(store.local, name), size, cache=store.cache,
+                  locate_ranges=partial(store.local_ranges, name, size))
+        for name, size in sizes.items()
     ]  # fmt: skip
 
 
@@ -306,13 +306,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + " …" * (len(names) > 5)
 
 
-def _raw_file(
-    where: str,
-    locate: Callable[[], Path],
-    size: int,
-    cache: Path | None = None,
-    fetch: Callable[[Ranges], Path] | None = None,
-) -> RawFile:
+def _raw_file(where: str, locate: Callable[[], Path], size: int, **remote: Any) -> RawFile:
     try:
         where.encode()
     except UnicodeEncodeError:  # other bytes are lone surrogates
@@ -320,7 +314,7 @@ def _raw_file(
     kind = _kind(where)
     if kind is None:
         raise InputError(f"{where}: unknown extension; expected {EXPECTED}")
-    return RawFile(where, PurePosixPath(where).name, *kind, locate, size=size, cache=cache, fetch=fetch)
+    return RawFile(where, PurePosixPath(where).name, *kind, locate, size=size, **remote)
 
 
 def _kind(name: str) -> tuple[str, str] | None:

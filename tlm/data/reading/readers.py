@@ -25,7 +25,6 @@ import pyarrow as pa
 from backports import zstd
 
 from tlm.data.reading import hub, tables
-from tlm.data.reading import tables as parquet
 from tlm.data.reading.files import RawFile
 from tlm.data.reading.records import BadRow, Reject, Rejects, Row, not_utf8, unknown_field
 from tlm.data.reading.streams import lines
@@ -79,7 +78,7 @@ def read_all(
                 try:
                     found = use(file, row)
                 except BadRow as bad:
-                    rejects.add(file.name, Reject(row.line, bad.reason, bad.detail))
+                    rejects.add(file.name, Reject(row.line, *bad.args))
                 else:
                     yield found
             done += file.bytes_read
@@ -111,7 +110,7 @@ def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
         except UnicodeDecodeError as error:
             yield not_utf8(number, error)
         except BadRow as bad:
-            yield Reject(number, bad.reason, bad.detail)
+            yield Reject(number, *bad.args)
         except (ValueError, RecursionError) as error:
             yield Reject(number, "invalid JSON", str(error))
         else:
@@ -151,6 +150,6 @@ def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
 
 
 _READERS: dict[str, Callable[[RawFile, Sequence[str]], Iterator[Row | Reject]]] = {
-    "jsonl": _jsonl, "csv": tables.rows, "tsv": tables.rows, "txt": _txt, "parquet": parquet.parquet_rows,
+    "jsonl": _jsonl, "csv": tables.rows, "tsv": tables.rows, "txt": _txt, "parquet": tables.parquet_rows,
     "hub": lambda file, _: itertools.starmap(Row, enumerate(hub.rows(file.where), start=1)),
 }  # fmt: skip

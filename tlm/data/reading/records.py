@@ -57,11 +57,7 @@ _Rejected = tuple[str, Reject]  # with the base name of its file
 
 
 class BadRow(Exception):
-    """A value of a row cannot be used; the row is set aside."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason, self.detail = reason, detail
+    """A value of a row cannot be used; the row is set aside. Its arguments are a reason code and the details."""
 
 
 def text_of(values: Mapping[str, Any], field: str) -> str:
@@ -89,12 +85,11 @@ def name_of(values: Mapping[str, Any], field: str, default: str = "") -> str:
 
 def value_of(values: Mapping[str, Any], field: str) -> Any:
     """Return the value in `field`, of any type. Raises BadRow: missing field, null."""
-    value = values.get(field)
-    if value is not None:
-        return value
-    if field in values:
+    if field not in values:
+        raise BadRow("missing field", f"no field '{field}'; there are {', '.join(values) or 'none'}")
+    if values[field] is None:
         raise BadRow("null", f"field '{field}' is null")
-    raise BadRow("missing field", f"no field '{field}'; there are {', '.join(values) or 'none'}")
+    return values[field]
 
 
 def checked_text(value: str, field: str) -> str:
@@ -159,7 +154,7 @@ class Rejects:
     def add(self, file: str, row: Reject) -> None:
         """Set a row of a file, given by its base name, aside.
 
-        Raises InputError if so many of the first rows are bad that the rest is not worth reading.
+        Raises InputError if so many of the first rows are bad that reading the rest is pointless.
         """
         printable = row.detail[:LONGEST_DETAIL].encode(errors="backslashreplace").decode()
         self._rows.append((file, row._replace(detail=normalise(printable))))

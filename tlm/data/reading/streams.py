@@ -56,12 +56,16 @@ def lines(file: RawFile) -> Iterator[tuple[int, bytes]]:
             size += len(line)
             file.bytes_read = raw.tell() - start
             if len(line) == LONGEST_LINE:
-                most = f"{LONGEST_LINE >> 20} MiB"
-                raise InputError(f"{file.where}:{number}: the line is longer than {most}; expected one record per line")
+                raise too_long(file.where, number)
             check_growth(size, file.bytes_read, file.where)
             yield number, line.removeprefix(_BOM) if number == 1 else line
             if start + size == end:
                 return
+
+
+def too_long(where: str, line: int) -> InputError:
+    """Return the error for a line of `LONGEST_LINE` bytes or more."""
+    return InputError(f"{where}:{line}: the line is longer than {LONGEST_LINE >> 20} MiB; expected one record per line")
 
 
 def check_growth(size: int, packed: int, where: str) -> None:

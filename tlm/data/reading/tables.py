@@ -2,9 +2,9 @@
 
 In CSV, a quote out of place swallows the lines up to the next quote. They are all rejected with the record: where that
 quote is not at the end of a value, where the record has more or fewer values than the header, and where its lines look
-like rows themselves. The last cannot be seen in a table of one column. It proves little for a few lines, of which there
-is only a warning: of docstrings of Python packages, written as CSV with one or two columns before or after, 6.5 % of
-those with 2 lines look like rows, 0.07 % of those with 4, and none of 20,208 with 6 or more.
+like rows themselves. The last cannot be seen in a table of one column. It proves little for a few lines, so these
+only get a warning: among docstrings of Python packages, written as CSV with one or two columns before or after, 6.5 %
+with 2 lines look like rows, 0.07 % with 4, and none of 20,208 with 6 or more.
 """
 
 import csv

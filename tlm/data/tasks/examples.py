@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.metrics import Split
-from tlm.data.tasks.splits import COLUMN as GROUP
-from tlm.data.tasks.splits import groups_of
+from tlm.data.tasks.splits import GROUP, groups_of
 
 LABELLED = [("id", "string"), ("text", "string"), ("text_pair", "string"), ("label", "string"), ("target", "float64")]
 SCHEMA = [*LABELLED, ("split", "string"), (GROUP, "string")]
@@ -57,7 +56,6 @@ def read_splits(task: Artifact, *names: str) -> dict[str, Split]:
         rows = np.flatnonzero(split == name)
         part = table.take(rows)
         gold = values_of(part["target" if labels is None else "label"], labels)
-        pairs = part["text_pair"].to_pylist() if task.details["pair"] else None
-        copied = np.isin(rows, copies)
-        found[name] = Split(name, rows.astype(np.int64), part["text"].to_pylist(), pairs, gold, groups_of(part), copied)
+        texts, pairs = part["text"].to_pylist(), part["text_pair"].to_pylist() if task.details["pair"] else None
+        found[name] = Split(name, rows, texts, pairs, gold, groups_of(part), np.isin(rows, copies))
     return found

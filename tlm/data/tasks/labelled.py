@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def label_of(values: Mapping[str, Any], field: str) -> str:
 
 
 def is_number(label: str) -> bool:
-    """Tell whether a label is a number."""
+    """Whether a label is a number."""
     return _NUMBER.fullmatch(label) is not None
 
 
@@ -74,9 +75,7 @@ def read_examples(files: Mapping[str, list[RawFile]], fields: Fields, rejects: R
     """
     split_of = {file.where: split for split, own in files.items() for file in own}
     ordered = [file for own in files.values() for file in own]
-    found = list(
-        read_all(ordered, fields.wanted, rejects, lambda file, row: _example(file, row, fields, split_of[file.where]))
-    )
+    found = list(read_all(ordered, fields.wanted, rejects, partial(_example, fields, split_of)))
     rejects.check()
     for split in ("dev", "test"):
         rejects.check_held_out(split, files.get(split, []))
@@ -89,12 +88,12 @@ def read_unlabelled(
     """Read texts without labels in file order; unusable rows go to `rejects`.
 
     Returns:
-        The texts, each once, without those of labelled examples and without those that overlap a dev or test text as
-        no passage may; and how many were left out, by reason.
+        The texts, each once, without the texts of labelled examples and without texts that overlap a dev or test text
+        as no passage may; and how many were left out, by reason.
     """
     known = {example.twin: "in train" if example.split == "train" else "in dev or test" for example in labelled}
     found, left_out = [], Counter[str]()
-    for example in read_all(files, fields.of_texts, rejects, lambda file, row: _text(file, row, fields)):
+    for example in read_all(files, fields.of_texts, rejects, partial(_text, fields)):
         if example.twin in known:
             left_out[f"{UNLABELLED}, {known[example.twin]}"] += 1
         else:
@@ -123,16 +122,16 @@ def twin_key(text: str, pair: str | None = None) -> str:
     return "\0".join(" ".join(tokens(part)) or fold(part) for part in parts)
 
 
-def _text(file: RawFile, row: Row, fields: Fields) -> Example:
+def _text(fields: Fields, file: RawFile, row: Row) -> Example:
     line, values = row
     text = text_of(values, fields.text_field)
     pair = text_of(values, fields.pair_field) if fields.pair_field else None
     return Example(file, line, f"{file.name}:{line}", text, pair, "", UNLABELLED, twin_key(text, pair))
 
 
-def _example(file: RawFile, row: Row, fields: Fields, split: str) -> Example:
+def _example(fields: Fields, split_of: Mapping[str, str], file: RawFile, row: Row) -> Example:
     line, values = row
-    found = _text(file, row, fields)
+    found = _text(fields, file, row)
     if isinstance(values.get(fields.label_field), list | tuple):
         raise InputError(
             f"{file.where}:{line}: field '{fields.label_field}' is a list, but several labels per text are not "
@@ -140,4 +139,4 @@ def _example(file: RawFile, row: Row, fields: Fields, split: str) -> Example:
         )
     label = label_of(values, fields.label_field)
     name, group = name_of(values, fields.id_field, found.id), name_of(values, fields.group_field)
-    return replace(found, id=name, label=label, split=split, group=group)
+    return replace(found, id=name, label=label, split=split_of[file.where], group=group)

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -16,7 +16,7 @@ from tlm.data.reading.files import RawFile
 from tlm.data.tasks.labelled import Example, twin_key
 from tlm.errors import InputError
 
-COLUMN = "group"
+GROUP = "group"  # a column of a task with a group field
 
 
 def groups_of(examples: pa.Table) -> NDArray[np.int64]:
@@ -28,16 +28,15 @@ def groups_of(examples: pa.Table) -> NDArray[np.int64]:
     Args:
         examples: Rows of a task, with the columns text, text_pair and, if the task has it, group.
     """
-    if COLUMN in examples.column_names:
-        names = examples[COLUMN].to_pylist()
+    if GROUP in examples.column_names:
+        names = examples[GROUP].to_pylist()
     else:
-        texts, pairs = examples["text"].to_pylist(), examples["text_pair"].to_pylist()
-        names = list(map(twin_key, texts, pairs))
+        names = list(map(twin_key, examples["text"].to_pylist(), examples["text_pair"].to_pylist()))
     return np.unique(np.array(names, dtype=object), return_inverse=True)[1].astype(np.int64)
 
 
 def connected(twins: Sequence[str], groups: Sequence[str]) -> list[str]:
-    """Return a name for each example, equal for those that a chain of equal texts and equal groups connects.
+    """Return a name for each example, equal for examples that a chain of equal texts and equal groups connects.
 
     It is that of the first of their groups in alphabetical order, and so does not depend on the order of examples.
 
@@ -77,7 +76,7 @@ def draw(groups: Sequence[str], labels: Sequence[str], shares: Mapping[str, floa
         seed: Seed of the random order.
     """
     drawn = _Draw(groups, labels, shares)
-    order = sorted(drawn.members, key=lambda group: hashlib.sha256(f"{seed}\0{group}".encode()).digest())
+    order = _in_random_order(drawn.members, seed)
     drawn.fill(order)
     if not drawn.every_split():
         drawn = _Draw(groups, labels, shares)
@@ -88,7 +87,7 @@ def draw(groups: Sequence[str], labels: Sequence[str], shares: Mapping[str, floa
 
 
 class _Draw:
-    """Which groups were taken from train for other splits, and what these still lack.
+    """The groups that are taken from train for other splits, and the examples that these splits still lack.
 
     All numbers are by label; None stands for examples of any label.
     """
@@ -98,9 +97,8 @@ class _Draw:
         for group, label in zip(groups, labels, strict=True):
             self.members[group].update((label, None))
         self.train = Counter[str | None]([*labels, *[None] * len(labels)])
-        self.lacks = {
-            split: {key: share * count for key, count in self.train.items()} for split, share in shares.items()
-        }
+        counts = self.train.items()
+        self.lacks = {split: {key: share * count for key, count in counts} for split, share in shares.items()}
         self.chosen = dict[str, str]()
 
     def every_split(self) -> bool:
@@ -129,7 +127,7 @@ class _Draw:
         """Take groups that bring a split closer to its share, the best first."""
         alike: dict[frozenset[tuple[str | None, int]], deque[tuple[int, str]]] = defaultdict(deque)
         for place, group in enumerate(order):
-            if group not in self.chosen:  # groups of the same labels gain the same: of these only the first is tried
+            if group not in self.chosen:  # groups of the same labels gain the same: only the first is tried
                 alike[frozenset(self.members[group].items())].append((place, group))
         for split in self.lacks:
             while firsts := [some[0] for some in alike.values() if some and self._spared(some[0][1])]:
@@ -140,7 +138,7 @@ class _Draw:
                 self._take(best, split)
 
     def _gain(self, group: str, split: str) -> float:
-        """How much closer a group brings a split to its shares, in squares summed over the labels."""
+        """The gain of a split from a group: how much closer its shares come, in squares summed over the labels."""
         lacks = self.lacks[split]
         return sum(count * (2 * lacks[label] - count) for label, count in self.members[group].items())
 
@@ -217,13 +215,11 @@ def assign(groups: Sequence[str], labels: Sequence[str], shares: Mapping[str, fl
     members: dict[str, Counter[str]] = defaultdict(Counter)
     for group, label in zip(groups, labels, strict=True):
         members[group][label] += 1
-    capacity = {label: _capacity(total, shares) for label, total in Counter(labels).items()}
-    chosen: dict[str, str] = {}
-    for group in sorted(members, key=lambda group: hashlib.sha256(f"{seed}\0{group}".encode()).digest()):
-        for split in shares:
-            if all(capacity[label][split] >= count for label, count in members[group].items()):
-                for label, count in members[group].items():
-                    capacity[label][split] -= count
+    rooms, chosen = _rooms(Counter(labels), shares), dict[str, str]()
+    for group in _in_random_order(members, seed):
+        for split, room in rooms.items():
+            if all(room[label] >= count for label, count in members[group].items()):
+                room.subtract(members[group])
                 chosen[group] = split
                 break
     return [chosen.get(group, "train") for group in groups]
@@ -250,10 +246,15 @@ def find_leaks(splits: Sequence[str], labels: Sequence[str], texts: Sequence[str
     return pa.table(list(zip(*leaks, strict=True)) or [()] * len(LEAKS), schema=LEAKS)
 
 
-def _capacity(total: int, shares: Mapping[str, float]) -> dict[str, int]:
-    """Return how many of a label's `total` examples each held-out split may take so that one is left for train."""
-    capacity, left = {}, total - 1
+def _rooms(totals: Mapping[str, int], shares: Mapping[str, float]) -> dict[str, Counter[str]]:
+    """Return how many examples of each label a held-out split may take so that one is left for train."""
+    rooms, left = {}, Counter({label: total - 1 for label, total in totals.items()})
     for split, share in shares.items():
-        capacity[split] = min(left, int(share * total + 0.5))
-        left -= capacity[split]
-    return capacity
+        rooms[split] = Counter({label: min(left[label], int(share * total + 0.5)) for label, total in totals.items()})
+        left.subtract(rooms[split])
+    return rooms
+
+
+def _in_random_order(groups: Iterable[str], seed: int) -> list[str]:
+    """Return the groups in an order that depends on them and on the seed only."""
+    return sorted(groups, key=lambda group: hashlib.sha256(f"{seed}\0{group}".encode()).digest())

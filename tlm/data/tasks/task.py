@@ -21,8 +21,7 @@ from tlm.data.tasks.examples import SCHEMA, examples
 from tlm.data.tasks.labelled import UNLABELLED, Example, read_examples, read_unlabelled
 from tlm.data.tasks.metrics import METRICS, metric_for
 from tlm.data.tasks.problem import PROBLEMS, is_regression
-from tlm.data.tasks.splits import COLUMN as GROUP
-from tlm.data.tasks.splits import SPLITS, divided, divided_groups, find_leaks, split_files
+from tlm.data.tasks.splits import GROUP, SPLITS, divided, divided_groups, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
 from tlm.settings.options import Fields, Problem
@@ -33,8 +32,7 @@ PREFIX = "(?:.*[-_])?"  # chemprot_train.jsonl is train.jsonl
 def named_files(entry: TaskEntry, folder: str, found: Sequence[RawFile]) -> dict[str, list[RawFile]]:
     """Return the files by split, found by Hub address or by name in `folder`. Raises InputError: one is missing."""
     if not folder:
-        places = {file.where: file for file in found}
-        return {split: [places[entry.addresses[split]]] if split in entry.splits else [] for split in SPLITS}
+        return {split: [file for file in found if file.where == entry.addresses.get(split)] for split in SPLITS}
     for file in found:
         file.header = entry.header
     return split_files(folder, found, {split: f"{PREFIX}(?:{names})" for split, names in entry.files.items()})
@@ -82,8 +80,8 @@ def load_task(
         fields: The fields of the examples.
         problem: What is learned, and how it is scored.
         unlabelled: Files or folder with more texts of the task, without labels. They are searched with and trained on
-            as text (a subset's passages are, too). Left out are those that are in train, dev or test, and those that
-            overlap a dev or test text as `export` has it.
+            as text (a subset's passages are, too). Texts in train, dev or test, and texts that overlap a dev or test
+            text as `export` defines it, are left out.
         files: Folder with the files of a registered task, to be used instead of the Hub.
         dev_share: Share of the examples for dev, if there is no dev file.
         test_share: Share of the examples for test, if a single file is split.
@@ -122,14 +120,10 @@ def load_task(
         for file in texts:
             check(file, fields.of_texts)
         shares = _shares(files or path, by_split, dev_share, test_share)
-        settings = {
-            **vars(fields),
-            "name": entry.name if entry else _name(path, by_split),
-            "metric": entry.metrics[0] if entry and problem.metric == "auto" else problem.metric,
-            "shares": shares,
-            "seed": seed if shares else None,
-            "files": [[split, file.name, file.digest()] for split, own in by_split.items() for file in own],
-        }
+        settings = {**vars(fields), "shares": shares, "seed": seed if shares else None}
+        settings["name"] = entry.name if entry else _name(path, by_split)
+        settings["metric"] = entry.metrics[0] if entry and problem.metric == "auto" else problem.metric
+        settings["files"] = [[split, file.name, file.digest()] for split, own in by_split.items() for file in own]
         if problem.problem != "auto":
             settings["problem"] = problem.problem
         if entry:
@@ -195,24 +189,15 @@ def _write(
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
         pq.write_table(rows, draft.folder / name, compression="zstd")
         draft.rows[name] = len(rows)
-    draft.counts = {
-        "read": rejects.read,
-        **{split: sizes[split] for split in SPLITS},
-        "labels": {label: uses[label] for label in labels},
-        "leaks": len(leaks),
-    }
+    draft.counts = {"read": rejects.read, **{split: sizes[split] for split in SPLITS}, "leaks": len(leaks)}
+    draft.counts["labels"] = {label: uses[label] for label in labels}
     if fields.group_field:
         draft.counts["divided groups"] = _warn_of_groups(found, fields.group_field, settings["shares"])
     if texts:
         draft.counts |= {UNLABELLED: len(more), **left_out}
     rejects.write(draft)
-    draft.details = {
-        "name": settings["name"],
-        "problem": "regression" if regression else "classification",
-        "labels": labels,
-        "metric": metric,
-        "pair": bool(fields.pair_field),
-    }
+    draft.details = {"name": settings["name"], "labels": labels, "metric": metric, "pair": bool(fields.pair_field)}
+    draft.details["problem"] = "regression" if regression else "classification"
     if entry:
         draft.details["metrics"] = list(entry.metrics)
 
@@ -262,7 +247,7 @@ def _class_labels(found: Sequence[Example], order: Sequence[str]) -> list[str]:
 
 
 def _say_problem(task: Artifact) -> None:
-    """Tell the user whether the labels are classes or targets, and which."""
+    """Say whether the labels are classes or targets, and which."""
     if task.details["problem"] == "regression":
         targets = examples(task)["target"].drop_null().to_pylist()
         say(f"load-task: regression, {len(targets):,} targets from {min(targets):g} to {max(targets):g}")

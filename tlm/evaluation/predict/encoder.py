@@ -14,7 +14,7 @@ from tlm.data.marks import marks_in, with_spans_first
 from tlm.data.ranges import BATCH_TOKENS, by_length
 from tlm.errors import InputError, reason
 from tlm.progress import Meter
-from tlm.settings.threads import cores, given_threads
+from tlm.settings.options import cores, given_threads
 from tlm.shallow.folder import config_of
 
 CHARACTERS = 8  # of a text for each token, below which it is tokenized as a whole; English has four to five

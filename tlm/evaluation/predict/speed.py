@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.spending import JOULES, Energy, peak_memory
+from tlm.artifacts.spending import JOULES, Spending, peak_memory
 from tlm.data.tasks.metrics import Split
 from tlm.evaluation.predict.encoder import EncoderPredictor
 from tlm.evaluation.predict.predictor import Predictor
@@ -53,7 +53,7 @@ class Timed:
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
     ) -> NDArray[np.float64]:
         """Probabilities or numbers, as the model gives them."""
-        with Energy() as energy:
+        with Spending() as energy:
             started, cpu = time.perf_counter(), time.process_time()
             found = self.predictor.predict(texts, pairs, label)
             seconds, cpu = time.perf_counter() - started, time.process_time() - cpu

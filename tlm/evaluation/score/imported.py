@@ -107,7 +107,7 @@ def _by_id(
                 continue
             values = [_number(row.values, label_field)] if labels is None else _chances(row.values, label_field, labels)
         except BadRow as bad:
-            raise InputError(f"{where}: {bad.reason}, {bad.detail}; fix the row") from None
+            raise InputError(f"{where}: {', '.join(bad.args)}; fix the row") from None
         if name not in known:
             raise InputError(f"{where}: id '{name}' is not in the task{nearest(name, sorted(known))}")
         if name in found:

@@ -279,7 +279,7 @@ NOTED = {"users": "noted"}  # in `_meta` from the beginning on
 
 
 def alias_of(user: str) -> str:
-    """Return the alias of a store (`tlm.artifacts.stores.open`) on the indices that it uses."""
+    """Return the alias of a store (`tlm.artifacts.stores`) on the indices that it uses."""
     return USERS + user
 
 

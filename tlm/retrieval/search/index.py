@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
-from tlm.artifacts.stores.open import identity
+from tlm.artifacts.stores import identity
 from tlm.data.parallel import each
 from tlm.data.passages import SEVERAL, shard_passages, shards, texts
 from tlm.data.ranges import offsets_of

@@ -2,7 +2,6 @@
 
 import json
 import math
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import best_on_dev, finished
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group, Run, grouped
-from tlm.evaluation.score.kinds import ENCODER
+from tlm.evaluation.score.mix import ENCODER
 
-MODELS = Path(__file__).with_name("published.toml")  # of the paper's Table 2
 PLM = "plm"  # the arm of a published model
 SIMILAR = 0.01  # scores that differ by less are similar, unless the difference is shown to be real
 
@@ -132,13 +130,10 @@ def told(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"From {row['tasks']:,} tasks on, pretraining once costs fewer FLOPs, by the paper’s rule: {beside}."
 
 
-def models() -> list[dict[str, Any]]:
-    """The models of the paper's Table 2."""
-    return list(tomllib.loads(MODELS.read_text(encoding="utf-8"))["model"])
-
-
 def _known() -> dict[str, dict[str, Any]]:
     """The published models whose pretraining the paper counts, by the end of their names on the Hugging Face Hub."""
+    from research.score_and_compute import models
+
     return {name: model for model in models() for name in model.get("hub", ())}
 
 

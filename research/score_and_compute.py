@@ -1,8 +1,10 @@
 """Plot score against compute: our runs, and in a panel of their own the paper's models (Table 2, published.toml)."""
 
 import math
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -11,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from research.compute import models
-from tlm.evaluation.pages.colours import COLOURS, INK, MUTED
+from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED
 from tlm.evaluation.pages.plots import STYLE, short, svg
 from tlm.evaluation.pages.text import power
 
+MODELS = Path(__file__).with_name("published.toml")  # of the paper's Table 2
 SAME = 1.1  # arms whose FLOPs differ by less are drawn side by side
 APART = 13.0  # distance between them in points
 
@@ -40,6 +42,11 @@ class Point:
     def score(self) -> float:
         """The mean score."""
         return sum(self.scores) / len(self.scores)
+
+
+def models() -> list[dict[str, Any]]:
+    """The models of the paper's Table 2."""
+    return list(tomllib.loads(MODELS.read_text(encoding="utf-8"))["model"])
 
 
 def published() -> list[Point]:

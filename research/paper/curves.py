@@ -12,7 +12,7 @@ from research.paper.results import Result, arm_of, copies_in, copies_of, summed
 from research.paper.tables import curves, title
 from tlm.evaluation.report.runs import ARMS
 from tlm.evaluation.score.intervals import Arm, differences
-from tlm.evaluation.score.kinds import Row
+from tlm.evaluation.score.mix import Row
 from tlm.evaluation.score.scores import METRIC_NAMES
 
 Points = dict[str, dict[float, list[Result]]]  # runs by arm and value

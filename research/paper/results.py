@@ -20,7 +20,7 @@ from tlm.artifacts.stores.store import canonical_json, value_sha256
 from tlm.errors import InputError
 from tlm.evaluation.report.runs import spread, with_interval
 from tlm.evaluation.score.intervals import Arm, Scored
-from tlm.evaluation.score.kinds import PARTS, Row
+from tlm.evaluation.score.mix import PARTS, Row
 from tlm.retrieval.select.selectors import draws
 
 FOLDER = "research/results"

@@ -15,10 +15,9 @@ from research.retrieval.words import shift
 from research.studies import write_study_pages
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.evaluation.pages.colours import roles
-from tlm.evaluation.pages.sampling import evenly, rows_at
+from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
-from tlm.evaluation.report.lineage import Lineage
+from tlm.evaluation.report.lineage import Lineage, evenly, rows_at
 from tlm.evaluation.report.preview import PASSAGES, examples_by_query
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 

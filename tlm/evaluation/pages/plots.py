@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tlm.evaluation.pages.colours import COLOURS, INK, MUTED, RULE, css_colours
+from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED, RULE, css_colours
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",

@@ -1,11 +1,14 @@
 """Blocks as an HTML page without script and without any address outside; every text is escaped here."""
 
 import html as escapes
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from tlm.evaluation.pages.blocks import (
+    COLOURS,
     Block,
     Card,
     Details,
@@ -21,15 +24,33 @@ from tlm.evaluation.pages.blocks import (
     Span,
     Table,
     Text,
+    css_colours,
+    data_uri,
     inlines,
 )
-from tlm.evaluation.pages.colours import COLOURS, css_colours, data_uri
+from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled
 
 STYLES = Path(__file__).with_name("page.css")
 TAGS = {"bold": "strong", "code": "code", "label": 'span class="label"', "small": 'span class="small"'}
 KINDS = {"number": "", "left": "left", "words": "left words"}
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def write_pages(folder: Path, kind: str, title: str, blocks: Sequence[Block], contents: dict[str, Any]) -> None:
+    """Write ``<kind>.html``, ``<kind>.md`` and ``<kind>.json``; equal blocks and contents give equal bytes.
+
+    Args:
+        folder: Where to write the files.
+        kind: What the pages are: report or study.
+        title: What the browser names the page.
+        blocks: The page.
+        contents: The data behind it.
+    """
+    told = json.dumps(contents, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    shown = {"html": html(f"{title} · TLM {kind}", blocks), "md": markdown(blocks), "json": told}
+    for form, text in shown.items():
+        (folder / f"{kind}.{form}").write_text(text, encoding="utf-8", newline="\n")
 
 
 def html(title: str, blocks: Iterable[Block]) -> str:

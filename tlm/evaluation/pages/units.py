@@ -140,17 +140,3 @@ def paid(prices: dict[str, float]) -> str:
     """The given prices in words; "" if there is none."""
     units = {"gpu_hour": "an hour of a GPU", "cpu_hour": "an hour of a CPU core", "kilowatt_hour": "a kilowatt-hour"}
     return ", ".join(f"{prices[name]:g} for {unit}" for name, unit in units.items() if prices[name])
-
-
-def percent(share: float | None) -> str:
-    """A share as a percentage, with one decimal below 10 %."""
-    if share is None:
-        return "–"
-    return f"{share:.0%}" if share >= 0.0995 or share == 0 else f"{share:.1%}"
-
-
-def count(value: float | None) -> str:
-    """A count, or a mean of counts with at most one decimal."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"

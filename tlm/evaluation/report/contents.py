@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
-from tlm.evaluation.pages.colours import roles
+from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill import predictions, spent
 from tlm.evaluation.report.evidence import evidence, unchecked_text
@@ -16,7 +16,7 @@ from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, number
 from tlm.evaluation.report.page import curves
 from tlm.evaluation.report.runs import Group, Run, grouped, spread
 from tlm.evaluation.score.intervals import differences
-from tlm.evaluation.score.kinds import LINEAR
+from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.settings.options import Prices
 

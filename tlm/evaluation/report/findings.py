@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
-from tlm.evaluation.score.kinds import ENCODER, LINEAR, NETWORKS, STUDENT
+from tlm.evaluation.score.mix import ENCODER, LINEAR, NETWORKS, STUDENT
 from tlm.evaluation.score.scores import METRIC_NAMES
 
 Summary = dict[str, Any]  # of `Group.summary`

@@ -14,10 +14,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION
 from tlm.evaluation.pages.blocks import Block, Heading, Quote, Span, Table, Text
 from tlm.evaluation.pages.plain import markdown
-from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.lineage import dropped, flat
-from tlm.evaluation.score.kinds import Row
+from tlm.evaluation.report.lineage import dropped, evenly, flat, rows_at
+from tlm.evaluation.score.mix import Row
 from tlm.evaluation.score.scores import positive
 
 SAMPLE, LONGEST = 5, 300  # passages of a card, and characters of each

@@ -27,7 +27,7 @@ from tlm.evaluation.pages.blocks import (
     Text,
     opening,
 )
-from tlm.evaluation.pages.page import write_pages
+from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import evidence, lineage
 from tlm.evaluation.report import lineage as dropped
 from tlm.evaluation.report.findings import hundred, plain_score, same_vocabulary

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Quote, Span, Text
-from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
+from tlm.evaluation.report.lineage import evenly, rows_at
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 
 AT_ONCE = 1 << 16
@@ -38,14 +38,6 @@ def examples_by_query(hits: Artifact) -> dict[int, list[int]]:
     """The examples behind each query, as rows of the task; examples with the same text share a query."""
     table = pq.read_table(hits.path("queries.parquet"), columns=["query", "examples"], partitioning=None)
     return dict(zip(table["query"].to_pylist(), table["examples"].to_pylist(), strict=True))
-
-
-def times_asked(queries: pa.Array, weights: Ints) -> NDArray[np.int32]:
-    """The number of examples behind the `queries` of each passage; `weights` has it by query."""
-    if not len(weights):
-        return np.zeros(len(queries), np.int32)
-    rows = np.repeat(np.arange(len(queries)), pc.list_value_length(queries))
-    return np.bincount(rows, weights[queries.flatten()], minlength=len(queries)).astype(np.int32)
 
 
 RANGES = 5  # of the values of a regression task

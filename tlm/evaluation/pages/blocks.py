@@ -100,6 +100,11 @@ class Table:
     merged: bool = False
 
     @property
+    def table(self) -> "Table":
+        """The table itself, as a matrix has one, too."""
+        return self
+
+    @property
     def whole_columns(self) -> list[Column]:
         """The columns with their kinds."""
         return [

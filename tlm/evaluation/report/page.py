@@ -29,19 +29,20 @@ from tlm.evaluation.pages.blocks import (
 )
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import evidence, lineage
-from tlm.evaluation.report import lineage as dropped
 from tlm.evaluation.report.findings import hundred, plain_score, same_vocabulary
 from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.scores import METRIC_NAMES
 
 MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
+Contents = dict[str, Any]
+Groups = Sequence[dict[str, Any]]
 Spread = dict[str, Any]  # of `tlm.evaluation.report.runs.spread`
 Form = Callable[[Any], Line]
 
 
-def interval(spread: Spread) -> str:
-    """The 95 % interval of a score in hundredths."""
-    return "–" if spread["low"] is None else f"{100 * spread['low']:.1f} – {100 * spread['high']:.1f}"
+def interval(spread: Spread, form: str = "{:.1f} – {:.1f}") -> str:
+    """The 95 % interval of a score, or of a difference, in hundredths."""
+    return "–" if spread["low"] is None else form.format(100 * spread["low"], 100 * spread["high"])
 
 
 def in_units(spread: Spread | None) -> str:
@@ -58,12 +59,6 @@ def in_units(spread: Spread | None) -> str:
 def score(scores: Mapping[str, Spread], name: str) -> str:
     """A score in hundredths, or an error in the unit of the targets."""
     return in_units(scores.get(name)) if name in ("rmse", "mae") else hundred(scores[name])
-
-
-def signed(difference: dict[str, Any]) -> str:
-    """The interval of a difference of scores in hundredths."""
-    low, high = difference["low"], difference["high"]
-    return "–" if low is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
 
 
 def device(stage: dict[str, Any]) -> str:
@@ -183,9 +178,6 @@ def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, 
     yield Drawn((Heading("Training"), legend, *figures, Text(note, "small")))
 
 
-Groups = Sequence[dict[str, Any]]
-
-
 def bill(contents: dict[str, Any]) -> Iterator[Block]:
     """What was spent, what a million predictions would take, and how fast and large the models are."""
     found, roles = contents["bill"], {group["name"]: group["role"] for group in contents["groups"]}
@@ -235,25 +227,18 @@ def training(contents: dict[str, Any]) -> Iterator[Block]:
             name = (named(group), *((" ", Span(devices, "small")) if devices else ()))
             rows += [(name, stage, *(form(cost) for form in columns.values())) for stage, cost in stages.items()]
     yield Heading("Cost of training")
-    yield Table(["Arm", Column("stage", "left"), *columns], rows, _told(columns, contents["prices"]), merged=True)
+    yield Table(["Arm", Column("stage", "left"), *columns], rows, _explained(columns, contents["prices"]), merged=True)
 
 
-def _told(columns: dict[str, Any], prices: dict[str, float]) -> str:
-    energy = (
-        " Energy is that of the machine’s CPUs, including other processes, and of the GPUs in use, as far as they "
-        "report it."
-    )
+def _explained(columns: dict[str, Any], prices: dict[str, float]) -> str:
+    energy = " Energy is that of the CPUs, including other processes, and of the GPUs in use, as far as they report it."
     return (
         "Cost of one run, mean over seeds or draws. A mixture costs what its parts cost. Beside an arm’s name: its "
         "device and the number of threads (CPU) or processes (GPUs). Tokens and FLOPs are counted without padding. The "
         "paper’s rule is 6 · parameters · tokens with padding. Time is wall-clock time. Time and energy include all "
         "attempts; an interrupted attempt counts up to its last snapshot."
-        + energy * ("energy" in columns)
-        + f" Prices: {units.paid(prices)}." * ("money" in columns)
+        f"{energy * ('energy' in columns)}{f' Prices: {units.paid(prices)}.' * ('money' in columns)}"
     )
-
-
-Contents = dict[str, Any]
 
 
 def results(contents: Contents) -> Iterator[Block]:
@@ -273,7 +258,9 @@ def results(contents: Contents) -> Iterator[Block]:
 
 def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> Table:
     columns: dict[str, Form] = {
-        "seeds": _repeats,
+        "seeds": lambda group: (
+            "–" if group["fixed"] else group["repeats"] if group["draws"] else f"{len(group['seeds'])}"
+        ),
         "dev": lambda group: hundred(group["dev"]),
         "test": lambda group: hundred(group["test"]),
         "95 % interval, test": lambda group: interval(group["test"]),
@@ -283,7 +270,8 @@ def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> 
     if losses:
         columns["masked-LM loss"] = lambda group: plain_score(group["mlm_loss"])
     if any(group["cost"]["flops"]["mean"] for group in groups):
-        columns["FLOPs"] = lambda group: _flops(group["cost"]["flops"]["mean"])
+        flops = _mean("flops", units.amount)
+        columns["FLOPs"] = lambda group: flops(group["cost"])
     note = (
         f"Dev and test: {task['metric_name']} in hundredths, mean ± standard deviation over seeds, or over draws of "
         "the text; – for a model that is the same with every seed. Bold: the model that the first sentence of this "
@@ -296,14 +284,6 @@ def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> 
             "vocabulary are comparable."
         )
     return by_arm(groups, columns, note=note, strong=best if len(groups) > 1 else "")
-
-
-def _repeats(group: dict[str, Any]) -> str:
-    return "–" if group["fixed"] else str(group["repeats"] if group["draws"] else len(group["seeds"]))
-
-
-def _flops(mean: float | None) -> str:
-    return "–" if mean is None else units.amount(mean)
 
 
 def _figures(groups: Groups, label: str, losses: Groups) -> Drawn:
@@ -319,11 +299,11 @@ def _figures(groups: Groups, label: str, losses: Groups) -> Drawn:
 
 def _others(names: Iterable[str]) -> dict[str, Form]:
     """A column for each of these scores."""
-    return {METRIC_NAMES[name]: _score(name) for name in names}
 
+    def column(name: str) -> Form:
+        return lambda group: score(group["scores"], name)
 
-def _score(name: str) -> Form:
-    return lambda group: score(group["scores"], name)
+    return {METRIC_NAMES[name]: column(name) for name in names}
 
 
 def _differences(found: Groups) -> Iterator[Block]:
@@ -335,7 +315,7 @@ def _differences(found: Groups) -> Iterator[Block]:
             one["question"],
             (Span(one["first"]), " − ", Span(one["second"])),
             f"{100 * one['mean']:+.1f}",
-            signed(one),
+            interval(one, "{:+.1f} to {:+.1f}"),
             Span(one["ahead"]) if one["ahead"] else "–" if one["low"] is None else "no order claimed",
         )
         for one in found
@@ -422,7 +402,7 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
     yield from curves_section(contents["curves"], contents["groups"])
     yield from predictions(contents)
     yield from evidence.section(contents["evidence"])
-    yield from dropped.dropped_section(contents["dropped"])
+    yield from lineage.dropped_section(contents["dropped"])
     yield from bill(contents)
     yield from training(contents)
     yield from lineage.section(contents["lineage"])

@@ -1,4 +1,4 @@
-"""The step `dilute`: the same corpus with less text on a topic, to measure what retrieval is worth."""
+"""The step `dilute`: the same corpus with less text on a topic, to measure what retrieval gains."""
 
 from collections.abc import Sequence
 from typing import Any

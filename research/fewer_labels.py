@@ -1,4 +1,4 @@
-"""The step `fewer-labels`: the same task with fewer labelled examples, to measure what fetched text is worth then."""
+"""The step `fewer-labels`: the same task with fewer labelled examples, to measure what retrieved text gains then."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""From a corpus to the passages for a task, by our embedded engine and by those that people would use instead."""
+"""From a corpus to the passages for a task, by our embedded engine and by the ones that people would use instead."""
 
 import importlib.util
 import multiprocessing

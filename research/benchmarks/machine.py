@@ -30,7 +30,7 @@ def _processor() -> str:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Installed versions of distributions; those that are not installed are left out."""
+    """Return the versions of the distributions that are installed."""
     found = {}
     for package in packages:
         try:

@@ -134,7 +134,7 @@ def student_of(teacher: str, way: str) -> str:
 
 
 def behind(task: str, scored: dict[str, list[str]]) -> list[Result]:
-    """By how many points each student is behind its teacher on test, and what the passages were worth."""
+    """Differences on test between each student and its teacher, and with and without passages, in points."""
     from tlm.evaluation.report.findings import hundred
     from tlm.evaluation.report.lineage import Lineage
     from tlm.evaluation.report.runs import Run, grouped, with_interval

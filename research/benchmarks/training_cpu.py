@@ -274,7 +274,7 @@ class Unsaved:
 
 
 def finish(device: Any) -> None:
-    """Wait until the device has done what it was told."""
+    """Wait until the device has finished its work."""
     if device.type == "cuda":
         import torch
 

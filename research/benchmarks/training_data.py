@@ -62,7 +62,7 @@ def demo_files(quick: bool) -> Path:
 
 
 def locked() -> list[tuple[str, list[Path]]]:
-    """The demo's packages as a fresh installation has them: without those that only benchmarks need."""
+    """The demo's packages as a fresh installation has them, without the packages that only benchmarks need."""
     from demo.docstrings import STANDARD_LIBRARY, packages
 
     names = {STANDARD_LIBRARY, *re.findall(r"^([\w.-]+)==", LOCK.read_text("utf-8"), re.MULTILINE)}

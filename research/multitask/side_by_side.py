@@ -49,7 +49,7 @@ def side_by_side(metrics: Sequence[Sequence[Artifact]], reports: Sequence[Artifa
 
 
 def _by_arm(name: str, metrics: Sequence[Artifact]) -> dict[str, Group]:
-    """The groups of a task by arm, without those that ended after stage 1: only whole runs are compared."""
+    """The groups of a task by arm, whole runs only: groups that ended after stage 1 are left out."""
     found: dict[str, Group] = {}
     for group in grouped([Run.read(one, Lineage()) for one in metrics]):
         if group.stage == "stage 1":

@@ -1,4 +1,4 @@
-"""Curves as tables: a row for each model, a column for each value; and what fetched text was worth."""
+"""Curves as tables: a row for each model, a column for each value; and what retrieved text gains."""
 
 import math
 from collections.abc import Iterator

@@ -147,7 +147,7 @@ def fault(result: Result, root: str | None = None) -> str:
     """Describe in a sentence what is wrong with a result; "" if nothing is.
 
     Faults are a line that was changed after it was written or is in another table's file, settings that are no longer
-    those of the cell, and metrics, if they are still under `root`, that differ from those that it was made from.
+    those of the cell, and metrics, if they are still under `root`, that differ from the metrics that it was made from.
     """
     values = result.values
     if values.get("digest") != digest(values):

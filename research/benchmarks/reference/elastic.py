@@ -74,7 +74,7 @@ class Loop:
 
 @cache
 def client(url: str) -> Any:
-    """The one client of this process and of those that it forks."""
+    """The one client of this process and of the processes that it forks."""
     from elasticsearch import Elasticsearch
 
     return Elasticsearch(url, request_timeout=600)

@@ -1,4 +1,4 @@
-"""What the studies share: names of their subjects, and their pages."""
+"""Names, pages and numbers that the studies share."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the numbers were measured on."""
+"""The machine and the packages that the numbers were measured on."""
 
 import os
 import platform

@@ -197,7 +197,7 @@ def speeds(material: Material, scored: dict[str, list[str]]) -> list[Result]:
 
 
 def int8(task: str, scored: dict[str, list[str]]) -> list[Result]:
-    """How many dev examples int8 predicts otherwise than float32, in the worst of all seeds."""
+    """The number of dev examples that int8 predicts otherwise than float32, in the worst of all seeds."""
     from tlm.serving.export_onnx import export_onnx
 
     results = []

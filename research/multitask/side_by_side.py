@@ -1,4 +1,4 @@
-"""All that the report on several tasks says: scores by task and arm, and the cost of all trainings of each arm."""
+"""The contents of the report on several tasks: scores by task and arm, and the cost of each arm's trainings."""
 
 import json
 from collections.abc import Iterator, Sequence

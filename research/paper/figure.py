@@ -110,7 +110,7 @@ LEADER = {"arrowstyle": "-", "linewidth": 0.6, "relpos": (0, 0.5), "shrinkA": 1,
 
 
 class End(NamedTuple):
-    """Where a line ends, its name and its colour."""
+    """The end of a line, its name and its colour."""
 
     mean: float
     value: float

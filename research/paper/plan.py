@@ -1,4 +1,4 @@
-"""What is still to be run for a table, as flat strings that travel in a pipeline."""
+"""The runs that a table still needs, as flat strings that travel in a pipeline."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

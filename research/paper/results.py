@@ -252,7 +252,7 @@ def copies_in(runs: Sequence[Result], split: str) -> bool:
 
 
 def copies_of(runs: Sequence[Result], split: str) -> tuple[int, int]:
-    """How many examples of a split have a text that is also in train, of how many; 0 of 0 without predictions."""
+    """The number of examples of a split whose text is also in train, and of all; 0 of 0 without predictions."""
     found = [
         flags for run in runs if (flags := run.values.get("examples", {}).get(split, {}).get("copied", "").split())
     ]

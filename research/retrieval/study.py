@@ -53,7 +53,7 @@ def most_asked(subset: Subset, top: int) -> list[dict[str, Any]]:
 
 
 def _label_counts(labels: Sequence[str]) -> list[dict[str, Any]]:
-    """How often each label occurs, the most frequent first; the rarest of many are added up."""
+    """The count of each label, the most frequent first; the rarest of many are added up."""
     order = Counter(sorted(labels)).most_common()
     counts = [{"label": visible(label, 40), "count": count} for label, count in order[:MOST_LABELS]]
     others = sum(count for _, count in order[MOST_LABELS:])
@@ -73,7 +73,7 @@ def _example(row: dict[str, Any], passage: str) -> dict[str, Any]:
 
 
 def shared_by(asked: NDArray[np.int32]) -> list[dict[str, Any]]:
-    """How many passages were retrieved for 1, 2-3, 4-7 … examples."""
+    """The numbers of passages that were retrieved for 1, 2-3, 4-7 … examples."""
     if not asked.any():
         return []
     counts = np.histogram(asked[asked > 0], [*BINS, np.iinfo(np.int32).max])[0].tolist()

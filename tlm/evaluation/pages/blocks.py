@@ -1,4 +1,4 @@
-"""What pages are made of: headings, sentences, tables, figures. A page is described once; `render` and `plain` show it.
+"""Blocks of pages: headings, sentences, tables, figures. A page is described once; `render` and `plain` show it.
 
 Every string is shown as it is: nothing in it can act as markup. Texts and names from outside are `Quote` and `Span`,
 which Markdown shows in code spans.
@@ -18,7 +18,7 @@ class Span:
     Attributes:
         text: The words.
         kind: What they are; a name or a label is from outside.
-        role: The role of the colour of a dot before them, as in `plots.COLOURS`; "" for none.
+        role: The role of the colour of a dot before them, as in `COLOURS`; "" for none.
     """
 
     text: str
@@ -138,7 +138,7 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """What a reader hears who cannot see the figure."""
+        """The text for readers who cannot see the figure."""
         return f"{self.caption}: the numbers are in the tables"
 
 
@@ -168,7 +168,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Details:
-    """What a reader may open."""
+    """Blocks that stay folded until a reader opens them."""
 
     summary: str
     blocks: "tuple[Block, ...]"

@@ -127,7 +127,7 @@ def _known(every: Columns, rows: Sequence[dict[str, Any]]) -> Columns:
 
 
 def given(prices: dict[str, float]) -> str:
-    """What a dash means, and what the other amounts were computed from."""
+    """Explain dashes, and name the prices and the grid intensity."""
     sentences = ["–: not measured, or no price is given."]
     if named := paid(prices):
         sentences.append(f"Prices: {named}.")

@@ -28,7 +28,7 @@ AS_IT_IS: Line = (1.0, 0.0)
 
 @dataclass(frozen=True)
 class Weights:
-    """How the parts of a mixture are combined.
+    """The weights that combine the parts of a mixture.
 
     Attributes:
         temperatures: Each part's probabilities p become p^(1/T), normalised; above 1 it is trusted less.

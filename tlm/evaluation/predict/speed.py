@@ -1,4 +1,4 @@
-"""How fast a model predicts, and how large it is: facts for run.json, as they differ from run to run."""
+"""Speed and size of a model: facts for run.json, because they differ from run to run."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +69,7 @@ class Timed:
         self.spent[self._worker] += work
 
     def facts(self) -> dict[str, Any]:
-        """What was measured, and the most memory that this process has had up to now."""
+        """The measurements, and the peak memory of this process up to now."""
         found: dict[str, Any] = {name: round(value, 6) for name, value in self.spent.items()}
         found["peak_memory"] = peak_memory()
         if self.alone:
@@ -109,7 +109,7 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
 
 
 def together(speeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a mixture of these models takes for the same texts: the sum, of what was measured for all of them.
+    """Add up what these models take for the same texts, which is what a mixture of them takes.
 
     Nothing else can be added up: not the times of single texts, nor memory. {} if a model was not measured.
     """

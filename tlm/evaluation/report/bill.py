@@ -21,7 +21,7 @@ NOTHING_KNOWN = Cost()
 
 
 def amounts(cost: Cost, prices: Prices) -> Amounts:
-    """What the bill says of a cost: FLOPs, seconds, kWh, grams of CO2 equivalents, money."""
+    """The amounts of a cost in the bill: FLOPs, seconds, kWh, grams of CO2 equivalents, money."""
     return {
         **{name: getattr(cost, name) for name in ("flops", "seconds", "cpu_seconds", "gpu_seconds")},
         "kilowatt_hours": None if cost.joules is None else cost.joules / KILOWATT_HOUR,
@@ -37,7 +37,7 @@ def scaled(cost: Cost, factor: float) -> Cost:
 
 
 def spent_on(artifact: Artifact | None, lineage: Lineage, counted: Mapping[str, Any] | None = None) -> Cost:
-    """What the step took that made an artifact; `counted` are its FLOPs, if it has any.
+    """The cost of the step that made an artifact; `counted` are its FLOPs, if it has any.
 
     Of what a search server did, nothing is known but how long we waited. Of a corpus that was loaded in parts, by
     several processes or pods at different times, CPU time alone is known: what each has noted.
@@ -96,7 +96,7 @@ def _row(shared: str, part: str, cost: Cost, passages: int | None = None, arm: s
 
 
 def _for_all(subsets: Iterable[Artifact], lineage: Lineage) -> Iterator[tuple[SpentRow, Cost]]:
-    """What serves any task on this corpus."""
+    """Corpus and index, which serve any task."""
     exported = [part for subset in subsets for part in _parts(subset, lineage)]
     hits = [lineage.follow(part, "hits") for part in exported]
     indexes = _distinct(lineage.follow(one, "index") for one in hits)
@@ -128,7 +128,7 @@ def _tokens(runs: Iterable[Run], lineage: Lineage) -> Iterator[tuple[SpentRow, C
 
 
 def _selected(groups: Iterable[Group], lineage: Lineage) -> Iterator[tuple[SpentRow, Cost]]:
-    """How the other arms chose their text: search or scores, and export; mean over the draws."""
+    """The cost of choosing the other arms' text: search or scores, and export; mean over the draws."""
     found = {one[0].manifest.key: one for group in groups if (one := _distinct(run.subset for run in group.runs))}
     for draws in found.values():
         arm = draws[0].details["arm"]
@@ -181,7 +181,7 @@ def _inputs(artifact: Artifact) -> list[str]:
 
 
 def _distinct(found: Iterable[Artifact | None]) -> list[Artifact]:
-    """Each artifact once, without those that are gone."""
+    """Each artifact once; None, for one that is gone, is left out."""
     return list({one.manifest.key: one for one in found if one is not None}.values())
 
 
@@ -196,7 +196,7 @@ def predictions(groups: Sequence[Group], prices: Prices) -> list[PredictionsRow]
 
 
 def million(speed: Speed) -> Cost:
-    """The cost of a million predictions, if they are as those that were measured."""
+    """The cost of a million predictions like the measured ones."""
     if not speed.get("texts"):
         return NOTHING_KNOWN
     return scaled(Cost.of_stage(dict(speed), dict(speed)), MILLION / speed["texts"])

@@ -1,4 +1,4 @@
-"""All that the report on one task says, as a plain dictionary; the pages and report.json show nothing else."""
+"""The contents of the report on one task, as a plain dictionary; the pages and report.json show nothing else."""
 
 from dataclasses import asdict
 from typing import Any
@@ -98,7 +98,7 @@ def _compared(groups: dict[str, Group], summaries: list[dict[str, Any]]) -> list
 
 
 def _looked_at(groups: list[Group], best: str, compared: list[dict[str, Any]]) -> list[Group]:
-    """The best group, and those that it is compared with; all groups if there are none."""
+    """The best group and the groups that it is compared with; all groups if there are none."""
     both = [(one["first"], one["second"]) for one in compared]
     names = {name for pair in both if best in pair for name in pair}
     return [group for group in groups if group.name in names] or groups
@@ -148,7 +148,7 @@ def _scatter(best: Group) -> dict[str, list[float]]:
 
 
 def _dropped(groups: list[Group], task: Artifact | None, lineage: Lineage) -> list[dict[str, Any]]:
-    """What each step left out: import of the corpus and the task, then each arm's retrieval and export."""
+    """Rows that each step left out: import of the corpus and the task, then each arm's retrieval and export."""
     firsts = [group.runs[0].subset for group in groups]  # of several draws, the first
     subsets = {subset.manifest.key: subset for subset in firsts if subset is not None}
     corpus, steps = None, []

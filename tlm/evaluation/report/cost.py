@@ -1,4 +1,4 @@
-"""What a run cost: operations, tokens, time, energy; and at given prices and grid intensity, money and CO2e."""
+"""The cost of a run: operations, tokens, time, energy; at given prices and grid intensity, also money and CO2e."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields

@@ -18,7 +18,7 @@ RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10
 
 
 def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
-    """For each arm with a subset: its size, and passages evenly spaced through it.
+    """The size of each arm's subset, and passages evenly spaced through it.
 
     A passage comes with its best rank and score, the number of examples whose queries found it, and the text and label
     of the example whose query ranked it best. ``missing`` says if an artifact is gone or damaged.
@@ -75,7 +75,7 @@ def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any
 
 
 def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, dict[str, Any]]:
-    """By doc: id, text and label of the first example behind the query that ranked it best.
+    """Id, text and label, by doc, of the first example behind the query that ranked it best.
 
     In a merged subset, those of the first task that found the doc; its name is put before the label.
     """

@@ -134,7 +134,7 @@ LONGEST_SAMPLE = 240
 
 
 def dropped(artifact: Artifact, corpus: Artifact | None = None) -> dict[str, Any]:
-    """What the step that made `artifact` (corpus, task, hits or subset) left out.
+    """Count the rows that the step behind `artifact` (corpus, task, hits or subset) left out.
 
     With `corpus`, the samples of a subset's dropped passages have their text.
 
@@ -186,7 +186,7 @@ STEPS = {"corpus": "Corpus", "task": "Task", "hits": "Retrieval", "subset": "Exp
 
 
 def dropped_section(steps: Sequence[dict[str, Any]]) -> Iterator[Block]:
-    """What was left out, step by step: what each counted, the reasons, and samples."""
+    """The rows that were left out, step by step: counts, reasons and samples."""
     if not steps:
         return
     yield Heading("What was left out, and why")

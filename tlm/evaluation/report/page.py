@@ -62,7 +62,7 @@ def score(scores: Mapping[str, Spread], name: str) -> str:
 
 
 def device(stage: dict[str, Any]) -> str:
-    """What a stage was trained on: a CPU with its threads, or a number of GPUs."""
+    """The device of a stage: a CPU with its threads, or a number of GPUs."""
     count = stage["threads" if stage["device"] == "cpu" else "processes"]
     name = f"{stage['device']} × {count}" if stage["device"] and count else stage["device"]
     return ", ".join(filter(None, (name, stage["precision"])))
@@ -179,7 +179,7 @@ def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, 
 
 
 def bill(contents: dict[str, Any]) -> Iterator[Block]:
-    """What was spent, what a million predictions would take, and how fast and large the models are."""
+    """The bill: what was spent, the cost of a million predictions, the speed and size of the models."""
     found, roles = contents["bill"], {group["name"]: group["role"] for group in contents["groups"]}
     columns, speed = units.columns(found)
     rows: list[Row] = []

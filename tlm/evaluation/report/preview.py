@@ -46,7 +46,7 @@ Hits = list[dict[str, Any]]
 
 
 def sampled(source: Artifact, examples: int, passages: int, label: str, width: int) -> dict[str, Any]:
-    """Everything that the preview shows, as plain data.
+    """The contents of the preview, as plain data.
 
     Raises:
         InputError: The task has no such label, or an artifact that `source` was made from is gone.
@@ -120,7 +120,7 @@ def _chosen(task: Artifact, wanted: int, label: str) -> dict[str, list[int]]:
 
 
 def _best(hits: Artifact, kept: Ints | None, queries: Sequence[int], most: int) -> dict[int, Hits]:
-    """The `most` best hits of each query, those that the filters kept; hits.parquet is ordered by query."""
+    """The `most` best hits of each query that the filters kept; hits.parquet is ordered by query."""
     table = pq.read_table(hits.path("hits.parquet"), filters=[("query", "in", queries)], partitioning=None)
     if kept is not None:
         table = table.filter(pc.is_in(table["doc"], pa.array(kept)))

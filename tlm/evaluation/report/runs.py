@@ -26,7 +26,7 @@ from tlm.settings.sections import SECTIONS
 
 
 def drawn(metrics: Artifact, lineage: Lineage) -> frozenset[str]:
-    """The contents of the subsets that were drawn, of those that a model or the members of a mixture learned from."""
+    """The contents of the drawn subsets that a model, or the members of a mixture, learned from."""
     return frozenset(subset.content for subset in _subsets(metrics, lineage) if _by_chance(subset, lineage))
 
 
@@ -36,7 +36,7 @@ def learned_from(model: Artifact | None, checkpoint: Artifact | None, lineage: L
 
 
 def repeats(runs: int, draws: int, *, alike: bool) -> str:
-    """What the models of an arm differ in: ``5 draws``, ``3 seeds``, ``3 seeds and draws``, ``3 seeds of one draw``.
+    """Name the repeats of an arm: ``5 draws``, ``3 seeds``, ``3 seeds and draws``, ``3 seeds of one draw``.
 
     Args:
         runs: How many there are.
@@ -80,7 +80,7 @@ COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # the part of predi
 
 @dataclass(frozen=True)
 class Run:
-    """One metrics artifact with the artifacts that it was made from; None for those that are gone.
+    """A metrics artifact with the artifacts that it was made from; None for one that is gone.
 
     Attributes:
         artifact: The metrics.
@@ -209,7 +209,7 @@ class Group:
         return Arm((Scored(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
 
     def summary(self, prices: Prices) -> dict[str, Any]:
-        """All that the report says about the group, as plain values."""
+        """The contents of the report about this group, as plain values."""
         costs = [run.costs() for run in self.runs]
         first = self.runs[0].values
         names = [name for name in METRIC_NAMES if name in first["splits"]["test"]]

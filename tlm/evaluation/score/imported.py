@@ -118,7 +118,7 @@ def _by_id(
 
 
 def _columns(file: RawFile, id_field: str, label_field: str) -> list[str]:
-    """The columns to read: of a parquet file, only those that are named are there."""
+    """The columns to read; of a parquet file, nothing else is read."""
     if file.format != "parquet":
         return [id_field]
     names = dict.fromkeys(pq.read_schema(file.path).names)

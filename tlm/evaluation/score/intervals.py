@@ -185,7 +185,7 @@ def _interval(arms: Sequence[Arm], mean: float, draws: Floats, comparisons: int)
 
 
 def _counts(groups: int, resamples: int) -> Iterator[Floats]:
-    """How often each resample draws each group, shape [part of resamples, groups]; the same at every call."""
+    """Counts of each group in each resample, shape [part of resamples, groups]; the same at every call."""
     rng = np.random.default_rng(0)
     at_once = max(1, COUNTS_AT_ONCE // max(1, groups))
     for start in range(0, resamples, at_once):

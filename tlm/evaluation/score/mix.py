@@ -64,7 +64,7 @@ def model_of(metrics: Artifact) -> Artifact | None:
 
 
 def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was counted in each stage of each member, and the facts of its run, by arm, seed and stage.
+    """The counts of each stage of each member, and the facts of its run, by arm, seed and stage.
 
     Members of one arm and seed are numbered where they differ; a stage that they share counts once.
     """
@@ -86,7 +86,7 @@ def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _key(metrics: Artifact, stage: str) -> str:
-    """What was made in a stage: the key of the checkpoint, or of the model."""
+    """The key of the checkpoint or model that a stage made."""
     model = model_of(metrics)
     assert model is not None, "imported predictions have no stages"
     start = model.manifest.inputs.get("checkpoint")
@@ -237,7 +237,7 @@ PARTS = " + "  # between the arms of a mixture
 
 
 class Row(NamedTuple):
-    """What the name of an arm says.
+    """A row of a report, as the name of its arm describes it.
 
     Attributes:
         name: Its name on pages.
@@ -262,7 +262,7 @@ class Row(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Where rows of this kind stand in a report."""
+        """The place of rows of this kind in a report."""
         return KINDS.index(self.kind) if self.kind in KINDS else len(KINDS) + (self.kind == IMPORTED)
 
 

@@ -149,7 +149,7 @@ class Prediction:
 
     @classmethod
     def of(cls, split: Split, values: NDArray[np.float64]) -> "Prediction":
-        """From probabilities, shape [n, classes], or numbers, shape [n, 1]: the likeliest class, or the number."""
+        """Predict the likeliest class from probabilities, shape [n, classes], or take numbers, shape [n, 1]."""
         return cls(split, values[:, 0], None) if values.shape[1] == 1 else cls(split, values.argmax(axis=1), values)
 
     def scores(self, labels: list[str] | None, *, without_copies: bool = False) -> dict[str, Any]:

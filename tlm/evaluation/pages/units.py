@@ -81,15 +81,21 @@ SHARED = {
     "this task": "Once for this task, whatever the arms and seeds",
     "arm": "For each arm; mean over seeds and draws",
 }
-BILL: Columns = {
+AMOUNTS: Columns = {
+    "steps": ("steps", amount),
+    "tokens": ("tokens", amount),
     "flops": ("FLOPs", amount),
+    "paper_flops": ("by the paper’s rule", amount),
     "seconds": ("time", time),
     "cpu_seconds": ("CPU time", time),
     "gpu_seconds": ("GPU time", time),
+    "joules": ("energy", joules),
     "kilowatt_hours": ("energy", kilowatt_hours),
     "grams": ("CO₂e", grams),
     "money": ("money", money),
 }
+COSTS = {name: AMOUNTS[name] for name in AMOUNTS if name not in ("cpu_seconds", "kilowatt_hours")}
+BILL = {name: AMOUNTS[name] for name in AMOUNTS if name not in ("steps", "tokens", "paper_flops", "joules")}
 SPEED: Columns = {
     "texts_per_cpu_second": ("texts a CPU second", rate),
     "texts_per_gpu_second": ("texts a GPU second", rate),

@@ -71,10 +71,9 @@ def total(costs: Iterable[Cost]) -> Cost:
     found = list(costs)
 
     def added(name: str) -> float | None:
-        values = [getattr(cost, name) for cost in found]
-        if name in ("gpu_seconds", "cpu_seconds"):
-            values = [value for cost, value in zip(found, values, strict=True)
-                      if value is not None or cost.seconds is None]  # fmt: skip
+        of_processor = name in ("gpu_seconds", "cpu_seconds")
+        known = [cost for cost in found if not of_processor or getattr(cost, name) is not None or cost.seconds is None]
+        values = [getattr(cost, name) for cost in known]
         return None if not values or None in values else float(sum(values))
 
     return Cost(**{part.name: added(part.name) for part in fields(Cost)})

@@ -85,29 +85,13 @@ def by_arm(
 def costs(found: Iterable[dict[str, Spread]]) -> dict[str, Form]:
     """The columns of a table of costs; a kind of cost that was measured nowhere gets none."""
     every = list(found)
-    return {
-        heading: _mean(name, form)
-        for name, (heading, form) in COSTS.items()
-        if any(cost[name]["values"] for cost in every)
-    }
+    known = [name for name in units.COSTS if any(cost[name]["values"] for cost in every)]
+    return {units.COSTS[name][0]: _mean(name, units.COSTS[name][1]) for name in known}
 
 
 def _mean(name: str, form: units.Form) -> Form:
     """The mean of one kind of cost, in a format."""
     return lambda cost: "–" if cost[name]["mean"] is None else form(cost[name]["mean"])
-
-
-COSTS: units.Columns = {  # heading and format of each kind of cost
-    "steps": ("steps", units.amount),
-    "tokens": ("tokens", units.amount),
-    "flops": ("FLOPs", units.amount),
-    "paper_flops": ("by the paper’s rule", units.amount),
-    "seconds": ("time", units.time),
-    "gpu_seconds": ("GPU time", units.time),
-    "joules": ("energy", units.joules),
-    "grams": ("CO₂e", units.grams),
-    "money": ("money", units.money),
-}
 
 
 BINS = 80
@@ -124,8 +108,7 @@ def curves(groups: list[Group], regression: bool) -> list[dict[str, Any]]:
     panels = []
     for title, (part, kind, column) in PANELS.items():
         points = {group.name: _line(group, part, kind, column) for group in groups}
-        lines = [{"group": name, "points": line} for name, line in points.items() if line]
-        if lines:
+        if lines := [{"group": name, "points": line} for name, line in points.items() if line]:
             shown = title.replace("cross-entropy", "squared error") if regression else title
             panels.append({"title": shown, "lines": lines})
     return panels
@@ -134,7 +117,7 @@ def curves(groups: list[Group], regression: bool) -> list[dict[str, Any]]:
 def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[float]]:
     """Mean loss over all seeds in `BINS` equal parts of the steps; [] if there is no curve."""
     read = [_read(getattr(run, part), kind, column, run.values["task"]) for run in group.runs]
-    steps, losses = (np.concatenate([one[index] for one in read]) for index in (0, 1))
+    steps, losses = np.concatenate(read, axis=1)
     if not len(steps):
         return []
     edges = np.linspace(0, steps.max() + 1, min(BINS, int(steps.max()) + 1) + 1)
@@ -146,22 +129,16 @@ def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[f
     ]
 
 
-def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Steps and losses; if stage 1 was for several tasks, only those of external batches and of `task`'s own."""
-    nothing = np.zeros(0), np.zeros(0)
-    if artifact is None:
-        return nothing
+def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> NDArray[np.float64]:
+    """Steps and losses, shape [2, n]; of a stage 1 for several tasks, external batches and `task`'s own."""
     try:
-        table = pq.ParquetFile(artifact.path("curve.parquet")).read()
+        file = pq.ParquetFile(artifact.path("curve.parquet")) if artifact is not None else None
     except InputError:
-        return nothing
-    values = np.asarray(table[column].to_pylist(), dtype=float)
-    keep = np.isfinite(values)
-    if kind is not None:
-        keep &= np.asarray(table["kind"].to_pylist(), dtype=object) == kind
-    if "task" in table.column_names:
-        keep &= np.asarray([name in (task, None) for name in table["task"].to_pylist()])
-    return np.asarray(table["step"].to_pylist(), dtype=float)[keep], values[keep]
+        file = None
+    rows = file.read(["step", column, "kind", "task"]).to_pylist() if file else []  # the last two are not in every file
+    chosen = (row for row in rows if kind in (None, row.get("kind")) and row.get("task") in (task, None))
+    found = [(row["step"], row[column]) for row in chosen if row[column] is not None and math.isfinite(row[column])]
+    return np.array(found, dtype=float).reshape(-1, 2).T
 
 
 def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> Iterator[Block]:
@@ -172,8 +149,7 @@ def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, 
     legend = Text(tuple(named(group) for group in groups if group["name"] in drawn), "legend")
     figures = [Figure(panel["title"], plots.lines(panel, groups)) for panel in panels]
     note = (
-        "Losses are means over all seeds of an arm and over short intervals of steps. Lower is better; compare curves "
-        "within a panel only."
+        "Means over an arm’s seeds and short intervals of steps. Lower is better; compare curves within a panel only."
     )
     yield Drawn((Heading("Training"), legend, *figures, Text(note, "small")))
 
@@ -279,16 +255,13 @@ def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> 
         "drawn (with 3 draws or more), and of test examples. A mixture’s dev score is cross-fitted."
     )
     if losses:
-        note += (
-            " The masked-LM loss is that of stage 1 on the task’s test texts; only losses of models with the same "
-            "vocabulary are comparable."
-        )
+        note += " The masked-LM loss is of stage 1 on test texts; compare it within one vocabulary only."
     return by_arm(groups, columns, note=note, strong=best if len(groups) > 1 else "")
 
 
 def _figures(groups: Groups, label: str, losses: Groups) -> Drawn:
-    drawn, title = plots.dots(groups, "test", label), "Test score, a dot for each seed"
-    figures = [Figure(title, drawn, "" if losses else "single")]
+    drawn = plots.dots(groups, "test", label)
+    figures = [Figure("Test score, a dot for each seed", drawn, "" if losses else "single")]
     if losses:
         loss = plots.dots(losses, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0)
         figures.append(Figure("Masked-LM loss on unseen text", loss))
@@ -309,7 +282,13 @@ def _others(names: Iterable[str]) -> dict[str, Form]:
 def _differences(found: Groups) -> Iterator[Block]:
     if not found:
         return
-    kinds = {"arms": "words", "difference": "number", "95 % interval": "number", "ahead": "left"}
+    columns: list[Column | str] = [
+        "Question",
+        Column("arms", "words"),
+        "difference",
+        "95 % interval",
+        Column("ahead", "left"),
+    ]
     rows = [
         (
             one["question"],
@@ -322,12 +301,10 @@ def _differences(found: Groups) -> Iterator[Block]:
     ]
     note = "In hundredths, paired by test example. The comparisons were chosen by dev alone."
     if tested := sum(one["low"] is not None for one in found):
-        note += (
-            f" Intervals are corrected for {tested} comparison{'s' if tested > 1 else ''} (Bonferroni): together they "
-            "have 95 % confidence."
-        )
+        of = f"{tested} comparison{'s' if tested > 1 else ''}"
+        note += f" Intervals are corrected for {of} (Bonferroni): together they have 95 % confidence."
     yield Heading("Differences on test", 3)
-    yield Table(["Question", *(Column(name, kind) for name, kind in kinds.items())], rows, note)  # type: ignore[arg-type]
+    yield Table([*columns, Column("ahead", "left")], rows, note)
 
 
 def _without_copies(groups: Groups, task: dict[str, Any], split: str) -> Iterator[Block]:
@@ -344,14 +321,13 @@ def _without_copies(groups: Groups, task: dict[str, Any], split: str) -> Iterato
 
 
 def _chosen(groups: Groups) -> Iterator[Block]:
-    told = []
-    for group in groups:
-        if group["chosen"]:
-            tried = f", out of {group['tried']} settings" if group["tried"] else ""
-            settings = "; ".join(f"{name} {value}" for name, value in group["chosen"].items())
-            told.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
-    if told:
-        yield Details("What the models without a network, and mixtures, chose on dev", tuple(told))
+    found = []
+    for group in (one for one in groups if one["chosen"]):
+        tried = f", out of {group['tried']} settings" if group["tried"] else ""
+        settings = "; ".join(f"{name} {value}" for name, value in group["chosen"].items())
+        found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
+    if found:
+        yield Details("What the models without a network, and mixtures, chose on dev", tuple(found))
 
 
 def predictions(contents: Contents) -> Iterator[Block]:
@@ -368,17 +344,12 @@ def predictions(contents: Contents) -> Iterator[Block]:
 
 
 def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
-    seeds = found["seeds"]
+    summed = f", summed over {found['seeds']} seeds" if found["seeds"] > 1 else ""
     if found["shown"]:
-        summed = f"; sum over {seeds} seeds" if seeds > 1 else ""
-        yield Text(
-            f"Test examples by gold class (rows) and predicted class (columns){summed}. The shade shows the share "
-            "within the row.",
-            "small",
-        )
+        of = f"Test examples by gold class (rows) and predicted class (columns){summed}."
+        yield Text(f"{of} The shade shows the share within the row.", "small")
         yield Matrix(found["labels"], found["matrix"], role)
     elif found["frequent"]:
-        summed = f", summed over {seeds} seeds" if seeds > 1 else ""
         rows = [(Span(one["gold"]), Span(one["predicted"]), f"{one['count']:,}") for one in found["frequent"]]
         yield Text(f"The most frequent confusions on test{summed}.", "small")
         yield Table(["Gold", Column("Predicted", "left"), "Examples"], rows)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -30,11 +30,6 @@ def drawn(metrics: Artifact, lineage: Lineage) -> frozenset[str]:
     return frozenset(subset.content for subset in _subsets(metrics, lineage) if _by_chance(subset, lineage))
 
 
-def learned_from(model: Artifact | None, checkpoint: Artifact | None, lineage: Lineage) -> Artifact | None:
-    """The subset that stage 1, or a static model, was trained on; None if there is none, or it is gone."""
-    return lineage.follow(checkpoint, "subset_tokens", "data") or lineage.follow(model, "subset")
-
-
 def repeats(runs: int, draws: int, *, alike: bool) -> str:
     """Name the repeats of an arm: ``5 draws``, ``3 seeds``, ``3 seeds and draws``, ``3 seeds of one draw``.
 
@@ -52,11 +47,17 @@ def repeats(runs: int, draws: int, *, alike: bool) -> str:
     return f"{seeds} of {drawn}" if draws else seeds
 
 
-def _subsets(metrics: Artifact, lineage: Lineage) -> Iterator[Artifact]:
+def _made_from(metrics: Artifact, lineage: Lineage) -> tuple[Artifact | None, Artifact | None, Artifact | None]:
+    """The model, the checkpoint, and the subset that stage 1, or a static model, was trained on; None if it is gone."""
     model = lineage.follow(metrics, "model")
     checkpoint = lineage.follow(model, "checkpoint") or lineage.follow(metrics, "checkpoint")
-    if found := learned_from(model, checkpoint, lineage):
-        yield found
+    return model, checkpoint, lineage.follow(checkpoint, "subset_tokens", "data") or lineage.follow(model, "subset")
+
+
+def _subsets(metrics: Artifact, lineage: Lineage) -> Iterator[Artifact]:
+    model, _, subset = _made_from(metrics, lineage)
+    if subset is not None:
+        yield subset
     for name in model.manifest.inputs if model is not None else ():
         if name.startswith("metrics-") and (member := lineage.follow(model, name)):  # of a mixture
             yield from _subsets(member, lineage)
@@ -64,13 +65,12 @@ def _subsets(metrics: Artifact, lineage: Lineage) -> Iterator[Artifact]:
 
 def _by_chance(subset: Artifact, lineage: Lineage) -> bool:
     """Whether another seed would have given another subset; where that cannot be found out any more, it would."""
-    hits, corpus = lineage.follow(subset, "hits"), lineage.follow(subset, "corpus")
-    index = lineage.follow(hits, "index")
-    corpus = corpus or lineage.follow(index, "corpus")
+    hits, index = lineage.follow(subset, "hits"), lineage.follow(subset, "hits", "index")
+    corpus = lineage.follow(subset, "corpus") or lineage.follow(index, "corpus")
     if corpus is None:
         return draws(subset.details["arm"])
-    vectors = bool(index is not None and index.details.get("vectors"))
-    vectors |= bool(hits is not None and hits.manifest.settings.get("embedder"))
+    of_index = index is not None and index.details.get("vectors")
+    vectors = bool(of_index or (hits is not None and hits.manifest.settings.get("embedder")))
     return draws(subset.details["arm"], corpus.details["passages"], vectors=vectors)
 
 
@@ -102,10 +102,7 @@ class Run:
     def read(cls, artifact: Artifact, lineage: Lineage) -> "Run":
         """Read metrics.json and find the model, the checkpoint and the subset."""
         values = json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))
-        model = lineage.follow(artifact, "model")
-        checkpoint = lineage.follow(model, "checkpoint") or lineage.follow(artifact, "checkpoint")
-        subset = learned_from(model, checkpoint, lineage)
-        return cls(artifact, values, model, checkpoint, subset, drawn(artifact, lineage))
+        return cls(artifact, values, *_made_from(artifact, lineage), drawn(artifact, lineage))
 
     @cached_property
     def predictions(self) -> pa.Table:
@@ -128,9 +125,8 @@ class Run:
 
     def costs(self) -> dict[str, Cost]:
         """The cost of each stage of training."""
-        return {
-            stage: Cost.of_stage(counted, self.stage_facts(stage)) for stage, counted in self.values["cost"].items()
-        }
+        counts = self.values["cost"]
+        return {stage: Cost.of_stage(counted, self.stage_facts(stage)) for stage, counted in counts.items()}
 
     def stage_facts(self, stage: str) -> dict[str, Any]:
         """The recorded facts of a stage's own run: device, threads, seconds, joules and so on."""
@@ -192,15 +188,14 @@ class Group:
         """
         key = split, without_copies
         if key not in self._predictions:
-            self._predictions[key] = self._read(split, without_copies)
+            self._predictions[key] = self._read(*key)
         return self._predictions[key]
 
     def _read(self, split: str, without_copies: bool) -> Arm:
         metric, labels = self.runs[0].values["metric"], self.runs[0].values["labels"]
-        tables = []
-        for run in self.runs:
-            rows = run.predictions.filter(pc.equal(run.predictions["split"], split))
-            tables.append(rows.filter(pc.invert(rows["copied"])) if without_copies else rows)
+        chosen = pc.field("split") == split
+        chosen = chosen & ~pc.field("copied") if without_copies else chosen
+        tables = [run.predictions.filter(chosen) for run in self.runs]
         gold = values_of(tables[0]["gold"], labels)
         predicted = np.stack([values_of(table["predicted"], labels) for table in tables])
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
@@ -269,24 +264,20 @@ class Group:
 
 def spreads(costs: list[Cost], prices: Prices) -> dict[str, Any]:
     """The `spread` of each part of some costs, of their money at `prices` and of their CO2 equivalents in grams."""
-    found = {part.name: spread(getattr(cost, part.name) for cost in costs) for part in fields(Cost)}
-    for name, of in (("money", Cost.money), ("grams", Cost.grams)):
-        found[name] = spread(of(cost, prices) for cost in costs)
-    return found
+    values = [{**vars(cost), "money": cost.money(prices), "grams": cost.grams(prices)} for cost in costs]
+    return {name: spread(one[name] for one in values) for name in values[0]}
 
 
 def spread(values: Iterable[float | None]) -> dict[str, Any]:
     """Values, mean, standard deviation (from 2 values on), 95 % t-interval of the mean (from `LEAST_SEEDS` on)."""
     found = [float(value) for value in values if value is not None]
-    result: dict[str, Any] = {"values": found, "mean": None, "std": None, "low": None, "high": None}
-    if found:
-        result["mean"] = float(np.mean(found))
-    if len(found) > 1:
-        result["std"] = float(np.std(found, ddof=1))
-    if len(found) >= LEAST_SEEDS:
-        half = t_quantile(CONFIDENCE, len(found) - 1) * result["std"] / len(found) ** 0.5
-        result.update(low=result["mean"] - half, high=result["mean"] + half)
-    return result
+    mean = float(np.mean(found)) if found else None
+    std = float(np.std(found, ddof=1)) if len(found) > 1 else None
+    low = high = None
+    if mean is not None and std is not None and len(found) >= LEAST_SEEDS:
+        half = t_quantile(CONFIDENCE, len(found) - 1) * std / len(found) ** 0.5
+        low, high = mean - half, mean + half
+    return {"values": found, "mean": mean, "std": std, "low": low, "high": high}
 
 
 def with_interval(arm: Arm) -> dict[str, Any]:
@@ -301,16 +292,13 @@ def grouped(runs: list[Run]) -> list[Group]:
     Groups of one arm are named by the settings in which they differ.
     """
     groups: dict[tuple[Any, ...], Group] = {}
-    variants: dict[tuple[str, str], list[dict[str, str]]] = {}
     for run in sorted(runs, key=_order):
-        arm, stage, variant = run.values["arm"], run.values["stage"], run.variant()
-        key = (arm, stage, tuple(sorted(variant.items())))
-        if key not in groups:
-            groups[key] = Group("", arm, stage, Row.of(arm, stage))
-            variants.setdefault((arm, stage), []).append(variant)
-        groups[key].runs.append(run)
+        arm, stage = run.values["arm"], run.values["stage"]
+        key = (arm, stage, tuple(sorted(run.variant().items())))
+        groups.setdefault(key, Group("", arm, stage, Row.of(arm, stage))).runs.append(run)
     for (arm, stage, variant), group in groups.items():
-        group.name = _named(group.row.name, stage, dict(variant), variants[arm, stage])
+        alike = [dict(other) for *same, other in groups if same == [arm, stage]]
+        group.name = _named(group.row.name, stage, dict(variant), alike)
     return list(groups.values())
 
 

@@ -118,7 +118,7 @@ def write_study(draft: Draft, artifacts: list[Artifact], settings: dict[str, Any
         "subsets": shown,
         "overlap": overlap(subsets) if len(subsets) > 1 else None,
         "sources": _folded(whole),
-        "gone": lineage.told(),
+        "gone": lineage.missing(),
     }
     contents["findings"] = _findings(contents, whole)
     drawn = _figures(contents)

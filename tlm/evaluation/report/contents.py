@@ -23,12 +23,11 @@ from tlm.settings.options import Prices
 MOST_CLASSES = 15  # of a confusion matrix; with more classes, the most frequent confusions are listed
 MOST_CONFUSIONS = 20
 MOST_POINTS = 1000
-FREE = Prices()
 
 Contents = dict[str, Any]
 
 
-def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, prices: Prices = FREE) -> Contents:
+def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, prices: Prices = Prices()) -> Contents:
     """Collect all about these runs of one task.
 
     Args:
@@ -77,7 +76,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "dropped": _dropped(groups, task, lineage),
     }
     found["lineage"] = lineage_rows(lineage.everything(metrics))
-    found["gone"] = lineage.told()
+    found["gone"] = lineage.missing()
     return found
 
 
@@ -107,15 +106,14 @@ def _looked_at(groups: list[Group], best: str, compared: list[dict[str, Any]]) -
 def _classes(groups: list[Group], best: Group) -> dict[str, Any]:
     """F1 of each class on test by group, mean over seeds; the most frequent class first."""
     labels: dict[str, Any] = best.runs[0].values["splits"]["test"]["classes"]
+    found = [[run.values["splits"]["test"]["classes"] for run in group.runs] for group in groups]
     rows = [
         {
             "label": visible(label, 60),
-            "support": labels[label]["support"],
-            "f1": [
-                spread(run.values["splits"]["test"]["classes"][label]["f1"] for run in group.runs) for group in groups
-            ],
+            "support": counts["support"],
+            "f1": [spread(classes[label]["f1"] for classes in runs) for runs in found],
         }
-        for label in labels
+        for label, counts in labels.items()
     ]
     return {"groups": [group.name for group in groups], "rows": sorted(rows, key=lambda row: -row["support"])}
 
@@ -124,11 +122,8 @@ def _confusion(best: Group) -> dict[str, Any]:
     """The best group's confusion matrix on test, summed over its seeds, and the most frequent confusions."""
     labels = [visible(label, 60) for label in best.runs[0].values["labels"]]
     matrix = np.sum([run.values["splits"]["test"]["confusion"] for run in best.runs], axis=0)
-    wrong: list[dict[str, Any]] = [
-        {"gold": labels[i], "predicted": labels[j], "count": int(matrix[i, j])}
-        for i, j in np.ndindex(*matrix.shape)
-        if i != j and matrix[i, j]
-    ]
+    places = [(i, j) for i, j in np.argwhere(matrix) if i != j]
+    wrong = [{"gold": labels[i], "predicted": labels[j], "count": int(matrix[i, j])} for i, j in places]
     return {
         "labels": labels,
         "matrix": matrix.tolist(),
@@ -140,9 +135,8 @@ def _confusion(best: Group) -> dict[str, Any]:
 
 def _scatter(best: Group) -> dict[str, list[float]]:
     """Gold and predicted values on test for the best group's first seed, at most `MOST_POINTS`."""
-    table = pq.read_table(
-        best.runs[0].artifact.path("predictions.parquet"), partitioning=None, filters=[("split", "=", "test")]
-    )
+    path = best.runs[0].artifact.path("predictions.parquet")
+    table = pq.read_table(path, partitioning=None, filters=[("split", "=", "test")])
     step = -(-table.num_rows // MOST_POINTS) or 1
     return {name: [round(value, 4) for value in table[name].to_pylist()[::step]] for name in ("gold", "predicted")}
 
@@ -156,6 +150,5 @@ def _dropped(groups: list[Group], task: Artifact | None, lineage: Lineage) -> li
         hits = lineage.follow(subset, "hits")  # None for a merged subset
         found = lineage.follow(hits, "index", "corpus") or lineage.follow(subset, "corpus")
         corpus = corpus or found
-        steps += [dropped(hits)] if hits is not None else []
-        steps.append(dropped(subset, found))
+        steps += [*([dropped(hits)] if hits is not None else []), dropped(subset, found)]
     return [dropped(artifact) for artifact in (corpus, task) if artifact is not None] + steps

@@ -24,10 +24,8 @@ def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
     of the example whose query ranked it best. ``missing`` says if an artifact is gone or damaged.
     """
     subsets: dict[str, Artifact] = {}
-    for group in groups:
-        for run in group.runs:
-            if run.subset is not None:
-                subsets.setdefault(run.subset.details["arm"], run.subset)
+    for subset in (run.subset for group in groups for run in group.runs if run.subset is not None):
+        subsets.setdefault(subset.details["arm"], subset)
     return [_arm(arm, subsets[arm], lineage) for arm in sorted(subsets, key=lambda arm: arm in WITHOUT_QUERIES)]
 
 
@@ -49,9 +47,8 @@ def _doubt(name: str, subset: Artifact, task: Artifact | None) -> str:
 
 
 def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
-    total = subset.details["passages"]
+    total, random = subset.details["passages"], arm in WITHOUT_QUERIES
     found: dict[str, Any] = {"arm": arm, "total": total, "passages": [], "missing": ""}
-    random = arm in WITHOUT_QUERIES
     try:
         wanted = evenly(total, RANDOM_PASSAGES if random else RETRIEVED_PASSAGES)
         rows = rows_at(subset, "passages-*.parquet", wanted).values()
@@ -63,15 +60,11 @@ def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
 
 def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any]:
     text = visible(row["text"])
-    return {
-        "doc": row["doc"],
-        "text": text,
-        "pieces": shared_words(text, asker["text"] if asker else ""),
-        "rank": row["best_rank"] if asker else None,
-        "score": row["best_score"] if asker else None,
-        "queries": len(row["queries"]) if asker else 0,
-        "asker": asker,
-    }
+    found = {"doc": row["doc"], "text": text, "asker": asker}
+    if not asker:
+        return {**found, "pieces": shared_words(text, ""), "rank": None, "score": None, "queries": 0}
+    ranked = {"rank": row["best_rank"], "score": row["best_score"], "queries": len(row["queries"])}
+    return {**found, "pieces": shared_words(text, asker["text"]), **ranked}
 
 
 def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, dict[str, Any]]:
@@ -86,16 +79,14 @@ def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, di
             for doc, asker in (_askers(docs, part, lineage) if part is not None else {}).items():
                 found.setdefault(doc, {**asker, "label": f"{visible(task['name'], 40)}: {asker['label']}"})
         return found
-    hits = lineage.follow(subset, "hits")
-    task = lineage.follow(hits, "task")
+    hits, task = lineage.follow(subset, "hits"), lineage.follow(subset, "hits", "task")
     if hits is None or task is None:
         return {}
-    columns = ["query", "doc", "rank"]
-    table = _select(hits, "hits.parquet", columns=columns, filters=[("doc", "in", docs)])
+    table = _select(hits, "hits.parquet", columns=["query", "doc", "rank"], filters=[("doc", "in", docs)])
     best: dict[int, int] = {}
     for row in sorted(table, key=lambda row: (row["rank"], row["query"])):
         best.setdefault(row["doc"], row["query"])
-    asking = _select(hits, "queries.parquet", filters=[("query", "in", list(best.values()))])
+    asking = _select(hits, "queries.parquet", filters=[("query", "in", [*best.values()])])
     queries = {row["query"]: row["examples"] for row in asking}
     first = {doc: queries[query][0] for doc, query in best.items() if queries.get(query)}
     examples = rows_at(task, "examples.parquet", first.values())

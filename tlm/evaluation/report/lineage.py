@@ -39,7 +39,7 @@ class Lineage:
                 stack += [found for name in artifact.manifest.inputs if (found := self._input(artifact, name))]
         return sorted(seen.values(), key=_pipeline_order)
 
-    def told(self) -> str:
+    def missing(self) -> str:
         """A sentence about the artifacts that could not be opened so far; "" if all could."""
         if not self._gone:
             return ""
@@ -49,15 +49,13 @@ class Lineage:
 
     def _input(self, artifact: Artifact, name: str) -> Artifact | None:
         ref = artifact.manifest.inputs.get(name)
-        if ref is None:
-            return None
-        if (ref.kind, ref.key) not in self._found:
+        if ref is not None and (ref.kind, ref.key) not in self._found:
             try:
                 self._found[ref.kind, ref.key] = artifact.input(name)
             except InputError:
                 self._found[ref.kind, ref.key] = None
                 self._gone.append(f"{ref.kind} {ref.key[:12]}")
-        return self._found[ref.kind, ref.key]
+        return self._found[ref.kind, ref.key] if ref is not None else None
 
 
 def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
@@ -71,17 +69,12 @@ def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
         manifest = artifact.manifest
         settings = dict(flat(manifest.settings))
         first = firsts.setdefault((manifest.kind, manifest.step), settings)
+        own = {name: value for name, value in settings.items() if first is settings or first.get(name) != value}
         rows.append(
             {
-                "kind": manifest.kind,
-                "key": manifest.key,
-                "content": manifest.content,
+                **{name: getattr(manifest, name) for name in ("kind", "key", "content")},
                 "step": f"{manifest.step} v{manifest.version}",
-                "settings": {
-                    name: plain(value)
-                    for name, value in settings.items()
-                    if first is settings or first.get(name) != value
-                },
+                "settings": {name: plain(value) for name, value in own.items()},
                 "like_first": first is not settings,
                 "inputs": [f"{ref.kind}/{ref.key[:12]}" for ref in manifest.inputs.values()],
             }
@@ -114,11 +107,7 @@ def section(rows: Sequence[dict[str, Any]]) -> Iterator[Block]:
     table = Table([*columns, Column("settings", "words")], [_cells(row) for row in rows])
     yield Heading("Lineage")
     yield Details(f"The {len(rows)} artifacts behind this page", (table,))
-    yield Text(
-        "Artifacts with equal content have equal files. Texts on this page are shortened and shown as plain text; "
-        "nothing in them is executed.",
-        "small",
-    )
+    yield Text("Artifacts with equal content have equal files. Texts on this page are shortened, and inert.", "small")
 
 
 def _cells(row: dict[str, Any]) -> Row:
@@ -166,13 +155,13 @@ def _reasons(table: Any, corpus: Artifact | None) -> list[dict[str, Any]]:
     if "reason" not in table.column_names or not table.num_rows:
         return []
     found = []
-    for reason in pc.unique(table["reason"].drop_null()):
+    for reason in pc.unique(table["reason"].drop_null()).to_pylist():
         alike = table.filter(pc.equal(table["reason"], reason))
         count = pc.sum(alike["lines"]).as_py() if "lines" in alike.column_names else len(alike)
         rows = alike.slice(0, SAMPLES).to_pylist()
         texts = rows_at(corpus, "passages-*.parquet", [row["doc"] for row in rows]) if corpus is not None else {}
         samples = [_sample(row, texts.get(row.get("doc"), {}).get("text", "")) for row in rows]
-        found.append({"reason": visible(str(reason.as_py()), 80), "count": count, "samples": samples})
+        found.append({"reason": visible(str(reason), 80), "count": count, "samples": samples})
     return sorted(found, key=lambda reason: (-reason["count"], reason["reason"]))
 
 
@@ -191,16 +180,11 @@ def dropped_section(steps: Sequence[dict[str, Any]]) -> Iterator[Block]:
         return
     yield Heading("What was left out, and why")
     counts = [(_step(step), ", ".join(f"{name} {n:,}" for name, n in step["counts"].items() if n)) for step in steps]
-    yield Items(tuple(f"{step}: {told}." for step, told in counts if told), "samples")
-    rows = [row for step in steps for row in _told(step)]
+    yield Items(tuple(f"{step}: {counted}." for step, counted in counts if counted), "samples")
+    rows = [row for step in steps for row in _reason_rows(step)]
     yield Table(["Step", Column("reason", "words"), "rows"], rows, merged=True)
-    samples = tuple(
-        _line(f"{_step(step)}, {reason['reason']}: ", sample)
-        for step in steps
-        for reason in step["reasons"]
-        for sample in reason["samples"]
-    )
-    if samples:
+    reasons = [(f"{_step(step)}, {reason['reason']}: ", reason) for step in steps for reason in step["reasons"]]
+    if samples := tuple(_line(about, sample) for about, reason in reasons for sample in reason["samples"]):
         yield Details("Samples of what was left out", (Items(samples, "samples"),))
 
 
@@ -208,7 +192,7 @@ def _step(step: dict[str, Any]) -> str:
     return ", ".join(filter(None, (STEPS[step["kind"]], step["arm"])))
 
 
-def _told(step: dict[str, Any]) -> list[Row]:
+def _reason_rows(step: dict[str, Any]) -> list[Row]:
     reasons = [(_step(step), Quote.of(one["reason"]), f"{one['count']:,}") for one in step["reasons"]]
     return [*reasons] or [(_step(step), Quote.of(step["missing"]) if step["missing"] else "nothing", "0")]
 
@@ -230,8 +214,7 @@ def rows_at(artifact: Artifact, pattern: str, ordinals: Iterable[int]) -> dict[i
     found: dict[int, dict[str, Any]] = {}
     for entry in artifact.entries(pattern):
         stop = start + (entry.rows if entry.rows is not None else pq.read_metadata(artifact.verified(entry)).num_rows)
-        inside = [ordinal for ordinal in wanted if start <= ordinal < stop]
-        if inside:
+        if inside := [ordinal for ordinal in wanted if start <= ordinal < stop]:
             found.update(_from_file(pq.ParquetFile(artifact.verified(entry)), start, inside))
         start = stop
     return found
@@ -241,8 +224,7 @@ def _from_file(file: pq.ParquetFile, start: int, wanted: list[int]) -> dict[int,
     found: dict[int, dict[str, Any]] = {}
     for group in range(file.num_row_groups):
         stop = start + file.metadata.row_group(group).num_rows
-        inside = [ordinal for ordinal in wanted if start <= ordinal < stop]
-        if inside:
+        if inside := [ordinal for ordinal in wanted if start <= ordinal < stop]:
             rows = file.read_row_group(group).take([ordinal - start for ordinal in inside]).to_pylist()
             found.update(zip(inside, rows, strict=True))
         start = stop

@@ -282,13 +282,7 @@ def _others(names: Iterable[str]) -> dict[str, Form]:
 def _differences(found: Groups) -> Iterator[Block]:
     if not found:
         return
-    columns: list[Column | str] = [
-        "Question",
-        Column("arms", "words"),
-        "difference",
-        "95 % interval",
-        Column("ahead", "left"),
-    ]
+    columns = [Column("Question", "left"), Column("arms", "words"), *map(Column, ("difference", "95 % interval"))]
     rows = [
         (
             one["question"],

@@ -265,7 +265,7 @@ class Group:
 def spreads(costs: list[Cost], prices: Prices) -> dict[str, Any]:
     """The `spread` of each part of some costs, of their money at `prices` and of their CO2 equivalents in grams."""
     values = [{**vars(cost), "money": cost.money(prices), "grams": cost.grams(prices)} for cost in costs]
-    return {name: spread(one[name] for one in values) for name in values[0]}
+    return {name: spread(one[name] for one in values) for name in (*vars(Cost()), "money", "grams")}
 
 
 def spread(values: Iterable[float | None]) -> dict[str, Any]:

@@ -125,11 +125,8 @@ def columns(bill: dict[str, Any]) -> tuple[Columns, Columns]:
 
 
 def _known(every: Columns, rows: Sequence[dict[str, Any]]) -> Columns:
-    return {
-        name: column
-        for name, column in every.items()
-        if name not in OPTIONAL or any(row[name] is not None for row in rows)
-    }
+    empty = {name for name in OPTIONAL if all(row.get(name) is None for row in rows)}
+    return {name: every[name] for name in every if name not in empty}
 
 
 def given(prices: dict[str, float]) -> str:

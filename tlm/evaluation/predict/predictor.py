@@ -167,8 +167,7 @@ def open_predictor(folder: Path, device: str) -> tuple[Predictor, str]:
     """
     config = config_of(folder)
     if config.get(FAMILY) == MIXTURE:
-        mixture = Mixture(folder, config, device)
-        return mixture, mixture.place
+        return (mixture := Mixture(folder, config, device)), mixture.place
     if FAMILY in config:
         from tlm.shallow.models import ShallowPredictor
 
@@ -209,7 +208,4 @@ class Mixture:
 def labels_of(folder: Path) -> list[str] | None:
     """The classes of a model folder in the order of its probabilities; None for numbers. Reads config.json only."""
     config = config_of(folder)
-    if FAMILY in config:
-        labels: list[str] | None = config["labels"]
-        return labels
-    return model_labels(config)
+    return config["labels"] if FAMILY in config else model_labels(config)  # type: ignore[no-any-return]

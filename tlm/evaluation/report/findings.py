@@ -1,7 +1,7 @@
 """Comparisons of a report, and its findings: groups in, sentences out."""
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from tlm.evaluation.pages.text import power
@@ -37,8 +37,8 @@ def planned(groups: list[Summary]) -> list[Planned]:
     pairs: dict[frozenset[str], Planned] = {}
     for first, second, question in _questions(groups):
         if first is not second:
-            names = first["name"], second["name"]
-            pairs.setdefault(frozenset(names), Planned(*names, question))
+            one = Planned(first["name"], second["name"], question)
+            pairs.setdefault(frozenset(one[:2]), one)
     return list(pairs.values())
 
 
@@ -86,23 +86,18 @@ def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
         yield best, linear, AHEAD
         if encoders:
             yield best_on_dev(encoders), linear, AHEAD
-    for retrieved in (group for group in groups if group["kind"] == best["kind"] and group["text"] == "bm25"):
-        for other in groups:
-            if other["kind"] == best["kind"] and other["text"] in ("random", "task-only"):
-                yield retrieved, other, TEXT
+    for first, second in product((group for group in groups if group["kind"] == best["kind"]), repeat=2):
+        if first["text"] == "bm25" and second["text"] in ("random", "task-only"):
+            yield first, second, TEXT
     with_network = [group for group in groups if any(one in group["kind"] for one in NETWORKS)]
     without = [group for group in groups if group not in with_network and group["kind"] != IMPORTED]
     if with_network and without:
         yield best_on_dev(with_network), best_on_dev(without), NETWORK
-    for first, second in combinations(encoders, 2):
-        yield first, second, ARMS
-    for one in groups:
-        if one["kind"] == IMPORTED:
-            yield best, one, OTHERS
-    for student in (group for group in groups if group["kind"] == STUDENT):
-        for teacher in groups:
-            if set(student["taught_by"]) & set(teacher["models"]):
-                yield student, teacher, TEACHER
+    yield from ((first, second, ARMS) for first, second in combinations(encoders, 2))
+    yield from ((best, one, OTHERS) for one in groups if one["kind"] == IMPORTED)
+    for student, teacher in product(groups, repeat=2):
+        if student["kind"] == STUDENT and set(student["taught_by"]) & set(teacher["models"]):
+            yield student, teacher, TEACHER
 
 
 OTHER_TEXT = {
@@ -130,14 +125,9 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     linear, best = linear_of(whole), challenger(whole)
     if best is linear:
         return [f"Only the baseline was scored: {hundred(best['test'])} {METRIC_NAMES[metric]} on test."]
-    sentences = [_use(whole, metric, differences), *_gains(best, whole, differences)]
-    sentences += _order(differences)
-    sentences += _open(best, trained)
-    sentences += _copies(best, linear)
-    sentences += _shared_training(trained)
-    sentences += _unseen_text(trained)
-    sentences += _scale(trained)
-    return sentences
+    shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
+    shown += [*_open(best, trained), *_copies(best, linear), *_shared_training(trained)]
+    return [*shown, *_unseen_text(trained), *_scale(trained)]
 
 
 def finished(groups: list[Summary]) -> list[Summary]:
@@ -263,14 +253,11 @@ def _open(best: Summary, trained: list[Summary]) -> Iterator[str]:
 
 def _copies(best: Summary, baseline: Summary | None) -> Iterator[str]:
     if found := best["without_copies"].get("test"):
-        scores = [f"{best['name']} reaches {hundred(found['score'])}"]
-        if baseline is not None:
-            scores.append(f"the baseline {hundred(baseline['without_copies']['test']['score'])}")
+        theirs = baseline["without_copies"]["test"]["score"] if baseline is not None else None
+        also = f" and the baseline {hundred(theirs)}" if theirs else ""
         total = best["examples"]["test"]
-        yield (
-            f"{total - found['n']:,} of the {total:,} test texts are in train too, which raises every score. "
-            f"Without them, {' and '.join(scores)}."
-        )
+        copied = f"{total - found['n']:,} of the {total:,} test texts are in train too, which raises every score."
+        yield f"{copied} Without them, {best['name']} reaches {hundred(found['score'])}{also}."
 
 
 def _shared_training(trained: list[Summary]) -> Iterator[str]:
@@ -278,10 +265,8 @@ def _shared_training(trained: list[Summary]) -> Iterator[str]:
         tasks, flops = group.get("together", []), group["stages"].get("stage 1", {}).get("flops", {}).get("mean")
         if tasks:
             share = f"; an equal share would be {power(flops / len(tasks))} FLOPs per task" if flops else ""
-            yield (
-                f"Stage 1 of {group['name']} is one training for {len(tasks)} tasks ({', '.join(tasks)}); "
-                f"this report counts its whole cost{share}."
-            )
+            trained_for = f"Stage 1 of {group['name']} is one training for {len(tasks)} tasks ({', '.join(tasks)})"
+            yield f"{trained_for}; this report counts its whole cost{share}."
 
 
 def _unseen_text(trained: list[Summary]) -> Iterator[str]:

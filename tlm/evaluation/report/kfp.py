@@ -140,7 +140,7 @@ def models(report: str) -> str:
     several tasks names models in the reports on each.
     """
     artifact = Artifact.open(report, "report")
-    compared = [artifact.input(name) for name in artifact.manifest.inputs]
+    compared = map(artifact.input, artifact.manifest.inputs)
     found = [one for one in compared if one.manifest.kind == "metrics" and "model" in one.manifest.inputs]
     if not found:
         return ""

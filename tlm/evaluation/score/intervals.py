@@ -49,11 +49,8 @@ class Scored:
 
     def same_examples(self, other: "Scored") -> bool:
         """Whether `other` has the same metric, examples and groups."""
-        return (
-            self.metric == other.metric
-            and np.array_equal(self.gold, other.gold)
-            and np.array_equal(self.group, other.group)
-        )
+        same = np.array_equal(self.gold, other.gold) and np.array_equal(self.group, other.group)
+        return same and self.metric == other.metric
 
     def draws(self, resamples: int) -> tuple[Floats, Floats]:
         """Scores of the runs on this split, shape [runs], and on resampled ones, shape [resamples, runs]."""

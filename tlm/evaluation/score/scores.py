@@ -205,11 +205,10 @@ def write_metrics(
 
 def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
     split, size = prediction.split, len(prediction.split.example)
+    kind = pa.float64() if labels is None else pa.string()
 
     def values(array: NDArray[Any]) -> pa.Array:
-        if labels is None:
-            return pa.array(array, pa.float64())
-        return pa.array([labels[index] for index in array], pa.string())
+        return pa.array(array if labels is None else [labels[index] for index in array], kind)
 
     chances = [None] * size if prediction.probabilities is None else list(prediction.probabilities)
     return pa.table(

@@ -8,10 +8,9 @@ from typing import Any
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.report.cost import Cost, total
 from tlm.evaluation.report.findings import hundred, points
 from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.runs import Group, Run, grouped, spreads, with_interval
+from tlm.evaluation.report.runs import Cost, Group, Run, grouped, spreads, total, with_interval
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Arm, compared, difference
 from tlm.settings.options import Prices
 

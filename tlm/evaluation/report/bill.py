@@ -1,16 +1,15 @@
 """The bill: what was spent on all tasks, on this one and on each model, and what a million predictions cost."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.spending import JOULES
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.speed import SPEED
-from tlm.evaluation.report.cost import KILOWATT_HOUR, Cost, total
 from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.runs import Group, Run, spread
+from tlm.evaluation.report.runs import KILOWATT_HOUR, Cost, Group, Run, spread, total
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.mix import PARTS
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
@@ -65,15 +64,14 @@ def summed(costs: Iterable[Cost]) -> Cost:
 
 def mean(costs: Sequence[Cost]) -> Cost:
     """The mean of each part, over the costs in which it is known."""
-    return Cost(**{part.name: spread(getattr(cost, part.name) for cost in costs)["mean"] for part in fields(Cost)})
+    return Cost(**{name: spread(getattr(cost, name) for cost in costs)["mean"] for name in vars(NOTHING_KNOWN)})
 
 
 def _searches(artifact: Artifact, lineage: Lineage) -> bool:
     """Whether the step had a server work: it filled an index there, or searched it."""
     index = artifact if artifact.manifest.kind == "index" else lineage.follow(artifact, "index")
-    if index is None or index.details.get("engine") != "elasticsearch":
-        return False
-    return index is artifact or artifact.details.get("arm") not in WITHOUT_QUERIES
+    on_server = index is not None and index.details.get("engine") == "elasticsearch"
+    return on_server and (index is artifact or artifact.details.get("arm") not in WITHOUT_QUERIES)
 
 
 ALL_TASKS, THIS_TASK, ARM = "all tasks", "this task", "arm"  # who shares a row

@@ -108,11 +108,10 @@ def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
     for name, value in summary(uri).items():
         metrics.log_metric(name, value)
     labels, matrix = confusion(uri)
-    if confusion_matrix is None or not labels:
-        return
-    confusion_matrix.log_confusion_matrix(labels, matrix)
-    if len(labels) == 2 and (curve := roc(uri)):
-        confusion_matrix.log_roc_curve(*curve)
+    if confusion_matrix is not None and labels:
+        confusion_matrix.log_confusion_matrix(labels, matrix)
+        if len(labels) == 2 and (curve := roc(uri)):
+            confusion_matrix.log_roc_curve(*curve)
 
 
 def write_dataset_card(subset: str, path: str) -> str:

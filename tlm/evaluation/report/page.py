@@ -31,6 +31,7 @@ from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import evidence, lineage
 from tlm.evaluation.report.findings import hundred, plain_score, same_vocabulary
 from tlm.evaluation.report.runs import Group
+from tlm.evaluation.score.mix import PARTS
 from tlm.evaluation.score.scores import METRIC_NAMES
 
 MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
@@ -166,19 +167,18 @@ def bill(contents: dict[str, Any]) -> Iterator[Block]:
     yield Heading("The bill")
     yield Table(["What was spent", *_heads(columns)], rows, f"{units.given(contents['prices'])} {units.SPENT}")
     if models := found["predictions"]:
-        names = [Span(row["name"], "name", roles.get(row["name"], "")) for row in models]
-        million: list[Row] = [(name, *_cells(columns, row["million"])) for name, row in zip(names, models, strict=True)]
-        alone: list[Row] = [(name, *_cells(speed, row)) for name, row in zip(names, models, strict=True)]
+        each = [(Span(row["name"], "name", roles.get(row["name"], "")), row) for row in models]
         yield Heading("A million predictions", 3)
+        million: list[Row] = [(name, *_cells(columns, row["million"])) for name, row in each]
         yield Table(["Model", *_heads(columns)], million, units.MILLION)
         yield Heading("Speed and size", 3)
-        yield Table(["Model", *_heads(speed)], alone, units.ALONE)
+        yield Table(["Model", *_heads(speed)], [(name, *_cells(speed, row)) for name, row in each], units.ALONE)
 
 
 def _part(row: dict[str, Any], roles: dict[str, str]) -> Line:
-    part, size = units.PARTS[row["part"]], row["passages"]
+    size = row["passages"]
     arm = (" ", Span(row["arm"], "name", roles.get(row["arm"], ""))) if row["arm"] else ()
-    return (part, *arm, *((" ", Span(f"{size:,} passages", "small")) if size is not None else ()))
+    return (units.PARTS[row["part"]], *arm, *((" ", Span(f"{size:,} passages", "small")) if size is not None else ()))
 
 
 def _heads(columns: units.Columns) -> list[str]:
@@ -196,12 +196,11 @@ def training(contents: dict[str, Any]) -> Iterator[Block]:
         return
     columns = costs(cost for group in groups for cost in (group["cost"], *group["stages"].values()))
     rows: list[Row] = []
-    for group in groups:
-        if " + " not in group["kind"]:
-            stages = group["stages"] | ({"both": group["cost"]} if len(group["stages"]) > 1 else {})
-            devices = "; ".join(filter(None, dict.fromkeys(map(device, group["stages"].values()))))
-            name = (named(group), *((" ", Span(devices, "small")) if devices else ()))
-            rows += [(name, stage, *(form(cost) for form in columns.values())) for stage, cost in stages.items()]
+    for group in (one for one in groups if PARTS not in one["kind"]):
+        stages = group["stages"] | ({"both": group["cost"]} if len(group["stages"]) > 1 else {})
+        devices = "; ".join(filter(None, dict.fromkeys(map(device, group["stages"].values()))))
+        name = (named(group), *((" ", Span(devices, "small")) if devices else ()))
+        rows += [(name, stage, *(form(cost) for form in columns.values())) for stage, cost in stages.items()]
     yield Heading("Cost of training")
     yield Table(["Arm", Column("stage", "left"), *columns], rows, _explained(columns, contents["prices"]), merged=True)
 
@@ -329,9 +328,7 @@ def predictions(contents: Contents) -> Iterator[Block]:
     best, confusion, scatter = contents["best"], contents["confusion"], contents["scatter"]
     heading = Heading(("Predictions of ", Span(best["name"])))
     if confusion:
-        yield heading
-        yield from _confusion(confusion, best["role"])
-        yield from _classes(contents["classes"])
+        yield from (heading, *_confusion(confusion, best["role"]), *_classes(contents["classes"]))
     elif scatter and scatter["gold"]:
         caption = "Predicted against gold values on test, first seed; the line marks equality"
         yield Drawn((heading, Figure(caption, plots.scatter(**scatter, role=best["role"]), "single")))

@@ -93,9 +93,9 @@ def _write(
     details, start = trained.details, stages.get("stage 1")
     identity = {"arm": details["arm"], "seed": details["seed"], "stage": list(stages)[-1]}
     identity["mlm_loss"] = None if start is None else _loss(start, task, device, root)
-    cost = {stage: artifact.details["cost"] for stage, artifact in stages.items()}
-    facts = {name: details[name] for name in ("fixed", "parameters", "chosen", "tried") if name in details}
-    write_metrics(draft, task, predictions, identity, {**facts, "cost": cost})
+    facts = {"cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()}}
+    facts |= {name: details[name] for name in ("fixed", "parameters", "chosen", "tried") if name in details}
+    write_metrics(draft, task, predictions, identity, facts)
     draft.run |= {"device": place, SPEED: {name: value for name, value in speed.items() if value is not None}}
     draft.run["stages"] = {stage: artifact.run() for stage, artifact in stages.items()}
 

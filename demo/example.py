@@ -1,4 +1,4 @@
-"""What the tasks of the demo have in common: their splits, and the rows that are written."""
+"""Splits and rows that the tasks of the demo have in common."""
 
 import hashlib
 from dataclasses import dataclass

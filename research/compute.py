@@ -1,4 +1,4 @@
-"""From how many tasks on one published model, fine-tuned for each, would have cost less than TLM for each."""
+"""The number of tasks from which one published model, fine-tuned for each, costs less than TLM for each."""
 
 import json
 import math
@@ -13,10 +13,10 @@ from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import best_on_dev, finished
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group, Run, grouped
-from tlm.evaluation.score.kinds import ENCODER
+from tlm.evaluation.score.mix import ENCODER
 
 PLM = "plm"  # the arm of a published model
-SIMILAR = 0.01  # scores that differ by less are similar, unless the difference is shown to be real
+SIMILAR = 0.01  # scores that differ by less are similar, unless an interval says that they differ
 
 Summary = dict[str, Any]  # of `Group.summary`
 Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
@@ -25,7 +25,7 @@ Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
 def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
     """Draw score against compute for the arms of a report, beside the paper's models.
 
-    Also says from how many tasks on a published model in the report would have cost less, pretraining included.
+    Also says from how many tasks a published model in the report costs less, pretraining included.
 
     Args:
         report: URI of a report whose runs are still there.

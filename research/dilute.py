@@ -1,4 +1,4 @@
-"""The step `dilute`: the same corpus with less text on a topic, to measure what retrieval is worth."""
+"""The step `dilute`: the same corpus with less text on a topic, to measure what retrieval gains."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -74,7 +74,7 @@ def _on_topic(corpus: Artifact, topic: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _wanted(there: int, general: int, share: float) -> int:
-    """How many passages on the topic have that share beside the general ones. Raises InputError if there are fewer."""
+    """The number of passages on the topic that has that share. Raises InputError if there are fewer."""
     if not general:
         raise InputError("all passages are from the sources of the topic; leave out some of these")
     count = round(general * share / (1 - share))

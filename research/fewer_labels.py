@@ -1,4 +1,4 @@
-"""The step `fewer-labels`: the same task with fewer labelled examples, to measure what fetched text is worth then."""
+"""The step `fewer-labels`: the same task with fewer labelled examples, to measure what retrieved text gains then."""
 
 import math
 from collections import Counter
@@ -70,7 +70,7 @@ def _write(draft: Draft, task: Artifact, per_class: int, seed: int, keep_texts: 
 
 
 def _stays(table: pa.Table, per_class: int, seed: int) -> NDArray[np.bool_]:
-    """Which rows stay, shape [n]. A row's place in the draw does not depend on `per_class`."""
+    """A mask of the rows that stay, shape [n]. A row's place in the draw does not depend on `per_class`."""
     split, label = _column(table, "split"), _column(table, "label")
     stays: NDArray[np.bool_] = (split != "train") & (split != "dev")
     for number, one in enumerate(sorted(set(label[split == "train"]))):

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from research.paper.tables import data
-from tlm.evaluation.pages.colours import COLOURS, INK, MUTED
+from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED
 from tlm.evaluation.pages.plots import STYLE, short, svg
 from tlm.evaluation.pages.text import power
 

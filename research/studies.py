@@ -1,12 +1,12 @@
-"""What the studies share: names of their subjects, and their pages."""
+"""Names, pages and numbers that the studies share."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tlm.errors import InputError
-from tlm.evaluation.pages.blocks import Block
-from tlm.evaluation.pages.page import write_pages
+from tlm.evaluation.pages.blocks import Block, Inline, Line, inlines
+from tlm.evaluation.pages.render import write_pages
 
 
 def unique_names(names: Sequence[str], default: Sequence[str], sources: Sequence[str], what: str) -> list[str]:
@@ -38,3 +38,22 @@ def write_study_pages(
     for name, svg in figures.items():
         (folder / f"{name}.svg").write_text(svg, encoding="utf-8", newline="\n")
     write_pages(folder, "study", title, blocks, contents)
+
+
+def percent(share: float | None) -> str:
+    """A share as a percentage, with one decimal below 10 %."""
+    if share is None:
+        return "–"
+    return f"{share:.0%}" if share >= 0.0995 or share == 0 else f"{share:.1%}"
+
+
+def count(value: float | None) -> str:
+    """A count, or a mean of counts with at most one decimal."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def listed(pieces: Sequence[Line], separator: str = ", ") -> tuple[Inline, ...]:
+    """Lines one after the other, with a separator between them."""
+    return tuple(piece for place, line in enumerate(pieces) for piece in ((separator,) * bool(place) + inlines(line)))

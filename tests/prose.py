@@ -1,16 +1,21 @@
-"""Find docstrings that only refer to another place (``See `X`.``), where a sentence should say what the code does.
+"""Find docstrings that only refer to another place (``See `X`.``), and words that our texts do not use.
 
-``python -m tests.prose`` checks tlm, components and pipelines; `make lint` runs it.
+A docstring should say in a sentence what the code does; the code of `CHECKED` is searched for docstrings that do not.
+The texts of `READ` (docstrings and other strings) and `PAGES` are searched for `WORDS`. `make lint` runs
+``python -m tests.prose``.
 """
 
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 HOME = Path(__file__).parents[1]
 CHECKED = ("tlm", "components", "pipelines")
+READ = (*CHECKED, "research", "demo")
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "research/README.md", "research/EVIDENCE.md")
+RECORDS = ("ERRATA.md", "CHANGELOG.md", "LOG.md")  # pages that say what was, in the words of their time
 
 LEAD = re.compile(
     r"(please )?(see( also)?|as( in| for)?|like|(the )?same( as)?|ditto|compare|cf\.?|per|refer to|those of|that of|of|"
@@ -23,6 +28,22 @@ FILLER = re.compile(
     r"base|class|docstring|function|interface|method|module|parent|protocol|superclass)\b",
     re.IGNORECASE,
 )
+WORDS = {  # and what to write instead
+    r"fetch(ed|es|ing)|fetch(?! URI)": "passages are retrieved, files downloaded; fetch is a command",
+    r"worth": "say what it gains or costs",
+    r"told": "say who says it, or what it is",
+    r"mend(s|ed|ing)?": "repair, correct or replace",
+    r"those that": "name the things",
+    r"of which": "begin another sentence",
+    r"(is|are) shown to": "say what the measurement says",
+    r"put(s|ting)? off": "reject, or postpone",
+    r"let(s|ting)? in": "accept",
+}
+_WORDS = {
+    re.compile(rf"(?<![-\w])(?:{word})(?![-\w])".replace(" ", r"\s+"), re.IGNORECASE): instead
+    for word, instead in WORDS.items()
+}
+_CODE = re.compile(r"^```.*?^```|`[^`]+`", re.DOTALL | re.MULTILINE)
 
 
 def is_bare_reference(docstring: str) -> bool:
@@ -48,15 +69,42 @@ def bare_references(source: str) -> Iterator[tuple[int, str]]:
                 yield node.body[0].lineno, docstring
 
 
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each string in the source of a module; a single word is a name, not a text."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
+            yield node.lineno, node.value
+
+
+def wrong_words(text: str, first: int = 1) -> Iterator[tuple[int, str]]:
+    """Yield line and advice for each of the `WORDS` in a text that begins on line `first`. Code in it may have any."""
+    words = _CODE.sub(lambda code: "\n" * code[0].count("\n") + "`", text)
+    for word, instead in _WORDS.items():
+        for found in word.finditer(words):
+            yield first + words.count("\n", 0, found.start()), f"'{' '.join(found[0].split())}': {instead}"
+
+
+def _files(folders: Iterable[str]) -> list[Path]:
+    return sorted(path for folder in folders for path in (HOME / folder).rglob("*.py"))
+
+
+def faults() -> Iterator[tuple[Path, int, str]]:
+    """Yield file, line and advice for everything that is found."""
+    for path in _files(CHECKED):
+        for line, docstring in bare_references(path.read_text(encoding="utf-8")):
+            yield path, line, f"docstring only refers to another place, say what the code does: {docstring}"
+    for path in _files(READ):
+        for first, text in texts(path.read_text(encoding="utf-8")):
+            yield from ((path, line, advice) for line, advice in wrong_words(text, first))
+    for path in (path for pattern in PAGES for path in HOME.glob(pattern) if path.name not in RECORDS):
+        yield from ((path, line, advice) for line, advice in wrong_words(path.read_text(encoding="utf-8")))
+
+
 def main() -> int:
-    """Print each such docstring with its place; return the exit code."""
-    found = 0
-    for path in sorted(path for folder in CHECKED for path in (HOME / folder).rglob("*.py")):
-        for line, docstring in sorted(bare_references(path.read_text(encoding="utf-8"))):
-            found += 1
-            print(f"{path.relative_to(HOME)}:{line}: docstring only refers to another place: {docstring}")
-    if found:
-        print(f"{found} docstrings: say in a sentence what the code does")
+    """Print all that is found with its place; return the exit code."""
+    found = sorted(set(faults()))
+    for path, line, advice in found:
+        print(f"{path.relative_to(HOME)}:{line}: {advice}")
     return 1 if found else 0
 
 

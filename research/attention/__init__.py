@@ -1,1 +1,1 @@
-"""What the heads of an encoder attend to."""
+"""The attention heads of encoders, and the tokens that they attend to."""

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from numpy.typing import NDArray
 
-from tlm.evaluation.pages.colours import COLOURS, INK, MUTED
+from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED
 from tlm.evaluation.pages.plots import STYLE, WIDTH, name_rows, panels, plain_rows, short, svg
 
 TONES = {"positional": COLOURS["other-2"][0], "vertical": COLOURS["other-3"][0], "other": COLOURS["rule"][0]}

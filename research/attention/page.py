@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from research.studies import count, percent
 from tlm.evaluation.pages.blocks import (
     Block,
     Column,
@@ -17,7 +18,6 @@ from tlm.evaluation.pages.blocks import (
     Text,
     opening,
 )
-from tlm.evaluation.pages.units import count, percent
 
 FEW_HEADS = 16  # of a model whose heads are all listed
 SHARES = {

@@ -17,9 +17,9 @@ from research.studies import write_study_pages
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.tasks.examples import read_splits
-from tlm.evaluation.pages.colours import roles
-from tlm.evaluation.pages.sampling import evenly
+from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.lineage import evenly
 from tlm.progress import track
 from tlm.training.device import resolve_device
 

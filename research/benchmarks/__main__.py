@@ -90,7 +90,7 @@ def load(name: str) -> Row:
 
 
 def measure(row: Row, quick: bool) -> tuple[list[Result], bool]:
-    """What a row found, and whether it went through; what is missing here is a result as well."""
+    """The results of a row, and whether it succeeded; what is missing here is a result as well."""
     print(f"{row.stage}, against {row.against} …", file=sys.stderr, flush=True)
     started = time.monotonic()
     try:

@@ -154,7 +154,7 @@ def command_of(curve: str, words: list[str], draw: int, top_k: int, preset: str)
 
 
 def largest(task: str) -> int:
-    """How many training examples the largest class has."""
+    """The number of training examples of the largest class."""
     table = examples(Artifact.open(task, "task"))
     train = zip(table["split"].to_pylist(), table["label"].to_pylist(), strict=True)
     return max(Counter(label for split, label in train if split == "train").values())

@@ -40,7 +40,7 @@ def run(quick: bool) -> list[Result]:
 
 
 def grown(step: str, costs: dict[int, list[Cost]]) -> list[Result]:
-    """How seconds and memory of a step grow with the corpus."""
+    """The growth of a step's seconds and memory with the corpus."""
     measured = Measured({str(times): found for times, found in costs.items()})
     seconds = [(float(times), measured.spread(str(times), CPU).middle) for times in costs]
     peaks = [measured.spread(str(times), MEMORY).middle * 1e6 for times in costs]
@@ -66,7 +66,7 @@ def load(file: str, root: str) -> Cost:
 
 
 def floor(file: str) -> Cost:
-    """What any loader has to do: decompress, parse, normalise to NFC, and hash each text."""
+    """The work of any loader: decompress, parse, normalise to NFC, and hash each text."""
     from backports import zstd
 
     seen, lines = set(), 0

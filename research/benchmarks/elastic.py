@@ -61,7 +61,7 @@ class Server:
             self.client.indices.delete(index=index)
 
     def cost(self, work: Callable[[], float]) -> Cost:
-        """What a piece of work takes here and in the server; it gives how much it did."""
+        """Measure a piece of work here and in the server; it returns how much it did."""
         before = self.cpu_seconds()
         with Stopwatch() as watch:
             done = work()

@@ -49,7 +49,7 @@ def filled(server: Server, fill: Any, *arguments: Any, work: int = 0) -> Cost:
 
 
 def ours(client: Any, path: Path, documents: int) -> int:
-    """As `tlm index --engine elasticsearch` does."""
+    """Index as `tlm index --engine elasticsearch` does."""
     from tlm.retrieval.search.elastic_build import ensure, fill
 
     ensure(details(documents), "benchmark", lambda index: fill(index, texts(path), documents), documents)

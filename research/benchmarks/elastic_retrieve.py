@@ -61,7 +61,7 @@ def fill(server: Server, path: Path, documents: int, passages: object) -> None:
 
 
 def ours(server: Server, documents: int, asked: list[str], top_k: int) -> Cost:
-    """As `tlm retrieve` does, opening and checking the index included."""
+    """Retrieve as `tlm retrieve` does, opening and checking the index included."""
     from tlm.retrieval.search.elastic import Elastic
 
     return server.cost(lambda: sum(1 for _ in Elastic(details(documents)).search(asked, top_k)))

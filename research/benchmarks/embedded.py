@@ -1,4 +1,4 @@
-"""From a corpus to the passages for a task, by our embedded engine and by those that people would use instead."""
+"""The way from a corpus to a task's passages, by our embedded engine and by others that people could use."""
 
 import importlib.util
 import multiprocessing
@@ -56,7 +56,7 @@ MAKERS: dict[str, Callable[[Path], Any]] = {
 
 @dataclass
 class Trial:
-    """What an engine took for its index, and for the queries asked by (kind, K); `memory`: without mapped files."""
+    """The cost of an engine's index, and of the queries by (kind, K); `memory`: without mapped files."""
 
     index: Cost
     searches: dict[tuple[str, int], Cost]

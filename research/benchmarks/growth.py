@@ -1,4 +1,4 @@
-"""How cost grows: with documents, queries and K; with the length of texts, the number of steps and of seeds."""
+"""Growth of cost with documents, queries and K; with the length of texts, the number of steps and of seeds."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""How the cost of retrieval grows: with the size of the corpus, the number of queries, K."""
+"""Growth of the cost of retrieval with the size of the corpus, the number of queries, K."""
 
 import statistics
 from collections.abc import Callable, Mapping

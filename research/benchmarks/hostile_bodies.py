@@ -190,7 +190,7 @@ KINDS: dict[str, Callable[[random.Random], bytes | Hostile]] = {
 
 
 def fault(answer: bytes, owed: str) -> str:
-    """Why an answer is not what was owed; "" if it is."""
+    """The reason why an answer is wrong; "" if it is right."""
     head, _, body = answer.partition(b"\r\n\r\n")
     if owed == NOTHING:
         return "" if not answer else f"an answer to nobody: {answer[:80]!r}"

@@ -42,7 +42,7 @@ def keep(kept: Kept, folder: Path) -> None:
 
 
 def read(name: str, folder: Path) -> Kept | None:
-    """What is kept of a row; None where nothing is."""
+    """The kept results of a row; None where nothing is kept."""
     file = folder / f"{name}.json"
     if not file.exists():
         return None

@@ -1,4 +1,4 @@
-"""What each lever of the training step gives: our own step beside the same one without it."""
+"""The gain of each lever of the training step: our own step beside the same one without it."""
 
 from research.benchmarks.measure import compare, per_cpu_second
 from research.benchmarks.row import Result, Row, against

@@ -1,4 +1,4 @@
-"""What the numbers were measured on."""
+"""The machine and the packages that the numbers were measured on."""
 
 import os
 import platform
@@ -30,7 +30,7 @@ def _processor() -> str:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Installed versions of distributions; those that are not installed are left out."""
+    """Return the versions of the distributions that are installed."""
     found = {}
     for package in packages:
         try:

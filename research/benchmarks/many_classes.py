@@ -1,4 +1,4 @@
-"""What the linear model takes with many classes, on made-up texts with a vocabulary as Zipf's law has it."""
+"""The cost of the linear model with many classes, on made-up texts whose vocabulary follows Zipf's law."""
 
 import json
 import tempfile
@@ -28,7 +28,7 @@ def run(quick: bool) -> list[Result]:
 
 
 def measure(classes: int, texts: int, place: Path) -> list[Result]:
-    """What the step took, how well its model does on test, and how many settings it compared."""
+    """The cost of the step, its model's score on test, and the number of settings that it compared."""
     from tlm.artifacts.artifact import Artifact
     from tlm.data.tasks.task import load_task
     from tlm.evaluation.score.baseline import baseline

@@ -18,7 +18,7 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run of a side took.
+    """The cost of one run of a side.
 
     Attributes:
         wall: Seconds.
@@ -34,7 +34,7 @@ class Cost:
 
 
 class Quantity(NamedTuple):
-    """What is compared of costs."""
+    """The part of a cost that is compared."""
 
     unit: str
     of: Callable[[Cost], float]
@@ -69,7 +69,7 @@ class Stopwatch:
         self._wall, self._cpu = time.perf_counter() - self._wall, _cpu() - self._cpu
 
     def cost(self, work: float = 0.0, memory: int = 0) -> Cost:
-        """What the block took."""
+        """The cost of the block."""
         return Cost(self._wall, self._cpu, memory, work)
 
 
@@ -131,7 +131,7 @@ class Measured:
         return _spread([quantity.of(cost) for cost in self.costs[side]])
 
     def ratio(self, ours: str, theirs: str, quantity: Quantity) -> Spread:
-        """How many times as good `ours` is, round by round: above 1 is better, whichever way the quantity counts."""
+        """The ratios of `ours` to the other, round by round: above 1 is better, whichever way the quantity counts."""
         pairs = zip(self.costs[ours], self.costs[theirs], strict=True)
         ratios = [quantity.of(a) / max(quantity.of(b), 1e-12) for a, b in pairs]
         return _spread(ratios if quantity.more_is_better else [1 / max(ratio, 1e-12) for ratio in ratios])

@@ -1,4 +1,4 @@
-"""What the pipeline costs beside the work: empty steps under `kfp.local`, set up as ours is."""
+"""The overhead of the pipeline beside the work: empty steps under `kfp.local`, set up as ours is."""
 
 import io
 import os

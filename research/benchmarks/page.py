@@ -36,7 +36,7 @@ def write(page: Path, numbers: Path, rows: list[Row]) -> None:
 
 
 def verdict(results: list[Result]) -> str:
-    """Of a whole row: short where a line is, PASS where all lines with a target do."""
+    """The verdict of a row: short where a line is, PASS where all lines with a target do."""
     verdicts = [result.verdict for result in results if result.verdict]
     absent = sum(found.startswith(NOT_MEASURED) for found in verdicts)
     if not verdicts:
@@ -49,7 +49,7 @@ def verdict(results: list[Result]) -> str:
 
 
 def notes(results: list[Result]) -> list[str]:
-    """What a reader has to know, each once, after the lines that it is about; of many lines, alone."""
+    """The notes, each once, after the names of its lines; of many lines, without names."""
     about: dict[str, dict[str, None]] = {}
     for result in results:
         if result.note:

@@ -27,7 +27,7 @@ SLAB = NEIGHBOURS << 9  # passages made at a time
 
 
 def told(quick: bool) -> str:
-    """Where the texts are from, for a note."""
+    """The origin of the texts, for a note."""
     source, task = ("320,000 passages of 30 domains (`TLM_DEV_DATA`)", "SciERC's sentences")
     if _given(quick) is None:
         source, task = "the demo's corpus (`python -m demo`)", "the demo's training texts"

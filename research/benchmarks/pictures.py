@@ -1,4 +1,4 @@
-"""What the page shows: how a cost grows, and every ratio that has a target in one picture."""
+"""Pictures of the page: the growth of a cost, and every ratio that has a target in one picture."""
 
 import re
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ def overview(rows: Iterable[tuple[Row, list[Result]]], file: Path) -> Path:
 
 
 def lines(rows: Iterable[tuple[Row, list[Result]]]) -> list[Line]:
-    """Of what is compared: name, ratio to reach, and the results on that line; in the rows' order."""
+    """The name of each comparison, its target, and its results, in the rows' order."""
     found: dict[tuple[str, str, str], list[Result]] = {}
     for row, results in rows:
         for result in results:

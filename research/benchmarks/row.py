@@ -9,7 +9,7 @@ from typing import NamedTuple
 from research.benchmarks.measure import Measured, Quantity
 
 PASS, SHORT, NOT_MEASURED = "PASS", "short", "not measured"
-STEEPEST = 1.1  # exponent above which growth is to be explained or mended
+STEEPEST = 1.1  # exponent above which growth is to be explained or repaired
 
 
 class NotMeasured(Exception):

@@ -14,10 +14,10 @@ from research.benchmarks.kept import NUMBERS, read
 from research.paper.figure import on_ground
 from research.paper.results import FOLDER, Result, read_results, summed
 from research.paper.tables import title
-from tlm.evaluation.pages.colours import COLOURS, INK, MUTED, SPARE_ROLES
+from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED, SPARE_ROLES
 from tlm.evaluation.pages.plots import STYLE
 from tlm.evaluation.score.baseline import STATIC
-from tlm.evaluation.score.kinds import LINEAR, Row
+from tlm.evaluation.score.mix import LINEAR, Row
 from tlm.retrieval.select.selectors import BY_VECTORS, RERANKED, SCORED
 
 PICTURE = "table-selectors/cost.svg"

@@ -1,4 +1,4 @@
-"""What each selector takes, and how near the text that it chooses is to the task's (`TLM_DEV_DATA`)."""
+"""The cost of each selector, and the distance of its text from the task's (`TLM_DEV_DATA`)."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def of_task(corpus: str, task: Path, share: float, root: str, judge: str = JUDGE
 
 
 def overlap(study: dict[str, Any], number: int) -> str:
-    """How much of each other subset is in this one; together, these are the whole matrix."""
+    """The share of each other subset that is in this one; together, these are the whole matrix."""
     shares = [
         f"{study['overlap']['inside'][other][number]:.0%} of {one['arm']}'s"
         for other, one in enumerate(study["subsets"])

@@ -61,7 +61,7 @@ def speeds(sides: dict[str, Predictor], texts: list[str], quick: bool) -> list[R
 
 
 def waits(sides: dict[str, Predictor], texts: list[str]) -> list[Result]:
-    """How long one text takes: the median, and the slowest of a hundred in the note."""
+    """The time of one text: the median, and the slowest of a hundred in the note."""
     results = []
     for name, model in sides.items():
         found = []

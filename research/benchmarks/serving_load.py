@@ -113,7 +113,7 @@ def of_hostile(port: int, count: int) -> list[Result]:
 
 
 def answer_to(port: int, one: Hostile) -> bytes:
-    """All that comes back until the server closes the connection."""
+    """The whole answer, until the server closes the connection."""
     found = b""
     with suppress(ConnectionError), socket.create_connection((HERE, port), timeout=PATIENCE) as connection:
         with suppress(ConnectionError):  # it may have answered and closed before the whole body was sent

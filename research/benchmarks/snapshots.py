@@ -29,7 +29,7 @@ def run(quick: bool) -> list[Result]:
 
 
 def stopped(preset: str, root: str, ahead: bool) -> Cost:
-    """How long training stops for a snapshot: for a copy, or until it is stored."""
+    """The time that training stops for a snapshot: for a copy, or until it is stored."""
     from tlm.artifacts.produce import Recipe
     from tlm.settings.presets import resolve
     from tlm.training.checkpoint import Snapshots, State

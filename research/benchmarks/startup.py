@@ -1,4 +1,4 @@
-"""How long the command line takes to answer, and that it loads no heavy package for it."""
+"""The time that the command line takes to answer, and a check that it loads no heavy package."""
 
 import subprocess
 import sys

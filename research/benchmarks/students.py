@@ -134,7 +134,7 @@ def student_of(teacher: str, way: str) -> str:
 
 
 def behind(task: str, scored: dict[str, list[str]]) -> list[Result]:
-    """By how many points each student is behind its teacher on test, and what the passages were worth."""
+    """Differences on test between each student and its teacher, and with and without passages, in points."""
     from tlm.evaluation.report.findings import hundred
     from tlm.evaluation.report.lineage import Lineage
     from tlm.evaluation.report.runs import Run, grouped, with_interval
@@ -197,7 +197,7 @@ def speeds(material: Material, scored: dict[str, list[str]]) -> list[Result]:
 
 
 def int8(task: str, scored: dict[str, list[str]]) -> list[Result]:
-    """How many dev examples int8 predicts otherwise than float32, in the worst of all seeds."""
+    """The number of dev examples that int8 predicts otherwise than float32, in the worst of all seeds."""
     from tlm.serving.export_onnx import export_onnx
 
     results = []

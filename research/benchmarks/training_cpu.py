@@ -19,7 +19,7 @@ AUTHORS, TRAINER = "the authors' way", "Hugging Face Trainer"
 
 
 class Shape(NamedTuple):
-    """What one line measures.
+    """A line of the measurement.
 
     Attributes:
         name: For the label.
@@ -141,7 +141,7 @@ class Bench:
         return float(sum(flops for _, _, flops in costs) / sum(tokens for tokens, _, _ in costs))
 
     def times_the_operations(self, batches: int = 20) -> float:
-        """How many times the matrix products of our stage 1 the same texts take at full length, with every logit."""
+        """The ratio of the matrix products for these texts at full length, with every logit, to our stage 1's."""
         ours, theirs = self._work(), self._work()
         full_length(theirs)
         every_logit(theirs)
@@ -154,7 +154,7 @@ class Bench:
         return float(taken / needed)
 
     def seconds_per_batch(self, batches: int = 20) -> float:
-        """How long making and masking a batch takes."""
+        """The time to make and mask a batch."""
         work = self._work()
         work.batch(0)
         started = time.perf_counter()
@@ -251,7 +251,7 @@ class Bench:
 
 
 class Unsaved:
-    """In the place of `tlm.training.checkpoint.Snapshots`: nothing is kept."""
+    """Stand in for `tlm.training.checkpoint.Snapshots`, and keep nothing."""
 
     def __init__(self) -> None:
         from tlm.artifacts.spending import Spending
@@ -274,7 +274,7 @@ class Unsaved:
 
 
 def finish(device: Any) -> None:
-    """Wait until the device has done what it was told."""
+    """Wait until the device has finished its work."""
     if device.type == "cuda":
         import torch
 

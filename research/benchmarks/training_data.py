@@ -1,4 +1,4 @@
-"""What the training rows read: a task and what retrieval found for it, made by the product's own steps.
+"""The data of the training rows: a task and the text retrieved for it, made by the product's own steps.
 
 The demo's task and corpus, which anybody can make; or SciERC and its corpus where ``TLM_DEV_DATA`` names their folder.
 Finished steps are found again in ``build/benchmarks``, or where ``TLM_BENCHMARK_ROOT`` says.
@@ -18,7 +18,7 @@ EVERY = 8  # quick: every eighth service and package
 
 
 def folder() -> Path:
-    """Where benchmarks keep what they made; created if it is not there."""
+    """The folder of what benchmarks make; created if it is not there."""
     path = Path(os.environ.get("TLM_BENCHMARK_ROOT", "build/benchmarks"))
     path.mkdir(parents=True, exist_ok=True)
     return path
@@ -62,7 +62,7 @@ def demo_files(quick: bool) -> Path:
 
 
 def locked() -> list[tuple[str, list[Path]]]:
-    """The demo's packages as a fresh installation has them: without those that only benchmarks need."""
+    """The demo's packages as a fresh installation has them, without the packages that only benchmarks need."""
     from demo.docstrings import STANDARD_LIBRARY, packages
 
     names = {STANDARD_LIBRARY, *re.findall(r"^([\w.-]+)==", LOCK.read_text("utf-8"), re.MULTILINE)}

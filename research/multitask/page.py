@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from research.studies import listed
 from tlm.evaluation.pages import plots, units
-from tlm.evaluation.pages.blocks import Block, Column, Drawn, Figure, Heading, Row, Span, Table, Text, listed, opening
-from tlm.evaluation.pages.page import write_pages
+from tlm.evaluation.pages.blocks import Block, Column, Drawn, Figure, Heading, Row, Span, Table, Text, opening
+from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report.findings import hundred
 from tlm.evaluation.report.page import costs, interval, named
 

@@ -1,4 +1,4 @@
-"""All that the report on several tasks says: scores by task and arm, and the cost of all trainings of each arm."""
+"""The contents of the report on several tasks: scores by task and arm, and the cost of each arm's trainings."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,10 +8,9 @@ from typing import Any
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.report.cost import Cost, total
 from tlm.evaluation.report.findings import hundred, points
 from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.runs import Group, Run, grouped, spreads, with_interval
+from tlm.evaluation.report.runs import Cost, Group, Run, grouped, spreads, total, with_interval
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Arm, compared, difference
 from tlm.settings.options import Prices
 
@@ -49,7 +48,7 @@ def side_by_side(metrics: Sequence[Sequence[Artifact]], reports: Sequence[Artifa
 
 
 def _by_arm(name: str, metrics: Sequence[Artifact]) -> dict[str, Group]:
-    """The groups of a task by arm, without those that ended after stage 1: only whole runs are compared."""
+    """The groups of a task by arm, whole runs only: groups that ended after stage 1 are left out."""
     found: dict[str, Group] = {}
     for group in grouped([Run.read(one, Lineage()) for one in metrics]):
         if group.stage == "stage 1":

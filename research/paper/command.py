@@ -181,7 +181,7 @@ def paper(
 
 
 def _missing(table: str, scales: list[str], task: str, results: ByKey) -> list[Block]:
-    """For each scale, the runs without a result, with the commands that run them."""
+    """The runs without a result, for each scale, with the commands that run them."""
     blocks = []
     for scale in scales:
         found = cells(table, scale, [our_name(task)] if task else [])

@@ -1,4 +1,4 @@
-"""Curves as tables: a row for each model, a column for each value; and what fetched text was worth."""
+"""Curves as tables: a row for each model, a column for each value; and what retrieved text gains."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from research.paper.results import Result, arm_of, copies_in, copies_of, summed
 from research.paper.tables import curves, title
 from tlm.evaluation.report.runs import ARMS
 from tlm.evaluation.score.intervals import Arm, differences
-from tlm.evaluation.score.kinds import Row
+from tlm.evaluation.score.mix import Row
 from tlm.evaluation.score.scores import METRIC_NAMES
 
 Points = dict[str, dict[float, list[Result]]]  # runs by arm and value
@@ -89,7 +89,7 @@ def fit(facts: dict[str, Any], points: Points) -> tuple[float, float] | None:
 
 
 def _more(facts: dict[str, Any], task: str, points: Points) -> Iterator[str]:
-    """What ten times as much gives by the fitted line, and what the line says where the paper is."""
+    """Say what the fitted line gives for ten times as much, and at the paper's size."""
     found = fit(facts, points)
     if found is None:
         return
@@ -102,7 +102,7 @@ def _more(facts: dict[str, Any], task: str, points: Points) -> Iterator[str]:
 
 
 def _worth(facts: dict[str, Any], points: Points, *, without_copies: bool) -> Iterator[str]:
-    """What the first model of each pair gains over the second, value by value; all intervals corrected."""
+    """The gain of the first model of each pair over the second, value by value; all intervals corrected."""
     named = {Row.of(arm, "").name: own for arm, own in points.items()}
     arms: dict[str, Arm] = {}
     asked: list[tuple[str, str]] = []

@@ -15,11 +15,11 @@ from research.paper.page import Outcome
 from research.paper.plan import ByKey
 from research.paper.results import baseline_key, summed
 from research.paper.tables import all_tables, curves, title
-from tlm.evaluation.pages.colours import COLOURS, INK, MUTED, SPARE_ROLES
+from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED, SPARE_ROLES
 from tlm.evaluation.pages.plots import STYLE, svg
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.score.baseline import STATIC
-from tlm.evaluation.score.kinds import KINDS, PARTS, Row
+from tlm.evaluation.score.mix import KINDS, PARTS, Row
 
 SYMBOLS = {"retrieve.top_k": "K", "train.rho1": "rho1", "train.rho2": "rho2"}
 OURS, THEIRS = COLOURS["bm25"][0], COLOURS["random"][0]
@@ -110,7 +110,7 @@ LEADER = {"arrowstyle": "-", "linewidth": 0.6, "relpos": (0, 0.5), "shrinkA": 1,
 
 
 class End(NamedTuple):
-    """Where a line ends, its name and its colour."""
+    """The end of a line, its name and its colour."""
 
     mean: float
     value: float

@@ -95,7 +95,7 @@ def _place(run: Run, settings: dict[str, Any], table: str, task: str, corpus: st
 
 
 def _kept(run: Run, lineage: Lineage) -> dict[str, Any]:
-    """What a result holds of what a run found and was made from."""
+    """The part of a run that a result keeps."""
     values = run.values
     scores = {
         split: {name: value for name, value in found.items() if isinstance(value, int | float)}

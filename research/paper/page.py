@@ -88,7 +88,7 @@ def _verdict(cell: Cell, mean: float | None, tolerance: float) -> str:
 
 
 def comparisons(found: Sequence[Outcome]) -> list[Comparison]:
-    """For each task, the row that the paper chose against each other row, in the order of the table."""
+    """The row that the paper chose against each other row, for each task, in the order of the table."""
     pairs = [
         (chosen, other)
         for chosen in found
@@ -187,7 +187,7 @@ def _interval(found: dict[str, Any]) -> str:
 
 
 def _orders(rows: dict[str, list[Result]]) -> Iterator[str]:
-    """Who is ahead on test: every row against the baseline, and the other pairs whose order is shown."""
+    """Comparisons on test: every row with the baseline, and the other pairs whose order is certain."""
     found = {name: arm for name, runs in rows.items() if (arm := arm_of(runs, "test")) is not None}
     if without := [name for name in rows if name not in found]:
         which = "; ".join(without) if found else "all rows"

@@ -1,4 +1,4 @@
-"""What is still to be run for a table, as flat strings that travel in a pipeline."""
+"""The runs that a table still needs, as flat strings that travel in a pipeline."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -48,12 +48,12 @@ def wanted(table: str, scale: str, task: str, corpus: str = "") -> list[Cell]:
 
 
 def once(found: Iterable[Cell]) -> list[Cell]:
-    """The cells without those that need the same run as an earlier one."""
+    """The cells, without repeats: each needs a run of its own."""
     return list({cell.key: cell for cell in found}.values())
 
 
 def missing(found: Sequence[Cell], results: ByKey, seeds: Sequence[int] = ()) -> list[tuple[Cell, list[int]]]:
-    """The cells with the seeds that have no result, out of `seeds` or of those that each cell plans."""
+    """The cells with the seeds that have no result, out of `seeds` or of the seeds that each cell plans."""
     planned = ((cell, seeds or range(cell.seeds)) for cell in found)
     todo = ((cell, [seed for seed in those if seed not in results.get(cell.key, {})]) for cell, those in planned)
     return [(cell, left) for cell, left in todo if left]
@@ -140,7 +140,7 @@ def make_subsets(
         table: Number of the table.
         scale: Name of the scale.
         corpus: The corpus that was indexed, C_BERT or C_RoBERTa, if the table has both.
-        seeds: Seeds to draw random text by, separated by commas; by default those that the table plans.
+        seeds: Seeds to draw random text by, separated by commas; by default the table's own.
         filters: What `export` leaves out.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
@@ -209,7 +209,7 @@ def plan_trials(
         table: Number of the table.
         scale: Name of the scale.
         corpus: C_BERT or C_RoBERTa, if the table has both.
-        seeds: Seeds, separated by commas; by default those that the table plans.
+        seeds: Seeds, separated by commas; by default the table's own.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     cells = wanted(table, scale, _name(task), corpus)

@@ -20,7 +20,7 @@ from tlm.artifacts.stores.store import canonical_json, value_sha256
 from tlm.errors import InputError
 from tlm.evaluation.report.runs import spread, with_interval
 from tlm.evaluation.score.intervals import Arm, Scored
-from tlm.evaluation.score.kinds import PARTS, Row
+from tlm.evaluation.score.mix import PARTS, Row
 from tlm.retrieval.select.selectors import draws
 
 FOLDER = "research/results"
@@ -147,7 +147,7 @@ def fault(result: Result, root: str | None = None) -> str:
     """Describe in a sentence what is wrong with a result; "" if nothing is.
 
     Faults are a line that was changed after it was written or is in another table's file, settings that are no longer
-    those of the cell, and metrics, if they are still under `root`, that differ from those that it was made from.
+    those of the cell, and metrics, if they are still under `root`, that differ from the metrics that it was made from.
     """
     values = result.values
     if values.get("digest") != digest(values):
@@ -252,7 +252,7 @@ def copies_in(runs: Sequence[Result], split: str) -> bool:
 
 
 def copies_of(runs: Sequence[Result], split: str) -> tuple[int, int]:
-    """How many examples of a split have a text that is also in train, of how many; 0 of 0 without predictions."""
+    """The number of examples of a split whose text is also in train, and of all; 0 of 0 without predictions."""
     found = [
         flags for run in runs if (flags := run.values.get("examples", {}).get(split, {}).get("copied", "").split())
     ]

@@ -226,7 +226,7 @@ def _mapped(
 
 
 def _overrides(preset: str, changes: dict[str, Any]) -> tuple[str, ...]:
-    """The changes as overrides, without those that change nothing in the preset."""
+    """The changes as overrides; a change that the preset has already is left out."""
     before = presets.resolve(preset).model_dump(exclude={"source"})
     overrides = [f"{name}={value}" for name, value in changes.items()]
     return tuple(one for one in overrides if presets.resolve(preset, [one]).model_dump(exclude={"source"}) != before)

@@ -12,7 +12,7 @@ from tlm.settings.options import Filters, Pods, Prices
 
 @dataclass
 class Paper:
-    """Which of the paper's tables to run, and at which scale.
+    """One of the paper's tables to run, at a scale.
 
     Args:
         corpus: Which corpus this is, C_BERT or C_RoBERTa, if the table has both.

@@ -1,4 +1,4 @@
-"""Rerank: choose among many passages those that a trained model would learn the task from (ISS, arXiv 2305.12816)."""
+"""Rerank: of many passages, choose the ones that a trained model would learn the task from (ISS, arXiv 2305.12816)."""
 
 from typing import Literal, TypeAlias
 

@@ -6,7 +6,7 @@ from research.rerank.rerank import Device, rerank
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.score.baseline import ARM
-from tlm.evaluation.score.kinds import PARTS
+from tlm.evaluation.score.mix import PARTS
 from tlm.retrieval.select.retrieve import MOST_HITS, retrieve
 from tlm.retrieval.select.selectors import RERANKED
 from tlm.retrieval.subset.export import export

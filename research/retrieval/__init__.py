@@ -1,1 +1,1 @@
-"""What BM25 finds for a task."""
+"""The passages that retrieval finds for a task."""

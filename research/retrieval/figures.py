@@ -8,7 +8,7 @@ import matplotlib as mpl
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from tlm.evaluation.pages.colours import COLOURS, INK, MUTED, RULE
+from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED, RULE
 from tlm.evaluation.pages.plots import STYLE, WIDTH, name_rows, panels, short, svg
 
 HALF = 3.6  # inches: half the width of the page's text

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from research.studies import count, listed, percent
 from tlm.evaluation.pages.blocks import (
     Block,
     Card,
@@ -17,10 +18,8 @@ from tlm.evaluation.pages.blocks import (
     Span,
     Table,
     Text,
-    listed,
     opening,
 )
-from tlm.evaluation.pages.units import count, percent
 
 Contents = dict[str, Any]
 Subsets = Sequence[dict[str, Any]]

@@ -15,10 +15,9 @@ from research.retrieval.words import shift
 from research.studies import write_study_pages
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.evaluation.pages.colours import roles
-from tlm.evaluation.pages.sampling import evenly, rows_at
+from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
-from tlm.evaluation.report.lineage import Lineage
+from tlm.evaluation.report.lineage import Lineage, evenly, rows_at
 from tlm.evaluation.report.preview import PASSAGES, examples_by_query
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 
@@ -54,7 +53,7 @@ def most_asked(subset: Subset, top: int) -> list[dict[str, Any]]:
 
 
 def _label_counts(labels: Sequence[str]) -> list[dict[str, Any]]:
-    """How often each label occurs, the most frequent first; the rarest of many are added up."""
+    """The count of each label, the most frequent first; the rarest of many are added up."""
     order = Counter(sorted(labels)).most_common()
     counts = [{"label": visible(label, 40), "count": count} for label, count in order[:MOST_LABELS]]
     others = sum(count for _, count in order[MOST_LABELS:])
@@ -74,7 +73,7 @@ def _example(row: dict[str, Any], passage: str) -> dict[str, Any]:
 
 
 def shared_by(asked: NDArray[np.int32]) -> list[dict[str, Any]]:
-    """How many passages were retrieved for 1, 2-3, 4-7 … examples."""
+    """The numbers of passages that were retrieved for 1, 2-3, 4-7 … examples."""
     if not asked.any():
         return []
     counts = np.histogram(asked[asked > 0], [*BINS, np.iinfo(np.int32).max])[0].tolist()
@@ -119,7 +118,7 @@ def write_study(draft: Draft, artifacts: list[Artifact], settings: dict[str, Any
         "subsets": shown,
         "overlap": overlap(subsets) if len(subsets) > 1 else None,
         "sources": _folded(whole),
-        "gone": lineage.told(),
+        "gone": lineage.missing(),
     }
     contents["findings"] = _findings(contents, whole)
     drawn = _figures(contents)

@@ -13,7 +13,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import sample
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.preview import Ints, examples_by_query, portions, times_asked
+from tlm.evaluation.report.preview import Ints, examples_by_query, portions
 from tlm.retrieval.select.dsir import Shares, divergence, shares
 from tlm.retrieval.select.retrieve import training_texts
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
@@ -136,3 +136,11 @@ def reductions(subsets: list[Subset], corpus: Artifact, most: int, seed: int) ->
         task = shares([text for _, text in training_texts(one.task)])
         found.append(divergence(task, whole) - divergence(task, of_passages(one.artifact)))
     return found
+
+
+def times_asked(queries: pa.Array, weights: Ints) -> NDArray[np.int32]:
+    """The number of examples behind the `queries` of each passage; `weights` has it by query."""
+    if not len(weights):
+        return np.zeros(len(queries), np.int32)
+    rows = np.repeat(np.arange(len(queries)), pc.list_value_length(queries))
+    return np.bincount(rows, weights[queries.flatten()], minlength=len(queries)).astype(np.int32)

@@ -30,7 +30,7 @@ WARM = (
     *(
         "tlm.shallow.tfidf",
         "tlm.evaluation.report.contents",
-        "tlm.evaluation.pages.page",
+        "tlm.evaluation.pages.render",
         "matplotlib.backends.backend_svg",
     ),
     *("research.attention.study", "research.retrieval.study", "pyarrow.dataset"),

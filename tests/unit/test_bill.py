@@ -18,9 +18,9 @@ from tlm.errors import InputError
 from tlm.evaluation.pages import units
 from tlm.evaluation.report import kfp
 from tlm.evaluation.report.bill import amounts, million, spent_on, summed
-from tlm.evaluation.report.cost import Cost
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.report import report
+from tlm.evaluation.report.runs import Cost
 from tlm.evaluation.score.baseline import baseline
 from tlm.settings.options import Prices
 

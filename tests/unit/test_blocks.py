@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from research.studies import listed
 from tests.toy_reports import HOSTILE
 from tlm.evaluation.pages.blocks import (
     Block,
@@ -26,7 +27,6 @@ from tlm.evaluation.pages.blocks import (
     Span,
     Table,
     Text,
-    listed,
     opening,
 )
 from tlm.evaluation.pages.plain import markdown, terminal

@@ -23,7 +23,7 @@ from tlm.data.corpus.staging import Stage, distinct
 from tlm.data.passages import Shards, passages
 from tlm.data.text import fold, normalise
 from tlm.errors import InputError
-from tlm.evaluation.pages.sampling import rows_at
+from tlm.evaluation.report.lineage import rows_at
 
 
 def write(path, rows):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from research.score_and_compute import Point, score_against_compute
 from tlm.artifacts.spending import Counter, Spending, nvml, rapl
 from tlm.errors import InputError
-from tlm.evaluation.report.cost import Cost, total
+from tlm.evaluation.report.runs import Cost, total
 from tlm.settings.options import Prices
 
 SPAN = 262_143_328_850  # microjoules, as processors have it

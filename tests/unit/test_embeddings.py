@@ -25,8 +25,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline
-from tlm.evaluation.score.kinds import Row
-from tlm.evaluation.score.mix import mix
+from tlm.evaluation.score.mix import Row, mix
 from tlm.shallow.published import digests, files_of, load
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "because", "of", "inside", "hitze", "ist"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tlm.evaluation.report.findings import AHEAD, ARMS, NETWORK, OTHERS, TEXT, challenger, planned
-from tlm.evaluation.score.kinds import Row
+from tlm.evaluation.score.mix import Row
 
 
 @pytest.mark.parametrize(

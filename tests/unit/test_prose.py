@@ -1,4 +1,4 @@
-"""The checker of docstrings: what is a bare reference, and what says something of its own."""
+"""The checker of texts: bare references, and words that no text should use."""
 
 import pytest
 
@@ -68,6 +68,59 @@ class Engine:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The fetched passages.",
+        "Fetch the model again.",
+        "What a passage is worth.",
+        "as told by the server",
+        "How to mend it",
+        "Drop those\n    that repeat.",
+        "Ten passages, of which five repeat.",
+        "Random text is shown to be worse.",
+        "A request is put off.",
+        "Guests are let in.",
+    ],
+)
+def test_words_that_no_text_should_use(text):
+    assert len(list(prose.wrong_words(text))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Passages that BM25 retrieved.",
+        "Run `tlm fetch`; it sets `told`.",
+        "```\ntlm fetch $model my-model  # worth it\n```\n",
+        "those who read; that which was shown",
+        "Recommend it, amend it: worthwhile.",
+        "A setting of whichever kind.",
+        "The input lets inference begin, and puts offers in order.",
+    ],
+)
+def test_other_words(text):
+    assert list(prose.wrong_words(text)) == []
+
+
+def test_words_are_found_in_docstrings_and_sentences_with_their_lines_and_names_are_not():
+    source = '''"""Retrieve passages.
+
+What they are worth.
+"""
+
+def told(row):
+    """Say it."""
+    return f"{row['told']} was fetched"
+'''
+    found = [(line, advice) for first, text in prose.texts(source) for line, advice in prose.wrong_words(text, first)]
+    assert [(line, advice.split("'")[1]) for line, advice in found] == [(3, "worth"), (8, "fetched")]
+
+
+def test_lines_of_a_page_are_counted_across_its_code():
+    assert [line for line, _ in prose.wrong_words("# Page\n\n```\nfetched\n```\n\nA `told`, told.\n")] == [7]
+
+
 def test_places_are_printed_and_lint_fails(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(prose, "HOME", tmp_path)
     (tmp_path / "tlm").mkdir()
@@ -75,3 +128,10 @@ def test_places_are_printed_and_lint_fails(tmp_path, monkeypatch, capsys):
     (tmp_path / "tlm" / "one.py").write_text('def one():\n    """See `two`."""\n')
     assert prose.main() == 1
     assert capsys.readouterr().out.splitlines()[0].startswith("tlm/one.py:2: ")
+    (tmp_path / "tlm" / "one.py").write_text('def one():\n    return "What it is worth."\n')
+    (tmp_path / "docs").mkdir()
+    for page in ("README.md", "docs/page.md", "docs/ERRATA.md"):
+        (tmp_path / page).write_text("Those that remain.\n")
+    assert prose.main() == 1
+    places = [line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert places == ["README.md:1", "docs/page.md:1", "tlm/one.py:2"]

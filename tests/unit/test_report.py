@@ -14,9 +14,9 @@ from tests.toys import make_task, read_json, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
-from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.report import kfp
 from tlm.evaluation.report.findings import same_vocabulary
+from tlm.evaluation.report.lineage import evenly, rows_at
 from tlm.evaluation.report.page import in_units
 from tlm.evaluation.report.report import report
 from tlm.evaluation.report.runs import spread
@@ -156,10 +156,10 @@ def test_an_order_is_claimed_only_where_intervals_carry_it(tmp_path: Path) -> No
         return " ".join(told_of(uris)["findings"])
 
     apart = claims("apart", {"random": [0.0] * 4, "bm25": [1.0] * 4})
-    assert "Fetched text is ahead of random text, 4 draws: +" in apart
+    assert "Retrieved text is ahead of random text, 4 draws: +" in apart
     assert ", bm25 over random." in apart
     together = claims("together", {"random": [0.1, 0.9, 0.5], "bm25": [0.9, 0.1, 0.6]})
-    assert "Fetched text is not shown to be ahead of random text, 3 draws: " in together
+    assert "Retrieved text is not shown to be ahead of random text, 3 draws: " in together
     assert "text is ahead" not in together
     few = claims("few", {"random": [0.0] * 2, "bm25": [1.0] * 2})
     assert "no order is claimed" in few
@@ -178,15 +178,15 @@ def test_one_draw_of_random_text_gives_no_order_whatever_the_seeds(tmp_path: Pat
     (difference,) = one["differences"]
     assert difference["low"] is difference["high"] is None
     assert difference["ahead"] == ""
-    random, fetched = one["groups"]
+    random, retrieved = one["groups"]
     assert (random["test"]["low"], random["draws"], random["repeats"]) == (None, 1, "5 seeds of one draw")
-    assert fetched["test"]["low"] is not None
-    assert (fetched["draws"], fetched["repeats"]) == (0, "5 seeds")
+    assert retrieved["test"]["low"] is not None
+    assert (retrieved["draws"], retrieved["repeats"]) == (0, "5 seeds")
     assert "Of arms with one or two seeds or draws no order is claimed" in " ".join(one["findings"])
     several = told(0, 1, 2, 3, 4)
     assert several["differences"][0]["ahead"] == "bm25"
     assert (several["groups"][0]["draws"], several["groups"][0]["repeats"]) == (5, "5 seeds and draws")
-    assert "Fetched text is ahead of random text, 5 draws: +" in " ".join(several["findings"])
+    assert "Retrieved text is ahead of random text, 5 draws: +" in " ".join(several["findings"])
     assert len(several["bill"]["spent"]) == len(one["bill"]["spent"])
     assert len(several["dropped"]) == len(one["dropped"])
 

@@ -14,6 +14,7 @@ from tests.toys import make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import Split
+from tlm.evaluation.predict import speed
 from tlm.evaluation.predict.classifier import Classifier
 from tlm.evaluation.predict.speed import MOST_ALONE, SPEED, Timed, flops_of, together
 from tlm.evaluation.score.baseline import baseline, static
@@ -50,10 +51,13 @@ def task(root: Path) -> str:
 
 @pytest.mark.parametrize("count", [0, 1, 7, 250])
 @pytest.mark.parametrize("pairs", [False, True])
-def test_a_hundred_texts_at_most_are_predicted_alone_after_one_that_is_not_timed(count: int, pairs: bool) -> None:
+def test_a_hundred_texts_at_most_are_predicted_alone_after_one_that_is_not_timed(
+    count: int, pairs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speed, "MOST_SECONDS", 1e9)
     model = Counting()
     timed = Timed(model, "cpu")
-    timed.one_at_a_time(split(count, pairs), most_seconds=1e9)
+    timed.one_at_a_time(split(count, pairs))
     measured = min(count, MOST_ALONE)
     assert model.calls == [1] * (measured + 1 if count else 0)
     facts = timed.facts()
@@ -61,10 +65,11 @@ def test_a_hundred_texts_at_most_are_predicted_alone_after_one_that_is_not_timed
     assert facts["texts"] == 0
 
 
-def test_a_slow_model_is_not_asked_again_and_again() -> None:
+def test_a_slow_model_is_not_asked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "MOST_SECONDS", -1.0)
     model = Counting()
     timed = Timed(model, "cpu")
-    timed.one_at_a_time(split(50), most_seconds=-1.0)
+    timed.one_at_a_time(split(50))
     assert model.calls == []
     assert "alone" not in timed.facts()
 

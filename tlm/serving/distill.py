@@ -4,7 +4,7 @@ from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import check_classes
-from tlm.evaluation.score.kinds import STUDENT
+from tlm.evaluation.score.mix import STUDENT
 from tlm.retrieval.subset.protected import check_protected, check_trained
 from tlm.serving.export_onnx import trained_model
 from tlm.serving.teacher import soft_labels

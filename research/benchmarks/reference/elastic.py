@@ -61,7 +61,7 @@ class Loop:
         self.passages, self.index = passages, index
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[list[int], list[float], list[str]]]:
-        """For each query documents, scores and texts."""
+        """The documents, scores and texts of each query."""
         client(os.environ[URL])  # before there are processes, so that they inherit it; none of its connections is open
         context = multiprocessing.get_context("fork")
         for start in range(0, len(queries), PROCESSES):
@@ -74,7 +74,7 @@ class Loop:
 
 @cache
 def client(url: str) -> Any:
-    """The one client of this process and of those that it forks."""
+    """The one client of this process and of the processes that it forks."""
     from elasticsearch import Elasticsearch
 
     return Elasticsearch(url, request_timeout=600)

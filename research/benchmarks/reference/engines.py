@@ -33,7 +33,7 @@ class Reference(Protocol):
     def __init__(self, folder: Path) -> None: ...
 
     def prepare(self, texts: Iterable[str]) -> None:
-        """What is done before the clock runs: compile; bring the passages into the form that is read."""
+        """Prepare before the clock runs: compile; bring the passages into the form that is read."""
 
     def fill(self, texts: Iterable[str]) -> None:
         """Index the passages and make them searchable; this is measured."""

@@ -23,7 +23,7 @@ PAUSE = 5.0
 Strike = Callable[[Pod], None]
 POD_FAULTS: dict[str, Strike] = {
     "pod deleted at once": cluster.delete_at_once,
-    "pod told to end": cluster.tell_to_end,
+    "pod asked to end": cluster.tell_to_end,
     "process killed": cluster.kill,
     "out of memory": cluster.fill_memory,
 }

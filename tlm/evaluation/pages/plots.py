@@ -13,8 +13,9 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tlm.evaluation.pages.colours import COLOURS, INK, MUTED, RULE, css_colours
+from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED, RULE, css_colours
 
+TICKS = {"color": RULE, "labelcolor": MUTED, "labelsize": 9, "major.size": 0, "minor.size": 0}
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "tlm",
@@ -30,16 +31,7 @@ STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "grid.color": RULE,
     "grid.linewidth": 0.6,
-    "xtick.color": RULE,
-    "ytick.color": RULE,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "xtick.minor.size": 0,
-    "ytick.minor.size": 0,
+    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()},
 }
 WIDTH = 7.4  # inches: the width of the page's text
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"

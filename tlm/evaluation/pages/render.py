@@ -1,29 +1,14 @@
 """Blocks as an HTML page without script and without any address outside; every text is escaped here."""
 
 import html as escapes
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-from tlm.evaluation.pages.blocks import (
-    Block,
-    Card,
-    Details,
-    Drawn,
-    Figure,
-    Heading,
-    Inline,
-    Items,
-    Line,
-    Matrix,
-    Part,
-    Quote,
-    Span,
-    Table,
-    Text,
-    inlines,
-)
-from tlm.evaluation.pages.colours import COLOURS, css_colours, data_uri
+from tlm.evaluation.pages import blocks as page
+from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled
 
 STYLES = Path(__file__).with_name("page.css")
@@ -32,7 +17,23 @@ KINDS = {"number": "", "left": "left", "words": "left words"}
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
-def html(title: str, blocks: Iterable[Block]) -> str:
+def write_pages(folder: Path, kind: str, title: str, blocks: Sequence[page.Block], contents: dict[str, Any]) -> None:
+    """Write ``<kind>.html``, ``<kind>.md`` and ``<kind>.json``; equal blocks and contents give equal bytes.
+
+    Args:
+        folder: Where to write the files.
+        kind: What the pages are: report or study.
+        title: What the browser names the page.
+        blocks: The page.
+        contents: The data behind it.
+    """
+    data = json.dumps(contents, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    texts = {"html": html(f"{title} · TLM {kind}", blocks), "md": markdown(blocks), "json": data}
+    for form, text in texts.items():
+        (folder / f"{kind}.{form}").write_text(text, encoding="utf-8", newline="\n")
+
+
+def html(title: str, blocks: Iterable[page.Block]) -> str:
     """A self-contained page, for light and dark mode."""
     return f"""<!doctype html>
 <html lang="en">
@@ -43,8 +44,8 @@ def html(title: str, blocks: Iterable[Block]) -> str:
 <meta name="referrer" content="no-referrer">
 <title>{_escaped(title)}</title>
 <style>
-:root {{ {css_colours(1)} }}
-@media (prefers-color-scheme: dark) {{ :root {{ {css_colours(2)} }} }}
+:root {{ {page.css_colours(1)} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {page.css_colours(2)} }} }}
 {STYLES.read_text(encoding="utf-8")}</style>
 </head>
 <body>
@@ -54,64 +55,62 @@ def html(title: str, blocks: Iterable[Block]) -> str:
 """
 
 
-def _all(blocks: Iterable[Block]) -> str:
+def _all(blocks: Iterable[page.Block]) -> str:
     """The blocks; figures without a style of their own that follow each other stand side by side."""
     return "\n".join(
         f'<div class="figures">\n{chr(10).join(map(_block, run))}\n</div>' if beside else "\n".join(map(_block, run))
-        for beside, run in groupby(blocks, lambda block: isinstance(block, Figure) and not block.style)
+        for beside, run in groupby(blocks, lambda block: isinstance(block, page.Figure) and not block.style)
     )
 
 
-def _block(block: Block) -> str:
+def _block(block: page.Block) -> str:
     match block:
-        case Heading():
+        case page.Heading():
             kicker = f'<p class="kicker">{_escaped(block.kicker)}</p>\n' if block.kicker else ""
             return f"{kicker}<h{block.level}>{_line(block.line)}</h{block.level}>"
-        case Text(style="legend"):
-            names = "".join(f"<span>{_inline(inline)}</span>" for inline in inlines(block.line))
+        case page.Text(style="legend"):
+            names = "".join(f"<span>{_inline(inline)}</span>" for inline in page.inlines(block.line))
             return f'<p class="legend">{names}</p>'
-        case Text():
+        case page.Text():
             return f"<p{_class(block.style)}>{_line(block.line)}</p>"
-        case Items():
+        case page.Items():
             return _items(block.lines, block.style)
-        case Table():
-            note = f'\n<p class="small">{_line(block.note)}</p>' if block.note else ""
-            return f'<div class="wide"><table>\n{_head(block)}\n{_body(block)}\n</table></div>{note}'
-        case Matrix():
+        case page.Table():
+            return _table(block)
+        case page.Matrix():
             return _matrix(block)
-        case Figure():
-            image = f'<img src="{data_uri(block.svg)}" alt="{_escaped(block.alt)}">'
+        case page.Figure():
+            image = f'<img src="{page.data_uri(block.svg)}" alt="{_escaped(block.alt)}">'
             return f"<figure{_class(block.style)}><figcaption>{_escaped(block.caption)}</figcaption>{image}</figure>"
-        case Drawn():
+        case page.Drawn():
             return _all(block.blocks)
-        case Card():
+        case page.Card():
             return f'<article class="card">\n{"".join(map(_part, block.parts))}</article>'
-        case Details():
-            inside = _all(block.blocks)
-            return f"<details>\n<summary>{_escaped(block.summary)}</summary>\n{inside}\n</details>"
+        case page.Details():
+            return f"<details>\n<summary>{_escaped(block.summary)}</summary>\n{_all(block.blocks)}\n</details>"
 
 
-def _items(lines: Iterable[Line], style: str = "") -> str:
+def _items(lines: Iterable[page.Line], style: str = "") -> str:
     return f"<ul{_class(style)}>\n{''.join(f'<li>{_line(line)}</li>{chr(10)}' for line in lines)}</ul>"
 
 
-def _part(part: Part) -> str:
+def _part(part: page.Part) -> str:
     text = f"<p>{_line(part.text)}</p>\n" if part.text else ""
     lines = _items(part.lines) if part.lines else ""
     about = f'<p class="about">{_line(part.about)}</p>'
     return f"<div{_class('raised' if part.raised else '')}>{about}\n{text}{lines}</div>\n"
 
 
-def _head(table: Table) -> str:
-    cells = (f'<th scope="col"{_class(KINDS[column.kind])}>{_line(column.name)}</th>' for column in table.whole_columns)
-    return f"<thead><tr>{''.join(cells)}</tr></thead>"
+def _table(table: page.Table) -> str:
+    columns = table.whole_columns
+    head = (f'<th scope="col"{_class(KINDS[column.kind])}>{_line(column.name)}</th>' for column in columns)
+    body = (f"<tr{_class(style)}>{cells}</tr>\n" for style, cells in _rows(table))
+    note = f'\n<p class="small">{_line(table.note)}</p>' if table.note else ""
+    whole = f"<thead><tr>{''.join(head)}</tr></thead>\n<tbody>\n{''.join(body)}</tbody>"
+    return f'<div class="wide"><table>\n{whole}\n</table></div>{note}'
 
 
-def _body(table: Table) -> str:
-    return f"<tbody>\n{''.join(f'<tr{_class(style)}>{cells}</tr>{chr(10)}' for style, cells in _rows(table))}</tbody>"
-
-
-def _rows(table: Table) -> Iterator[tuple[str, str]]:
+def _rows(table: page.Table) -> Iterator[tuple[str, str]]:
     """The style and the cells of each row."""
     columns, place = table.whole_columns, 0
     for _, run in groupby(table.rows, lambda row: row[0] if table.merged else id(row)):
@@ -128,32 +127,30 @@ def _rows(table: Table) -> Iterator[tuple[str, str]]:
             place += 1
 
 
-def _matrix(matrix: Matrix) -> str:
-    head = "".join(f'<th scope="col">{_escaped(label)}</th>' for label in matrix.labels)
-    rows = ""
+def _matrix(matrix: page.Matrix) -> str:
+    head, rows = "".join(f'<th scope="col">{_escaped(label)}</th>' for label in matrix.labels), ""
     for gold, (label, counts) in enumerate(zip(matrix.labels, matrix.counts, strict=True)):
         cells = ""
         for predicted, count in enumerate(counts):
             style = " ".join(["right"] * (predicted == gold) + ["zero"] * (not count))
             cells += f'<td{_class(style)} style="--share: {count / max(sum(counts), 1):.3f}">{count:,}</td>'
         rows += f'<tr><th scope="row">{_escaped(label)}</th>{cells}</tr>\n'
-    top = f"<thead><tr><td></td>{head}</tr></thead>"
-    table = f"<table>\n{top}\n<tbody>\n{rows}</tbody></table>"
+    table = f"<table>\n<thead><tr><td></td>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>"
     return f'<div class="wide matrix" style="{_tone(matrix.role)}">{table}</div>'
 
 
-def _line(line: Line) -> str:
-    return "".join(map(_inline, inlines(line)))
+def _line(line: page.Line) -> str:
+    return "".join(map(_inline, page.inlines(line)))
 
 
-def _inline(inline: Inline) -> str:
+def _inline(inline: page.Inline) -> str:
     match inline:
-        case Span():
+        case page.Span():
             dot = f'<span class="chip" style="{_tone(inline.role)}"></span>' if inline.role else ""
             words = dot + _escaped(inline.text)
             tag = TAGS.get(inline.kind)
             return f"<{tag}>{words}</{tag.partition(' ')[0]}>" if tag else words
-        case Quote():
+        case page.Quote():
             pieces = (f"<mark>{_escaped(text)}</mark>" if marked else _escaped(text) for text, marked in inline.pieces)
             return f'<span class="theirs" dir="auto">{"".join(pieces)}</span>'
         case _:
@@ -161,8 +158,8 @@ def _inline(inline: Inline) -> str:
 
 
 def _tone(role: str) -> str:
-    if role not in COLOURS:
-        raise ValueError(f"{role} is no role; expected one of {', '.join(COLOURS)}")
+    if role not in page.COLOURS:
+        raise ValueError(f"{role} is no role; expected one of {', '.join(page.COLOURS)}")
     return f"--tone: var(--{role})"
 
 

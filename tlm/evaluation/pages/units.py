@@ -81,15 +81,21 @@ SHARED = {
     "this task": "Once for this task, whatever the arms and seeds",
     "arm": "For each arm; mean over seeds and draws",
 }
-BILL: Columns = {
+AMOUNTS: Columns = {
+    "steps": ("steps", amount),
+    "tokens": ("tokens", amount),
     "flops": ("FLOPs", amount),
+    "paper_flops": ("by the paper’s rule", amount),
     "seconds": ("time", time),
     "cpu_seconds": ("CPU time", time),
     "gpu_seconds": ("GPU time", time),
+    "joules": ("energy", joules),
     "kilowatt_hours": ("energy", kilowatt_hours),
     "grams": ("CO₂e", grams),
     "money": ("money", money),
 }
+COSTS = {name: AMOUNTS[name] for name in AMOUNTS if name not in ("cpu_seconds", "kilowatt_hours")}
+BILL = {name: AMOUNTS[name] for name in AMOUNTS if name not in ("steps", "tokens", "paper_flops", "joules")}
 SPEED: Columns = {
     "texts_per_cpu_second": ("texts a CPU second", rate),
     "texts_per_gpu_second": ("texts a GPU second", rate),
@@ -119,15 +125,12 @@ def columns(bill: dict[str, Any]) -> tuple[Columns, Columns]:
 
 
 def _known(every: Columns, rows: Sequence[dict[str, Any]]) -> Columns:
-    return {
-        name: column
-        for name, column in every.items()
-        if name not in OPTIONAL or any(row[name] is not None for row in rows)
-    }
+    empty = {name for name in OPTIONAL if all(row.get(name) is None for row in rows)}
+    return {name: every[name] for name in every if name not in empty}
 
 
 def given(prices: dict[str, float]) -> str:
-    """What a dash means, and what the other amounts were computed from."""
+    """Explain dashes, and name the prices and the grid intensity."""
     sentences = ["–: not measured, or no price is given."]
     if named := paid(prices):
         sentences.append(f"Prices: {named}.")
@@ -140,17 +143,3 @@ def paid(prices: dict[str, float]) -> str:
     """The given prices in words; "" if there is none."""
     units = {"gpu_hour": "an hour of a GPU", "cpu_hour": "an hour of a CPU core", "kilowatt_hour": "a kilowatt-hour"}
     return ", ".join(f"{prices[name]:g} for {unit}" for name, unit in units.items() if prices[name])
-
-
-def percent(share: float | None) -> str:
-    """A share as a percentage, with one decimal below 10 %."""
-    if share is None:
-        return "–"
-    return f"{share:.0%}" if share >= 0.0995 or share == 0 else f"{share:.1%}"
-
-
-def count(value: float | None) -> str:
-    """A count, or a mean of counts with at most one decimal."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"

@@ -37,7 +37,7 @@ class Classifier(EncoderPredictor):
             self._of_pairs.no_truncation()
 
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
-        """What the model reads of each text."""
+        """Tokenize texts or pairs."""
         if pairs is None or self._of_pairs is None:
             return self.tokenizer(texts, pairs, truncation=True, max_length=self.max_length)  # type: ignore[no-any-return]
         given = zip(texts, pairs, strict=True)

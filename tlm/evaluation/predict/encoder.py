@@ -39,14 +39,14 @@ class EncoderPredictor(ABC):
 
     @abstractmethod
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
-        """What the model reads of each text, cut to `max_length`, by the name of the input."""
+        """Tokenize texts, cut to `max_length`, for each input of the model."""
 
     @abstractmethod
     def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
         """Logits of a batch, which is to be padded, shape [n, classes] (or [n, 1])."""
 
     def read(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Mapping[str, list[list[int]]]:
-        """What the model reads of each text, its spans put first where it was trained so."""
+        """Tokenize texts, each with its spans first if the model was trained so."""
         first = [with_spans_first(text, self.marks) for text in texts]
         if pairs is not None:
             return self.tokenize(first, list(pairs))
@@ -101,7 +101,7 @@ class EncoderPredictor(ABC):
 def tokenized(
     tokenizer: Any, given: Iterable[str | tuple[str, str]], names: Sequence[str], max_length: int
 ) -> dict[str, list[list[int]]]:
-    """What a model reads of each text or pair, by the name of the input.
+    """Tokenize texts or pairs for each input of a model.
 
     One at a time, because the tokenizer takes much more memory for a long text than the text itself; and as a batch,
     because other threads go on only then.
@@ -203,7 +203,7 @@ class OnnxClassifier(EncoderPredictor):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = given_threads() or cores()
         options.inter_op_num_threads = 1
-        # Threads without work sleep instead of taking the CPU from those that have some.
+        # Threads without work sleep instead of taking the CPU from the others.
         for threads in ("intra", "inter"):
             options.add_session_config_entry(f"session.{threads}_op.allow_spinning", "0")
         try:
@@ -220,7 +220,7 @@ class OnnxClassifier(EncoderPredictor):
         self._inputs = [given.name for given in self.session.get_inputs()]
 
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
-        """What the model reads of each text."""
+        """Tokenize texts or pairs."""
         given = texts if pairs is None else zip(texts, pairs, strict=True)
         return tokenized(self._tokenizer, given, self._inputs, self.max_length)
 

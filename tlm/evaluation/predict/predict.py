@@ -90,12 +90,10 @@ def model_folder(model: str) -> Path:
 def _predicted(predictor: Predictor, rows: list[Row]) -> Iterator[dict[str, Any]]:
     pairs = [row.pair or "" for row in rows] if any(row.pair is not None for row in rows) else None
     predicted = predictor.predict([row.text for row in rows], pairs)
-    if predictor.labels is None:
-        for row, value in zip(rows, predicted[:, 0].tolist(), strict=True):
-            yield {"row": row.number, "text": row.text, "value": value}
-        return
-    for row, chances in zip(rows, predicted.tolist(), strict=True):
-        yield {"row": row.number, "text": row.text, **likeliest(chances, predictor.labels)}
+    labels = predictor.labels
+    for row, values in zip(rows, predicted.tolist(), strict=True):
+        answer = {"value": values[0]} if labels is None else likeliest(values, labels)
+        yield {"row": row.number, "text": row.text, **answer}
 
 
 def likeliest(chances: list[float], labels: list[str]) -> dict[str, Any]:

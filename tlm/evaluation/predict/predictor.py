@@ -28,7 +28,7 @@ AS_IT_IS: Line = (1.0, 0.0)
 
 @dataclass(frozen=True)
 class Weights:
-    """How the parts of a mixture are combined.
+    """The weights that combine the parts of a mixture.
 
     Attributes:
         temperatures: Each part's probabilities p become p^(1/T), normalised; above 1 it is trusted less.
@@ -167,8 +167,7 @@ def open_predictor(folder: Path, device: str) -> tuple[Predictor, str]:
     """
     config = config_of(folder)
     if config.get(FAMILY) == MIXTURE:
-        mixture = Mixture(folder, config, device)
-        return mixture, mixture.place
+        return (mixture := Mixture(folder, config, device)), mixture.place
     if FAMILY in config:
         from tlm.shallow.models import ShallowPredictor
 
@@ -209,7 +208,4 @@ class Mixture:
 def labels_of(folder: Path) -> list[str] | None:
     """The classes of a model folder in the order of its probabilities; None for numbers. Reads config.json only."""
     config = config_of(folder)
-    if FAMILY in config:
-        labels: list[str] | None = config["labels"]
-        return labels
-    return model_labels(config)
+    return config["labels"] if FAMILY in config else model_labels(config)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""How fast a model predicts, and how large it is: facts for run.json, as they differ from run to run."""
+"""Speed and size of a model: facts for run.json, because they differ from run to run."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,10 +36,10 @@ class Timed:
         self.spent: dict[str, Any] = {"texts": 0, "seconds": 0.0, self._worker: 0.0}
         self.alone: list[float] = []
 
-    def one_at_a_time(self, split: Split, most_seconds: float = MOST_SECONDS) -> None:
+    def one_at_a_time(self, split: Split) -> None:
         """Predict texts of a split one at a time. The first call is not timed, because libraries set up in it."""
         calls = [([text], None if split.pairs is None else [split.pairs[row]]) for row, text in enumerate(split.texts)]
-        end = time.perf_counter() + most_seconds
+        end = time.perf_counter() + MOST_SECONDS
         with hidden():
             for texts, pairs in [*calls[:1], *calls[:MOST_ALONE]]:
                 started = time.perf_counter()
@@ -57,30 +57,22 @@ class Timed:
             started, cpu = time.perf_counter(), time.process_time()
             found = self.predictor.predict(texts, pairs, label)
             seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-        self._count(len(texts), seconds, seconds if self._worker == "gpu_seconds" else cpu)
+        work = seconds if self._worker == "gpu_seconds" else cpu
+        for name, more in (("texts", len(texts)), ("seconds", seconds), (self._worker, work)):
+            self.spent[name] += more
         for name, used in zip(JOULES, (energy.used("cpu"), energy.used("gpu")), strict=True):
             if used is not None:
                 self.spent[name] = self.spent.get(name, 0.0) + used
         return found
 
-    def _count(self, texts: int, seconds: float, work: float) -> None:
-        self.spent["texts"] += texts
-        self.spent["seconds"] += seconds
-        self.spent[self._worker] += work
-
     def facts(self) -> dict[str, Any]:
-        """What was measured, and the most memory that this process has had up to now."""
+        """The measurements, and the peak memory of this process up to now."""
         found: dict[str, Any] = {name: round(value, 6) for name, value in self.spent.items()}
         found["peak_memory"] = peak_memory()
         if self.alone:
             median, slow = (round(float(value), 4) for value in np.percentile(self.alone, [50, 99]))
             found["alone"] = {"texts": len(self.alone), "median_ms": median, "p99_ms": slow}
         return found
-
-
-def bytes_of(model: Artifact) -> int:
-    """The size of a model's folder."""
-    return sum(entry.size for entry in model.entries("model/*"))
 
 
 def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> int | None:
@@ -96,7 +88,7 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
     from tlm.training.flops import BACKWARD, Cost
     from tlm.training.input.batches import Batch
 
-    made = [model, *(model.input(name) for name in ("checkpoint",) if name in model.manifest.inputs)]
+    made = [model, *([model.input("checkpoint")] if "checkpoint" in model.manifest.inputs else [])]
     shape = next((one.manifest.settings["model"] for one in made if "model" in one.manifest.settings), None)
     if shape is None or not isinstance(predictor, EncoderPredictor) or isinstance(predictor, OnnxClassifier):
         return None
@@ -109,11 +101,11 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
 
 
 def together(speeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a mixture of these models takes for the same texts: the sum, of what was measured for all of them.
+    """Add up what these models take for the same texts, which is what a mixture of them takes.
 
     Nothing else can be added up: not the times of single texts, nor memory. {} if a model was not measured.
     """
-    if not speeds or any(not speed for speed in speeds) or len({speed["texts"] for speed in speeds}) > 1:
+    if not all(speeds) or len({speed["texts"] for speed in speeds}) != 1:
         return {}
     workers = ("cpu_seconds", "gpu_seconds")  # each model has one of the two
     names = [name for name in SUMMED if all(name in speed for speed in speeds) or name in workers]

@@ -1,18 +1,17 @@
 """The bill: what was spent on all tasks, on this one and on each model, and what a million predictions cost."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.spending import JOULES
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.speed import SPEED
-from tlm.evaluation.report.cost import KILOWATT_HOUR, Cost, total
 from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.runs import Group, Run, spread
+from tlm.evaluation.report.runs import KILOWATT_HOUR, Cost, Group, Run, spread, total
 from tlm.evaluation.score.imported import IMPORTED
-from tlm.evaluation.score.kinds import PARTS
+from tlm.evaluation.score.mix import PARTS
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 from tlm.settings.options import Prices
 
@@ -21,7 +20,7 @@ NOTHING_KNOWN = Cost()
 
 
 def amounts(cost: Cost, prices: Prices) -> Amounts:
-    """What the bill says of a cost: FLOPs, seconds, kWh, grams of CO2 equivalents, money."""
+    """The amounts of a cost in the bill: FLOPs, seconds, kWh, grams of CO2 equivalents, money."""
     return {
         **{name: getattr(cost, name) for name in ("flops", "seconds", "cpu_seconds", "gpu_seconds")},
         "kilowatt_hours": None if cost.joules is None else cost.joules / KILOWATT_HOUR,
@@ -32,12 +31,11 @@ def amounts(cost: Cost, prices: Prices) -> Amounts:
 
 def scaled(cost: Cost, factor: float) -> Cost:
     """The cost of `factor` times as much of the same."""
-    parts = {part.name: getattr(cost, part.name) for part in fields(cost)}
-    return Cost(**{name: None if value is None else factor * value for name, value in parts.items()})
+    return Cost(**{name: None if value is None else factor * value for name, value in vars(cost).items()})
 
 
 def spent_on(artifact: Artifact | None, lineage: Lineage, counted: Mapping[str, Any] | None = None) -> Cost:
-    """What the step took that made an artifact; `counted` are its FLOPs, if it has any.
+    """The cost of the step that made an artifact; `counted` are its FLOPs, if it has any.
 
     Of what a search server did, nothing is known but how long we waited. Of a corpus that was loaded in parts, by
     several processes or pods at different times, CPU time alone is known: what each has noted.
@@ -66,23 +64,22 @@ def summed(costs: Iterable[Cost]) -> Cost:
 
 def mean(costs: Sequence[Cost]) -> Cost:
     """The mean of each part, over the costs in which it is known."""
-    return Cost(**{part.name: spread(getattr(cost, part.name) for cost in costs)["mean"] for part in fields(Cost)})
+    return Cost(**{name: spread(getattr(cost, name) for cost in costs)["mean"] for name in vars(NOTHING_KNOWN)})
 
 
 def _searches(artifact: Artifact, lineage: Lineage) -> bool:
     """Whether the step had a server work: it filled an index there, or searched it."""
     index = artifact if artifact.manifest.kind == "index" else lineage.follow(artifact, "index")
-    if index is None or index.details.get("engine") != "elasticsearch":
-        return False
-    return index is artifact or artifact.details.get("arm") not in WITHOUT_QUERIES
+    on_server = index is not None and index.details.get("engine") == "elasticsearch"
+    return on_server and (index is artifact or artifact.details.get("arm") not in WITHOUT_QUERIES)
 
 
 ALL_TASKS, THIS_TASK, ARM = "all tasks", "this task", "arm"  # who shares a row
 RETRIEVED = "bm25"  # the text that all arms of a task are measured by
-SpentRow = dict[str, Any]
+Rows = Iterator[tuple[dict[str, Any], Cost]]
 
 
-def spent(groups: Sequence[Group], lineage: Lineage, prices: Prices) -> list[SpentRow]:
+def spent(groups: Sequence[Group], lineage: Lineage, prices: Prices) -> list[dict[str, Any]]:
     """The rows of the bill: who shares it, part, passages, arm, and its amounts. What is gone has no row."""
     runs = [run for group in groups for run in group.runs]
     subsets = _distinct(run.subset for run in runs)
@@ -91,12 +88,12 @@ def spent(groups: Sequence[Group], lineage: Lineage, prices: Prices) -> list[Spe
     return [row | amounts(cost, prices) for row, cost in rows]
 
 
-def _row(shared: str, part: str, cost: Cost, passages: int | None = None, arm: str = "") -> tuple[SpentRow, Cost]:
+def _row(shared: str, part: str, cost: Cost, passages: int | None = None, arm: str = "") -> tuple[dict[str, Any], Cost]:
     return {"shared": shared, "part": part, "arm": arm, "passages": passages}, cost
 
 
-def _for_all(subsets: Iterable[Artifact], lineage: Lineage) -> Iterator[tuple[SpentRow, Cost]]:
-    """What serves any task on this corpus."""
+def _for_all(subsets: Iterable[Artifact], lineage: Lineage) -> Rows:
+    """Corpus and index, which serve any task."""
     exported = [part for subset in subsets for part in _parts(subset, lineage)]
     hits = [lineage.follow(part, "hits") for part in exported]
     indexes = _distinct(lineage.follow(one, "index") for one in hits)
@@ -106,47 +103,43 @@ def _for_all(subsets: Iterable[Artifact], lineage: Lineage) -> Iterator[tuple[Sp
         yield _row(ALL_TASKS, "index", spent_on(index, lineage))
 
 
-def _for_this(subsets: Iterable[Artifact], lineage: Lineage) -> Iterator[tuple[SpentRow, Cost]]:
+def _for_this(subsets: Iterable[Artifact], lineage: Lineage) -> Rows:
     """Retrieval and export for the task, whose passages the other arms are measured by, too."""
-    for subset in subsets:
-        if subset.details["arm"] == RETRIEVED:
-            if hits := [lineage.follow(part, "hits") for part in _parts(subset, lineage) if "hits" in _inputs(part)]:
-                cost = summed(spent_on(one, lineage) for one in hits)
-                yield _row(THIS_TASK, "retrieval", cost)
-            cost = summed(spent_on(one, lineage) for one in _exports(subset, lineage))
-            yield _row(THIS_TASK, "export", cost, subset.details["passages"])
+    for subset in (one for one in subsets if one.details["arm"] == RETRIEVED):
+        parts = _parts(subset, lineage)
+        if hits := [lineage.follow(part, "hits") for part in parts if "hits" in part.manifest.inputs]:
+            yield _row(THIS_TASK, "retrieval", _spent_on_all(hits, lineage))
+        yield _row(THIS_TASK, "export", _spent_on_all(_distinct([subset, *parts]), lineage), subset.details["passages"])
 
 
-def _tokens(runs: Iterable[Run], lineage: Lineage) -> Iterator[tuple[SpentRow, Cost]]:
+def _tokens(runs: Iterable[Run], lineage: Lineage) -> Rows:
     """The tokenizer, and the tokens of the task and of all arms' texts."""
     trained = [one for run in runs for one in (run.checkpoint, run.model) if one is not None]
-    found = _distinct(lineage.follow(one, name) for one in trained for name in _inputs(one) if "tokens" in name)
-    made = [*_distinct(lineage.follow(one, "tokenizer") for one in found), *found]
-    if made:
-        cost = summed(spent_on(one, lineage) for one in made)
-        yield _row(THIS_TASK, "tokens", cost)
+    found = _distinct(lineage.follow(one, name) for one in trained for name in one.manifest.inputs if "tokens" in name)
+    if found:
+        tokenizers = _distinct(lineage.follow(one, "tokenizer") for one in found)
+        yield _row(THIS_TASK, "tokens", _spent_on_all([*tokenizers, *found], lineage))
 
 
-def _selected(groups: Iterable[Group], lineage: Lineage) -> Iterator[tuple[SpentRow, Cost]]:
-    """How the other arms chose their text: search or scores, and export; mean over the draws."""
+def _selected(groups: Iterable[Group], lineage: Lineage) -> Rows:
+    """The cost of choosing the other arms' text: search or scores, and export; mean over the draws."""
     found = {one[0].manifest.key: one for group in groups if (one := _distinct(run.subset for run in group.runs))}
     for draws in found.values():
-        arm = draws[0].details["arm"]
-        if arm != RETRIEVED:
+        details = draws[0].details
+        if details["arm"] != RETRIEVED:
             cost = mean([_selection(subset, lineage) for subset in draws])
-            yield _row(ARM, "selection", cost, draws[0].details["passages"], visible(arm, 40))
+            yield _row(ARM, "selection", cost, details["passages"], visible(details["arm"], 40))
 
 
 def _selection(subset: Artifact, lineage: Lineage) -> Cost:
-    costs = [spent_on(one, lineage) for one in _exports(subset, lineage)]
-    for part in _parts(subset, lineage):
-        costs += _chosen(lineage.follow(part, "hits"), lineage)
-    return summed(costs)
+    parts = _parts(subset, lineage)
+    costs = [spent_on(one, lineage) for one in _distinct([subset, *parts])]
+    return summed([*costs, *(cost for part in parts for cost in _chosen(lineage.follow(part, "hits"), lineage))])
 
 
 def _chosen(hits: Artifact | None, lineage: Lineage) -> list[Cost]:
     """A search; or a model that chose: its training, the passages that it chose from, and the choice."""
-    if hits is None or "checkpoint" not in _inputs(hits):
+    if hits is None or "checkpoint" not in hits.manifest.inputs:
         return [spent_on(hits, lineage)]
     model = lineage.follow(hits, "checkpoint")
     if model is None:
@@ -158,7 +151,7 @@ def _chosen(hits: Artifact | None, lineage: Lineage) -> list[Cost]:
     return [training, spent_on(hits, lineage, hits.counts), *(spent_on(one, lineage) for one in before)]
 
 
-def _trained(groups: Iterable[Group]) -> Iterator[tuple[SpentRow, Cost]]:
+def _trained(groups: Iterable[Group]) -> Rows:
     """Training, mean over seeds; a mixture costs what its parts cost."""
     for group in groups:
         if PARTS not in group.row.kind and group.row.kind != IMPORTED:
@@ -168,58 +161,48 @@ def _trained(groups: Iterable[Group]) -> Iterator[tuple[SpentRow, Cost]]:
 
 def _parts(subset: Artifact, lineage: Lineage) -> list[Artifact]:
     """The subset; of a merged one, those of its tasks."""
-    names = [name for name in _inputs(subset) if name.startswith("subset-")]
+    names = [name for name in subset.manifest.inputs if name.startswith("subset-")]
     return [found for name in names if (found := lineage.follow(subset, name))] if names else [subset]
 
 
-def _exports(subset: Artifact, lineage: Lineage) -> list[Artifact]:
-    return _distinct([subset, *_parts(subset, lineage)])
-
-
-def _inputs(artifact: Artifact) -> list[str]:
-    return list(artifact.manifest.inputs)
+def _spent_on_all(artifacts: Iterable[Artifact | None], lineage: Lineage) -> Cost:
+    return summed(spent_on(one, lineage) for one in artifacts)
 
 
 def _distinct(found: Iterable[Artifact | None]) -> list[Artifact]:
-    """Each artifact once, without those that are gone."""
+    """Each artifact once; None, for one that is gone, is left out."""
     return list({one.manifest.key: one for one in found if one is not None}.values())
 
 
 MILLION = 1_000_000
 Speed = Mapping[str, Any]  # of `tlm.evaluation.predict.speed`
-PredictionsRow = dict[str, Any]
 
 
-def predictions(groups: Sequence[Group], prices: Prices) -> list[PredictionsRow]:
+def predictions(groups: Sequence[Group], prices: Prices) -> list[dict[str, Any]]:
     """A row for each model, mean over seeds: name, speed, size, memory, and the amounts of a million predictions."""
-    return [_predictions_row(group, prices) for group in groups if group.row.kind != IMPORTED]
+    return [_predicted(group, prices) for group in groups if group.row.kind != IMPORTED]
 
 
 def million(speed: Speed) -> Cost:
-    """The cost of a million predictions, if they are as those that were measured."""
+    """The cost of a million predictions like the measured ones."""
     if not speed.get("texts"):
         return NOTHING_KNOWN
     return scaled(Cost.of_stage(dict(speed), dict(speed)), MILLION / speed["texts"])
 
 
-def _predictions_row(group: Group, prices: Prices) -> PredictionsRow:
+def _predicted(group: Group, prices: Prices) -> dict[str, Any]:
     speeds = [run.artifact.run().get(SPEED, {}) for run in group.runs]
     alone = [speed.get("alone", {}) for speed in speeds]
-    return {
-        "name": group.name,
-        "texts_per_cpu_second": _mean(_rate(speed, "cpu_seconds", "gpu_seconds") for speed in speeds),
-        "texts_per_gpu_second": _mean(_rate(speed, "gpu_seconds", "cpu_seconds") for speed in speeds),
-        **{name: _mean(one.get(name) for one in alone) for name in ("median_ms", "p99_ms")},
-        **{name: _mean(speed.get(name) for speed in speeds) for name in ("bytes", "peak_memory")},
-        "million": amounts(mean([million(speed) for speed in speeds]), prices),
+    values = {
+        "texts_per_cpu_second": [_rate(speed, "cpu_seconds", "gpu_seconds") for speed in speeds],
+        "texts_per_gpu_second": [_rate(speed, "gpu_seconds", "cpu_seconds") for speed in speeds],
+        **{name: [one.get(name) for one in alone] for name in ("median_ms", "p99_ms")},
+        **{name: [speed.get(name) for speed in speeds] for name in ("bytes", "peak_memory")},
     }
+    means = {name: spread(found)["mean"] for name, found in values.items()}
+    return {"name": group.name, **means, "million": amounts(mean([million(speed) for speed in speeds]), prices)}
 
 
 def _rate(speed: Speed, worker: str, other: str) -> float | None:
     """Texts a second of one kind of processor; None for a mixture whose models need both kinds."""
     return speed["texts"] / speed[worker] if speed.get(worker) and other not in speed else None
-
-
-def _mean(values: Any) -> float | None:
-    found: float | None = spread(values)["mean"]
-    return found

@@ -1,4 +1,4 @@
-"""All that the report on one task says, as a plain dictionary; the pages and report.json show nothing else."""
+"""The contents of the report on one task, as a plain dictionary; the pages and report.json show nothing else."""
 
 from dataclasses import asdict
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
-from tlm.evaluation.pages.colours import roles
+from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill import predictions, spent
 from tlm.evaluation.report.evidence import evidence, unchecked_text
@@ -16,19 +16,18 @@ from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, number
 from tlm.evaluation.report.page import curves
 from tlm.evaluation.report.runs import Group, Run, grouped, spread
 from tlm.evaluation.score.intervals import differences
-from tlm.evaluation.score.kinds import LINEAR
+from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.settings.options import Prices
 
 MOST_CLASSES = 15  # of a confusion matrix; with more classes, the most frequent confusions are listed
 MOST_CONFUSIONS = 20
 MOST_POINTS = 1000
-FREE = Prices()
 
 Contents = dict[str, Any]
 
 
-def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, prices: Prices = FREE) -> Contents:
+def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, prices: Prices = Prices()) -> Contents:
     """Collect all about these runs of one task.
 
     Args:
@@ -77,7 +76,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "dropped": _dropped(groups, task, lineage),
     }
     found["lineage"] = lineage_rows(lineage.everything(metrics))
-    found["gone"] = lineage.told()
+    found["gone"] = lineage.missing()
     return found
 
 
@@ -98,7 +97,7 @@ def _compared(groups: dict[str, Group], summaries: list[dict[str, Any]]) -> list
 
 
 def _looked_at(groups: list[Group], best: str, compared: list[dict[str, Any]]) -> list[Group]:
-    """The best group, and those that it is compared with; all groups if there are none."""
+    """The best group and the groups that it is compared with; all groups if there are none."""
     both = [(one["first"], one["second"]) for one in compared]
     names = {name for pair in both if best in pair for name in pair}
     return [group for group in groups if group.name in names] or groups
@@ -107,15 +106,14 @@ def _looked_at(groups: list[Group], best: str, compared: list[dict[str, Any]]) -
 def _classes(groups: list[Group], best: Group) -> dict[str, Any]:
     """F1 of each class on test by group, mean over seeds; the most frequent class first."""
     labels: dict[str, Any] = best.runs[0].values["splits"]["test"]["classes"]
+    found = [[run.values["splits"]["test"]["classes"] for run in group.runs] for group in groups]
     rows = [
         {
             "label": visible(label, 60),
-            "support": labels[label]["support"],
-            "f1": [
-                spread(run.values["splits"]["test"]["classes"][label]["f1"] for run in group.runs) for group in groups
-            ],
+            "support": counts["support"],
+            "f1": [spread(classes[label]["f1"] for classes in runs) for runs in found],
         }
-        for label in labels
+        for label, counts in labels.items()
     ]
     return {"groups": [group.name for group in groups], "rows": sorted(rows, key=lambda row: -row["support"])}
 
@@ -124,11 +122,8 @@ def _confusion(best: Group) -> dict[str, Any]:
     """The best group's confusion matrix on test, summed over its seeds, and the most frequent confusions."""
     labels = [visible(label, 60) for label in best.runs[0].values["labels"]]
     matrix = np.sum([run.values["splits"]["test"]["confusion"] for run in best.runs], axis=0)
-    wrong: list[dict[str, Any]] = [
-        {"gold": labels[i], "predicted": labels[j], "count": int(matrix[i, j])}
-        for i, j in np.ndindex(*matrix.shape)
-        if i != j and matrix[i, j]
-    ]
+    places = [(i, j) for i, j in np.argwhere(matrix) if i != j]
+    wrong = [{"gold": labels[i], "predicted": labels[j], "count": int(matrix[i, j])} for i, j in places]
     return {
         "labels": labels,
         "matrix": matrix.tolist(),
@@ -140,15 +135,14 @@ def _confusion(best: Group) -> dict[str, Any]:
 
 def _scatter(best: Group) -> dict[str, list[float]]:
     """Gold and predicted values on test for the best group's first seed, at most `MOST_POINTS`."""
-    table = pq.read_table(
-        best.runs[0].artifact.path("predictions.parquet"), partitioning=None, filters=[("split", "=", "test")]
-    )
+    path = best.runs[0].artifact.path("predictions.parquet")
+    table = pq.read_table(path, partitioning=None, filters=[("split", "=", "test")])
     step = -(-table.num_rows // MOST_POINTS) or 1
     return {name: [round(value, 4) for value in table[name].to_pylist()[::step]] for name in ("gold", "predicted")}
 
 
 def _dropped(groups: list[Group], task: Artifact | None, lineage: Lineage) -> list[dict[str, Any]]:
-    """What each step left out: import of the corpus and the task, then each arm's retrieval and export."""
+    """Rows that each step left out: import of the corpus and the task, then each arm's retrieval and export."""
     firsts = [group.runs[0].subset for group in groups]  # of several draws, the first
     subsets = {subset.manifest.key: subset for subset in firsts if subset is not None}
     corpus, steps = None, []
@@ -156,6 +150,5 @@ def _dropped(groups: list[Group], task: Artifact | None, lineage: Lineage) -> li
         hits = lineage.follow(subset, "hits")  # None for a merged subset
         found = lineage.follow(hits, "index", "corpus") or lineage.follow(subset, "corpus")
         corpus = corpus or found
-        steps += [dropped(hits)] if hits is not None else []
-        steps.append(dropped(subset, found))
+        steps += [*([dropped(hits)] if hits is not None else []), dropped(subset, found)]
     return [dropped(artifact) for artifact in (corpus, task) if artifact is not None] + steps

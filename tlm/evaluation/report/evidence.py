@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Card, Heading, Part, Quote, Span, Text
-from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
-from tlm.evaluation.report.lineage import Lineage, without_root
+from tlm.evaluation.report.lineage import Lineage, evenly, rows_at, without_root
 from tlm.evaluation.report.runs import Group
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 from tlm.retrieval.subset.protected import UNCHECKED, unchecked, unprotected
@@ -19,16 +18,14 @@ RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10
 
 
 def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
-    """For each arm with a subset: its size, and passages evenly spaced through it.
+    """The size of each arm's subset, and passages evenly spaced through it.
 
     A passage comes with its best rank and score, the number of examples whose queries found it, and the text and label
     of the example whose query ranked it best. ``missing`` says if an artifact is gone or damaged.
     """
     subsets: dict[str, Artifact] = {}
-    for group in groups:
-        for run in group.runs:
-            if run.subset is not None:
-                subsets.setdefault(run.subset.details["arm"], run.subset)
+    for subset in (run.subset for group in groups for run in group.runs if run.subset is not None):
+        subsets.setdefault(subset.details["arm"], subset)
     return [_arm(arm, subsets[arm], lineage) for arm in sorted(subsets, key=lambda arm: arm in WITHOUT_QUERIES)]
 
 
@@ -50,9 +47,8 @@ def _doubt(name: str, subset: Artifact, task: Artifact | None) -> str:
 
 
 def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
-    total = subset.details["passages"]
+    total, random = subset.details["passages"], arm in WITHOUT_QUERIES
     found: dict[str, Any] = {"arm": arm, "total": total, "passages": [], "missing": ""}
-    random = arm in WITHOUT_QUERIES
     try:
         wanted = evenly(total, RANDOM_PASSAGES if random else RETRIEVED_PASSAGES)
         rows = rows_at(subset, "passages-*.parquet", wanted).values()
@@ -64,19 +60,15 @@ def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
 
 def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any]:
     text = visible(row["text"])
-    return {
-        "doc": row["doc"],
-        "text": text,
-        "pieces": shared_words(text, asker["text"] if asker else ""),
-        "rank": row["best_rank"] if asker else None,
-        "score": row["best_score"] if asker else None,
-        "queries": len(row["queries"]) if asker else 0,
-        "asker": asker,
-    }
+    found = {"doc": row["doc"], "text": text, "asker": asker}
+    if not asker:
+        return {**found, "pieces": shared_words(text, ""), "rank": None, "score": None, "queries": 0}
+    ranked = {"rank": row["best_rank"], "score": row["best_score"], "queries": len(row["queries"])}
+    return {**found, "pieces": shared_words(text, asker["text"]), **ranked}
 
 
 def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, dict[str, Any]]:
-    """By doc: id, text and label of the first example behind the query that ranked it best.
+    """Id, text and label, by doc, of the first example behind the query that ranked it best.
 
     In a merged subset, those of the first task that found the doc; its name is put before the label.
     """
@@ -87,16 +79,14 @@ def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, di
             for doc, asker in (_askers(docs, part, lineage) if part is not None else {}).items():
                 found.setdefault(doc, {**asker, "label": f"{visible(task['name'], 40)}: {asker['label']}"})
         return found
-    hits = lineage.follow(subset, "hits")
-    task = lineage.follow(hits, "task")
+    hits, task = lineage.follow(subset, "hits"), lineage.follow(subset, "hits", "task")
     if hits is None or task is None:
         return {}
-    columns = ["query", "doc", "rank"]
-    table = _select(hits, "hits.parquet", columns=columns, filters=[("doc", "in", docs)])
+    table = _select(hits, "hits.parquet", columns=["query", "doc", "rank"], filters=[("doc", "in", docs)])
     best: dict[int, int] = {}
     for row in sorted(table, key=lambda row: (row["rank"], row["query"])):
         best.setdefault(row["doc"], row["query"])
-    asking = _select(hits, "queries.parquet", filters=[("query", "in", list(best.values()))])
+    asking = _select(hits, "queries.parquet", filters=[("query", "in", [*best.values()])])
     queries = {row["query"]: row["examples"] for row in asking}
     first = {doc: queries[query][0] for doc, query in best.items() if queries.get(query)}
     examples = rows_at(task, "examples.parquet", first.values())

@@ -1,20 +1,20 @@
-"""What a report compares, and the sentences that it says of it: groups in, sentences out."""
+"""Comparisons of a report, and its findings: groups in, sentences out."""
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
-from tlm.evaluation.score.kinds import ENCODER, LINEAR, NETWORKS, STUDENT
+from tlm.evaluation.score.mix import ENCODER, LINEAR, NETWORKS, STUDENT
 from tlm.evaluation.score.scores import METRIC_NAMES
 
 Summary = dict[str, Any]  # of `Group.summary`
 Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
 AHEAD = "ahead of the linear model?"
-TEXT = "what was its text worth?"
-NETWORK = "what was the network worth?"
+TEXT = "ahead of other text?"
+NETWORK = "ahead of models without a network?"
 ARMS = "which arm is ahead?"
 OTHERS = "ahead of another model?"
 TEACHER = "as good as its teacher?"
@@ -37,8 +37,8 @@ def planned(groups: list[Summary]) -> list[Planned]:
     pairs: dict[frozenset[str], Planned] = {}
     for first, second, question in _questions(groups):
         if first is not second:
-            names = first["name"], second["name"]
-            pairs.setdefault(frozenset(names), Planned(*names, question))
+            one = Planned(first["name"], second["name"], question)
+            pairs.setdefault(frozenset(one[:2]), one)
     return list(pairs.values())
 
 
@@ -48,7 +48,7 @@ def best_on_dev(groups: list[Summary]) -> Summary:
 
 
 def challenger(groups: list[Summary]) -> Summary:
-    """What is held against the linear model: the best on dev of the models that have an interval, else of all.
+    """The model to compare with the linear one: the best on dev of the models with an interval, else of all.
 
     The linear model and imported predictions only count where there is nothing else.
     """
@@ -58,9 +58,9 @@ def challenger(groups: list[Summary]) -> Summary:
 
 
 def recommended(groups: list[Summary], differences: Sequence[Difference]) -> tuple[Summary, Difference | None]:
-    """The model to use, and how it differs from the one that it was held against; None if there is no other.
+    """The model to use, and its difference to the model that it was compared with; None if there is no other.
 
-    It is the challenger, unless an interval says that it is not shown to be ahead of the linear model.
+    It is the challenger, unless its interval leaves open, or denies, that it is ahead of the linear model.
 
     Args:
         groups: Summaries of the groups that can be compared.
@@ -86,23 +86,18 @@ def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
         yield best, linear, AHEAD
         if encoders:
             yield best_on_dev(encoders), linear, AHEAD
-    for fetched in (group for group in groups if group["kind"] == best["kind"] and group["text"] == "bm25"):
-        for other in groups:
-            if other["kind"] == best["kind"] and other["text"] in ("random", "task-only"):
-                yield fetched, other, TEXT
+    for first, second in product((group for group in groups if group["kind"] == best["kind"]), repeat=2):
+        if first["text"] == "bm25" and second["text"] in ("random", "task-only"):
+            yield first, second, TEXT
     with_network = [group for group in groups if any(one in group["kind"] for one in NETWORKS)]
     without = [group for group in groups if group not in with_network and group["kind"] != IMPORTED]
     if with_network and without:
         yield best_on_dev(with_network), best_on_dev(without), NETWORK
-    for first, second in combinations(encoders, 2):
-        yield first, second, ARMS
-    for one in groups:
-        if one["kind"] == IMPORTED:
-            yield best, one, OTHERS
-    for student in (group for group in groups if group["kind"] == STUDENT):
-        for teacher in groups:
-            if set(student["taught_by"]) & set(teacher["models"]):
-                yield student, teacher, TEACHER
+    yield from ((first, second, ARMS) for first, second in combinations(encoders, 2))
+    yield from ((best, one, OTHERS) for one in groups if one["kind"] == IMPORTED)
+    for student, teacher in product(groups, repeat=2):
+        if student["kind"] == STUDENT and set(student["taught_by"]) & set(teacher["models"]):
+            yield student, teacher, TEACHER
 
 
 OTHER_TEXT = {
@@ -130,14 +125,9 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     linear, best = linear_of(whole), challenger(whole)
     if best is linear:
         return [f"Only the baseline was scored: {hundred(best['test'])} {METRIC_NAMES[metric]} on test."]
-    sentences = [_use(whole, metric, differences), *_worth(best, whole, differences)]
-    sentences += _order(differences)
-    sentences += _open(best, trained)
-    sentences += _copies(best, linear)
-    sentences += _shared_training(trained)
-    sentences += _unseen_text(trained)
-    sentences += _scale(trained)
-    return sentences
+    shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
+    shown += [*_open(best, trained), *_copies(best, linear), *_shared_training(trained)]
+    return [*shown, *_unseen_text(trained), *_scale(trained)]
 
 
 def finished(groups: list[Summary]) -> list[Summary]:
@@ -180,7 +170,7 @@ def points(difference: Difference, first: str) -> str:
 
 
 def sure(chosen: Summary, found: Difference | None) -> str:
-    """How sure it is that a model is the one to use, from its difference to the one that it was held against."""
+    """Say how sure the choice of a model is, from its difference to the model that it was compared with."""
     if found is None:
         return "compared with no other model" if chosen["kind"] == LINEAR else "not compared with a linear model"
     other = found["second"] if chosen["name"] == found["first"] else found["first"]
@@ -191,7 +181,7 @@ def sure(chosen: Summary, found: Difference | None) -> str:
 
 
 def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) -> str:
-    """What to use: the best on dev where it is shown to be ahead of the linear model, else the linear model."""
+    """Say which model to use: the best on dev if its interval is above the linear model, else the linear model."""
     best, linear = challenger(groups), linear_of(groups)
     chosen, found = recommended(groups, differences)
     name, spread = best["name"], "mean and standard deviation of " if len(best["seeds"]) > 1 else ""
@@ -212,8 +202,8 @@ def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) 
     )
 
 
-def _worth(best: Summary, groups: list[Summary], differences: Sequence[Difference]) -> Iterator[str]:
-    """What the fetched text and the network were worth."""
+def _gains(best: Summary, groups: list[Summary], differences: Sequence[Difference]) -> Iterator[str]:
+    """Say what the retrieved text and the network gained."""
     texts = {group["name"]: _text_of(group) for group in groups}
     for one in differences:
         if one["low"] is None:
@@ -221,13 +211,13 @@ def _worth(best: Summary, groups: list[Summary], differences: Sequence[Differenc
         if one["question"] == AHEAD and one["first"] != best["name"]:
             yield _beside(one, "The network alone", "the linear model")
         if one["question"] == TEXT:
-            yield _beside(one, "Fetched text", texts[one["second"]])
+            yield _beside(one, "Retrieved text", texts[one["second"]])
         if one["question"] == NETWORK:
             yield _beside(one, "The best model with a network", "the best one without")
 
 
 def _text_of(group: Summary) -> str:
-    """What text a group learned from, and how often it was drawn."""
+    """The text that a group learned from, with its number of draws."""
     drawn = f", {group['draws']} draws" if group["draws"] else ""
     return OTHER_TEXT.get(group["text"], "") + drawn
 
@@ -252,7 +242,7 @@ def _order(differences: Sequence[Difference]) -> Iterator[str]:
 
 
 def _open(best: Summary, trained: list[Summary]) -> Iterator[str]:
-    """Which model may be better, but has too few seeds."""
+    """Name a model that may be better but has too few seeds."""
     found = best_on_dev([best, *trained])
     if found["dev"]["mean"] > best["dev"]["mean"]:
         yield (
@@ -263,14 +253,11 @@ def _open(best: Summary, trained: list[Summary]) -> Iterator[str]:
 
 def _copies(best: Summary, baseline: Summary | None) -> Iterator[str]:
     if found := best["without_copies"].get("test"):
-        scores = [f"{best['name']} reaches {hundred(found['score'])}"]
-        if baseline is not None:
-            scores.append(f"the baseline {hundred(baseline['without_copies']['test']['score'])}")
+        theirs = baseline["without_copies"]["test"]["score"] if baseline is not None else None
+        also = f" and the baseline {hundred(theirs)}" if theirs else ""
         total = best["examples"]["test"]
-        yield (
-            f"{total - found['n']:,} of the {total:,} test texts are in train too, which raises every score. "
-            f"Without them, {' and '.join(scores)}."
-        )
+        copied = f"{total - found['n']:,} of the {total:,} test texts are in train too, which raises every score."
+        yield f"{copied} Without them, {best['name']} reaches {hundred(found['score'])}{also}."
 
 
 def _shared_training(trained: list[Summary]) -> Iterator[str]:
@@ -278,10 +265,8 @@ def _shared_training(trained: list[Summary]) -> Iterator[str]:
         tasks, flops = group.get("together", []), group["stages"].get("stage 1", {}).get("flops", {}).get("mean")
         if tasks:
             share = f"; an equal share would be {power(flops / len(tasks))} FLOPs per task" if flops else ""
-            yield (
-                f"Stage 1 of {group['name']} is one training for {len(tasks)} tasks ({', '.join(tasks)}); "
-                f"this report counts its whole cost{share}."
-            )
+            trained_for = f"Stage 1 of {group['name']} is one training for {len(tasks)} tasks ({', '.join(tasks)})"
+            yield f"{trained_for}; this report counts its whole cost{share}."
 
 
 def _unseen_text(trained: list[Summary]) -> Iterator[str]:

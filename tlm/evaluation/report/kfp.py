@@ -14,10 +14,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION
 from tlm.evaluation.pages.blocks import Block, Heading, Quote, Span, Table, Text
 from tlm.evaluation.pages.plain import markdown
-from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.lineage import dropped, flat
-from tlm.evaluation.score.kinds import Row
+from tlm.evaluation.report.lineage import dropped, evenly, flat, rows_at
+from tlm.evaluation.score.mix import Row
 from tlm.evaluation.score.scores import positive
 
 SAMPLE, LONGEST = 5, 300  # passages of a card, and characters of each
@@ -109,11 +108,10 @@ def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
     for name, value in summary(uri).items():
         metrics.log_metric(name, value)
     labels, matrix = confusion(uri)
-    if confusion_matrix is None or not labels:
-        return
-    confusion_matrix.log_confusion_matrix(labels, matrix)
-    if len(labels) == 2 and (curve := roc(uri)):
-        confusion_matrix.log_roc_curve(*curve)
+    if confusion_matrix is not None and labels:
+        confusion_matrix.log_confusion_matrix(labels, matrix)
+        if len(labels) == 2 and (curve := roc(uri)):
+            confusion_matrix.log_roc_curve(*curve)
 
 
 def write_dataset_card(subset: str, path: str) -> str:
@@ -141,7 +139,7 @@ def models(report: str) -> str:
     several tasks names models in the reports on each.
     """
     artifact = Artifact.open(report, "report")
-    compared = [artifact.input(name) for name in artifact.manifest.inputs]
+    compared = map(artifact.input, artifact.manifest.inputs)
     found = [one for one in compared if one.manifest.kind == "metrics" and "model" in one.manifest.inputs]
     if not found:
         return ""

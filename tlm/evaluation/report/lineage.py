@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Details, Heading, Items, Line, Quote, Row, Span, Table, Text
-from tlm.evaluation.pages.sampling import rows_at
 from tlm.evaluation.pages.text import visible
 
 ORDER = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
@@ -40,7 +39,7 @@ class Lineage:
                 stack += [found for name in artifact.manifest.inputs if (found := self._input(artifact, name))]
         return sorted(seen.values(), key=_pipeline_order)
 
-    def told(self) -> str:
+    def missing(self) -> str:
         """A sentence about the artifacts that could not be opened so far; "" if all could."""
         if not self._gone:
             return ""
@@ -50,15 +49,13 @@ class Lineage:
 
     def _input(self, artifact: Artifact, name: str) -> Artifact | None:
         ref = artifact.manifest.inputs.get(name)
-        if ref is None:
-            return None
-        if (ref.kind, ref.key) not in self._found:
+        if ref is not None and (ref.kind, ref.key) not in self._found:
             try:
                 self._found[ref.kind, ref.key] = artifact.input(name)
             except InputError:
                 self._found[ref.kind, ref.key] = None
                 self._gone.append(f"{ref.kind} {ref.key[:12]}")
-        return self._found[ref.kind, ref.key]
+        return self._found[ref.kind, ref.key] if ref is not None else None
 
 
 def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
@@ -72,17 +69,12 @@ def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
         manifest = artifact.manifest
         settings = dict(flat(manifest.settings))
         first = firsts.setdefault((manifest.kind, manifest.step), settings)
+        own = {name: value for name, value in settings.items() if first is settings or first.get(name) != value}
         rows.append(
             {
-                "kind": manifest.kind,
-                "key": manifest.key,
-                "content": manifest.content,
+                **{name: getattr(manifest, name) for name in ("kind", "key", "content")},
                 "step": f"{manifest.step} v{manifest.version}",
-                "settings": {
-                    name: plain(value)
-                    for name, value in settings.items()
-                    if first is settings or first.get(name) != value
-                },
+                "settings": {name: plain(value) for name, value in own.items()},
                 "like_first": first is not settings,
                 "inputs": [f"{ref.kind}/{ref.key[:12]}" for ref in manifest.inputs.values()],
             }
@@ -115,11 +107,7 @@ def section(rows: Sequence[dict[str, Any]]) -> Iterator[Block]:
     table = Table([*columns, Column("settings", "words")], [_cells(row) for row in rows])
     yield Heading("Lineage")
     yield Details(f"The {len(rows)} artifacts behind this page", (table,))
-    yield Text(
-        "Artifacts with equal content have equal files. Texts on this page are shortened and shown as plain text; "
-        "nothing in them is executed.",
-        "small",
-    )
+    yield Text("Artifacts with equal content have equal files. Texts on this page are shortened, and inert.", "small")
 
 
 def _cells(row: dict[str, Any]) -> Row:
@@ -135,7 +123,7 @@ LONGEST_SAMPLE = 240
 
 
 def dropped(artifact: Artifact, corpus: Artifact | None = None) -> dict[str, Any]:
-    """What the step that made `artifact` (corpus, task, hits or subset) left out.
+    """Count the rows that the step behind `artifact` (corpus, task, hits or subset) left out.
 
     With `corpus`, the samples of a subset's dropped passages have their text.
 
@@ -167,13 +155,13 @@ def _reasons(table: Any, corpus: Artifact | None) -> list[dict[str, Any]]:
     if "reason" not in table.column_names or not table.num_rows:
         return []
     found = []
-    for reason in pc.unique(table["reason"].drop_null()):
+    for reason in pc.unique(table["reason"].drop_null()).to_pylist():
         alike = table.filter(pc.equal(table["reason"], reason))
         count = pc.sum(alike["lines"]).as_py() if "lines" in alike.column_names else len(alike)
         rows = alike.slice(0, SAMPLES).to_pylist()
         texts = rows_at(corpus, "passages-*.parquet", [row["doc"] for row in rows]) if corpus is not None else {}
         samples = [_sample(row, texts.get(row.get("doc"), {}).get("text", "")) for row in rows]
-        found.append({"reason": visible(str(reason.as_py()), 80), "count": count, "samples": samples})
+        found.append({"reason": visible(str(reason), 80), "count": count, "samples": samples})
     return sorted(found, key=lambda reason: (-reason["count"], reason["reason"]))
 
 
@@ -187,21 +175,16 @@ STEPS = {"corpus": "Corpus", "task": "Task", "hits": "Retrieval", "subset": "Exp
 
 
 def dropped_section(steps: Sequence[dict[str, Any]]) -> Iterator[Block]:
-    """What was left out, step by step: what each counted, the reasons, and samples."""
+    """The rows that were left out, step by step: counts, reasons and samples."""
     if not steps:
         return
     yield Heading("What was left out, and why")
     counts = [(_step(step), ", ".join(f"{name} {n:,}" for name, n in step["counts"].items() if n)) for step in steps]
-    yield Items(tuple(f"{step}: {told}." for step, told in counts if told), "samples")
-    rows = [row for step in steps for row in _told(step)]
+    yield Items(tuple(f"{step}: {counted}." for step, counted in counts if counted), "samples")
+    rows = [row for step in steps for row in _reason_rows(step)]
     yield Table(["Step", Column("reason", "words"), "rows"], rows, merged=True)
-    samples = tuple(
-        _line(f"{_step(step)}, {reason['reason']}: ", sample)
-        for step in steps
-        for reason in step["reasons"]
-        for sample in reason["samples"]
-    )
-    if samples:
+    reasons = [(f"{_step(step)}, {reason['reason']}: ", reason) for step in steps for reason in step["reasons"]]
+    if samples := tuple(_line(about, sample) for about, reason in reasons for sample in reason["samples"]):
         yield Details("Samples of what was left out", (Items(samples, "samples"),))
 
 
@@ -209,7 +192,7 @@ def _step(step: dict[str, Any]) -> str:
     return ", ".join(filter(None, (STEPS[step["kind"]], step["arm"])))
 
 
-def _told(step: dict[str, Any]) -> list[Row]:
+def _reason_rows(step: dict[str, Any]) -> list[Row]:
     reasons = [(_step(step), Quote.of(one["reason"]), f"{one['count']:,}") for one in step["reasons"]]
     return [*reasons] or [(_step(step), Quote.of(step["missing"]) if step["missing"] else "nothing", "0")]
 
@@ -217,3 +200,32 @@ def _told(step: dict[str, Any]) -> list[Row]:
 def _line(about: str, sample: dict[str, str]) -> Line:
     texts = [piece for text in (sample["detail"], sample["text"]) if text for piece in (" · ", Quote.of(text))]
     return (about, Quote.of(sample["where"]), *texts)
+
+
+def evenly(total: int, wanted: int) -> list[int]:
+    """At most `wanted` ordinals below `total`, evenly spaced."""
+    count = min(total, wanted)
+    return [(2 * index + 1) * total // (2 * count) for index in range(count)]
+
+
+def rows_at(artifact: Artifact, pattern: str, ordinals: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Read rows of a sharded table (files that match `pattern`, in order) by ordinal; others are left out."""
+    wanted, start = sorted(set(ordinals)), 0
+    found: dict[int, dict[str, Any]] = {}
+    for entry in artifact.entries(pattern):
+        stop = start + (entry.rows if entry.rows is not None else pq.read_metadata(artifact.verified(entry)).num_rows)
+        if inside := [ordinal for ordinal in wanted if start <= ordinal < stop]:
+            found.update(_from_file(pq.ParquetFile(artifact.verified(entry)), start, inside))
+        start = stop
+    return found
+
+
+def _from_file(file: pq.ParquetFile, start: int, wanted: list[int]) -> dict[int, dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    for group in range(file.num_row_groups):
+        stop = start + file.metadata.row_group(group).num_rows
+        if inside := [ordinal for ordinal in wanted if start <= ordinal < stop]:
+            rows = file.read_row_group(group).take([ordinal - start for ordinal in inside]).to_pylist()
+            found.update(zip(inside, rows, strict=True))
+        start = stop
+    return found

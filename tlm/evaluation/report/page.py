@@ -27,21 +27,23 @@ from tlm.evaluation.pages.blocks import (
     Text,
     opening,
 )
-from tlm.evaluation.pages.page import write_pages
+from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import evidence, lineage
-from tlm.evaluation.report import lineage as dropped
 from tlm.evaluation.report.findings import hundred, plain_score, same_vocabulary
 from tlm.evaluation.report.runs import Group
+from tlm.evaluation.score.mix import PARTS
 from tlm.evaluation.score.scores import METRIC_NAMES
 
 MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
+Contents = dict[str, Any]
+Groups = Sequence[dict[str, Any]]
 Spread = dict[str, Any]  # of `tlm.evaluation.report.runs.spread`
 Form = Callable[[Any], Line]
 
 
-def interval(spread: Spread) -> str:
-    """The 95 % interval of a score in hundredths."""
-    return "–" if spread["low"] is None else f"{100 * spread['low']:.1f} – {100 * spread['high']:.1f}"
+def interval(spread: Spread, form: str = "{:.1f} – {:.1f}") -> str:
+    """The 95 % interval of a score, or of a difference, in hundredths."""
+    return "–" if spread["low"] is None else form.format(100 * spread["low"], 100 * spread["high"])
 
 
 def in_units(spread: Spread | None) -> str:
@@ -60,14 +62,8 @@ def score(scores: Mapping[str, Spread], name: str) -> str:
     return in_units(scores.get(name)) if name in ("rmse", "mae") else hundred(scores[name])
 
 
-def signed(difference: dict[str, Any]) -> str:
-    """The interval of a difference of scores in hundredths."""
-    low, high = difference["low"], difference["high"]
-    return "–" if low is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
-
-
 def device(stage: dict[str, Any]) -> str:
-    """What a stage was trained on: a CPU with its threads, or a number of GPUs."""
+    """The device of a stage: a CPU with its threads, or a number of GPUs."""
     count = stage["threads" if stage["device"] == "cpu" else "processes"]
     name = f"{stage['device']} × {count}" if stage["device"] and count else stage["device"]
     return ", ".join(filter(None, (name, stage["precision"])))
@@ -90,29 +86,13 @@ def by_arm(
 def costs(found: Iterable[dict[str, Spread]]) -> dict[str, Form]:
     """The columns of a table of costs; a kind of cost that was measured nowhere gets none."""
     every = list(found)
-    return {
-        heading: _mean(name, form)
-        for name, (heading, form) in COSTS.items()
-        if any(cost[name]["values"] for cost in every)
-    }
+    known = [name for name in units.COSTS if any(cost[name]["values"] for cost in every)]
+    return {units.COSTS[name][0]: _mean(name, units.COSTS[name][1]) for name in known}
 
 
 def _mean(name: str, form: units.Form) -> Form:
     """The mean of one kind of cost, in a format."""
     return lambda cost: "–" if cost[name]["mean"] is None else form(cost[name]["mean"])
-
-
-COSTS: units.Columns = {  # heading and format of each kind of cost
-    "steps": ("steps", units.amount),
-    "tokens": ("tokens", units.amount),
-    "flops": ("FLOPs", units.amount),
-    "paper_flops": ("by the paper’s rule", units.amount),
-    "seconds": ("time", units.time),
-    "gpu_seconds": ("GPU time", units.time),
-    "joules": ("energy", units.joules),
-    "grams": ("CO₂e", units.grams),
-    "money": ("money", units.money),
-}
 
 
 BINS = 80
@@ -129,8 +109,7 @@ def curves(groups: list[Group], regression: bool) -> list[dict[str, Any]]:
     panels = []
     for title, (part, kind, column) in PANELS.items():
         points = {group.name: _line(group, part, kind, column) for group in groups}
-        lines = [{"group": name, "points": line} for name, line in points.items() if line]
-        if lines:
+        if lines := [{"group": name, "points": line} for name, line in points.items() if line]:
             shown = title.replace("cross-entropy", "squared error") if regression else title
             panels.append({"title": shown, "lines": lines})
     return panels
@@ -139,7 +118,7 @@ def curves(groups: list[Group], regression: bool) -> list[dict[str, Any]]:
 def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[float]]:
     """Mean loss over all seeds in `BINS` equal parts of the steps; [] if there is no curve."""
     read = [_read(getattr(run, part), kind, column, run.values["task"]) for run in group.runs]
-    steps, losses = (np.concatenate([one[index] for one in read]) for index in (0, 1))
+    steps, losses = np.concatenate(read, axis=1)
     if not len(steps):
         return []
     edges = np.linspace(0, steps.max() + 1, min(BINS, int(steps.max()) + 1) + 1)
@@ -151,22 +130,16 @@ def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[f
     ]
 
 
-def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Steps and losses; if stage 1 was for several tasks, only those of external batches and of `task`'s own."""
-    nothing = np.zeros(0), np.zeros(0)
-    if artifact is None:
-        return nothing
+def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> NDArray[np.float64]:
+    """Steps and losses, shape [2, n]; of a stage 1 for several tasks, external batches and `task`'s own."""
     try:
-        table = pq.ParquetFile(artifact.path("curve.parquet")).read()
+        file = pq.ParquetFile(artifact.path("curve.parquet")) if artifact is not None else None
     except InputError:
-        return nothing
-    values = np.asarray(table[column].to_pylist(), dtype=float)
-    keep = np.isfinite(values)
-    if kind is not None:
-        keep &= np.asarray(table["kind"].to_pylist(), dtype=object) == kind
-    if "task" in table.column_names:
-        keep &= np.asarray([name in (task, None) for name in table["task"].to_pylist()])
-    return np.asarray(table["step"].to_pylist(), dtype=float)[keep], values[keep]
+        file = None
+    rows = file.read(["step", column, "kind", "task"]).to_pylist() if file else []  # the last two are not in every file
+    chosen = (row for row in rows if kind in (None, row.get("kind")) and row.get("task") in (task, None))
+    found = [(row["step"], row[column]) for row in chosen if row[column] is not None and math.isfinite(row[column])]
+    return np.array(found, dtype=float).reshape(-1, 2).T
 
 
 def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> Iterator[Block]:
@@ -177,17 +150,13 @@ def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, 
     legend = Text(tuple(named(group) for group in groups if group["name"] in drawn), "legend")
     figures = [Figure(panel["title"], plots.lines(panel, groups)) for panel in panels]
     note = (
-        "Losses are means over all seeds of an arm and over short intervals of steps. Lower is better; compare curves "
-        "within a panel only."
+        "Means over an arm’s seeds and short intervals of steps. Lower is better; compare curves within a panel only."
     )
     yield Drawn((Heading("Training"), legend, *figures, Text(note, "small")))
 
 
-Groups = Sequence[dict[str, Any]]
-
-
 def bill(contents: dict[str, Any]) -> Iterator[Block]:
-    """What was spent, what a million predictions would take, and how fast and large the models are."""
+    """The bill: what was spent, the cost of a million predictions, the speed and size of the models."""
     found, roles = contents["bill"], {group["name"]: group["role"] for group in contents["groups"]}
     columns, speed = units.columns(found)
     rows: list[Row] = []
@@ -198,19 +167,18 @@ def bill(contents: dict[str, Any]) -> Iterator[Block]:
     yield Heading("The bill")
     yield Table(["What was spent", *_heads(columns)], rows, f"{units.given(contents['prices'])} {units.SPENT}")
     if models := found["predictions"]:
-        names = [Span(row["name"], "name", roles.get(row["name"], "")) for row in models]
-        million: list[Row] = [(name, *_cells(columns, row["million"])) for name, row in zip(names, models, strict=True)]
-        alone: list[Row] = [(name, *_cells(speed, row)) for name, row in zip(names, models, strict=True)]
+        each = [(Span(row["name"], "name", roles.get(row["name"], "")), row) for row in models]
         yield Heading("A million predictions", 3)
+        million: list[Row] = [(name, *_cells(columns, row["million"])) for name, row in each]
         yield Table(["Model", *_heads(columns)], million, units.MILLION)
         yield Heading("Speed and size", 3)
-        yield Table(["Model", *_heads(speed)], alone, units.ALONE)
+        yield Table(["Model", *_heads(speed)], [(name, *_cells(speed, row)) for name, row in each], units.ALONE)
 
 
 def _part(row: dict[str, Any], roles: dict[str, str]) -> Line:
-    part, size = units.PARTS[row["part"]], row["passages"]
+    size = row["passages"]
     arm = (" ", Span(row["arm"], "name", roles.get(row["arm"], ""))) if row["arm"] else ()
-    return (part, *arm, *((" ", Span(f"{size:,} passages", "small")) if size is not None else ()))
+    return (units.PARTS[row["part"]], *arm, *((" ", Span(f"{size:,} passages", "small")) if size is not None else ()))
 
 
 def _heads(columns: units.Columns) -> list[str]:
@@ -228,32 +196,24 @@ def training(contents: dict[str, Any]) -> Iterator[Block]:
         return
     columns = costs(cost for group in groups for cost in (group["cost"], *group["stages"].values()))
     rows: list[Row] = []
-    for group in groups:
-        if " + " not in group["kind"]:
-            stages = group["stages"] | ({"both": group["cost"]} if len(group["stages"]) > 1 else {})
-            devices = "; ".join(filter(None, dict.fromkeys(map(device, group["stages"].values()))))
-            name = (named(group), *((" ", Span(devices, "small")) if devices else ()))
-            rows += [(name, stage, *(form(cost) for form in columns.values())) for stage, cost in stages.items()]
+    for group in (one for one in groups if PARTS not in one["kind"]):
+        stages = group["stages"] | ({"both": group["cost"]} if len(group["stages"]) > 1 else {})
+        devices = "; ".join(filter(None, dict.fromkeys(map(device, group["stages"].values()))))
+        name = (named(group), *((" ", Span(devices, "small")) if devices else ()))
+        rows += [(name, stage, *(form(cost) for form in columns.values())) for stage, cost in stages.items()]
     yield Heading("Cost of training")
-    yield Table(["Arm", Column("stage", "left"), *columns], rows, _told(columns, contents["prices"]), merged=True)
+    yield Table(["Arm", Column("stage", "left"), *columns], rows, _explained(columns, contents["prices"]), merged=True)
 
 
-def _told(columns: dict[str, Any], prices: dict[str, float]) -> str:
-    energy = (
-        " Energy is that of the machine’s CPUs, including other processes, and of the GPUs in use, as far as they "
-        "report it."
-    )
+def _explained(columns: dict[str, Any], prices: dict[str, float]) -> str:
+    energy = " Energy is that of the CPUs, including other processes, and of the GPUs in use, as far as they report it."
     return (
         "Cost of one run, mean over seeds or draws. A mixture costs what its parts cost. Beside an arm’s name: its "
         "device and the number of threads (CPU) or processes (GPUs). Tokens and FLOPs are counted without padding. The "
         "paper’s rule is 6 · parameters · tokens with padding. Time is wall-clock time. Time and energy include all "
         "attempts; an interrupted attempt counts up to its last snapshot."
-        + energy * ("energy" in columns)
-        + f" Prices: {units.paid(prices)}." * ("money" in columns)
+        f"{energy * ('energy' in columns)}{f' Prices: {units.paid(prices)}.' * ('money' in columns)}"
     )
-
-
-Contents = dict[str, Any]
 
 
 def results(contents: Contents) -> Iterator[Block]:
@@ -273,7 +233,9 @@ def results(contents: Contents) -> Iterator[Block]:
 
 def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> Table:
     columns: dict[str, Form] = {
-        "seeds": _repeats,
+        "seeds": lambda group: (
+            "–" if group["fixed"] else group["repeats"] if group["draws"] else f"{len(group['seeds'])}"
+        ),
         "dev": lambda group: hundred(group["dev"]),
         "test": lambda group: hundred(group["test"]),
         "95 % interval, test": lambda group: interval(group["test"]),
@@ -283,7 +245,8 @@ def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> 
     if losses:
         columns["masked-LM loss"] = lambda group: plain_score(group["mlm_loss"])
     if any(group["cost"]["flops"]["mean"] for group in groups):
-        columns["FLOPs"] = lambda group: _flops(group["cost"]["flops"]["mean"])
+        flops = _mean("flops", units.amount)
+        columns["FLOPs"] = lambda group: flops(group["cost"])
     note = (
         f"Dev and test: {task['metric_name']} in hundredths, mean ± standard deviation over seeds, or over draws of "
         "the text; – for a model that is the same with every seed. Bold: the model that the first sentence of this "
@@ -291,24 +254,13 @@ def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> 
         "drawn (with 3 draws or more), and of test examples. A mixture’s dev score is cross-fitted."
     )
     if losses:
-        note += (
-            " The masked-LM loss is that of stage 1 on the task’s test texts; only losses of models with the same "
-            "vocabulary are comparable."
-        )
+        note += " The masked-LM loss is of stage 1 on test texts; compare it within one vocabulary only."
     return by_arm(groups, columns, note=note, strong=best if len(groups) > 1 else "")
 
 
-def _repeats(group: dict[str, Any]) -> str:
-    return "–" if group["fixed"] else str(group["repeats"] if group["draws"] else len(group["seeds"]))
-
-
-def _flops(mean: float | None) -> str:
-    return "–" if mean is None else units.amount(mean)
-
-
 def _figures(groups: Groups, label: str, losses: Groups) -> Drawn:
-    drawn, title = plots.dots(groups, "test", label), "Test score, a dot for each seed"
-    figures = [Figure(title, drawn, "" if losses else "single")]
+    drawn = plots.dots(groups, "test", label)
+    figures = [Figure("Test score, a dot for each seed", drawn, "" if losses else "single")]
     if losses:
         loss = plots.dots(losses, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0)
         figures.append(Figure("Masked-LM loss on unseen text", loss))
@@ -319,35 +271,33 @@ def _figures(groups: Groups, label: str, losses: Groups) -> Drawn:
 
 def _others(names: Iterable[str]) -> dict[str, Form]:
     """A column for each of these scores."""
-    return {METRIC_NAMES[name]: _score(name) for name in names}
 
+    def column(name: str) -> Form:
+        return lambda group: score(group["scores"], name)
 
-def _score(name: str) -> Form:
-    return lambda group: score(group["scores"], name)
+    return {METRIC_NAMES[name]: column(name) for name in names}
 
 
 def _differences(found: Groups) -> Iterator[Block]:
     if not found:
         return
-    kinds = {"arms": "words", "difference": "number", "95 % interval": "number", "ahead": "left"}
+    columns = [Column("Question", "left"), Column("arms", "words"), *map(Column, ("difference", "95 % interval"))]
     rows = [
         (
             one["question"],
             (Span(one["first"]), " − ", Span(one["second"])),
             f"{100 * one['mean']:+.1f}",
-            signed(one),
+            interval(one, "{:+.1f} to {:+.1f}"),
             Span(one["ahead"]) if one["ahead"] else "–" if one["low"] is None else "no order claimed",
         )
         for one in found
     ]
     note = "In hundredths, paired by test example. The comparisons were chosen by dev alone."
     if tested := sum(one["low"] is not None for one in found):
-        note += (
-            f" Intervals are corrected for {tested} comparison{'s' if tested > 1 else ''} (Bonferroni): together they "
-            "have 95 % confidence."
-        )
+        of = f"{tested} comparison{'s' if tested > 1 else ''}"
+        note += f" Intervals are corrected for {of} (Bonferroni): together they have 95 % confidence."
     yield Heading("Differences on test", 3)
-    yield Table(["Question", *(Column(name, kind) for name, kind in kinds.items())], rows, note)  # type: ignore[arg-type]
+    yield Table([*columns, Column("ahead", "left")], rows, note)
 
 
 def _without_copies(groups: Groups, task: dict[str, Any], split: str) -> Iterator[Block]:
@@ -364,14 +314,13 @@ def _without_copies(groups: Groups, task: dict[str, Any], split: str) -> Iterato
 
 
 def _chosen(groups: Groups) -> Iterator[Block]:
-    told = []
-    for group in groups:
-        if group["chosen"]:
-            tried = f", out of {group['tried']} settings" if group["tried"] else ""
-            settings = "; ".join(f"{name} {value}" for name, value in group["chosen"].items())
-            told.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
-    if told:
-        yield Details("What the models without a network, and mixtures, chose on dev", tuple(told))
+    found = []
+    for group in (one for one in groups if one["chosen"]):
+        tried = f", out of {group['tried']} settings" if group["tried"] else ""
+        settings = "; ".join(f"{name} {value}" for name, value in group["chosen"].items())
+        found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
+    if found:
+        yield Details("What the models without a network, and mixtures, chose on dev", tuple(found))
 
 
 def predictions(contents: Contents) -> Iterator[Block]:
@@ -379,26 +328,19 @@ def predictions(contents: Contents) -> Iterator[Block]:
     best, confusion, scatter = contents["best"], contents["confusion"], contents["scatter"]
     heading = Heading(("Predictions of ", Span(best["name"])))
     if confusion:
-        yield heading
-        yield from _confusion(confusion, best["role"])
-        yield from _classes(contents["classes"])
+        yield from (heading, *_confusion(confusion, best["role"]), *_classes(contents["classes"]))
     elif scatter and scatter["gold"]:
         caption = "Predicted against gold values on test, first seed; the line marks equality"
         yield Drawn((heading, Figure(caption, plots.scatter(**scatter, role=best["role"]), "single")))
 
 
 def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
-    seeds = found["seeds"]
+    summed = f", summed over {found['seeds']} seeds" if found["seeds"] > 1 else ""
     if found["shown"]:
-        summed = f"; sum over {seeds} seeds" if seeds > 1 else ""
-        yield Text(
-            f"Test examples by gold class (rows) and predicted class (columns){summed}. The shade shows the share "
-            "within the row.",
-            "small",
-        )
+        of = f"Test examples by gold class (rows) and predicted class (columns){summed}."
+        yield Text(f"{of} The shade shows the share within the row.", "small")
         yield Matrix(found["labels"], found["matrix"], role)
     elif found["frequent"]:
-        summed = f", summed over {seeds} seeds" if seeds > 1 else ""
         rows = [(Span(one["gold"]), Span(one["predicted"]), f"{one['count']:,}") for one in found["frequent"]]
         yield Text(f"The most frequent confusions on test{summed}.", "small")
         yield Table(["Gold", Column("Predicted", "left"), "Examples"], rows)
@@ -422,7 +364,7 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
     yield from curves_section(contents["curves"], contents["groups"])
     yield from predictions(contents)
     yield from evidence.section(contents["evidence"])
-    yield from dropped.dropped_section(contents["dropped"])
+    yield from lineage.dropped_section(contents["dropped"])
     yield from bill(contents)
     yield from training(contents)
     yield from lineage.section(contents["lineage"])

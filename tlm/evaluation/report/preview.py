@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +14,14 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Quote, Span, Text
-from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
+from tlm.evaluation.report.lineage import evenly, rows_at
 from tlm.retrieval.select.selectors import WITHOUT_QUERIES
 
 AT_ONCE = 1 << 16
-
-
 PASSAGES = "passages-*.parquet"
-
-
+RANGES = 5  # of the values of a regression task
+Hits = list[dict[str, Any]]
 Ints = NDArray[np.int64]
 
 
@@ -40,21 +38,8 @@ def examples_by_query(hits: Artifact) -> dict[int, list[int]]:
     return dict(zip(table["query"].to_pylist(), table["examples"].to_pylist(), strict=True))
 
 
-def times_asked(queries: pa.Array, weights: Ints) -> NDArray[np.int32]:
-    """The number of examples behind the `queries` of each passage; `weights` has it by query."""
-    if not len(weights):
-        return np.zeros(len(queries), np.int32)
-    rows = np.repeat(np.arange(len(queries)), pc.list_value_length(queries))
-    return np.bincount(rows, weights[queries.flatten()], minlength=len(queries)).astype(np.int32)
-
-
-RANGES = 5  # of the values of a regression task
-
-Hits = list[dict[str, Any]]
-
-
 def sampled(source: Artifact, examples: int, passages: int, label: str, width: int) -> dict[str, Any]:
-    """Everything that the preview shows, as plain data.
+    """The contents of the preview, as plain data.
 
     Raises:
         InputError: The task has no such label, or an artifact that `source` was made from is gone.
@@ -65,8 +50,7 @@ def sampled(source: Artifact, examples: int, passages: int, label: str, width: i
     if hits.details["arm"] in WITHOUT_QUERIES:
         groups = [{"label": "", "examples": [_drawn(source, kept, passages, width)]}]
     else:
-        groups = []
-        chosen = _chosen(task, examples, label)
+        chosen, groups = _chosen(task, examples, label), []
         rows = rows_at(task, "examples.parquet", chain.from_iterable(chosen.values()))
         queries = {row: query for query, behind in examples_by_query(hits).items() for row in behind if row in rows}
         best = _best(hits, kept, list(queries.values()), passages)
@@ -95,10 +79,8 @@ def _example(row: dict[str, Any], found: Hits | None, texts: dict[int, str], wid
 
 
 def _passages(found: Hits, texts: dict[int, str], question: str, width: int) -> list[dict[str, Any]]:
-    shown = [visible(texts[hit["doc"]], width) for hit in found]
-    return [
-        {**hit, "text": text, "pieces": shared_words(text, question)} for hit, text in zip(found, shown, strict=True)
-    ]
+    shown = ((hit, visible(texts[hit["doc"]], width)) for hit in found)
+    return [{**hit, "text": text, "pieces": shared_words(text, question)} for hit, text in shown]
 
 
 def _drawn(source: Artifact, kept: Ints | None, passages: int, width: int) -> dict[str, Any]:
@@ -128,7 +110,7 @@ def _chosen(task: Artifact, wanted: int, label: str) -> dict[str, list[int]]:
 
 
 def _best(hits: Artifact, kept: Ints | None, queries: Sequence[int], most: int) -> dict[int, Hits]:
-    """The `most` best hits of each query, those that the filters kept; hits.parquet is ordered by query."""
+    """The `most` best hits of each query that the filters kept; hits.parquet is ordered by query."""
     table = pq.read_table(hits.path("hits.parquet"), filters=[("query", "in", queries)], partitioning=None)
     if kept is not None:
         table = table.filter(pc.is_in(table["doc"], pa.array(kept)))
@@ -167,8 +149,8 @@ def preview(
     """
     if min(examples, passages) < 1 or width < 40:
         raise InputError(f"examples is {examples}, passages {passages}, width {width}; expected at least 1, 1 and 40")
-    if form not in ("auto", "terminal", "markdown"):
-        raise InputError(f"form '{form}' is unknown{nearest(form, ['auto', 'terminal', 'markdown'])}")
+    if form not in get_args(Form):
+        raise InputError(f"form '{form}' is unknown{nearest(form, get_args(Form))}")
     from tlm.evaluation.pages.plain import markdown, terminal
 
     shown = _blocks(sampled(Artifact.open(source, "hits", "subset"), examples, passages, label, width))
@@ -190,6 +172,5 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
 
 
 def _place(passage: dict[str, Any]) -> str:
-    if not passage["rank"]:
-        return f"{passage['doc']}: "
-    return f"rank {passage['rank']}, score {passage['score']:.1f}, passage {passage['doc']}: "
+    ranked = f"rank {passage['rank']}, score {passage['score']:.1f}, passage " if passage["rank"] else ""
+    return f"{ranked}{passage['doc']}: "

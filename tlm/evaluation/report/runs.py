@@ -1,8 +1,8 @@
-"""Runs, and groups of runs that differ in their seed only, with mean, standard deviation and interval."""
+"""Runs and their cost, and groups of runs that differ in their seed only: mean, standard deviation, interval."""
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,31 +12,97 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.spending import AT_LEAST, JOULES
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.cost import Cost, total
 from tlm.evaluation.report.lineage import Lineage, flat, plain
 from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval, t_quantile
-from tlm.evaluation.score.kinds import Row
+from tlm.evaluation.score.mix import Row
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.select.selectors import draws
 from tlm.settings.options import Prices
 from tlm.settings.sections import SECTIONS
 
+HOUR, KILOWATT_HOUR = 3600.0, 3.6e6
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of one training stage or of several; None for what was not measured.
+
+    Attributes:
+        steps: Optimizer steps.
+        tokens: Tokens without padding.
+        padded_tokens: Tokens with every text padded to the full length, as the paper counts.
+        flops: Operations of our training step on the tokens without padding.
+        paper_flops: 6 · parameters · padded tokens (the paper, section 4.1).
+        seconds: Wall-clock time of all attempts; an interrupted one counts up to its last snapshot.
+        gpu_seconds: Wall-clock time multiplied by the number of GPUs.
+        cpu_seconds: Wall-clock time multiplied by the number of threads, for work without a GPU.
+        joules: Energy of CPUs and GPUs over all attempts and machines; None if GPUs worked and did not report theirs.
+    """
+
+    steps: float | None = None
+    tokens: float | None = None
+    padded_tokens: float | None = None
+    flops: float | None = None
+    paper_flops: float | None = None
+    seconds: float | None = None
+    gpu_seconds: float | None = None
+    cpu_seconds: float | None = None
+    joules: float | None = None
+
+    @classmethod
+    def of_stage(cls, counted: dict[str, Any], run: dict[str, Any]) -> "Cost":
+        """The cost of a stage from the counts in its manifest (tokens, flops, …) and the facts in its run.json."""
+        energy = [run[name] for name in JOULES if run.get(name) is not None]
+        on_gpu = run.get("device", "cpu") != "cpu" or any("gpu_seconds" + end in run for end in ("", AT_LEAST))
+        whole = not any(name + AT_LEAST in run for name in JOULES) and ("gpu_joules" in run or not on_gpu)
+        amounts = {name: counted.get(name) for name in ("steps", "tokens", "padded_tokens", "flops", "paper_flops")}
+        times = {name: run.get(name) for name in ("seconds", "gpu_seconds", "cpu_seconds")}
+        return cls(**amounts, **times, joules=sum(energy) if energy and whole else None)
+
+    def money(self, prices: Prices) -> float | None:
+        """The cost at `prices`; None if something with a price was not measured, or nothing used has a price."""
+        if self.gpu_seconds is None and self.cpu_seconds is None:
+            return None
+        if prices.kilowatt_hour and self.joules is None:
+            return None
+        hours = prices.gpu_hour * (self.gpu_seconds or 0) + prices.cpu_hour * (self.cpu_seconds or 0)
+        return hours / HOUR + prices.kilowatt_hour * (self.joules or 0) / KILOWATT_HOUR or None
+
+    def grams(self, prices: Prices) -> float | None:
+        """Grams of CO2 equivalents; None if the energy was not measured, or no grid intensity is given."""
+        if self.joules is None or not prices.grams_per_kwh:
+            return None
+        return prices.grams_per_kwh * self.joules / KILOWATT_HOUR
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """Sum the costs of several stages or runs. A part is None if one of the costs lacks it.
+
+    GPU and CPU seconds are the exception: a stage has only one of the two, so the other one counts as 0 in a stage
+    whose time is known.
+    """
+    found = list(costs)
+
+    def added(name: str) -> float | None:
+        of_processor = name in ("gpu_seconds", "cpu_seconds")
+        known = [cost for cost in found if not of_processor or getattr(cost, name) is not None or cost.seconds is None]
+        values = [getattr(cost, name) for cost in known]
+        return None if not values or None in values else float(sum(values))
+
+    return Cost(**{name: added(name) for name in vars(Cost())})
+
 
 def drawn(metrics: Artifact, lineage: Lineage) -> frozenset[str]:
-    """The contents of the subsets that were drawn, of those that a model or the members of a mixture learned from."""
+    """The contents of the drawn subsets that a model, or the members of a mixture, learned from."""
     return frozenset(subset.content for subset in _subsets(metrics, lineage) if _by_chance(subset, lineage))
 
 
-def learned_from(model: Artifact | None, checkpoint: Artifact | None, lineage: Lineage) -> Artifact | None:
-    """The subset that stage 1, or a static model, was trained on; None if there is none, or it is gone."""
-    return lineage.follow(checkpoint, "subset_tokens", "data") or lineage.follow(model, "subset")
-
-
 def repeats(runs: int, draws: int, *, alike: bool) -> str:
-    """What the models of an arm differ in: ``5 draws``, ``3 seeds``, ``3 seeds and draws``, ``3 seeds of one draw``.
+    """Name the repeats of an arm: ``5 draws``, ``3 seeds``, ``3 seeds and draws``, ``3 seeds of one draw``.
 
     Args:
         runs: How many there are.
@@ -52,11 +118,17 @@ def repeats(runs: int, draws: int, *, alike: bool) -> str:
     return f"{seeds} of {drawn}" if draws else seeds
 
 
-def _subsets(metrics: Artifact, lineage: Lineage) -> Iterator[Artifact]:
+def _made_from(metrics: Artifact, lineage: Lineage) -> tuple[Artifact | None, Artifact | None, Artifact | None]:
+    """The model, the checkpoint, and the subset that stage 1, or a static model, was trained on; None if it is gone."""
     model = lineage.follow(metrics, "model")
     checkpoint = lineage.follow(model, "checkpoint") or lineage.follow(metrics, "checkpoint")
-    if found := learned_from(model, checkpoint, lineage):
-        yield found
+    return model, checkpoint, lineage.follow(checkpoint, "subset_tokens", "data") or lineage.follow(model, "subset")
+
+
+def _subsets(metrics: Artifact, lineage: Lineage) -> Iterator[Artifact]:
+    model, _, subset = _made_from(metrics, lineage)
+    if subset is not None:
+        yield subset
     for name in model.manifest.inputs if model is not None else ():
         if name.startswith("metrics-") and (member := lineage.follow(model, name)):  # of a mixture
             yield from _subsets(member, lineage)
@@ -64,13 +136,12 @@ def _subsets(metrics: Artifact, lineage: Lineage) -> Iterator[Artifact]:
 
 def _by_chance(subset: Artifact, lineage: Lineage) -> bool:
     """Whether another seed would have given another subset; where that cannot be found out any more, it would."""
-    hits, corpus = lineage.follow(subset, "hits"), lineage.follow(subset, "corpus")
-    index = lineage.follow(hits, "index")
-    corpus = corpus or lineage.follow(index, "corpus")
+    hits, index = lineage.follow(subset, "hits"), lineage.follow(subset, "hits", "index")
+    corpus = lineage.follow(subset, "corpus") or lineage.follow(index, "corpus")
     if corpus is None:
         return draws(subset.details["arm"])
-    vectors = bool(index is not None and index.details.get("vectors"))
-    vectors |= bool(hits is not None and hits.manifest.settings.get("embedder"))
+    of_index = index is not None and index.details.get("vectors")
+    vectors = bool(of_index or (hits is not None and hits.manifest.settings.get("embedder")))
     return draws(subset.details["arm"], corpus.details["passages"], vectors=vectors)
 
 
@@ -80,7 +151,7 @@ COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # the part of predi
 
 @dataclass(frozen=True)
 class Run:
-    """One metrics artifact with the artifacts that it was made from; None for those that are gone.
+    """A metrics artifact with the artifacts that it was made from; None for one that is gone.
 
     Attributes:
         artifact: The metrics.
@@ -102,10 +173,7 @@ class Run:
     def read(cls, artifact: Artifact, lineage: Lineage) -> "Run":
         """Read metrics.json and find the model, the checkpoint and the subset."""
         values = json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))
-        model = lineage.follow(artifact, "model")
-        checkpoint = lineage.follow(model, "checkpoint") or lineage.follow(artifact, "checkpoint")
-        subset = learned_from(model, checkpoint, lineage)
-        return cls(artifact, values, model, checkpoint, subset, drawn(artifact, lineage))
+        return cls(artifact, values, *_made_from(artifact, lineage), drawn(artifact, lineage))
 
     @cached_property
     def predictions(self) -> pa.Table:
@@ -128,9 +196,8 @@ class Run:
 
     def costs(self) -> dict[str, Cost]:
         """The cost of each stage of training."""
-        return {
-            stage: Cost.of_stage(counted, self.stage_facts(stage)) for stage, counted in self.values["cost"].items()
-        }
+        counts = self.values["cost"]
+        return {stage: Cost.of_stage(counted, self.stage_facts(stage)) for stage, counted in counts.items()}
 
     def stage_facts(self, stage: str) -> dict[str, Any]:
         """The recorded facts of a stage's own run: device, threads, seconds, joules and so on."""
@@ -192,15 +259,14 @@ class Group:
         """
         key = split, without_copies
         if key not in self._predictions:
-            self._predictions[key] = self._read(split, without_copies)
+            self._predictions[key] = self._read(*key)
         return self._predictions[key]
 
     def _read(self, split: str, without_copies: bool) -> Arm:
         metric, labels = self.runs[0].values["metric"], self.runs[0].values["labels"]
-        tables = []
-        for run in self.runs:
-            rows = run.predictions.filter(pc.equal(run.predictions["split"], split))
-            tables.append(rows.filter(pc.invert(rows["copied"])) if without_copies else rows)
+        chosen = pc.field("split") == split
+        chosen = chosen & ~pc.field("copied") if without_copies else chosen
+        tables = [run.predictions.filter(chosen) for run in self.runs]
         gold = values_of(tables[0]["gold"], labels)
         predicted = np.stack([values_of(table["predicted"], labels) for table in tables])
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
@@ -209,7 +275,7 @@ class Group:
         return Arm((Scored(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
 
     def summary(self, prices: Prices) -> dict[str, Any]:
-        """All that the report says about the group, as plain values."""
+        """The contents of the report about this group, as plain values."""
         costs = [run.costs() for run in self.runs]
         first = self.runs[0].values
         names = [name for name in METRIC_NAMES if name in first["splits"]["test"]]
@@ -269,24 +335,20 @@ class Group:
 
 def spreads(costs: list[Cost], prices: Prices) -> dict[str, Any]:
     """The `spread` of each part of some costs, of their money at `prices` and of their CO2 equivalents in grams."""
-    found = {part.name: spread(getattr(cost, part.name) for cost in costs) for part in fields(Cost)}
-    for name, of in (("money", Cost.money), ("grams", Cost.grams)):
-        found[name] = spread(of(cost, prices) for cost in costs)
-    return found
+    values = [{**vars(cost), "money": cost.money(prices), "grams": cost.grams(prices)} for cost in costs]
+    return {name: spread(one[name] for one in values) for name in (*vars(Cost()), "money", "grams")}
 
 
 def spread(values: Iterable[float | None]) -> dict[str, Any]:
     """Values, mean, standard deviation (from 2 values on), 95 % t-interval of the mean (from `LEAST_SEEDS` on)."""
     found = [float(value) for value in values if value is not None]
-    result: dict[str, Any] = {"values": found, "mean": None, "std": None, "low": None, "high": None}
-    if found:
-        result["mean"] = float(np.mean(found))
-    if len(found) > 1:
-        result["std"] = float(np.std(found, ddof=1))
-    if len(found) >= LEAST_SEEDS:
-        half = t_quantile(CONFIDENCE, len(found) - 1) * result["std"] / len(found) ** 0.5
-        result.update(low=result["mean"] - half, high=result["mean"] + half)
-    return result
+    mean = float(np.mean(found)) if found else None
+    std = float(np.std(found, ddof=1)) if len(found) > 1 else None
+    low = high = None
+    if mean is not None and std is not None and len(found) >= LEAST_SEEDS:
+        half = t_quantile(CONFIDENCE, len(found) - 1) * std / len(found) ** 0.5
+        low, high = mean - half, mean + half
+    return {"values": found, "mean": mean, "std": std, "low": low, "high": high}
 
 
 def with_interval(arm: Arm) -> dict[str, Any]:
@@ -301,16 +363,13 @@ def grouped(runs: list[Run]) -> list[Group]:
     Groups of one arm are named by the settings in which they differ.
     """
     groups: dict[tuple[Any, ...], Group] = {}
-    variants: dict[tuple[str, str], list[dict[str, str]]] = {}
     for run in sorted(runs, key=_order):
-        arm, stage, variant = run.values["arm"], run.values["stage"], run.variant()
-        key = (arm, stage, tuple(sorted(variant.items())))
-        if key not in groups:
-            groups[key] = Group("", arm, stage, Row.of(arm, stage))
-            variants.setdefault((arm, stage), []).append(variant)
-        groups[key].runs.append(run)
+        arm, stage = run.values["arm"], run.values["stage"]
+        key = (arm, stage, tuple(sorted(run.variant().items())))
+        groups.setdefault(key, Group("", arm, stage, Row.of(arm, stage))).runs.append(run)
     for (arm, stage, variant), group in groups.items():
-        group.name = _named(group.row.name, stage, dict(variant), variants[arm, stage])
+        alike = [dict(other) for *same, other in groups if same == [arm, stage]]
+        group.name = _named(group.row.name, stage, dict(variant), alike)
     return list(groups.values())
 
 

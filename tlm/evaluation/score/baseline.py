@@ -127,8 +127,8 @@ def _fitted(recipe: Recipe) -> "Model":
     given = (splits["train"], splits["dev"], details["metric"], details["labels"], marks)
     if recipe.step != STATIC:
         return tune(*given)
-    subset = recipe.inputs.get("subset")
-    return learn(() if subset is None else _read(subset), unlabelled(task), *given)
+    read = _read(recipe.inputs["subset"]) if "subset" in recipe.inputs else ()
+    return learn(read, unlabelled(task), *given)
 
 
 def _read(subset: Artifact) -> Iterator[str]:

@@ -77,27 +77,24 @@ def _write(
     draft: Draft, trained: Artifact, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None
 ) -> None:
     from tlm.data.tasks.examples import read_splits
-    from tlm.evaluation.predict.speed import SPEED, Timed, bytes_of, flops_of
+    from tlm.evaluation.predict.speed import SPEED, Timed, flops_of
     from tlm.evaluation.score.scores import Prediction, write_metrics
 
     check_classes(trained, task)
     predictor, place = open_predictor(trained.path("model"), device)
-    timed, splits, predictions = Timed(predictor, place), read_splits(task, "dev", "test"), []
+    timed, splits = Timed(predictor, place), read_splits(task, "dev", "test")
     timed.one_at_a_time(splits["dev"])
-    for name, split in splits.items():
-        values = timed.predict(split.texts, split.pairs, f"evaluating {name}")
-        predictions.append(Prediction.of(split, values))
-    speed = timed.facts() | {"bytes": bytes_of(trained), "flops": flops_of(predictor, trained, splits.values())}
-    identity = {
-        "arm": trained.details["arm"],
-        "seed": trained.details["seed"],
-        "stage": list(stages)[-1],
-        "mlm_loss": _loss(stages["stage 1"], task, device, root) if "stage 1" in stages else None,
-    }
+    predictions = [
+        Prediction.of(split, timed.predict(split.texts, split.pairs, f"evaluating {name}"))
+        for name, split in splits.items()
+    ]
+    size = sum(entry.size for entry in trained.entries("model/*"))
+    speed = timed.facts() | {"bytes": size, "flops": flops_of(predictor, trained, splits.values())}
+    details, start = trained.details, stages.get("stage 1")
+    identity = {"arm": details["arm"], "seed": details["seed"], "stage": list(stages)[-1]}
+    identity["mlm_loss"] = None if start is None else _loss(start, task, device, root)
     facts = {"cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()}}
-    facts |= {
-        name: trained.details[name] for name in ("fixed", "parameters", "chosen", "tried") if name in trained.details
-    }
+    facts |= {name: details[name] for name in ("fixed", "parameters", "chosen", "tried") if name in details}
     write_metrics(draft, task, predictions, identity, facts)
     draft.run |= {"device": place, SPEED: {name: value for name, value in speed.items() if value is not None}}
     draft.run["stages"] = {stage: artifact.run() for stage, artifact in stages.items()}

@@ -4,6 +4,7 @@ import math
 import reprlib
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,7 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
     predicted = _by_id(file, settings["id_field"], settings["label_field"], known, set(ids) - known, labels)
     predictions = []
     for name, split in splits.items():
-        missing = [one for one in wanted[name] if one not in predicted]
-        if missing:
+        if missing := [one for one in wanted[name] if one not in predicted]:
             raise InputError(
                 f"{file.where} has no prediction for {len(missing)} of the {len(wanted[name])} {name} examples, the "
                 f"first is '{missing[0]}'; give a row for each"
@@ -118,7 +118,7 @@ def _by_id(
 
 
 def _columns(file: RawFile, id_field: str, label_field: str) -> list[str]:
-    """The columns to read: of a parquet file, only those that are named are there."""
+    """The columns to read; of a parquet file, nothing else is read."""
     if file.format != "parquet":
         return [id_field]
     names = dict.fromkeys(pq.read_schema(file.path).names)
@@ -148,10 +148,7 @@ def _chances(values: Mapping[str, Any], label_field: str, labels: list[str]) -> 
 
 def _number(values: Mapping[str, Any], field: str) -> float:
     value = value_of(values, field)
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise BadRow("not a number", f"field '{field}' is {reprlib.repr(value)}")
-    return number
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(value, bool) and math.isfinite(number := float(value)):
+            return number
+    raise BadRow("not a number", f"field '{field}' is {reprlib.repr(value)}")

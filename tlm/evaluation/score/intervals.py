@@ -49,11 +49,8 @@ class Scored:
 
     def same_examples(self, other: "Scored") -> bool:
         """Whether `other` has the same metric, examples and groups."""
-        return (
-            self.metric == other.metric
-            and np.array_equal(self.gold, other.gold)
-            and np.array_equal(self.group, other.group)
-        )
+        same = np.array_equal(self.gold, other.gold) and np.array_equal(self.group, other.group)
+        return same and self.metric == other.metric
 
     def draws(self, resamples: int) -> tuple[Floats, Floats]:
         """Scores of the runs on this split, shape [runs], and on resampled ones, shape [resamples, runs]."""
@@ -185,7 +182,7 @@ def _interval(arms: Sequence[Arm], mean: float, draws: Floats, comparisons: int)
 
 
 def _counts(groups: int, resamples: int) -> Iterator[Floats]:
-    """How often each resample draws each group, shape [part of resamples, groups]; the same at every call."""
+    """Counts of each group in each resample, shape [part of resamples, groups]; the same at every call."""
     rng = np.random.default_rng(0)
     at_once = max(1, COUNTS_AT_ONCE // max(1, groups))
     for start in range(0, resamples, at_once):

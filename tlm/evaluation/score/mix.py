@@ -3,7 +3,7 @@
 import json
 import shutil
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,64 @@ from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import MIXTURE
-from tlm.evaluation.score.baseline import STATIC
+from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, STATIC
+from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.scores import scored
 from tlm.progress import say
 from tlm.retrieval.subset.protected import check_trained
+
+LINEAR, ENCODER, STUDENT = "linear", "encoder", "student"
+KINDS = (  # in the order of a report's rows; kinds of mixtures that a user made stand before what was imported
+    *(LINEAR, EMBEDDINGS, STATIC, STUDENT, ENCODER),
+    *(f"{STATIC} + {LINEAR}", f"{ENCODER} + {LINEAR}", f"{ENCODER} + {STATIC} + {LINEAR}"),
+)
+NETWORKS = (STUDENT, ENCODER)
+PARTS = " + "  # between the arms of a mixture
+
+
+class Row(NamedTuple):
+    """A row of a report, as the name of its arm describes it.
+
+    Attributes:
+        name: Its name on pages.
+        kind: One of `KINDS`, another mixture of these, or "imported".
+        text: The arm whose text it learned from, such as bm25; "" if it learned from the task's labels alone.
+    """
+
+    name: str
+    kind: str
+    text: str
+
+    @classmethod
+    def of(cls, arm: str, stage: str) -> "Row":
+        """Describe an arm, or a mixture such as ``bm25 + static-bm25 + baseline``."""
+        if stage == IMPORTED:
+            return cls(arm, IMPORTED, "")
+        parts = [_part(part) for part in arm.split(PARTS)]
+        encoders = {part.text for part in parts if part.kind.startswith(ENCODER)}
+        names = (STATIC if part.kind == STATIC and part.text in encoders else part.name for part in parts)
+        texts = dict.fromkeys(part.text for part in parts if part.text)
+        return cls(PARTS.join(names), PARTS.join(part.kind for part in parts), PARTS.join(texts))
+
+    @property
+    def place(self) -> int:
+        """The place of rows of this kind in a report."""
+        return KINDS.index(self.kind) if self.kind in KINDS else len(KINDS) + (self.kind == IMPORTED)
+
+
+def _part(arm: str) -> Row:
+    """Describe one part of a mixture; ``× 5`` stands for five seeds of it."""
+    model, times, seeds = arm.partition(" × ")
+    several = times + seeds
+    if model == ARM:
+        return Row(LINEAR + several, LINEAR + several, "")
+    if model == STUDENT:
+        return Row(arm, STUDENT + several, "")
+    if model.startswith(f"{STATIC}-"):
+        return Row(arm, STATIC + several, model.removeprefix(f"{STATIC}-"))
+    if model.startswith(f"{EMBEDDINGS}-"):
+        return Row(arm, EMBEDDINGS + several, "")
+    return Row(arm, ENCODER + several, model)
 
 
 @dataclass(frozen=True)
@@ -48,7 +102,7 @@ def parts_of(metrics: list[Artifact]) -> list[Part]:
 
 def arm_of(parts: list[Part]) -> str:
     """The name of a mixture, such as ``bm25 × 5 + baseline``."""
-    return " + ".join(f"{part.arm} × {len(part.members)}" if len(part.members) > 1 else part.arm for part in parts)
+    return PARTS.join(f"{part.arm} × {len(part.members)}" if len(part.members) > 1 else part.arm for part in parts)
 
 
 def part_name(metrics: Artifact) -> str:
@@ -63,7 +117,7 @@ def model_of(metrics: Artifact) -> Artifact | None:
 
 
 def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was counted in each stage of each member, and the facts of its run, by arm, seed and stage.
+    """The counts of each stage of each member, and the facts of its run, by arm, seed and stage.
 
     Members of one arm and seed are numbered where they differ; a stage that they share counts once.
     """
@@ -85,7 +139,7 @@ def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _key(metrics: Artifact, stage: str) -> str:
-    """What was made in a stage: the key of the checkpoint, or of the model."""
+    """The key of the checkpoint or model that a stage made."""
     model = model_of(metrics)
     assert model is not None, "imported predictions have no stages"
     start = model.manifest.inputs.get("checkpoint")
@@ -187,13 +241,11 @@ def _write_metrics(draft: Draft, recipe: Recipe) -> None:
     from tlm.evaluation.score.scores import Prediction, write_metrics
 
     mixture, task = recipe.inputs["model"], recipe.inputs["task"]
-    members = [mixture.input(name) for name in mixture.manifest.inputs]
-    parts = parts_of(members)
-    found = mixture.details
-    splits = read_splits(task, "dev", "test")
+    members, found = [*map(mixture.input, mixture.manifest.inputs)], mixture.details
+    parts, splits = parts_of(members), read_splits(task, "dev", "test")
     dev = cross_fitted([part.predictions("dev") for part in parts], splits["dev"].gold, splits["dev"].group)
     test = Weights.read(found).apply([part.predictions("test") for part in parts])
-    predictions = [Prediction.of(splits[name], values) for name, values in (("dev", dev), ("test", test))]
+    predictions = [Prediction.of(splits["dev"], dev), Prediction.of(splits["test"], test)]
     identity = {name: found[name] for name in ("arm", "seed", "stage")} | {"mlm_loss": None}
     cost, stages = costs_of(parts)
     facts = {"cost": cost, **{name: found[name] for name in ("fixed", "chosen", "parameters")}}

@@ -149,7 +149,7 @@ class Prediction:
 
     @classmethod
     def of(cls, split: Split, values: NDArray[np.float64]) -> "Prediction":
-        """From probabilities, shape [n, classes], or numbers, shape [n, 1]: the likeliest class, or the number."""
+        """Predict the likeliest class from probabilities, shape [n, classes], or take numbers, shape [n, 1]."""
         return cls(split, values[:, 0], None) if values.shape[1] == 1 else cls(split, values.argmax(axis=1), values)
 
     def scores(self, labels: list[str] | None, *, without_copies: bool = False) -> dict[str, Any]:
@@ -205,11 +205,10 @@ def write_metrics(
 
 def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
     split, size = prediction.split, len(prediction.split.example)
+    kind = pa.float64() if labels is None else pa.string()
 
     def values(array: NDArray[Any]) -> pa.Array:
-        if labels is None:
-            return pa.array(array, pa.float64())
-        return pa.array([labels[index] for index in array], pa.string())
+        return pa.array(array if labels is None else [labels[index] for index in array], kind)
 
     chances = [None] * size if prediction.probabilities is None else list(prediction.probabilities)
     return pa.table(

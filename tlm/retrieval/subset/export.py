@@ -73,12 +73,7 @@ def write_subset(
 VERSION = 3
 
 
-def export(
-    hits: str,
-    *,
-    filters: Filters = Filters(),
-    root: str | None = None,
-) -> str:
+def export(hits: str, *, filters: Filters = Filters(), root: str | None = None) -> str:
     """Export the passages that were hit as a subset ready for training.
 
     Args:

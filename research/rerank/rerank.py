@@ -10,7 +10,7 @@ from tlm.data.passages import passages
 from tlm.errors import InputError, refuse_negative
 from tlm.progress import say
 from tlm.retrieval.search.query import write_selected
-from tlm.retrieval.select.selectors import RERANKED, best
+from tlm.retrieval.select.retrieve import RERANKED, best
 from tlm.training.distributed.cards import own_cards
 from tlm.training.input.tokenize import tokenize
 

@@ -13,7 +13,7 @@ from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group, Run, spread
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.kinds import PARTS
-from tlm.retrieval.select.selectors import WITHOUT_QUERIES
+from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 from tlm.settings.options import Prices
 
 Amounts = dict[str, float | None]

@@ -12,7 +12,7 @@ from tlm.evaluation.pages.sampling import evenly, rows_at
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import Lineage, without_root
 from tlm.evaluation.report.runs import Group
-from tlm.retrieval.select.selectors import WITHOUT_QUERIES
+from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 from tlm.retrieval.subset.protected import UNCHECKED, unchecked, unprotected
 
 RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10

@@ -23,8 +23,8 @@ for module in pkgutil.walk_packages(tlm.__path__, "tlm."):
         importlib.import_module(module.name)
 """
 IMPORT_SERVER = """
-import importlib, pkgutil, tlm.evaluation.predict as predict, tlm.serving.server as server, tlm.shallow as shallow
-for package in (predict, server, shallow):
+import importlib, pkgutil, tlm.evaluation.predict as predict, tlm.serving.app, tlm.serving.serve, tlm.shallow as shallow
+for package in (predict, shallow):
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         if module.name != "tlm.evaluation.predict.classifier":  # of torch
             importlib.import_module(module.name)

@@ -196,7 +196,7 @@ def test_no_texts_have_no_means() -> None:
 def test_the_module_needs_no_other_import() -> None:
     program = """
 import numpy as np
-from tlm.shallow.vectors import Vectors
+from tlm.shallow.static import Vectors
 print(Vectors(["a"], np.ones((1, 2), np.float32), np.ones(1, np.float32)).means([["a"]]).shape)
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

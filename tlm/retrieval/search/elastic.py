@@ -51,7 +51,7 @@ class Elastic:
         return [request({"bool": {"should": _clauses(found)}}, top_k) for found in terms(queries).by_text()]
 
     def _answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Ask for one complete answer to each request. Those that a busy server put off are sent again."""
+        """Ask for one complete answer to each request. A busy server is asked again."""
         answers: dict[int, dict[str, Any]] = {}
         header = {
             "index": self.index,

@@ -20,9 +20,9 @@ from tlm.evaluation.pages.text import shared_words
 from tlm.retrieval.search.analyzer import terms_of_text
 from tlm.retrieval.search.query import choose, keywords
 from tlm.retrieval.select.scored import counts, fitted, log_importance, log_odds, log_ratios, shares
+from tlm.shallow.features import words_of
 from tlm.shallow.static import learn
 from tlm.shallow.tfidf import tune
-from tlm.shallow.words import words_of
 
 SYLLABLES = {
     "Devanagari": ("कखगघचछजझटठ", ["", "ा", "ि", "ी", "ु", "ं", "्"]),

@@ -73,7 +73,7 @@ class Batcher:
             together = self._together(await self._queue.get())
             try:
                 found = await loop.run_in_executor(self._thread, self._predict, [one.asked for one in together])
-            except Exception as error:  # told to those who asked; the next batch may do
+            except Exception as error:  # the answer to these requests; the next batch may succeed
                 say(f"serve: {type(error).__name__}: {reason(error)}")
                 for one in together:
                     if not one.answer.cancelled():
@@ -88,7 +88,7 @@ class Batcher:
         self._thread.shutdown()
 
     def _together(self, first: _Waiting) -> list[_Waiting]:
-        """What waits of the same kind as `first`, single texts or pairs; a request is never cut."""
+        """Return what waits of the same kind as `first`, single texts or pairs; a request is never cut."""
         found, texts, characters, others = [first], len(first.asked.texts), first.asked.characters, []
         while texts < MOST_TOGETHER and characters < MOST_CHARACTERS and not self._queue.empty():
             one = self._queue.get_nowait()
@@ -106,9 +106,7 @@ class Batcher:
         texts = [text for one in asked for text in one.texts]
         pairs = [pair for one in asked for pair in one.pairs or []] or None
         predicted = self._predictor.predict(texts, pairs, "")
-        ends = np.cumsum([len(one.texts) for one in asked])[:-1]
-        parts: list[Any] = np.split(predicted, ends)
-        return parts
+        return np.split(predicted, np.cumsum([len(one.texts) for one in asked])[:-1])
 
 
 SMALL = 1 << 14  # bytes; such a body is parsed sooner than another thread is asked

@@ -1,19 +1,63 @@
-"""tf-idf features of texts: words, characters, and what stands in and around marked spans."""
+"""Words as shallow models and selectors see them, and tf-idf features: words, characters, and marked spans.
 
+A word is a run of letters and digits with their marks, of any length. In scripts without spaces between words (Han,
+kana, Thai, Lao, Khmer, Burmese) each letter is a word. Runs of punctuation are words of models: scikit-learn's default
+pattern drops them and one-letter words, but span marks and one-letter words carry the answer in some tasks.
+"""
+
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tlm.data.marks import Marks, listed_marks, places
-from tlm.shallow.words import words_of
+from tlm.data.text import is_plain, is_unspaced, word_pattern
 
 NEIGHBOURS = 3  # words beside a span that are features
 LONGEST_BETWEEN = 8  # words between two spans that are one feature as a whole
+MOST_FEATURES = 1_000_000
+
+_PLAIN_WORD, _PLAIN_LETTERS = re.compile(r"\w+|[^\w\s]+"), re.compile(r"[^\W_]+")
+_WORD = regex.compile(rf"{word_pattern('_')}|[^\p{{L}}\p{{N}}_\s]+", regex.V1)
+_LETTERS = regex.compile(word_pattern(), regex.V1)
+
+
+def words_of(text: str) -> list[str]:
+    """The lower-cased words of a text, runs of punctuation among them."""
+    lowered = text.lower()
+    return (_PLAIN_WORD if is_plain(lowered) else _WORD).findall(lowered)  # type: ignore[no-any-return]
+
+
+def letters_of(text: str) -> list[str]:
+    """The lower-cased words of a text without punctuation and underscores."""
+    lowered = text.lower()
+    return (_PLAIN_LETTERS if is_plain(lowered) else _LETTERS).findall(lowered)  # type: ignore[no-any-return]
+
+
+def with_pairs(words: Sequence[str]) -> Sequence[str]:
+    """Words, and behind each letter of a script without spaces its pair with the next such letter."""
+    if is_plain("".join(words)):
+        return words
+    found = []
+    for word, following in pairwise([*words, ""]):
+        found.append(word)
+        if is_unspaced(word) and is_unspaced(following):
+            found.append(word + following)
+    return found
+
+
+def joined(texts: Sequence[str], pairs: Sequence[str] | None) -> list[str]:
+    """The texts; the two texts of a pair become one."""
+    if pairs is None:
+        return list(texts)
+    return [f"{first} \n {second}" for first, second in zip(texts, pairs, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -67,36 +111,27 @@ def features(marked: Marked) -> list[str]:
         found += [f"{order} between {number}: {gram}" for gram in grams]
         found.append(f"{order} between {number} whole: {' '.join(words[:LONGEST_BETWEEN])}")
         found.append(f"{order} distance {number}: {_rounded(len(words))}")
-        found += [f"{order} after {number}.{place}: {word}" for place, word in enumerate(words[:NEIGHBOURS])]
-        found += [
-            f"{order} before {number}.{place}: {word}" for place, word in enumerate(words[: -NEIGHBOURS - 1 : -1])
-        ]
+        for side, some in (("after", words[:NEIGHBOURS]), ("before", words[: -NEIGHBOURS - 1 : -1])):
+            found += [f"{order} {side} {number}.{place}: {word}" for place, word in enumerate(some)]
     for side, words in (("left", marked.left[: -NEIGHBOURS - 1 : -1]), ("right", marked.right[:NEIGHBOURS])):
         found += [f"{prefix}{side} {place}: {word}" for place, word in enumerate(words) for prefix in ("", f"{order} ")]
     return found
 
 
 def _plain(text: str, marks: Marks) -> list[str]:
-    for pair in marks:
-        for mark in pair:
-            text = text.replace(mark, " ")
+    for mark in chain.from_iterable(marks):
+        text = text.replace(mark, " ")
     return words_of(text)
 
 
 def _grams(words: list[str], longest: int) -> list[str]:
-    return [
-        " ".join(words[start : start + size])
-        for size in range(1, longest + 1)
-        for start in range(len(words) - size + 1)
-    ]
+    spans = ((start, start + size) for size in range(1, longest + 1) for start in range(len(words) - size + 1))
+    return [" ".join(words[start:end]) for start, end in spans]
 
 
 def _rounded(distance: int) -> int:
     """Distances up to 3 as they are, then in steps of 4 up to 20."""
     return distance if distance < 4 else 4 * min(distance // 4, 5)
-
-
-MOST_FEATURES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -141,9 +176,8 @@ class TextFeatures:
         if shape.spans:
             self.vectorizers["spans"] = TfidfVectorizer(analyzer=self._of_spans, **shared)
         if shape.words:
-            self.vectorizers["words"] = TfidfVectorizer(
-                ngram_range=(1, shape.words), tokenizer=words_of, token_pattern=None, lowercase=False, **shared
-            )
+            own = {"tokenizer": words_of, "token_pattern": None, "lowercase": False, "ngram_range": (1, shape.words)}
+            self.vectorizers["words"] = TfidfVectorizer(**own, **shared)
         if shape.chars:
             self.vectorizers["chars"] = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, shape.chars), **shared)
 
@@ -160,10 +194,8 @@ class TextFeatures:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float64]]]:
         """All that `restored` needs: JSON values, and arrays by name."""
-        vocabularies = {
-            name: sorted(vectorizer.vocabulary_, key=vectorizer.vocabulary_.__getitem__)
-            for name, vectorizer in self.vectorizers.items()
-        }
+        words = {name: one.vocabulary_ for name, one in self.vectorizers.items()}
+        vocabularies = {name: sorted(numbers, key=numbers.__getitem__) for name, numbers in words.items()}
         arrays = {f"idf.{name}": vectorizer.idf_ for name, vectorizer in self.vectorizers.items()}
         return {"shape": asdict(self.shape), "marks": self.marks, "vocabularies": vocabularies}, arrays
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from sklearn.model_selection import GroupKFold
 from tlm.data.tasks.examples import Split
 from tlm.data.tasks.metrics import REGRESSION, dev_score
 from tlm.progress import say
+from tlm.shallow.features import joined
 from tlm.shallow.folder import Arrays
-from tlm.shallow.words import joined
 
 MOST_ITERATIONS = 1000
 
@@ -51,30 +51,22 @@ class Linear:
             solver = "sparse_cg" if sparse.issparse(features) else "cholesky"
             ridge = Ridge(alpha=10 / strength, solver=solver).fit(features, gold)
             return cls(ridge.coef_[np.newaxis], np.array([ridge.intercept_]), 0)
-        options = {
-            "C": strength,
-            "class_weight": "balanced" if balanced else None,
-            "max_iter": MOST_ITERATIONS,
-            "random_state": 0,
-        }
+        options = {"C": strength, "class_weight": "balanced" if balanced else None, "max_iter": MOST_ITERATIONS}
         if not sparse.issparse(features) and len(np.unique(gold)) > 2:
-            return cls._softmax(LogisticRegression(**options).fit(features, gold), classes)
-        rows = classes - 1 if classes == 2 else classes
+            model = LogisticRegression(random_state=0, **options).fit(features, gold)
+            weights, bias = np.zeros((classes, features.shape[1])), np.full(classes, -np.inf)
+            weights[model.classes_], bias[model.classes_] = model.coef_, model.intercept_
+            return cls(weights, bias, classes, softmax=True)
+        rows = 1 if classes == 2 else classes
         weights, bias = np.zeros((rows, features.shape[1])), np.zeros(rows)
         for label in range(rows):
             wanted = gold == label
             if wanted.all() or not wanted.any():
                 bias[label] = np.inf if wanted.all() else -np.inf
                 continue
-            model = LogisticRegression(solver="liblinear", **options).fit(features, wanted)
+            model = LogisticRegression(solver="liblinear", random_state=0, **options).fit(features, wanted)
             weights[label], bias[label] = model.coef_[0], model.intercept_[0]
         return cls(weights, bias, classes)
-
-    @classmethod
-    def _softmax(cls, model: Any, classes: int) -> "Linear":
-        weights, bias = np.zeros((classes, model.coef_.shape[1])), np.full(classes, -np.inf)
-        weights[model.classes_], bias[model.classes_] = model.coef_, model.intercept_
-        return cls(weights, bias, classes, softmax=True)
 
     def predict(self, features: Any) -> NDArray[np.float64]:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
@@ -142,7 +134,7 @@ class Search:
     def __init__(self, train: Split, dev: Split, metric: str, labels: list[str] | None) -> None:
         """Judge with `metric`; `labels` are the classes, or None for numbers."""
         self.views = views_of(train, dev)
-        self.folds = list(chain.from_iterable(self.views))
+        self.folds = [fold for view in self.views for fold in view]
         self.gold = np.concatenate([train.gold, dev.gold])
         self.metric, self.classes = metric, 0 if metric in REGRESSION else len(labels or [])
         self.best: Setting | None = None
@@ -151,7 +143,7 @@ class Search:
     def consider(
         self,
         features: Any,
-        matrices: Sequence[tuple[Any, Any]],
+        matrices: Sequence[Any],
         strengths: Iterable[float],
         weighted: Sequence[bool] = (False, True),
     ) -> None:
@@ -233,13 +225,13 @@ class Dense:
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What a folder keeps of the model: values and arrays."""
-        arrays: Arrays = {"centre": self.centre, "scale": self.scale}
-        arrays |= {"weights": self.linear.weights, "bias": self.linear.bias}
-        return {"softmax": self.linear.softmax, "chosen": self.chosen}, arrays
+        linear = {"weights": self.linear.weights, "bias": self.linear.bias}
+        values = {"softmax": self.linear.softmax, "chosen": self.chosen}
+        return values, {"centre": self.centre, "scale": self.scale, **linear}
 
     @classmethod
     def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Dense":
-        """The model that `state` told of; `config` also has its labels."""
+        """Return the model of this `state`; `config` also has its labels."""
         linear = Linear(arrays["weights"], arrays["bias"], len(config["labels"] or []), config["softmax"])
         return cls(arrays["centre"], arrays["scale"], linear, config["chosen"])
 

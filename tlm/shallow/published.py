@@ -73,8 +73,7 @@ class Published:
         values, arrays = self.dense.state()
         folders.write(folder, {folders.FAMILY: FAMILY, "labels": self.labels, **values, "pair": self.pair}, {}, arrays)
         for name, file in files_of(self.folder).items():
-            (folder / EMBEDDER / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, folder / EMBEDDER / name)
+            shutil.copyfile(file, _in_folder(folder / EMBEDDER / name))
 
     @classmethod
     def read(cls, folder: Path) -> "Published":
@@ -99,12 +98,10 @@ def fit(folder: Path, train: Split, dev: Split, metric: str, labels: list[str] |
 
 def represent(model: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
     """Embeddings of texts, or features of pairs; shape [n, features]."""
-    first, *more = (
-        np.asarray(model.encode(list(side), batch_size=BATCH, show_progress_bar=False), np.float64)
-        for side in (texts, pairs)
-        if side is not None
-    )
-    return of_pairs(first, more[0]) if more else first
+    options = {"batch_size": BATCH, "show_progress_bar": False}
+    sides = [texts] if pairs is None else [texts, pairs]
+    vectors = [np.asarray(model.encode(list(side), **options), np.float64) for side in sides]
+    return vectors[0] if pairs is None else of_pairs(*vectors)
 
 
 def load(folder: Path) -> Any:
@@ -119,20 +116,23 @@ def load(folder: Path) -> Any:
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
-        raise InputError(
-            "published embeddings need sentence-transformers; pip install 'tlm-kubeflow[embeddings]'"
-        ) from None
+        needed = "published embeddings need sentence-transformers; pip install 'tlm-kubeflow[embeddings]'"
+        raise InputError(needed) from None
+    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    options["model_kwargs"] = {"use_safetensors": True}
     with TemporaryDirectory() as links:
         for name, file in files.items():
-            (Path(links) / name).parent.mkdir(parents=True, exist_ok=True)
-            (Path(links) / name).symlink_to(file.resolve())
+            _in_folder(Path(links) / name).symlink_to(file.resolve())
         try:
-            return SentenceTransformer(
-                links, trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
-            )
+            return SentenceTransformer(links, **options)
         except Exception as error:  # many libraries read the files, each with its own errors
             found = reason(error).replace(links, str(folder))
             raise InputError(f"{folder} does not load: {found}; {EXPECTED}") from None
+
+
+def _in_folder(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def digests(folder: Path, option: str) -> dict[str, str]:
@@ -160,7 +160,9 @@ def files_of(folder: Path) -> dict[str, Path]:
             needs another one.
     """
     for pickle in _pickles(folder):
-        raise InputError(f"{pickle} is a pickle, which can run code, and is never read; {CONVERT}")
+        raise InputError(
+            f"{pickle} is a pickle, which can run code, and is never read; {CONVERT}, and give the new folder"
+        )
     found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.suffix in SAFE}
     if not any(name.endswith(".safetensors") for name in found):
         raise InputError(f"{folder} has no .safetensors file; {EXPECTED}")

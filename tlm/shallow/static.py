@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
-from tlm.data.marks import Marks, marks_of
+from tlm.data.marks import Marks, listed_marks, marks_of
 from tlm.data.tasks.examples import Split
 from tlm.data.tasks.metrics import REGRESSION
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
-from tlm.shallow.features import parts
+from tlm.shallow.features import parts, with_pairs, words_of
 from tlm.shallow.linear import Dense, Linear, as_trained, of_pairs
-from tlm.shallow.words import with_pairs, words_of
 
 DIMENSIONS = 128
 WINDOW = 5  # words to each side; a neighbour at distance d counts (WINDOW + 1 - d) / WINDOW
@@ -145,8 +144,7 @@ def _reduced(matrix: Any, dimensions: int) -> NDArray[np.float64]:
     if not matrix.nnz:
         return np.zeros((size, 1))
     left, values, _ = randomized_svd(matrix, min(dimensions, size), random_state=0)  # ARPACK restarts at random
-    scaled: NDArray[np.float64] = left * np.sqrt(values)
-    return scaled
+    return left * np.sqrt(values)  # type: ignore[no-any-return]
 
 
 FAMILY = "static"
@@ -201,9 +199,9 @@ class Static:
     def read(cls, folder: Path) -> "Static":
         """Read what `write` wrote."""
         config, vocabulary, arrays = folders.read(folder)
-        marks = tuple((opening, closing) for opening, closing in config["marks"])
         vectors = Vectors(vocabulary["words"], arrays["vectors"], arrays["word_weights"])
-        return cls(config["labels"], vectors, marks, Dense.restored(config, arrays), config["pair"])
+        dense = Dense.restored(config, arrays)
+        return cls(config["labels"], vectors, listed_marks(config["marks"]), dense, config["pair"])
 
 
 def learn(
@@ -215,10 +213,10 @@ def learn(
     labels: list[str] | None,
     marks: Marks | None = None,
 ) -> Static:
-    """Learn vectors from fetched passages and the task's texts, then a linear model of the training examples.
+    """Learn vectors from retrieved passages and the task's texts, then a linear model of the training examples.
 
     Args:
-        passages: The fetched text; may be empty.
+        passages: The retrieved text; may be empty.
         unlabelled: Texts of the task without labels.
         train: The examples to fit on.
         dev: More examples to choose the regularisation by.

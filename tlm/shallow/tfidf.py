@@ -14,9 +14,8 @@ from tlm.data.tasks.metrics import REGRESSION
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders
-from tlm.shallow.features import Shape, TextFeatures
+from tlm.shallow.features import Shape, TextFeatures, joined
 from tlm.shallow.linear import STRENGTHS, Linear, Search
-from tlm.shallow.words import joined
 
 FAMILY = "tf-idf"
 LARGE = 5_000_000  # characters of training text above which only the cheapest features are tried

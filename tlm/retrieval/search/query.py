@@ -34,6 +34,7 @@ from tlm.retrieval.search.analyzer import terms_of_each, terms_of_text
 
 Docs = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
+Found = tuple[int, Docs, Scores]  # the number of a query, and its hits
 
 
 class Engine(Protocol):
@@ -145,10 +146,8 @@ def fit(queries: list[Query], passages: Callable[[], Iterable[str]]) -> tuple[li
         queries = list(queries)
         for number in long:
             queries[number] = Query(_shorten(queries[number].text, idf), queries[number].examples)
-            detail = (
-                f"{sizes[number] - MOST_TERMS} of {sizes[number]} distinct terms are left out: the lowest by tf·idf"
-            )
-            dropped.append((number, "cut", detail))
+            cut = f"{sizes[number] - MOST_TERMS} of {sizes[number]} distinct terms are left out: the lowest by tf·idf"
+            dropped.append((number, "cut", cut))
     return queries, dropped
 
 
@@ -178,7 +177,7 @@ QUERIES = pa.schema([("query", pa.int64()), ("text", pa.string()), ("examples", 
 DROPPED = pa.schema([("query", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
 
-def write_hits(path: Path, found: Iterable[tuple[int, Docs, Scores]]) -> int:
+def write_hits(path: Path, found: Iterable[Found]) -> int:
     """Write the hits of each query, best first, in row groups of one size. Returns the number of hits."""
     waiting: list[pa.RecordBatch] = []
     rows = written = 0
@@ -205,7 +204,7 @@ def write_queries(folder: Path, queries: Iterable[tuple[int, Query]], dropped: l
     pq.write_table(table, folder / "dropped.parquet", compression="zstd")
 
 
-def write_selected(draft: Draft, arm: str, docs: Docs, scores: Scores, wanted: int) -> None:
+def write_chosen(draft: Draft, arm: str, docs: Docs, scores: Scores, wanted: int) -> None:
     """Fill `draft` with hits that no query found, best first; `wanted` is how many passages the subset is to have."""
     write_hits(draft.folder / "hits.parquet", [(-1, docs, scores)])
     write_queries(draft.folder, [(-1, Query("", []))], [])

@@ -17,17 +17,7 @@ from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, nearest, refuse_negative
 from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
-from tlm.retrieval.search.query import (
-    Docs,
-    Engine,
-    Scores,
-    choose,
-    fit,
-    make_queries,
-    write_hits,
-    write_queries,
-    write_selected,
-)
+from tlm.retrieval.search.query import Engine, Found, choose, fit, make_queries, write_chosen, write_hits, write_queries
 from tlm.settings.options import Range
 
 VERSION, FIRST = 2, 1  # plain BM25 and random draws are as the first version wrote them
@@ -151,7 +141,7 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     found = engine.search([queries[number].text for number in searched], top_k)
     answers = track(found, "searching", len(searched), "queries")
 
-    def hits() -> Iterator[tuple[int, Docs, Scores]]:
+    def hits() -> Iterator[Found]:
         for number, (docs, scores) in zip(searched, answers, strict=True):
             if not len(docs):
                 dropped.append((number, "no hit", NOTHING_FOUND[recipe.settings["arm"]]))
@@ -172,16 +162,16 @@ def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Arti
     enough = 2 * wanted + 1000
     if arm == "random":
         docs = np.random.default_rng(seed).permutation(corpus.details["passages"])[:enough]
-        return write_selected(draft, arm, docs, np.zeros(len(docs), np.float32), wanted)
+        return write_chosen(draft, arm, docs, np.zeros(len(docs), np.float32), wanted)
     from tlm.retrieval.select.scored import SELECTORS
 
     asking = [text for _, text in training_texts(task)]
     if not asking:
         raise InputError(f"{task.uri} has no training examples to select by")
-    write_selected(draft, arm, *best(SELECTORS[arm](corpus, asking, seed), enough), wanted)
+    write_chosen(draft, arm, *best(SELECTORS[arm](corpus, asking, seed), enough), wanted)
 
 
-def best(scores: NDArray[np.float64], count: int) -> tuple[Ints, Scores]:
+def best(scores: NDArray[np.float64], count: int) -> tuple[Ints, NDArray[np.float32]]:
     """The `count` passages with the highest scores and these, highest first; of equal ones, the first passage."""
     docs = np.argsort(-scores, kind="stable")[:count]
     return docs, scores[docs].astype(np.float32)

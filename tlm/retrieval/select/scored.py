@@ -22,7 +22,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.parallel import each
 from tlm.data.passages import SEVERAL, sample, shard_passages, shards
 from tlm.retrieval.search.analyzer import batched
-from tlm.shallow.words import letters_of
+from tlm.shallow.features import letters_of
 
 BUCKETS = 10_000  # of DSIR, as in the paper
 LEAST = 1e-8  # probability of a bucket that never occurs, as in the authors' code

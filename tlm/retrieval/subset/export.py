@@ -16,41 +16,38 @@ from tlm.data.passages import Shards
 from tlm.errors import InputError
 from tlm.progress import say, track
 from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.subset.candidates import NO_RANK, NO_SCORE, Candidates, collect, collected, queries_of, read_hits
-from tlm.retrieval.subset.judge import REASONS, Verdicts, judge
+from tlm.retrieval.subset.judge import (
+    NO_RANK,
+    NO_SCORE,
+    REASONS,
+    Candidates,
+    Verdicts,
+    collect,
+    collected,
+    judge,
+    queries_of,
+    read_hits,
+)
 from tlm.settings.options import Filters
 
-SUBSET = pa.schema(
-    [
-        ("doc", pa.int64()),
-        ("text", pa.string()),
-        ("best_rank", pa.int32()),
-        ("best_score", pa.float32()),
-        ("queries", pa.list_(pa.int64())),
-    ]
-)
+_BEST = [("best_rank", pa.int32()), ("best_score", pa.float32())]
+SUBSET = pa.schema([("doc", pa.int64()), ("text", pa.string()), *_BEST, ("queries", pa.list_(pa.int64()))])
 DROPPED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
 
 def write_subset(
-    draft: Draft,
-    candidates: Candidates,
-    verdicts: Verdicts,
-    reasons: Sequence[int],
-    lists: Mapping[str, pa.Array],
-    schema: pa.Schema = SUBSET,
+    draft: Draft, verdicts: Verdicts, reasons: Sequence[int], lists: Mapping[str, pa.Array], schema: pa.Schema = SUBSET
 ) -> None:
     """Write ``passages-*.parquet`` and ``dropped.parquet`` into the draft, with their counts.
 
     Args:
         draft: The subset.
-        candidates: All passages that were judged.
-        verdicts: Which of them are kept, and why the others are not.
+        verdicts: Which passages are kept, and why the others are not.
         reasons: The verdicts that this step can give, `KEPT` included; all are counted, even those of no passage.
         lists: Further columns of the kept passages: the queries that found them, and the like.
         schema: The columns of the kept passages.
     """
-    kept = verdicts.rows()
+    candidates, kept = verdicts.candidates, verdicts.rows()
     draft.counts |= {"candidates": len(candidates)}
     draft.counts |= {REASONS[reason]: len(verdicts.rows(reason)) for reason in reasons}
     draft.details["passages"] = len(kept)
@@ -90,14 +87,14 @@ def export(hits: str, *, filters: Filters = Filters(), root: str | None = None) 
         InputError: a setting is out of range, there are no hits, or the filters leave nothing.
     """
     source = Artifact.open(hits, "hits")
-    corpus, task = source.input("index").input("corpus"), source.input("task") if filters.overlap else None
     # the hits alone do not decide the subset: a changed test text leaves them as they are, but changes what is removed
-    inputs = {"hits": source, "corpus": corpus} | ({"task": task} if task else {})
+    task = {"task": source.input("task")} if filters.overlap else {}
+    inputs = {"hits": source, "corpus": source.input("index").input("corpus"), **task}
     recipe = Recipe("subset", "export", VERSION, settings=filters.settings(), inputs=inputs)
-    return produce(recipe, root, _write, source, corpus, task, filters)
+    return produce(recipe, root, _write, filters, **inputs)
 
 
-def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None, filters: Filters) -> None:
+def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, task: Artifact | None = None) -> None:
     path = hits.path("hits.parquet")
     with TemporaryDirectory(prefix="texts-", dir=draft.folder) as name:
         texts = Path(name)
@@ -115,7 +112,7 @@ def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None
         kept = verdicts.rows()
         queries = queries_of(path, candidates.docs[kept])
         draft.details = {"arm": hits.details["arm"]}
-        write_subset(draft, candidates, verdicts, range(len(REASONS)), {"queries": queries})
+        write_subset(draft, verdicts, range(len(REASONS)), {"queries": queries})
     if like is not None:
         draft.counts["missing"] = max(0, like - len(kept))
         if len(kept) < like:
@@ -126,7 +123,7 @@ TASK_ONLY = "task-only"
 
 
 class Arm(NamedTuple):
-    """What the text of an arm is chosen by. `str` writes it as a URL query, to be passed to a step of a pipeline.
+    """An arm, and the artifacts by which its text is chosen. `str` writes it as a URL query for a step of a pipeline.
 
     Attributes:
         name: bm25, task-only, or another arm of `retrieve`.

@@ -86,11 +86,17 @@ def word_vectors(texts: Iterable[str], dimensions: int = DIMENSIONS) -> Vectors:
 def neighbour_vectors(
     ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int, dimensions: int
 ) -> NDArray[np.float64]:
-    """PPMI-SVD vectors of words, shape [size, dimensions], fewer if there are fewer words.
+    """PPMI-SVD vectors of words: left singular vectors, scaled by the square roots of their values.
+
+    Their shape is [size, dimensions], fewer if there are fewer words.
 
     `ids`, `lengths` and `size` are those of `cooccurrences`.
     """
-    return _reduced(ppmi(cooccurrences(ids, lengths, size)), dimensions)
+    matrix = ppmi(cooccurrences(ids, lengths, size))
+    if not matrix.nnz:
+        return np.zeros((size, 1))
+    left, values, _ = randomized_svd(matrix, min(dimensions, size), random_state=0)  # ARPACK restarts at random
+    return left * np.sqrt(values)  # type: ignore[no-any-return]
 
 
 def cooccurrences(ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int) -> Any:
@@ -136,15 +142,6 @@ def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]
     whole = pa.chunked_array(portions).unify_dictionaries().combine_chunks()
     whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
     return whole.indices.to_numpy(), np.concatenate(lengths), whole.dictionary.to_pylist()
-
-
-def _reduced(matrix: Any, dimensions: int) -> NDArray[np.float64]:
-    """The left singular vectors of a square matrix, scaled by the square roots of their values, shape [n, k]."""
-    size = matrix.shape[0]
-    if not matrix.nnz:
-        return np.zeros((size, 1))
-    left, values, _ = randomized_svd(matrix, min(dimensions, size), random_state=0)  # ARPACK restarts at random
-    return left * np.sqrt(values)  # type: ignore[no-any-return]
 
 
 FAMILY = "static"

@@ -53,11 +53,8 @@ class Elastic:
     def _answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Ask for one complete answer to each request. A busy server is asked again."""
         answers: dict[int, dict[str, Any]] = {}
-        header = {
-            "index": self.index,
-            "search_type": "dfs_query_then_fetch",  # document frequencies and lengths of all shards together
-            "allow_partial_search_results": False,
-        }
+        search_type = "dfs_query_then_fetch"  # document frequencies and lengths of all shards together
+        header = {"index": self.index, "search_type": search_type, "allow_partial_search_results": False}
 
         def ask(numbers: list[int]) -> list[int]:
             searches = [part for number in numbers for part in (header, requests[number])]
@@ -89,9 +86,8 @@ def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
         )
     count = patiently(client.count, index=index)["count"]
     if count != documents:
-        raise InputError(
-            f"index '{index}' has {count:,} documents, not {documents:,}; remove it, then run `tlm index` again"
-        )
+        found_instead = f"index '{index}' has {count:,} documents, not {documents:,}"
+        raise InputError(f"{found_instead}; remove it, then run `tlm index` again")
 
 
 def stored_meta(client: Elasticsearch, details: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -128,23 +124,15 @@ def shape(details: Mapping[str, Any]) -> dict[str, Any]:
     if vectors := details.get("vectors"):
         dense = {"type": "dense_vector", "dims": vectors["dimensions"], "index": True, "similarity": "dot_product"}
         properties["vector"] = dense | {"index_options": {"type": "int8_hnsw", "m": 16, "ef_construction": 100}}
-    return {
-        "properties": properties,
-        "similarity": {"tlm": {"type": "BM25", "k1": details["k1"], "b": details["b"]}},
-        "analysis": {},
-    }
+    similarity = {"tlm": {"type": "BM25", "k1": details["k1"], "b": details["b"]}}
+    return {"properties": properties, "similarity": similarity, "analysis": {}}
 
 
 def request(query: dict[str, Any], top_k: int) -> dict[str, Any]:
     """The body of a search for the best documents."""
-    return {
-        "size": top_k,
-        "query": query,
-        "_source": False,
-        "stored_fields": "_none_",
-        "sort": [{"_score": "desc"}, {"doc": "asc"}],
-        "track_total_hits": False,
-    }
+    sort = [{"_score": "desc"}, {"doc": "asc"}]
+    nothing_else = {"_source": False, "stored_fields": "_none_", "track_total_hits": False}
+    return {"size": top_k, "query": query, "sort": sort, **nothing_else}
 
 
 def _clauses(terms: Sequence[str]) -> list[dict[str, Any]]:

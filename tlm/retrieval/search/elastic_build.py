@@ -133,18 +133,11 @@ def with_idle_nodes(client: Elasticsearch) -> dict[str, list[str]]:
 
 def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     ours = shape(details)
-    settings = {
-        "number_of_shards": shards(details["documents"], data_nodes(client)),
-        "number_of_replicas": 0,
-        "refresh_interval": "-1",
-        "similarity": ours["similarity"],
-    }
-    mappings = {
-        "dynamic": "strict",
-        "_meta": {"tlm": {**meta(details), **NOTED}},
-        "_source": {"enabled": False},  # the texts are in the corpus
-        "properties": ours["properties"],
-    }
+    number = shards(details["documents"], data_nodes(client))
+    settings: dict[str, Any] = {"number_of_shards": number, "number_of_replicas": 0, "refresh_interval": "-1"}
+    settings["similarity"] = ours["similarity"]
+    mappings = {"dynamic": "strict", "_meta": {"tlm": {**meta(details), **NOTED}}, "properties": ours["properties"]}
+    mappings["_source"] = {"enabled": False}  # the texts are in the corpus
 
     def create() -> None:
         try:
@@ -224,10 +217,10 @@ class _Filler:
         if status == 400:
             self._reject(document[0], why)
             return False
-        if status in BUSY and not blocked(status, why):
-            self.why = why
-            return True
-        raise refusal(status, why)
+        if status not in BUSY or blocked(status, why):
+            raise refusal(status, why)
+        self.why = why
+        return True
 
     def _reject(self, doc: int, why: str) -> None:
         self.rejected.append((doc, why))
@@ -268,17 +261,18 @@ def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, r
 def _publish(client: Elasticsearch, index: str, alias: str, user: str) -> None:
     """Close the index to writing and move its public alias to it."""
     patiently(client.indices.put_settings, index=index, settings={"index.blocks.write": True})
-    actions = [
-        {"remove": {"index": OURS, "alias": alias, "must_exist": False}},
-        {"remove": {"index": index, "alias": _filling(index), "must_exist": False}},
-        *(_added(index, name) for name in (alias, alias_of(user))),
-    ]
-    patiently(client.indices.update_aliases, actions=actions)
+    removed = [_removed(OURS, alias), _removed(index, _filling(index))]
+    added = [_added(index, alias), _added(index, alias_of(user))]
+    patiently(client.indices.update_aliases, actions=removed + added)
     say(f"the alias '{alias}' now points to index '{index}'")
 
 
 def _added(index: str, alias: str) -> dict[str, Any]:
     return {"add": {"index": index, "alias": alias}}
+
+
+def _removed(index: str, alias: str) -> dict[str, Any]:
+    return {"remove": {"index": index, "alias": alias, "must_exist": False}}
 
 
 def alias_of(user: str) -> str:
@@ -297,9 +291,8 @@ def leave(details: Mapping[str, Any], user: str) -> None:
         user: Identity of the store.
     """
     client, index = connect(), details["index"]
-    gone = {"remove": {"index": index, "alias": alias_of(user), "must_exist": False}}
     # First we leave, then we look: of two that leave at once, the later one sees that nobody is left
-    patiently(client.options(ignore_status=404).indices.update_aliases, actions=[gone])
+    patiently(client.options(ignore_status=404).indices.update_aliases, actions=[_removed(index, alias_of(user))])
     for found in patiently(client.indices.get, index=index, ignore_unavailable=True).values():
         noted = NOTED.items() <= found["mappings"].get("_meta", {}).get("tlm", {}).items()
         others = sorted(alias for alias in found["aliases"] if alias.startswith(USERS))

@@ -60,10 +60,9 @@ def keywords(text: str) -> list[tuple[str, float]]:
     """
     candidates = _candidates(text)
     frequency = Counter(word for _, words in candidates for word in words)
-    degree: Counter[str] = Counter()
-    for _, words in candidates:
-        for word in words:
-            degree[word] += len(words)
+    degree = Counter[str]()
+    for word, length in ((word, len(words)) for _, words in candidates for word in words):
+        degree[word] += length
     scores = {candidate: sum(degree[word] / frequency[word] for word in words) for candidate, words in candidates}
     best = sorted(scores, key=lambda candidate: -scores[candidate])[: max(1, len(frequency) // 3)]
     return [(candidate, scores[candidate]) for candidate in best]
@@ -153,8 +152,7 @@ def fit(queries: list[Query], passages: Callable[[], Iterable[str]]) -> tuple[li
 
 def _idf(passages: Iterable[str], wanted: set[str]) -> dict[str, float]:
     """BM25's idf of those wanted terms that occur in any passage."""
-    frequency: Counter[str] = Counter()
-    number = 0
+    frequency, number = Counter[str](), 0
     for found in terms_of_each(passages):
         frequency.update(wanted.intersection(found))
         number += 1
@@ -162,11 +160,9 @@ def _idf(passages: Iterable[str], wanted: set[str]) -> dict[str, float]:
 
 
 def _shorten(text: str, idf: Mapping[str, float]) -> str:
-    found = terms_of_text(text)
-    counts = Counter(found)
+    counts = Counter(found := terms_of_text(text))
     # Sorting is stable: of equally good terms the first are kept.
-    best = sorted(counts, key=lambda term: -counts[term] * idf.get(term, 0.0))
-    kept = set(best[:MOST_TERMS])
+    kept = set(sorted(counts, key=lambda term: -counts[term] * idf.get(term, 0.0))[:MOST_TERMS])
     return " ".join(term for term in found if term in kept)
 
 

@@ -131,7 +131,7 @@ class Server:
             return JSONResponse(protocol.answer_v2(predicted, labels, name, version, asked.identity))
 
     async def predict(self, asked: protocol.Asked) -> Any:
-        """Predict together with what else waits."""
+        """Predict together with other waiting requests."""
         if len(asked.texts) > self.served.most_texts:
             raise InputError(f"{len(asked.texts)} texts in a request; expected at most {self.served.most_texts}")
         predicted = await self.batcher.predict(asked)

@@ -104,7 +104,7 @@ def _write(draft: Draft, trained: Artifact, task: Artifact) -> None:
 
 
 def compared(folder: Path, converted: Path, texts: list[str], pairs: list[str] | None) -> dict[str, Any]:
-    """How both ONNX files predict texts, beside the model that they were made from.
+    """Compare both ONNX files with the model that they were made from.
 
     Returns:
         ``difference``: the largest of float32's logits; ``within``: the largest that is allowed; ``agreement``: the
@@ -131,7 +131,7 @@ def compared(folder: Path, converted: Path, texts: list[str], pairs: list[str] |
 
 
 def agreement(exact: NDArray[np.float32], small: NDArray[np.float32], numbers: bool) -> float:
-    """How alike two predictions are, at most 1: the share of equal classes, or of explained variance of numbers."""
+    """The similarity of two predictions, at most 1: the share of equal classes, or of explained variance of numbers."""
     if numbers:
         exact, small = exact.astype(np.float64), small.astype(np.float64)
         spread = np.square(exact - exact.mean()).sum()
@@ -140,7 +140,7 @@ def agreement(exact: NDArray[np.float32], small: NDArray[np.float32], numbers: b
 
 
 def _note(folder: Path, found: dict[str, Any]) -> None:
-    """Add what was compared to the model card."""
+    """Add the comparison to the model card."""
     from tlm.evaluation.predict.encoder import ONNX
 
     card = folder / "README.md"

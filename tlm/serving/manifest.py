@@ -1,4 +1,4 @@
-"""The command `manifest`: what Kubernetes needs to serve a model by KServe, as YAML."""
+"""The command `manifest`: the YAML with which Kubernetes serves a model by KServe."""
 
 import json
 import math
@@ -91,7 +91,7 @@ def store_port() -> int:
 
 
 def _longest(model: Artifact) -> int:
-    """Return the most tokens that KServe's runtime is to read. Raises InputError if it cannot serve the model."""
+    """Return the most tokens of a text that KServe's runtime reads. Raises InputError if it cannot serve the model."""
     config = config_of(model.path(f"model/{CONFIG}").parent)
     advice = "; use --runtime tlm"
     if FAMILY in config or ONNX in config:

@@ -45,7 +45,7 @@ def soft_labels(teacher: Artifact, data: Artifact, device: str, root: str | None
 
 
 def answers(labels: Artifact) -> NDArray[np.float32]:
-    """The answers, memory-mapped: probabilities [rows, classes], or numbers [rows]; nan where it was not asked."""
+    """The answers, memory-mapped: probabilities [rows, classes], or numbers [rows]; nan where none was asked for."""
     found: NDArray[np.float32] = np.load(labels.path(FILE), mmap_mode="r", allow_pickle=False)
     return found if labels.details["classes"] else found[:, 0]
 

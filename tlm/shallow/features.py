@@ -98,7 +98,7 @@ def parts(text: str, marks: Marks) -> Marked:
 
 
 def features(marked: Marked) -> list[str]:
-    """Names of the features of a text's spans, for a linear model: what they are, where, and what stands between."""
+    """Names of the features of a text's spans, for a linear model: their words, their places, and the words between."""
     order, found = marked.order, []
     for name, span in zip("ABCD", marked.spans, strict=False):
         found += [f"{name}: {gram}" for gram in _grams(span, 2)]
@@ -136,7 +136,7 @@ def _rounded(distance: int) -> int:
 
 @dataclass(frozen=True)
 class Shape:
-    """Which features there are.
+    """The kinds of features in use.
 
     Attributes:
         words: Length of the longest word n-grams; 0 for none.
@@ -201,7 +201,7 @@ class TextFeatures:
 
     @classmethod
     def restored(cls, values: dict[str, Any], arrays: dict[str, NDArray[np.float64]]) -> "TextFeatures":
-        """The features whose `state` this is."""
+        """Return the features of this `state`."""
         found = cls(Shape(**values["shape"]), listed_marks(values["marks"]))
         for name, vectorizer in found.vectorizers.items():
             vectorizer.vocabulary = values["vocabularies"][name]

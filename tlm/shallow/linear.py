@@ -224,7 +224,7 @@ class Dense:
         return self.linear.predict((features - self.centre) / self.scale)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What a folder keeps of the model: values and arrays."""
+        """Return the values and arrays that a folder keeps of the model."""
         linear = {"weights": self.linear.weights, "bias": self.linear.bias}
         values = {"softmax": self.linear.softmax, "chosen": self.chosen}
         return values, {"centre": self.centre, "scale": self.scale, **linear}

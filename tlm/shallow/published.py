@@ -59,7 +59,7 @@ class Published:
 
     @property
     def tried(self) -> int:
-        """How many settings were tried."""
+        """The number of settings that were tried."""
         return self.dense.tried
 
     def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
@@ -184,7 +184,7 @@ def _pickles(folder: Path) -> list[Path]:
 
 
 def _names_code(path: Path) -> bool:
-    """Whether a JSON file names a class of the folder: `auto_map`, or a module from elsewhere than the library."""
+    """Return whether a JSON file names a class of the folder: by `auto_map`, or as a module that is not the library's."""
     values = _json(path)
     if isinstance(values, dict):
         return bool(values.get("auto_map"))

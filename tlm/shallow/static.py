@@ -100,7 +100,7 @@ def neighbour_vectors(
 
 
 def cooccurrences(ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int) -> Any:
-    """How often words stand within `WINDOW` of each other in a text, the nearer the heavier.
+    """Count how often words stand within `WINDOW` of each other in a text, the nearer the heavier.
 
     Args:
         ids: The words of all texts in order, as numbers below `size`; -1 for a word that is not counted.
@@ -178,7 +178,7 @@ class Static:
 
     @property
     def tried(self) -> int:
-        """How many settings were tried."""
+        """The number of settings that were tried."""
         return self.dense.tried
 
     def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:

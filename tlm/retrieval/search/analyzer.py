@@ -4,12 +4,10 @@ Words are segmented by UAX #29 as in Lucene 9 and 10 (StandardTokenizer, Unicode
 each ideograph and hiragana is a token, and a run of Thai, Lao, Khmer or Myanmar is not split. Tokens are cut at 255
 UTF-16 units and lower-cased one code point at a time. There are no stop words and no stemming.
 
-A text is turned into a string of word-break classes, one letter per code point, and the grammar runs over that string.
-`bulk_analyzer` finds the same terms faster for many texts, and leaves to this module those that need the full grammar.
-
-The texts are concatenated, as bytes if they are ASCII, otherwise as UTF-16 units. The kind of each unit tells where
-words begin and end. Texts that need the full grammar (emoji, ideographs, combining marks, words of more than 255 units;
-about one in a hundred) are analyzed one by one.
+`terms_of_text` turns a text into a string of word-break classes, one letter per code point, and runs the grammar over
+that string. `terms` finds the same terms faster in many texts: it concatenates them, as bytes if they are ASCII,
+otherwise as UTF-16 units, and the kind of each unit shows where words begin and end. Texts that need the full grammar
+(emoji, ideographs, combining marks, words of more than 255 units; about one in a hundred) are analyzed one by one.
 """
 
 import re

@@ -91,7 +91,7 @@ def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
 
 
 def stored_meta(client: Elasticsearch, details: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Read our part of an index's ``_meta``: None if there is no such index, empty if it was made otherwise."""
+    """Read our part of an index's ``_meta``: None if there is none, empty if it was made from something else."""
     wanted = "*.mappings,*.settings.index.similarity,*.settings.index.analysis"
     found = patiently(client.indices.get, index=details["index"], ignore_unavailable=True, filter_path=wanted)
     if not found:
@@ -113,7 +113,7 @@ def _numbers(similarity: Mapping[str, str]) -> dict[str, Any]:
 
 
 def meta(details: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the hits of an index, for its ``_meta``; a finished index has its number of documents there, too."""
+    """Return the facts that decide the hits of an index, for its ``_meta``, where a finished one has its size, too."""
     return {name: details[name] for name in ("corpus_content", "analyzer", "k1", "b", "vectors") if name in details}
 
 
@@ -148,7 +148,7 @@ def _clauses(terms: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def queries_together(top_k: int) -> int:
-    """Number of queries per request."""
+    """Return the number of queries per request."""
     return max(1, min(TOGETHER, HITS_TOGETHER // top_k))
 
 
@@ -158,7 +158,7 @@ def _hits(hits: Sequence[Mapping[str, Any]]) -> tuple[Docs, Scores]:
 
 
 def _status(answer: Mapping[str, Any]) -> tuple[int, str]:
-    """Status of an answer, and the reason if it is not `OK`. An incomplete answer counts as a busy server's."""
+    """Return the status of an answer, and the reason if it is not `OK`. An incomplete answer means a busy server."""
     if "error" in answer:
         return int(answer.get("status", 500)), f"{answer['error'].get('type', '')}: {reason(answer)}"
     if answer.get("timed_out") or answer.get("_shards", {}).get("failed"):

@@ -1,6 +1,6 @@
 """Fill an Elasticsearch index with our own bulk requests, which are safe to stop anywhere and to repeat.
 
-A document's ``_id`` is its number, and documents are only ever created, so that a repetition finds those that are there
+A document's ``_id`` is its number, and documents are only ever created, so that a repetition finds the existing ones
 (409). An index is finished when its ``_meta`` has the number of its documents.
 
 Each store that made or found the index has an alias of its own on it. Of aliases, each can be added and removed by
@@ -98,19 +98,19 @@ def _finished(client: Elasticsearch, details: Mapping[str, Any]) -> list[Rejecte
 
 
 def shards(documents: int, nodes: int) -> int:
-    """How many shards an index gets: every node has one to search, unless they would be too small."""
+    """Return the number of shards of an index: one for every node to search, unless they would be too small."""
     return min(math.ceil(documents / FEWEST_IN_SHARD), max(nodes, math.ceil(documents / MOST_IN_SHARD)))
 
 
 def data_nodes(client: Elasticsearch) -> int:
-    """How many nodes hold data; 1 if the key or the distribution does not allow to ask."""
+    """Count the nodes that hold data; 1 if the key or the distribution does not allow the question."""
     with suppress(ApiError, TransportError):
         return int(client.cluster.health(filter_path="number_of_data_nodes")["number_of_data_nodes"])
     return 1
 
 
 def idle_nodes(client: Elasticsearch, index: str) -> list[str]:
-    """The data nodes that have no shard of an index, so that they do not search it; none if we may not ask."""
+    """List the data nodes that have no shard of an index and do not search it; none if we may not ask."""
     with suppress(ApiError, TransportError):
         nodes = client.nodes.info(filter_path="nodes.*.name,nodes.*.roles")["nodes"].values()
         holding = client.search_shards(index=index)["nodes"].values()
@@ -120,7 +120,7 @@ def idle_nodes(client: Elasticsearch, index: str) -> list[str]:
 
 
 def with_idle_nodes(client: Elasticsearch) -> dict[str, list[str]]:
-    """Our indices that were made for fewer data nodes than there are, with the nodes that do not search them."""
+    """List our indices that were made for fewer data nodes than there are, with the nodes that do not search them."""
     nodes, wanted = data_nodes(client), "*.settings.index.number_of_shards,*.mappings._meta.tlm.documents"
     made: dict[str, Any] = patiently(client.indices.get, index=OURS, filter_path=wanted).body if nodes > 1 else {}
     found = {}
@@ -150,7 +150,7 @@ def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
 
 
 def fill(index: str, texts: Iterable[str], total: int, first: int = 0, embed: Embed | None = None) -> list[Rejected]:
-    """Send `total` texts to an unfinished index, as documents `first`, `first` + 1, …; those there already are left.
+    """Send `total` texts to an unfinished index, as documents `first`, `first` + 1, …; existing ones are left.
 
     With `embed`, each has its vector beside it, unless that is 0.
     """
@@ -198,7 +198,7 @@ class _Filler:
         return [document for document, item in items if self._to_repeat(document, item["create"])]
 
     def _split(self, documents: list[Document]) -> list[Document]:
-        """Send in two requests what was too large for one."""
+        """Send documents that were too large for one request in two."""
         if len(documents) == 1:
             self._reject(documents[0][0], "larger than the server's http.max_content_length")
         else:
@@ -208,7 +208,7 @@ class _Filler:
         return []
 
     def _to_repeat(self, document: Document, item: Mapping[str, Any]) -> bool:
-        """Whether the document must be sent again, by the status in the answer."""
+        """Return whether the document must be sent again, by the status in the answer."""
         status = item["status"]
         if status in (200, 201, 409):
             return False
@@ -229,7 +229,7 @@ class _Filler:
 
 
 def _lines(doc: int, text: str, vector: str) -> str:
-    """A document as the bulk API takes it. Writing it here is faster than leaving it to the client."""
+    """Write a document as the bulk API takes it, which is faster than leaving it to the client."""
     return f'{{"create":{{"_id":"{doc}"}}}}\n{{"doc":{doc},"text":{_quoted(text)}{vector}}}'
 
 
@@ -281,7 +281,7 @@ def alias_of(user: str) -> str:
 
 
 def leave(details: Mapping[str, Any], user: str) -> None:
-    """Note that a store no longer uses an index, and remove the index if it was the last.
+    """Note that a store no longer uses an index, and remove the index if no other store does.
 
     An index whose users were not noted from the beginning on is never removed. A store that begins to use the index
     between our last two requests loses it; its step then says that the index is gone, and repeating makes it again.

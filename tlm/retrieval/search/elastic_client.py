@@ -144,7 +144,7 @@ def patiently(call: Callable[..., T], *arguments: Any, **options: Any) -> T:
 
 
 def until_done(send: Callable[[list[T]], list[T]], items: list[T]) -> list[T]:
-    """Send the items, and after pauses again those that the server was too busy for. Return what is left.
+    """Send the items; after pauses, send again what the server was too busy for. Return the rest.
 
     Args:
         send: Sends items, and returns those to send again.
@@ -199,7 +199,7 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
 
 
 def blocked(status: int, why: str) -> bool:
-    """Whether an index is blocked, by its owner or by a full disk. With 503, the server is only starting."""
+    """Return whether an index is blocked, by its owner or by a full disk. With 503, the server is only starting."""
     return "cluster_block_exception" in why and status != 503
 
 
@@ -213,7 +213,7 @@ def reason(body: Any) -> str:
 
 
 def _cure(otherwise: str, name: str) -> str:
-    """What to do about a missing or wrong file: in a pod, correct the secret that is mounted there."""
+    """Say how to replace a missing or wrong file: in a pod, correct the secret that is mounted there."""
     folder = os.environ.get(SECRET)
     if not folder or not in_pod():
         return otherwise
@@ -225,7 +225,7 @@ def _cure(otherwise: str, name: str) -> str:
 
 
 def _file(variable: str, name: str) -> Path | None:
-    """The file that `variable` names, or else the file `name` of the mounted secret, or None."""
+    """Return the file that `variable` names, or else the file `name` of the mounted secret, or None."""
     given = os.environ.get(variable)
     if given and not Path(given).is_file():
         raise InputError(f"{variable} is '{given}'; there is no such file")

@@ -238,7 +238,7 @@ def _segment(runs: list[_Run], first: int, last: int, df: Ids, weights: Floats, 
 
 BLOCK = 1 << 16  # documents; half a megabyte of accumulators
 TOGETHER = 4096  # queries whose terms are looked up in one pass over the vocabulary
-GROUP = 16  # documents in a group, of which only the best counts when the first score to beat is estimated
+GROUP = 16  # documents in a group; only its best one counts when the first score to beat is estimated
 MARGIN = 1 + 1e-6  # safety factor of bounds, which are compared with rounded scores
 Sums = npt.NDArray[np.float64]
 
@@ -248,7 +248,7 @@ class _Rare(NamedTuple):
 
     Attributes:
         docs: Its documents, ascending.
-        impacts: What it adds to the score of each.
+        impacts: Its impact on the score of each.
         cuts: Where the postings of each block begin.
         times: How often it occurs in the query.
     """
@@ -263,7 +263,7 @@ class _Frequent(NamedTuple):
     """A query term with a dense row.
 
     Attributes:
-        row: What it adds to the score of each document.
+        row: Its impact on the score of each document.
         times: How often it occurs in the query.
         bound: The most that one occurrence adds to a score.
     """
@@ -273,7 +273,7 @@ class _Frequent(NamedTuple):
     bound: float
 
     def impacts(self, block: int, at: Docs | slice) -> Floats | Sums:
-        """What it adds to the documents `at` (positions in the block)."""
+        """Return the impacts on the documents `at` (positions in the block)."""
         return _times(self.row[block * BLOCK : (block + 1) * BLOCK][at], self.times)
 
 
@@ -362,7 +362,7 @@ class Embedded:
 
 
 def _add(rare: list[_Rare], block: int, sums: Sums) -> None:
-    """Set `sums` to what the rare terms add to a block's documents, term by term."""
+    """Set `sums` to the impacts of the rare terms on a block's documents, added term by term."""
     sums.fill(0)
     parts = [(term, slice(*term.cuts[block : block + 2])) for term in rare]
     docs = [term.docs[postings] for term, postings in parts]

@@ -69,7 +69,7 @@ def keywords(text: str) -> list[tuple[str, float]]:
 
 
 def _candidates(text: str) -> list[tuple[str, list[str]]]:
-    """The runs of words other than stop words, in order, with repetitions: each as text, and its words.
+    """Return the runs of words other than stop words, in order, with repetitions: each as text, and its words.
 
     Words of the text have a space between them where they stand apart.
     """
@@ -193,7 +193,7 @@ def write_hits(path: Path, found: Iterable[Found]) -> int:
 
 
 def write_queries(folder: Path, queries: Iterable[tuple[int, Query]], dropped: list[Dropped]) -> None:
-    """Write the queries by number, and what was dropped of them."""
+    """Write the queries by number, and what was dropped from them."""
     rows = [{"query": number, "text": query.text, "examples": query.examples} for number, query in queries]
     pq.write_table(pa.Table.from_pylist(rows, QUERIES), folder / "queries.parquet", compression="zstd")
     table = pa.Table.from_pylist([dict(zip(DROPPED.names, row, strict=True)) for row in sorted(dropped)], DROPPED)
@@ -201,7 +201,7 @@ def write_queries(folder: Path, queries: Iterable[tuple[int, Query]], dropped: l
 
 
 def write_chosen(draft: Draft, arm: str, docs: Docs, scores: Scores, wanted: int) -> None:
-    """Fill `draft` with hits that no query found, best first; `wanted` is how many passages the subset is to have."""
+    """Fill `draft` with hits that no query found, best first; `wanted` is the size that the subset is to have."""
     write_hits(draft.folder / "hits.parquet", [(-1, docs, scores)])
     write_queries(draft.folder, [(-1, Query("", []))], [])
     draft.rows = {"hits.parquet": len(docs)}

@@ -55,7 +55,7 @@ def retrieve(
         task: URI of the task.
         arm: "bm25"; "dense": the nearest by vectors; "hybrid": the rankings of both fused; "random": passages drawn
             regardless of the task; "dsir": drawn so that their words are distributed as the task's are; "classifier":
-            those that a linear model takes for texts of the task. All but "bm25" select more than `like` has, as
+            passages that a linear model takes for texts of the task. All but "bm25" select more than `like` has, as
             export removes some.
         query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
             Not used without queries.
@@ -178,7 +178,7 @@ def best(scores: NDArray[np.float64], count: int) -> tuple[Ints, NDArray[np.floa
 
 
 def draws(arm: str, passages: float = float("inf"), *, vectors: bool = False) -> bool:
-    """Whether another seed gives an arm another text.
+    """Return whether another seed gives an arm another text.
 
     "random" and "dsir" draw. The others learn from a sample of the corpus, which of a small one is the whole.
 

@@ -86,7 +86,7 @@ def log_odds(model: LogisticRegression, texts: Sequence[str]) -> Floats:
 
 
 def counts(texts: Sequence[str], buckets: int) -> csr_matrix:
-    """How often each text has the words and pairs of neighbouring words of each bucket, [texts, buckets].
+    """Count the words and pairs of neighbouring words of each text by bucket, [texts, buckets].
 
     Words are those of `letters_of`.
     """

@@ -110,7 +110,7 @@ class Nearest:
 
 
 class Best:
-    """The best hits of each query, of those that were added; of equal scores, the first passage.
+    """The best hits of each query among all that were added; of equal scores, the first passage.
 
     Attributes:
         top_k: The most hits of a query.

@@ -29,7 +29,7 @@ SHINGLES_AT_ONCE = 1 << 25  # 256 MiB of hashes, and as much to collect them
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """Which passages are near-duplicates.
+    """The near-duplicates among passages.
 
     Attributes:
         original: For each passage the kept one that it nearly repeats; -1 if it is kept itself.

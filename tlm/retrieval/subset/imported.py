@@ -1,6 +1,6 @@
 """Import: make a subset that others selected, such as the authors' published ones, ready for training like our own.
 
-To save memory, the texts are first written to disk, then judged in portions, then those that are kept are written as
+To save memory, the texts are first written to disk, then judged in portions, and the kept ones are written as
 shards. Only the near-duplicates filter needs the words of all passages at once.
 """
 

@@ -153,7 +153,7 @@ REASONS = ("kept", "too short", "overlaps test", "overlaps dev", "near-duplicate
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Which candidates are kept, and why the others are not.
+    """The verdicts: which candidates are kept, and why the others are not.
 
     Attributes:
         candidates: The passages.

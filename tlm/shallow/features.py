@@ -87,14 +87,9 @@ def parts(text: str, marks: Marks) -> Marked:
     cuts = [0, *(cut for *place, _ in found for cut in place), len(text)]
     pieces = [_plain(text[start:stop], marks) for start, stop in zip(cuts[::2], cuts[1::2], strict=True)]
     inside = dict(zip((kind for *_, kind in found), pieces[1::2], strict=True))
-    return Marked(
-        whole=_plain(text, marks),
-        spans=[inside.get(kind, []) for kind in range(len(marks))],
-        order="".join("ABCD"[kind] for *_, kind in found),
-        between=pieces[2:-1:2],
-        left=pieces[0],
-        right=pieces[-1] if found else [],
-    )
+    spans, order = [inside.get(kind, []) for kind in range(len(marks))], "".join("ABCD"[kind] for *_, kind in found)
+    right = pieces[-1] if found else []
+    return Marked(_plain(text, marks), spans, order, between=pieces[2:-1:2], left=pieces[0], right=right)
 
 
 def features(marked: Marked) -> list[str]:
@@ -152,12 +147,9 @@ class Shape:
 
     def describe(self) -> dict[str, Any]:
         """The shape as metrics.json and the report show it."""
-        return {
-            "word n-grams": f"1-{self.words}" if self.words else "none",
-            "character n-grams": f"2-{self.chars}" if self.chars else "none",
-            "span features": "yes" if self.spans else "none",
-            "least count": self.min_count,
-        }
+        words = f"1-{self.words}" if self.words else "none"
+        grams = {"word n-grams": words, "character n-grams": f"2-{self.chars}" if self.chars else "none"}
+        return {**grams, "span features": "yes" if self.spans else "none", "least count": self.min_count}
 
 
 class TextFeatures:

@@ -1,6 +1,6 @@
 """Linear models of sparse or dense features, and the choice of their settings by cross-validation."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -87,6 +87,7 @@ MOST_FOLDED = 5_000  # training examples; with more, dev is enough to choose by
 STRENGTHS = (10.0, 1.0, 3.0, 30.0, 100.0, 300.0)  # of sparse features; the first two are tried with each shape
 DENSE_STRENGTHS = (0.003, 0.001, 0.01, 0.03, 0.1)
 
+Represent = Callable[[Sequence[str], Sequence[str] | None], NDArray[np.float64]]
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows to fit on, and rows to judge
 
 
@@ -194,12 +195,12 @@ class Dense:
 
     @classmethod
     def fit(
-        cls, features: NDArray[np.float64], train: Split, dev: Split, metric: str, labels: list[str] | None, name: str
+        cls, represent: Represent, train: Split, dev: Split, metric: str, labels: list[str] | None, name: str
     ) -> "Dense":
         """Choose the regularisation, and fit the choice on `train`.
 
         Args:
-            features: Features of the examples of train, then of dev; shape [train + dev, features].
+            represent: Makes the features of texts, and their second texts.
             train: The examples to fit on.
             dev: More examples to choose by.
             metric: What to choose by.
@@ -207,6 +208,8 @@ class Dense:
             name: What the features are, for the log.
         """
         count = len(train.texts)
+        pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
+        features = represent([*train.texts, *dev.texts], pairs)
         centre, scale = features[:count].mean(axis=0), features[:count].std(axis=0)
         scale[scale < 1e-9] = 1.0
         both = (features - centre) / scale
@@ -236,13 +239,39 @@ class Dense:
         return cls(arrays["centre"], arrays["scale"], linear, config["chosen"])
 
 
-def as_trained(
-    texts: Sequence[str], pairs: Sequence[str] | None, *, pair: bool
-) -> tuple[Sequence[str], Sequence[str] | None]:
-    """Texts as a model was trained on them: pairs get empty second texts, single texts are joined with theirs."""
-    if pair:
-        return texts, pairs or [""] * len(texts)
-    return joined(texts, pairs), None
+class OnDense:
+    """What models of dense features have in common.
+
+    Attributes:
+        dense: The model of the features.
+        pair: Whether the examples are pairs of texts.
+    """
+
+    dense: Dense
+    pair: bool
+
+    @property
+    def linear(self) -> Linear:
+        """The linear model."""
+        return self.dense.linear
+
+    @property
+    def tried(self) -> int:
+        """The number of settings that were tried."""
+        return self.dense.tried
+
+    def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+        """The features of texts, or of pairs; shape [n, features]."""
+        raise NotImplementedError
+
+    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
+        """Probabilities, shape [n, classes]; or numbers, shape [n, 1].
+
+        A model of pairs takes missing second texts as empty; one of single texts joins them with theirs.
+        """
+        if self.pair:
+            return self.dense.predict(self.represented(texts, pairs or [""] * len(texts)))
+        return self.dense.predict(self.represented(joined(texts, pairs), None))
 
 
 def of_pairs(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,7 +3,8 @@
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +17,7 @@ from tlm.data.tasks.examples import Split
 from tlm.data.tasks.metrics import REGRESSION
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
-from tlm.shallow.linear import Dense, Linear, as_trained, of_pairs
+from tlm.shallow.linear import Dense, OnDense, of_pairs
 
 FAMILY = "published"
 EMBEDDER = "embedder"  # folder of the published model, within the model's
@@ -31,7 +32,7 @@ BATCH = 64
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(OnDense):
     """A fitted model.
 
     Attributes:
@@ -45,28 +46,20 @@ class Published:
     folder: Path
     dense: Dense
     pair: bool
-    _loaded: list[Any] = field(default_factory=list, repr=False, compare=False)
-
-    @property
-    def linear(self) -> Linear:
-        """The linear model."""
-        return self.dense.linear
 
     @property
     def chosen(self) -> dict[str, Any]:
         """The settings that were chosen, for the report."""
         return {"dimensions": len(self.dense.centre), **self.dense.chosen}
 
-    @property
-    def tried(self) -> int:
-        """The number of settings that were tried."""
-        return self.dense.tried
+    @cached_property
+    def model(self) -> Any:
+        """The published model, loaded when it is first used."""
+        return load(self.folder)
 
-    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
-        """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
-        if not self._loaded:
-            self._loaded.append(load(self.folder))
-        return self.dense.predict(represent(self._loaded[0], *as_trained(texts, pairs, pair=self.pair)))
+    def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+        """Embeddings of texts, or features of pairs; shape [n, features]."""
+        return represent(self.model, texts, pairs)
 
     def write(self, folder: Path) -> None:
         """Write the model, with the published one, into a new folder."""
@@ -90,10 +83,8 @@ def fit(folder: Path, train: Split, dev: Split, metric: str, labels: list[str] |
     """
     if not train.texts:
         raise InputError("the task has no training examples; a linear model needs some")
-    pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
-    features = represent(load(folder), [*train.texts, *dev.texts], pairs)
-    dense = Dense.fit(features, train, dev, metric, labels, FAMILY)
-    return Published(None if metric in REGRESSION else labels, folder, dense, pairs is not None)
+    dense = Dense.fit(partial(represent, load(folder)), train, dev, metric, labels, FAMILY)
+    return Published(None if metric in REGRESSION else labels, folder, dense, train.pairs is not None)
 
 
 def represent(model: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
@@ -118,13 +109,12 @@ def load(folder: Path) -> Any:
     except ImportError:
         needed = "published embeddings need sentence-transformers; pip install 'tlm-kubeflow[embeddings]'"
         raise InputError(needed) from None
-    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
-    options["model_kwargs"] = {"use_safetensors": True}
+    options: dict[str, Any] = {"model_kwargs": {"use_safetensors": True}}
     with TemporaryDirectory() as links:
         for name, file in files.items():
             _in_folder(Path(links) / name).symlink_to(file.resolve())
         try:
-            return SentenceTransformer(links, **options)
+            return SentenceTransformer(links, trust_remote_code=False, local_files_only=True, **options)
         except Exception as error:  # many libraries read the files, each with its own errors
             found = reason(error).replace(links, str(folder))
             raise InputError(f"{folder} does not load: {found}; {EXPECTED}") from None
@@ -184,7 +174,7 @@ def _pickles(folder: Path) -> list[Path]:
 
 
 def _names_code(path: Path) -> bool:
-    """Return whether a JSON file names a class of the folder: by `auto_map`, or as a module that is not the library's."""
+    """Return whether a JSON file names a class of the folder: `auto_map`, or a module that is not the library's."""
     values = _json(path)
     if isinstance(values, dict):
         return bool(values.get("auto_map"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tlm.data.tasks.metrics import REGRESSION
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
 from tlm.shallow.features import parts, with_pairs, words_of
-from tlm.shallow.linear import Dense, Linear, as_trained, of_pairs
+from tlm.shallow.linear import Dense, OnDense, of_pairs
 
 DIMENSIONS = 128
 WINDOW = 5  # words to each side; a neighbour at distance d counts (WINDOW + 1 - d) / WINDOW
@@ -149,7 +149,7 @@ FAR = 10  # words between two spans; a larger distance counts as this
 
 
 @dataclass(frozen=True)
-class Static:
+class Static(OnDense):
     """A fitted model.
 
     Attributes:
@@ -167,23 +167,13 @@ class Static:
     pair: bool
 
     @property
-    def linear(self) -> Linear:
-        """The linear model."""
-        return self.dense.linear
-
-    @property
     def chosen(self) -> dict[str, Any]:
         """The settings that were chosen, for the report."""
         return {"dimensions": self.vectors.vectors.shape[1], "words": len(self.vectors.words), **self.dense.chosen}
 
-    @property
-    def tried(self) -> int:
-        """The number of settings that were tried."""
-        return self.dense.tried
-
-    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
-        """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
-        return self.dense.predict(represent(self.vectors, self.marks, *as_trained(texts, pairs, pair=self.pair)))
+    def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+        """The features of texts, or of pairs; shape [n, features]."""
+        return represent(self.vectors, self.marks, texts, pairs)
 
     def write(self, folder: Path) -> None:
         """Write the model into a new folder."""
@@ -231,10 +221,8 @@ def learn(
     vectors = word_vectors(chain(passages, own))
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
-    pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
-    both = represent(vectors, marks, [*train.texts, *dev.texts], pairs)
-    dense = Dense.fit(both, train, dev, metric, labels, FAMILY)
-    return Static(None if metric in REGRESSION else labels, vectors, marks, dense, pairs is not None)
+    dense = Dense.fit(partial(represent, vectors, marks), train, dev, metric, labels, FAMILY)
+    return Static(None if metric in REGRESSION else labels, vectors, marks, dense, train.pairs is not None)
 
 
 def represent(vectors: Vectors, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:

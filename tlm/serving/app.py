@@ -75,11 +75,9 @@ class Server:
             f"{v2}/ready": ready,
         }
         routes = [Route(path, _answering(body), methods=["GET"]) for path, body in get.items()]
-        routes += [
-            Route("/metrics", self.metrics, methods=["GET"]),
-            Route(f"{v1}:predict", self.counted("v1", self.predict_v1), methods=["POST"]),
-            Route(f"{v2}/infer", self.counted("v2", self.predict_v2), methods=["POST"]),
-        ]
+        routes.append(Route("/metrics", self.metrics, methods=["GET"]))
+        routes.append(Route(f"{v1}:predict", self.counted("v1", self.predict_v1), methods=["POST"]))
+        routes.append(Route(f"{v2}/infer", self.counted("v2", self.predict_v2), methods=["POST"]))
         handlers: Any = {HTTPException: _refused, Exception: _failed}
         return Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
 

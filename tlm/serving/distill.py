@@ -87,7 +87,5 @@ def _check(teacher: Artifact, task: Artifact, subset: Artifact | None, rho1: int
     if rho1 == "inf":
         raise InputError("train.rho1 is inf; expected how many batches of passages come with each batch of the task")
     if subset is not None and task.details["pair"]:
-        raise InputError(
-            f"{task.uri} has pairs of texts, and a passage is one text; leave out --subset, or give the task pairs "
-            "without labels (load-task --unlabelled)"
-        )
+        advice = "leave out --subset, or give the task pairs without labels (load-task --unlabelled)"
+        raise InputError(f"{task.uri} has pairs of texts, and a passage is one text; {advice}")

@@ -23,10 +23,7 @@ FAMILY = "published"
 EMBEDDER = "embedder"  # folder of the published model, within the model's
 SAFE = (".json", ".txt", ".model", ".safetensors")  # never a pickle (.bin, .pt) or a program (.py)
 EXPECTED = "expected a model of sentence-transformers, model2vec or transformers with safetensors weights"
-CONVERT = (
-    "if you trust it, convert it by SentenceTransformer('old').save('new') of sentence-transformers, and give the new "
-    "folder"
-)
+CONVERT = "if you trust it, convert it by SentenceTransformer('old').save('new') of sentence-transformers"
 MODULES, ADAPTER, PICKLE = "modules.json", "adapter_config.json", "pytorch_model.bin"
 BATCH = 64
 
@@ -136,9 +133,8 @@ def digests(folder: Path, option: str) -> dict[str, str]:
         InputError: it is no folder, or one that `files_of` refuses.
     """
     if not folder.is_dir():
-        raise InputError(
-            f"{option} {folder} is not a folder; download the model, as with 'hf download NAME --local-dir {folder}'"
-        )
+        advice = f"download the model, as with 'hf download NAME --local-dir {folder}'"
+        raise InputError(f"{option} {folder} is not a folder; {advice}")
     return {name: file_sha256(file) for name, file in files_of(folder).items()}
 
 
@@ -150,9 +146,8 @@ def files_of(folder: Path) -> dict[str, Path]:
             needs another one.
     """
     for pickle in _pickles(folder):
-        raise InputError(
-            f"{pickle} is a pickle, which can run code, and is never read; {CONVERT}, and give the new folder"
-        )
+        never = f"{pickle} is a pickle, which can run code, and is never read"
+        raise InputError(f"{never}; {CONVERT}, and give the new folder")
     found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.suffix in SAFE}
     if not any(name.endswith(".safetensors") for name in found):
         raise InputError(f"{folder} has no .safetensors file; {EXPECTED}")
@@ -160,10 +155,8 @@ def files_of(folder: Path) -> dict[str, Path]:
         if path.suffix == ".json" and _names_code(path):
             raise InputError(f"{folder}/{name} names code of its own, which is never run; take another model")
     for name in (name for name in found if Path(name).name == ADAPTER):
-        raise InputError(
-            f"{folder}/{name} adapts another model, which is not in the folder; merge it into that model "
-            "(merge_and_unload of peft), and give the folder of the whole"
-        )
+        advice = "merge it into that model (merge_and_unload of peft), and give the folder of the whole"
+        raise InputError(f"{folder}/{name} adapts another model, which is not in the folder; {advice}")
     return found
 
 

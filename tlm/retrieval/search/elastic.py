@@ -18,6 +18,7 @@ from tlm.shallow.models import one_thread
 TOGETHER, HITS_TOGETHER = 50, 100_000  # most queries, and hits, per request
 UNDER_WAY, MOST_UNDER_WAY = 2, 32  # requests at once for each shard, so that a node works while an answer is parsed
 OK = 200
+DIFFERS = "its _meta, mapping or similarity differs"
 WANTED = (
     "responses.hits.hits.sort,responses.timed_out,responses._shards.failed,"
     "responses.status,responses.error.type,responses.error.reason,responses.error.root_cause"
@@ -80,10 +81,8 @@ def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     if found is None:
         raise InputError(f"Elasticsearch has no index '{index}' (any more); run `tlm index` again to restore it")
     if found.get("documents") != documents:
-        raise InputError(
-            f"index '{index}' is unfinished, or made from something else (its _meta, mapping or similarity differs "
-            "from the artifact's); run `tlm index` again to complete it, or remove it there if it belongs to others"
-        )
+        other = f"index '{index}' is unfinished, or made from something else ({DIFFERS} from the artifact's)"
+        raise InputError(f"{other}; run `tlm index` again to complete it, or remove it there if it belongs to others")
     count = patiently(client.count, index=index)["count"]
     if count != documents:
         found_instead = f"index '{index}' has {count:,} documents, not {documents:,}"

@@ -25,7 +25,7 @@ from tlm.errors import InputError, Interrupted
 from tlm.progress import Meter, say
 from tlm.retrieval.search import elastic_client
 from tlm.retrieval.search.analyzer import batched
-from tlm.retrieval.search.elastic import meta, shape, stored_meta
+from tlm.retrieval.search.elastic import DIFFERS, meta, shape, stored_meta
 from tlm.retrieval.search.elastic_client import BUSY, blocked, connect, patiently, reason, refusal, until_done
 from tlm.retrieval.search.embed import Embed
 
@@ -90,10 +90,8 @@ def _finished(client: Elasticsearch, details: Mapping[str, Any]) -> list[Rejecte
     if found is None:
         return None
     if not found:
-        raise InputError(
-            f"Elasticsearch has an index '{details['index']}' that was made from something else (its _meta, mapping or "
-            "similarity differs); remove it there, or choose another name for this one"
-        )
+        other = f"Elasticsearch has an index '{details['index']}' that was made from something else ({DIFFERS})"
+        raise InputError(f"{other}; remove it there, or choose another name for this one")
     return [(doc, why) for doc, why in found["rejected"]] if "documents" in found else None
 
 
@@ -180,10 +178,8 @@ class _Filler:
         """Create the documents, with pauses while the server is busy or gone. Return their number."""
         left = until_done(self._create, documents)
         if left:
-            raise Interrupted(
-                f"Elasticsearch was too busy for {len(left)} documents {elastic_client.TRIES} times ({self.why}); "
-                "free disk space there if it is full, then repeat the command to go on"
-            )
+            busy = f"Elasticsearch was too busy for {len(left)} documents {elastic_client.TRIES} times ({self.why})"
+            raise Interrupted(f"{busy}; free disk space there if it is full, then repeat the command to go on")
         return len(documents)
 
     def _create(self, documents: list[Document]) -> list[Document]:
@@ -244,15 +240,11 @@ def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, r
     patiently(client.indices.refresh, index=index)
     found = patiently(client.count, index=index)["count"]
     if found < documents:  # it called a document a duplicate before that was on its disk, and was killed
-        raise Interrupted(
-            f"index '{index}' has {found:,} documents of {documents:,} that were sent, as the server was interrupted; "
-            "repeat the command to send them again"
-        )
+        lost = f"index '{index}' has {found:,} documents of {documents:,} that were sent, as the server was interrupted"
+        raise Interrupted(f"{lost}; repeat the command to send them again")
     if found > documents:
-        raise InputError(
-            f"index '{index}' has {found:,} documents after {documents:,} were sent: something else writes into it; "
-            "remove it, then repeat the command"
-        )
+        more = f"index '{index}' has {found:,} documents after {documents:,} were sent: something else writes into it"
+        raise InputError(f"{more}; remove it, then repeat the command")
     there = stored_meta(client, details) or meta(details)
     finished = {"tlm": {**there, "documents": documents, "rejected": rejected}}
     patiently(client.indices.put_mapping, index=index, meta=finished)

@@ -89,14 +89,11 @@ def _meet(client: Elasticsearch) -> None:
     try:
         client.indices.exists(index="tlm-none")
     except TlsError as error:
-        raise InputError(
-            f"{URL} is {_shown()}, but TLS fails there ({_cause(error)}); "
-            + _cure(f"write the certificate of its authority to a file and set {CA_FILE} to its path", "ca.crt")
-        ) from None
+        cure = _cure(f"write the certificate of its authority to a file and set {CA_FILE} to its path", "ca.crt")
+        raise InputError(f"{URL} is {_shown()}, but TLS fails there ({_cause(error)}); {cure}") from None
     except NoConnection as error:
-        raise InputError(
-            f"{URL} is {_shown()}, but nothing answers there ({_cause(error)}); start Elasticsearch or correct it"
-        ) from None
+        why = f"nothing answers there ({_cause(error)})"
+        raise InputError(f"{URL} is {_shown()}, but {why}; start Elasticsearch or correct it") from None
     except ApiError as error:
         genuine = error.meta.headers.get("x-elastic-product") == "Elasticsearch"
         if genuine or error.status_code in BUSY | {401, 403}:  # these come without the header
@@ -179,18 +176,14 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
     """Make the error for an HTTP status, of a request or of one item of it, that is not a success."""
     where = f"Elasticsearch at {_shown()}"
     if status == 401:
-        return InputError(
-            f"{where} does not accept our credentials ({why}); "
-            + _cure(f"write a valid API key to the file that {API_KEY_FILE} names", "api-key")
-        )
+        cure = _cure(f"write a valid API key to the file that {API_KEY_FILE} names", "api-key")
+        return InputError(f"{where} does not accept our credentials ({why}); {cure}")
     if blocked(status, why):
         cure = "free disk space there" if "flood-stage" in why else "lift that block there"
         return Interrupted(f"{where} has blocked this ({why}); {cure}, then repeat the command to go on")
     if status == 403:
-        return InputError(
-            f"{where} forbids this ({why}); the API key needs the roles publisher and writer of k8s/elasticsearch, "
-            "or all privileges on the indices 'tlm-*'"
-        )
+        needed = "the roles publisher and writer of k8s/elasticsearch, or all privileges on the indices 'tlm-*'"
+        return InputError(f"{where} forbids this ({why}); the API key needs {needed}")
     if status == 404:
         return Interrupted(f"{where} lost the index in the meantime ({why}); repeat the command")
     if status in BUSY:

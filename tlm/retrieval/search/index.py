@@ -66,9 +66,8 @@ def build_index(
     if engine not in ENGINES:
         raise InputError(f"engine '{engine}' is not known{nearest(engine, ENGINES)}")
     if not _NAME.fullmatch(name):
-        raise InputError(
-            f"name '{name}' is no index name; expected a-z, 0-9, '.', '_' and '-', starting with a letter or digit"
-        )
+        expected = "expected a-z, 0-9, '.', '_' and '-', starting with a letter or digit"
+        raise InputError(f"name '{name}' is no index name; {expected}")
     Range("0 or more", 0, sys.float_info.max).check("k1", k1)
     Range("0 to 1", 0, 1).check("b", b)
     passages = source.details["passages"]

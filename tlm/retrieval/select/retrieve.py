@@ -103,9 +103,8 @@ def _check(arm: str, query: str, top_k: int, like: str, embedder: str) -> None:
         raise InputError(f"query '{query}' is not known{nearest(query, KINDS)}")
     Range(f"1 to {MOST_HITS} passages per query", 1, MOST_HITS).check("top_k", top_k)
     if (arm == "bm25") == bool(like):
-        raise InputError(
-            f"arm '{arm}' takes no --like" if like else f"arm '{arm}' needs --like with the URI of the BM25 subset"
-        )
+        expected = "takes no --like" if like else "needs --like with the URI of the BM25 subset"
+        raise InputError(f"arm '{arm}' {expected}")
     if embedder and arm not in BY_VECTORS:
         raise InputError(f"arm '{arm}' compares no vectors; leave --embedder out, or take {' or '.join(BY_VECTORS)}")
 
@@ -200,9 +199,6 @@ def draws(arm: str, passages: float = float("inf"), *, vectors: bool = False) ->
 
 def training_texts(task: Artifact) -> list[tuple[int, str]]:
     """Row ordinal and text of each training example, and of each text without a label; those of a pair are joined."""
-    table = examples(task).select(["split", "text", "text_pair"])
-    return [
-        (ordinal, row["text"] if row["text_pair"] is None else f"{row['text']} {row['text_pair']}")
-        for ordinal, row in enumerate(table.to_pylist())
-        if row["split"] in ("train", UNLABELLED)
-    ]
+    columns = [examples(task)[name].to_pylist() for name in ("split", "text", "text_pair")]
+    rows = [row for row in enumerate(zip(*columns, strict=True)) if row[1][0] in ("train", UNLABELLED)]
+    return [(ordinal, text if pair is None else f"{text} {pair}") for ordinal, (_, text, pair) in rows]

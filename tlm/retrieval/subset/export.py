@@ -98,12 +98,9 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
     path = hits.path("hits.parquet")
     with TemporaryDirectory(prefix="texts-", dir=draft.folder) as name:
         texts = Path(name)
-        candidates = Candidates.from_hits(
-            hits.uri,
-            lambda: collected(texts),
-            track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions"),
-            read_hits(path, "doc", "rank", "score"),
-        )
+        docs = track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions")
+        ranked = read_hits(path, "doc", "rank", "score")
+        candidates = Candidates.from_hits(hits.uri, lambda: collected(texts), docs, ranked)
         if not len(candidates):
             raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
         collect(corpus, candidates.docs, texts)

@@ -209,9 +209,8 @@ def judge(
     if not len(verdicts.rows()):
         counts = Counter(REASONS[reason] for reason in verdicts.reason.tolist())
         removed = ", ".join(f"{reason} {count:,}" for reason, count in counts.items())
-        raise InputError(
-            f"the filters leave none of the {len(candidates):,} passages of {candidates.source} ({removed})"
-        )
+        total = f"{len(candidates):,} passages of {candidates.source}"
+        raise InputError(f"the filters leave none of the {total} ({removed})")
     return verdicts
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,13 @@ from scipy import sparse, special
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold
 
-from tlm.data.tasks.examples import Split
 from tlm.data.tasks.metrics import REGRESSION, dev_score
 from tlm.progress import say
 from tlm.shallow.features import joined
 from tlm.shallow.folder import Arrays
+
+if TYPE_CHECKING:  # predicting does without pyarrow
+    from tlm.data.tasks.examples import Split
 
 MOST_ITERATIONS = 1000
 
@@ -108,7 +110,7 @@ class Setting:
     features: Any
 
 
-def views_of(train: Split, dev: Split) -> list[list[Fold]]:
+def views_of(train: "Split", dev: "Split") -> list[list[Fold]]:
     """Two ways to judge a setting: by cross-validation over train, and on dev. Rows of dev follow those of train.
 
     Examples of a group are never divided. There is no cross-validation if train is large or has few groups, and no
@@ -132,7 +134,7 @@ class Search:
         tried: How many settings were considered.
     """
 
-    def __init__(self, train: Split, dev: Split, metric: str, labels: list[str] | None) -> None:
+    def __init__(self, train: "Split", dev: "Split", metric: str, labels: list[str] | None) -> None:
         """Judge with `metric`; `labels` are the classes, or None for numbers."""
         self.views = views_of(train, dev)
         self.folds = [fold for view in self.views for fold in view]
@@ -195,7 +197,7 @@ class Dense:
 
     @classmethod
     def fit(
-        cls, represent: Represent, train: Split, dev: Split, metric: str, labels: list[str] | None, name: str
+        cls, represent: Represent, train: "Split", dev: "Split", metric: str, labels: list[str] | None, name: str
     ) -> "Dense":
         """Choose the regularisation, and fit the choice on `train`.
 

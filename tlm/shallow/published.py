@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.stores.store import file_sha256
-from tlm.data.tasks.examples import Split
 from tlm.data.tasks.metrics import REGRESSION
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
 from tlm.shallow.linear import Dense, OnDense, of_pairs
+
+if TYPE_CHECKING:  # predicting does without pyarrow
+    from tlm.data.tasks.examples import Split
 
 FAMILY = "published"
 EMBEDDER = "embedder"  # folder of the published model, within the model's
@@ -72,7 +74,7 @@ class Published(OnDense):
         return cls(config["labels"], folder / EMBEDDER, Dense.restored(config, arrays), config["pair"])
 
 
-def fit(folder: Path, train: Split, dev: Split, metric: str, labels: list[str] | None) -> Published:
+def fit(folder: Path, train: "Split", dev: "Split", metric: str, labels: list[str] | None) -> Published:
     """Embed the texts with the model in `folder`, and fit a linear model of the training examples' embeddings.
 
     Raises:

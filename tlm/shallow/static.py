@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,14 @@ from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
 from tlm.data.marks import Marks, listed_marks, marks_of
-from tlm.data.tasks.examples import Split
 from tlm.data.tasks.metrics import REGRESSION
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
 from tlm.shallow.features import parts, with_pairs, words_of
 from tlm.shallow.linear import Dense, OnDense, of_pairs
+
+if TYPE_CHECKING:  # predicting does without pyarrow
+    from tlm.data.tasks.examples import Split
 
 DIMENSIONS = 128
 WINDOW = 5  # words to each side; a neighbour at distance d counts (WINDOW + 1 - d) / WINDOW
@@ -194,8 +196,8 @@ class Static(OnDense):
 def learn(
     passages: Iterable[str],
     unlabelled: Sequence[str],
-    train: Split,
-    dev: Split,
+    train: "Split",
+    dev: "Split",
     metric: str,
     labels: list[str] | None,
     marks: Marks | None = None,

@@ -3,19 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.examples import Split
 from tlm.data.tasks.metrics import REGRESSION
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Shape, TextFeatures, joined
 from tlm.shallow.linear import STRENGTHS, Linear, Search
+
+if TYPE_CHECKING:  # predicting does without pyarrow
+    from tlm.data.tasks.examples import Split
 
 FAMILY = "tf-idf"
 LARGE = 5_000_000  # characters of training text above which only the cheapest features are tried
@@ -71,7 +73,7 @@ class Tfidf:
         return cls(labels, features, linear, config["chosen"])
 
 
-def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks: Marks | None = None) -> Tfidf:
+def tune(train: "Split", dev: "Split", metric: str, labels: list[str] | None, marks: Marks | None = None) -> Tfidf:
     """Choose the features, then the regularisation, and fit the choice on `train`.
 
     Args:

@@ -16,18 +16,7 @@ from tlm.data.passages import Shards
 from tlm.errors import InputError
 from tlm.progress import say, track
 from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.subset.judge import (
-    NO_RANK,
-    NO_SCORE,
-    REASONS,
-    Candidates,
-    Verdicts,
-    collect,
-    collected,
-    judge,
-    queries_of,
-    read_hits,
-)
+from tlm.retrieval.subset.judge import REASONS, Candidates, Verdicts, collect, collected, judge, queries_of, read_hits
 from tlm.settings.options import Filters
 
 _BEST = [("best_rank", pa.int32()), ("best_score", pa.float32())]
@@ -51,9 +40,7 @@ def write_subset(
     draft.counts |= {"candidates": len(candidates)}
     draft.counts |= {REASONS[reason]: len(verdicts.rows(reason)) for reason in reasons}
     draft.details["passages"] = len(kept)
-    rank, score = candidates.best_rank[kept], candidates.best_score[kept]
-    best = {"best_rank": pa.array(rank, mask=rank == NO_RANK), "best_score": pa.array(score, mask=score == NO_SCORE)}
-    columns = pa.table({"doc": candidates.docs[kept], **best, **lists})
+    columns = pa.table({"doc": candidates.docs[kept], **candidates.best(kept), **lists})
     shards = Shards(draft.folder, "passages")
     for texts in candidates.texts(kept):
         part = columns.slice(shards.total, len(texts))

@@ -82,6 +82,12 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.docs)
 
+    def best(self, rows: Ints) -> dict[str, pa.Array]:
+        """The columns `best_rank` and `best_score` of the given rows, null where there is none."""
+        rank, score = self.best_rank[rows], self.best_score[rows]
+        ranks, scores = pa.array(rank, mask=rank == NO_RANK), pa.array(score, mask=score == NO_SCORE)
+        return {"best_rank": ranks, "best_score": scores}
+
     def best_first(self) -> Ints:
         """Rows by best rank ascending, best score descending, document ascending."""
         return np.lexsort((self.docs, -self.best_score, self.best_rank))

@@ -16,9 +16,8 @@ from tlm.data.ranges import Ints
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.subset.candidates import Candidates, grouped
 from tlm.retrieval.subset.export import SUBSET, export, write_subset
-from tlm.retrieval.subset.judge import SURPLUS, judge
+from tlm.retrieval.subset.judge import SURPLUS, Candidates, grouped, judge
 from tlm.settings.options import Filters
 
 
@@ -138,7 +137,7 @@ def _write(draft: Draft, parts: Sequence[Part], corpus: Artifact, filters: Filte
     tasks = [{"name": part.name, "first_query": part.first, "passages": found[part.name]} for part in parts]
     draft.counts = {"retrieved": sum(map(len, retrieved))}
     draft.details = {"arm": parts[0].subset.details["arm"], "tasks": tasks}
-    write_subset(draft, candidates, verdicts, range(SURPLUS), lists, MERGED)
+    write_subset(draft, verdicts, range(SURPLUS), lists, MERGED)
     draft.counts["by several"] = shared
     say(f"merge: {len(docs):,} passages of {len(parts)} tasks, {shared:,} of them found by several")
 

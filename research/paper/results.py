@@ -21,7 +21,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.runs import spread, with_interval
 from tlm.evaluation.score.intervals import Arm, Scored
 from tlm.evaluation.score.mix import PARTS, Row
-from tlm.retrieval.select.selectors import draws
+from tlm.retrieval.select.retrieve import draws
 
 FOLDER = "research/results"
 BASELINE = "baseline"

@@ -9,8 +9,8 @@ from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.data.passages import passages
 from tlm.errors import InputError, refuse_negative
 from tlm.progress import say
-from tlm.retrieval.search.query import write_selected
-from tlm.retrieval.select.selectors import RERANKED, best
+from tlm.retrieval.search.query import write_chosen
+from tlm.retrieval.select.retrieve import RERANKED, best
 from tlm.training.distributed.cards import own_cards
 from tlm.training.input.tokenize import tokenize
 
@@ -96,7 +96,7 @@ def _write(draft: Draft, recipe: Recipe, subset: Artifact, device: str) -> None:
         say(f"warning: {wanted:,} passages were asked for, but there are only {len(texts):,} to choose from")
     rows, found = best(scores, len(scores))
     docs = np.concatenate([batch.column("doc").to_numpy() for batch in passages(subset, ["doc"])])
-    write_selected(draft, RERANKED, docs[rows], found, wanted)
+    write_chosen(draft, RERANKED, docs[rows], found, wanted)
     parameters = build.parameter_count(model)
     read = PASSES * int(texts.lengths.sum()), int(examples.texts.lengths[examples.rows("train")].sum())
     draft.counts["flops"] = 2 * parameters * read[0] + 6 * parameters * read[1]  # forward; forward and backward

@@ -7,8 +7,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.score.baseline import ARM
 from tlm.evaluation.score.mix import PARTS
-from tlm.retrieval.select.retrieve import MOST_HITS, retrieve
-from tlm.retrieval.select.selectors import RERANKED
+from tlm.retrieval.select.retrieve import MOST_HITS, RERANKED, retrieve
 from tlm.retrieval.subset.export import export
 from tlm.runs.plan import Run, advised, parse_seeds
 from tlm.settings.options import Filters

@@ -14,9 +14,8 @@ from tlm.data.passages import sample
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.preview import Ints, examples_by_query, portions
-from tlm.retrieval.select.dsir import Shares, divergence, shares
-from tlm.retrieval.select.retrieve import training_texts
-from tlm.retrieval.select.selectors import WITHOUT_QUERIES
+from tlm.retrieval.select.retrieve import WITHOUT_QUERIES, training_texts
+from tlm.retrieval.select.scored import divergence, shares
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def reductions(subsets: list[Subset], corpus: Artifact, most: int, seed: int) ->
     5.1 there). The words of at most `most` passages of each are counted, drawn at random with `seed`.
     """
 
-    def of_passages(artifact: Artifact) -> Shares:
+    def of_passages(artifact: Artifact) -> NDArray[np.float64]:
         return shares(list(sample(artifact, most, seed)))
 
     whole = of_passages(corpus)

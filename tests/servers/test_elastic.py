@@ -12,10 +12,10 @@ from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search import elastic_build
 from tlm.retrieval.search import index as index_step
 from tlm.retrieval.search.analyzer import terms_of_text
-from tlm.retrieval.search.elastic_client import data_nodes
+from tlm.retrieval.search.elastic_build import data_nodes
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.dense import dense
 from tlm.retrieval.select.retrieve import retrieve
+from tlm.retrieval.select.vectors import dense
 from tlm.retrieval.subset.export import export
 
 TOKENS_AT_ONCE = 9000  # _analyze gives 10,000 at most

@@ -121,7 +121,7 @@ def test_a_mounted_secret_says_whom_to_trust_and_who_we_are(login, certificate, 
     monkeypatch.setenv("TLM_ELASTICSEARCH_SECRET", str(tmp_path / "secret"))
     with monkeypatch.context() as pod:
         pod.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-        with pytest.raises(InputError, match=r"mend the Secret .* missing or has no ca.crt.: tlm-elasticsearch-writer"):
+        with pytest.raises(InputError, match=r"correct the Secret .* missing or has no ca.crt.: tlm-elastic.*-writer"):
             preflight(engine="elasticsearch", root=str(tmp_path))
     with pytest.raises(InputError, match="TLS fails there"):  # not mounted: as if it were not named
         preflight(engine="elasticsearch", root=str(tmp_path))

@@ -23,10 +23,9 @@ from tlm.errors import InputError
 from tlm.evaluation.report.kfp import dataset_card
 from tlm.evaluation.report.lineage import dropped
 from tlm.retrieval.subset import judge as judging
-from tlm.retrieval.subset.candidates import Candidates
 from tlm.retrieval.subset.export import SUBSET
 from tlm.retrieval.subset.imported import import_subset
-from tlm.retrieval.subset.judge import REASONS, judge
+from tlm.retrieval.subset.judge import REASONS, Candidates, judge
 from tlm.settings.options import Filters
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stage1 import train

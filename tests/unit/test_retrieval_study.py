@@ -24,8 +24,8 @@ from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.dsir import divergence, shares
 from tlm.retrieval.select.retrieve import retrieve
+from tlm.retrieval.select.scored import divergence, shares
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters, Layout
 

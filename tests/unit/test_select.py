@@ -13,11 +13,20 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages, sample
 from tlm.errors import InputError
 from tlm.retrieval.search.embed import LEARNED_FROM
-from tlm.retrieval.select import features
-from tlm.retrieval.select.classifier import OTHERS, fitted, log_odds
-from tlm.retrieval.select.dsir import LEAST, divergence, dsir, log_importance, log_ratios, shares
-from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, draws, selector
+from tlm.retrieval.select import scored
+from tlm.retrieval.select.retrieve import BY_VECTORS, SCORED, best, draws, retrieve
+from tlm.retrieval.select.scored import (
+    LEAST,
+    OTHERS,
+    SELECTORS,
+    divergence,
+    dsir,
+    fitted,
+    log_importance,
+    log_odds,
+    log_ratios,
+    shares,
+)
 from tlm.retrieval.subset.export import Arm, export, seed_of
 from tlm.runs.plan import arms_of
 
@@ -108,7 +117,7 @@ def test_a_selection_becomes_a_subset_of_the_size_of_bm25s(made, root, arm):
 @pytest.mark.parametrize("arm", SCORED)
 def test_a_selection_is_the_same_twice_and_another_with_another_seed(made, root, arm):
     corpus, _, _, _ = made
-    one, again, other = (selector(arm)(Artifact.open(corpus), COOKING, seed) for seed in (0, 0, 1))
+    one, again, other = (SELECTORS[arm](Artifact.open(corpus), COOKING, seed) for seed in (0, 0, 1))
     assert np.array_equal(one, again)
     assert np.array_equal(one, other) == (arm == "classifier")  # which compares with all of so small a corpus
 
@@ -149,10 +158,10 @@ def test_what_learns_from_a_sample_draws_where_the_corpus_is_larger():
 
 def test_scores_do_not_depend_on_the_number_of_processes(made, monkeypatch):
     corpus = Artifact.open(made[0])
-    one = features.scores_of_all(corpus, lengths, "scoring")
-    monkeypatch.setattr(features, "SEVERAL", 1)
+    one = scored.scores_of_all(corpus, lengths)
+    monkeypatch.setattr(scored, "SEVERAL", 1)
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "2")
-    assert np.array_equal(one, features.scores_of_all(corpus, lengths, "scoring"))
+    assert np.array_equal(one, scored.scores_of_all(corpus, lengths))
 
 
 def lengths(texts):

@@ -6,7 +6,7 @@ from tests.toys import make_task
 from tlm.cli.command import descriptions
 from tlm.cli.show import show
 from tlm.errors import InputError
-from tlm.retrieval.select.selectors import BY_VECTORS, RERANKED, SCORED
+from tlm.retrieval.select.retrieve import BY_VECTORS, RERANKED, SCORED
 from tlm.runs.advise import advise_command
 from tlm.settings import presets
 from tlm.settings.sections import SECTIONS

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from tlm.data.marks import MOST_SPANS, find_marks, named_marks
 from tlm.errors import InputError
-from tlm.shallow.features import features, parts
-from tlm.shallow.words import words_of
+from tlm.shallow.features import features, parts, words_of
 
 BRACKETS = (("[[", "]]"), ("<<", ">>"))
 MARKS = (*BRACKETS, ("<e1>", "</e1>"), ("[E1]", "[/E1]"))

@@ -171,7 +171,7 @@ def _remove(store: Store, folder: str) -> None:
     kind, _, key = folder.partition("/")
     artifact = Artifact.find(store, kind, key) if kind == "index" else None
     if artifact is not None and artifact.details.get("engine") == "elasticsearch":
-        from tlm.retrieval.search.elastic_client import leave
+        from tlm.retrieval.search.elastic_build import leave
         from tlm.retrieval.search.index import located
 
         leave(located(artifact), identity(store))

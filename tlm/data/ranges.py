@@ -1,7 +1,8 @@
-"""Arithmetic of many lists that are stored in one array, one after the other, and of their lengths."""
+"""Many lists that are stored in one array, one after the other: their arithmetic, and files that grow."""
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,3 +30,32 @@ def by_length(lengths: npt.NDArray[np.int32], most: int = BATCH_TOKENS) -> Itera
         stop = start + max(1, most // int(lengths[order[start]]))
         yield order[start:stop]
         start = stop
+
+
+class GrowingArray:
+    """A .npy file that is written in pieces; its header is completed at the end.
+
+    NumPy's own writers do not report a full disk as such: their OSError has no errno.
+    """
+
+    def __init__(self, path: Path, dtype: npt.DTypeLike, *of_row: int) -> None:
+        self.dtype, self.rows, self._of_row = np.dtype(dtype), 0, of_row
+        self._file = path.open("wb")
+        self._header()
+
+    def append(self, values: npt.NDArray[Any]) -> None:
+        """Add rows of the shape `of_row` at the end."""
+        self._file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
+        self.rows += len(values)
+
+    def __enter__(self) -> "GrowingArray":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.seek(0)
+        self._header()  # of the same size: the format pads headers so that the number of rows can grow
+        self._file.close()
+
+    def _header(self) -> None:
+        described = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False}
+        np.lib.format.write_array_header_1_0(self._file, {**described, "shape": (self.rows, *self._of_row)})

@@ -8,7 +8,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
 from tlm.progress import say
 from tlm.retrieval.select.retrieve import ARMS as RETRIEVED
-from tlm.retrieval.select.selectors import draws
+from tlm.retrieval.select.retrieve import draws
 from tlm.retrieval.subset.export import TASK_ONLY, Arm, seed_of
 from tlm.runs.advise import advice_for
 from tlm.settings import presets

@@ -52,37 +52,34 @@ class Server:
         self.served, self.registry = served, CollectorRegistry()
         self.batcher = Batcher(served.predictor, served.most_waiting)
         self.bodies = Bodies(served.most_bytes, served.most_waiting_bytes)
-        self.requests = Counter(
-            "tlm_requests", "Requests for predictions.", ["protocol", "code"], registry=self.registry
-        )
-        self.texts = Counter("tlm_texts", "Texts that were predicted.", registry=self.registry)
-        self.seconds = Histogram("tlm_request_seconds", "Time of a request for predictions.", registry=self.registry)
-        waiting = Gauge("tlm_waiting_texts", "Texts that wait or are being predicted.", registry=self.registry)
+        own: dict[str, Any] = {"registry": self.registry}
+        self.requests = Counter("tlm_requests", "Requests for predictions.", ["protocol", "code"], **own)
+        self.texts = Counter("tlm_texts", "Texts that were predicted.", **own)
+        self.seconds = Histogram("tlm_request_seconds", "Time of a request for predictions.", **own)
+        waiting = Gauge("tlm_waiting_texts", "Texts that wait or are being predicted.", **own)
         waiting.set_function(lambda: self.batcher.waiting)
-        held = Gauge("tlm_waiting_bytes", "Bytes of requests that wait or are being received.", registry=self.registry)
+        held = Gauge("tlm_waiting_bytes", "Bytes of requests that wait or are being received.", **own)
         held.set_function(lambda: self.bodies.held)
 
     def app(self) -> Starlette:
         """The application."""
-        v1, v2 = f"/v1/models/{self.served.name}", f"/v2/models/{self.served.name}"
+        name = self.served.name
+        v1, v2, ready = f"/v1/models/{name}", f"/v2/models/{name}", {"name": name, "ready": True}
         get: dict[str, dict[str, Any]] = {
             "/v2": {"name": "tlm", "version": __version__, "extensions": []},
             "/v2/health/live": {"live": True},
             "/v2/health/ready": {"ready": True},
-            "/v1/models": {"models": [self.served.name]},
-            v1: {"name": self.served.name, "ready": True},
-            v2: protocol.metadata(self.served.name, self.served.version, self.served.predictor.labels),
-            f"{v2}/ready": {"name": self.served.name, "ready": True},
+            "/v1/models": {"models": [name]},
+            v1: ready,
+            v2: protocol.metadata(name, self.served.version, self.served.predictor.labels),
+            f"{v2}/ready": ready,
         }
         routes = [Route(path, _answering(body), methods=["GET"]) for path, body in get.items()]
-        routes += [
-            Route("/metrics", self.metrics, methods=["GET"]),
-            Route(f"{v1}:predict", self.counted("v1", self.predict_v1), methods=["POST"]),
-            Route(f"{v2}/infer", self.counted("v2", self.predict_v2), methods=["POST"]),
-        ]
-        return Starlette(
-            routes=routes, lifespan=self.lifespan, exception_handlers={HTTPException: _told, Exception: _failed}
-        )
+        routes.append(Route("/metrics", self.metrics, methods=["GET"]))
+        routes.append(Route(f"{v1}:predict", self.counted("v1", self.predict_v1), methods=["POST"]))
+        routes.append(Route(f"{v2}/infer", self.counted("v2", self.predict_v2), methods=["POST"]))
+        handlers: Any = {HTTPException: _refused, Exception: _failed}
+        return Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -132,7 +129,7 @@ class Server:
             return JSONResponse(protocol.answer_v2(predicted, labels, name, version, asked.identity))
 
     async def predict(self, asked: protocol.Asked) -> Any:
-        """Predict together with what else waits."""
+        """Predict together with other waiting requests."""
         if len(asked.texts) > self.served.most_texts:
             raise InputError(f"{len(asked.texts)} texts in a request; expected at most {self.served.most_texts}")
         predicted = await self.batcher.predict(asked)
@@ -151,8 +148,7 @@ def _answering(body: dict[str, Any]) -> Handler:
     return handle
 
 
-async def _told(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _refused(_: Request, error: HTTPException) -> Response:
     return _error(error.detail, error.status_code, dict(error.headers or {}))
 
 

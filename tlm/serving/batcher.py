@@ -22,7 +22,7 @@ MOST_CHARACTERS = 1 << 18  # from there on, predicting together saves nothing an
 
 
 class Busy(TlmError):
-    """More waits than may."""
+    """The queue is full."""
 
 
 class Failed(TlmError):
@@ -67,13 +67,13 @@ class Batcher:
             self.waiting -= count
 
     async def run(self) -> None:
-        """Predict what waits, batch by batch, until this is cancelled."""
+        """Predict waiting texts, batch by batch, until this is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             together = self._together(await self._queue.get())
             try:
                 found = await loop.run_in_executor(self._thread, self._predict, [one.asked for one in together])
-            except Exception as error:  # told to those who asked; the next batch may do
+            except Exception as error:  # the answer to these requests; the next batch may succeed
                 say(f"serve: {type(error).__name__}: {reason(error)}")
                 for one in together:
                     if not one.answer.cancelled():
@@ -88,7 +88,7 @@ class Batcher:
         self._thread.shutdown()
 
     def _together(self, first: _Waiting) -> list[_Waiting]:
-        """What waits of the same kind as `first`, single texts or pairs; a request is never cut."""
+        """Take waiting requests of the same kind as `first`, single texts or pairs; a request is never cut."""
         found, texts, characters, others = [first], len(first.asked.texts), first.asked.characters, []
         while texts < MOST_TOGETHER and characters < MOST_CHARACTERS and not self._queue.empty():
             one = self._queue.get_nowait()
@@ -106,9 +106,7 @@ class Batcher:
         texts = [text for one in asked for text in one.texts]
         pairs = [pair for one in asked for pair in one.pairs or []] or None
         predicted = self._predictor.predict(texts, pairs, "")
-        ends = np.cumsum([len(one.texts) for one in asked])[:-1]
-        parts: list[Any] = np.split(predicted, ends)
-        return parts
+        return np.split(predicted, np.cumsum([len(one.texts) for one in asked])[:-1])
 
 
 SMALL = 1 << 14  # bytes; such a body is parsed sooner than another thread is asked
@@ -124,14 +122,14 @@ class Bodies:
     """
 
     def __init__(self, most_bytes: int, most_held: int) -> None:
-        """Hold nothing yet; `most_bytes` is the largest body, and `most_held` what all may have together."""
+        """Hold nothing yet; `most_bytes` is the largest body, and `most_held` the bytes of all together."""
         self.held = 0
         self._most_bytes, self._most_held = most_bytes, most_held
         self._thread = ThreadPoolExecutor(1, "parse")
 
     @asynccontextmanager
     async def asked(self, request: Request, read: Callable[[Any], Asked]) -> AsyncIterator[Asked]:
-        """What a request asks for, by `read` of its JSON value. Its bytes count as held until the block ends.
+        """Yield the texts of a request, by `read` of its JSON value. Its bytes count as held until the block ends.
 
         Raises:
             InputError: the body ends early, is not JSON, or `read` raises it.
@@ -156,7 +154,7 @@ class Bodies:
         self._thread.shutdown()
 
     async def _receive(self, request: Request, body: bytearray) -> None:
-        """Append what arrives. What is refused is received and dropped: who still sends reads no answer."""
+        """Append the parts that arrive; drop those of a refused body: a client that still sends reads no answer."""
         announced = request.headers.get("content-length", "")
         size, refused = 0, self._refusal(int(announced) if announced.isdecimal() else 0, 0, 0)
         if refused is not None and int(announced) > MOST_DROPPED:
@@ -182,7 +180,7 @@ class Bodies:
             raise refused
 
     def _refusal(self, size: int, own: int, more: int) -> Exception | None:
-        """Why a body of `size` bytes, of which `own` are held, may not hold `more`. A body alone always finds room."""
+        """Return why a body of `size` bytes that holds `own` may not hold `more`. A body alone always finds room."""
         if size > self._most_bytes:
             return HTTPException(413, f"the body has more than {self._most_bytes} bytes; send fewer texts")
         others = self.held - own

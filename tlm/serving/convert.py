@@ -79,7 +79,7 @@ def _example(classifier: Classifier) -> tuple[list[str], tuple[Tensor, ...]]:
 
 
 def _quietly(work: Callable[[], Any]) -> Any:
-    """Do work of libraries that report progress, and warn of what does not concern these models."""
+    """Run libraries without their progress, and without warnings that do not concern these models."""
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):

@@ -9,7 +9,7 @@ from tlm.retrieval.subset.protected import check_protected, check_trained
 from tlm.serving.export_onnx import trained_model
 from tlm.serving.teacher import soft_labels
 from tlm.settings import presets
-from tlm.settings.options import Compute
+from tlm.settings.options import Compute, Range
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokenize, tokens_for
 from tlm.training.stage2 import trainable
@@ -30,7 +30,7 @@ def distill(
     compute: Compute = Compute(),
     root: str | None = None,
 ) -> str:
-    """Train a small encoder on what a teacher answers: a mixture, a larger encoder, a fine-tuned published model.
+    """Train a small encoder on the answers of a teacher: a mixture, a larger encoder, a fine-tuned published model.
 
     The student begins with a checkpoint of stage 1, usually of a smaller preset. It learns the teacher's
     probabilities for the training texts and, with a subset, for the passages in it: rho1 batches of them for each
@@ -50,27 +50,25 @@ def distill(
     """
     arguments = dict(locals())
     better, start, examples = trained_model(teacher), Artifact.open(checkpoint, "checkpoint"), trainable(task)
-    fetched = Artifact.open(subset, "subset") if subset else None
+    retrieved = Artifact.open(subset, "subset") if subset else None
     check_trained(examples, better, start)
-    if fetched:
-        check_protected(fetched, examples)
+    if retrieved:
+        check_protected(retrieved, examples)
     whole = presets.resolve(preset, overrides)
     rho1, settings = whole.train.rho1, whole.finetune
-    _check(better, examples, fetched, rho1, temperature)
-    if seed < -1:
-        raise InputError(f"seed is {seed}; expected -1 or more")
-    root = home(root, [better, start, examples, *([fetched] if fetched else [])]).root
+    _check(better, examples, retrieved, rho1, temperature)
+    Range("-1 or more", -1).check("seed", seed)
+    root = home(root, [better, start, examples, *([retrieved] if retrieved else [])]).root
     tokens = tokens_for(start, examples, root)
     inputs = {"teacher": better, "checkpoint": start, "task": examples, "task_tokens": tokens}
     inputs["task_answers"] = soft_labels(better, examples, compute.place, root)
-    if fetched:
-        inputs["subset_tokens"] = Artifact.open(tokenize(fetched.uri, tokens.input("tokenizer").uri, root=root))
-        inputs["subset_answers"] = soft_labels(better, fetched, compute.place, root)
+    if retrieved:
+        inputs["subset_tokens"] = Artifact.open(tokenize(retrieved.uri, tokens.input("tokenizer").uri, root=root))
+        inputs["subset_answers"] = soft_labels(better, retrieved, compute.place, root)
     own = settings.for_key({"epochs"} if settings.steps else ())
     chosen = {"arm": STUDENT, "seed": start.details["seed"] if seed < 0 else seed, "teacher": better.details["arm"]}
-    recipe = Recipe(
-        "model", "distill", VERSION, {**chosen, "temperature": temperature, "rho1": rho1, "finetune": own}, inputs
-    )
+    chosen |= {"temperature": temperature, "rho1": rho1, "finetune": own}
+    recipe = Recipe("model", "distill", VERSION, chosen, inputs)
 
     def write(draft: Draft) -> None:
         from tlm.serving.student import teach
@@ -85,12 +83,9 @@ def distill(
 def _check(teacher: Artifact, task: Artifact, subset: Artifact | None, rho1: int | str, temperature: float) -> None:
     """Raise InputError unless this teacher can be asked about these texts."""
     check_classes(teacher, task)
-    if not 0 < temperature <= 100:
-        raise InputError(f"temperature is {temperature}; expected a number above 0, at most 100")
+    Range("a number above 0, at most 100", above=0, most=100).check("temperature", temperature)
     if rho1 == "inf":
         raise InputError("train.rho1 is inf; expected how many batches of passages come with each batch of the task")
     if subset is not None and task.details["pair"]:
-        raise InputError(
-            f"{task.uri} has pairs of texts, and a passage is one text; leave out --subset, or give the task pairs "
-            "without labels (load-task --unlabelled)"
-        )
+        advice = "leave out --subset, or give the task pairs without labels (load-task --unlabelled)"
+        raise InputError(f"{task.uri} has pairs of texts, and a passage is one text; {advice}")

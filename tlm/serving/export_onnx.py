@@ -49,7 +49,7 @@ def export_onnx(model: str, *, root: str | None = None) -> str:
     if not encoders(trained.path("model")):
         raise InputError(f"{trained.uri} has no encoder, so nothing to convert; it predicts without PyTorch as it is")
     inputs = {"converted": trained, "task": task}
-    for name in ("checkpoint", "task_tokens"):  # what `evaluate` and reports ask of a model
+    for name in ("checkpoint", "task_tokens"):  # `evaluate` and reports look for these inputs of a model
         if name in trained.manifest.inputs:
             inputs[name] = trained.input(name)
     recipe = Recipe("model", "export-onnx", VERSION, {}, inputs)
@@ -96,7 +96,7 @@ def _write(draft: Draft, trained: Artifact, task: Artifact) -> None:
         found.append(compared(source / name, to / name, dev.texts, dev.pairs))
         if found[-1]["agreement"] >= SMALL_AGREES:
             use(to / name, SMALL)
-        _tell(to / name, found[-1])
+        _note(to / name, found[-1])
     sizes = {file: sum((to / name / file).stat().st_size for name in converted) for file in (EXACT, SMALL)}
     draft.details = trained.details | {"agreement": [one["agreement"] for one in found]}
     draft.counts = {f"bytes of {file}": size for file, size in sizes.items()}
@@ -104,7 +104,7 @@ def _write(draft: Draft, trained: Artifact, task: Artifact) -> None:
 
 
 def compared(folder: Path, converted: Path, texts: list[str], pairs: list[str] | None) -> dict[str, Any]:
-    """How both ONNX files predict texts, beside the model that they were made from.
+    """Compare both ONNX files with the model that they were made from.
 
     Returns:
         ``difference``: the largest of float32's logits; ``within``: the largest that is allowed; ``agreement``: the
@@ -131,7 +131,7 @@ def compared(folder: Path, converted: Path, texts: list[str], pairs: list[str] |
 
 
 def agreement(exact: NDArray[np.float32], small: NDArray[np.float32], numbers: bool) -> float:
-    """How alike two predictions are, at most 1: the share of equal classes, or of explained variance of numbers."""
+    """The similarity of two predictions, at most 1: the share of equal classes, or of explained variance of numbers."""
     if numbers:
         exact, small = exact.astype(np.float64), small.astype(np.float64)
         spread = np.square(exact - exact.mean()).sum()
@@ -139,8 +139,8 @@ def agreement(exact: NDArray[np.float32], small: NDArray[np.float32], numbers: b
     return float((exact.argmax(axis=1) == small.argmax(axis=1)).mean())
 
 
-def _tell(folder: Path, found: dict[str, Any]) -> None:
-    """Add what was compared to the model card."""
+def _note(folder: Path, found: dict[str, Any]) -> None:
+    """Add the comparison to the model card."""
     from tlm.evaluation.predict.encoder import ONNX
 
     card = folder / "README.md"

@@ -36,9 +36,7 @@ def read_v1(body: Any) -> Asked:
     Raises:
         InputError: the body is anything else.
     """
-    instances = _listed(_object(body, "the body"), "instances")
-    rows = [[one["text"], *_second(one)] if _has_text(one) else [one] for one in instances]
-    return _asked(rows, "instances")
+    return _asked([_row(one) for one in _listed(body, "instances")], "instances")
 
 
 def read_v2(body: Any) -> Asked:
@@ -47,9 +45,7 @@ def read_v2(body: Any) -> Asked:
     Raises:
         InputError: the body is anything else.
     """
-    tensors = [
-        _object(one, f"inputs[{place}]") for place, one in enumerate(_listed(_object(body, "the body"), "inputs"))
-    ]
+    tensors = [_object(one, f"inputs[{place}]") for place, one in enumerate(_listed(body, "inputs"))]
     if len(tensors) > 2:
         raise InputError(f"inputs holds {len(tensors)} tensors; expected one with texts, or two for pairs")
     columns = [_texts_of(one, f"inputs[{place}]") for place, one in enumerate(tensors)]
@@ -71,36 +67,32 @@ def answer_v2(
     predicted: NDArray[Any], labels: Sequence[str] | None, name: str, version: str, identity: str | None
 ) -> dict[str, Any]:
     """An inference response: tensors ``label``, ``probability`` and ``probabilities``; or ``value``."""
-    count = len(predicted)
     if labels is None:
-        outputs = [_tensor("value", [count], predicted[:, 0].tolist())]
+        values = [predicted[:, 0].tolist()]
     else:
-        best = predicted.argmax(axis=1)
-        outputs = [
-            {"name": "label", "shape": [count], "datatype": "BYTES", "data": [labels[place] for place in best]},
-            _tensor("probability", [count], predicted.max(axis=1).tolist()),
-            _tensor("probabilities", [count, len(labels)], predicted.ravel().tolist()),
-        ]
+        best = [labels[place] for place in predicted.argmax(axis=1)]
+        values = [best, predicted.max(axis=1).tolist(), predicted.ravel().tolist()]
+    outputs = [{**tensor, "data": data} for tensor, data in zip(_outputs(labels, len(predicted)), values, strict=True)]
     called = {} if identity is None else {"id": identity}
     return {"model_name": name, "model_version": version, **called, "outputs": outputs}
 
 
 def metadata(name: str, version: str, labels: Sequence[str] | None) -> dict[str, Any]:
-    """What V2 tells of a model. The classes stand in the order of ``probabilities``."""
-    outputs = [{"name": "value", "datatype": "FP64", "shape": [-1]}]
-    if labels is not None:
-        outputs = [
-            {"name": "label", "datatype": "BYTES", "shape": [-1]},
-            {"name": "probability", "datatype": "FP64", "shape": [-1]},
-            {"name": "probabilities", "datatype": "FP64", "shape": [-1, len(labels)]},
-        ]
-    inputs = [{"name": name, "datatype": "BYTES", "shape": [-1]} for name in ("text", "text_pair")]
-    about = {"name": name, "versions": [version], "platform": "tlm", "inputs": inputs, "outputs": outputs}
+    """The metadata of a model in V2. The classes stand in the order of ``probabilities``."""
+    inputs = [_tensor("text", "BYTES", -1), _tensor("text_pair", "BYTES", -1)]
+    about = {"name": name, "versions": [version], "platform": "tlm", "inputs": inputs, "outputs": _outputs(labels, -1)}
     return about if labels is None else {**about, "parameters": {"classes": list(labels)}}
 
 
-def _tensor(name: str, shape: list[int], data: list[float]) -> dict[str, Any]:
-    return {"name": name, "shape": shape, "datatype": "FP64", "data": data}
+def _outputs(labels: Sequence[str] | None, rows: int) -> list[dict[str, Any]]:
+    if labels is None:
+        return [_tensor("value", "FP64", rows)]
+    probabilities = _tensor("probabilities", "FP64", rows, len(labels))
+    return [_tensor("label", "BYTES", rows), _tensor("probability", "FP64", rows), probabilities]
+
+
+def _tensor(name: str, datatype: str, *shape: int) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": list(shape)}
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:
@@ -109,19 +101,17 @@ def _object(value: Any, name: str) -> dict[str, Any]:
     return value
 
 
-def _listed(value: dict[str, Any], field: str) -> list[Any]:
-    found = value.get(field)
+def _listed(body: Any, field: str) -> list[Any]:
+    found = _object(body, "the body").get(field)
     if not isinstance(found, list) or not found:
         raise InputError(f"the body has no {field}; expected a list with at least one entry")
     return found
 
 
-def _has_text(instance: Any) -> bool:
-    return isinstance(instance, dict) and "text" in instance
-
-
-def _second(instance: dict[str, Any]) -> list[Any]:
-    return [instance["text_pair"]] if instance.get("text_pair") is not None else []
+def _row(instance: Any) -> list[Any]:
+    if not isinstance(instance, dict) or "text" not in instance:
+        return [instance]
+    return [instance["text"]] if instance.get("text_pair") is None else [instance["text"], instance["text_pair"]]
 
 
 def _texts_of(tensor: dict[str, Any], name: str) -> list[Any]:

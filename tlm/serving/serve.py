@@ -1,4 +1,4 @@
-"""The command `serve`: load a model and answer requests until it is told to end."""
+"""The command `serve`: load a model and answer requests until a signal ends it."""
 
 import signal
 import socket
@@ -9,6 +9,7 @@ from pathlib import Path
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted
 from tlm.progress import hidden, say
+from tlm.settings.options import Range
 
 DRAIN_SECONDS = 30
 # Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
@@ -55,23 +56,17 @@ def serve(
 
     if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
         raise InputError(f"name is '{name}'; expected letters, digits, '-', '_' and '.'")
-    limits = {
-        "max_bytes": max_bytes,
-        "max_texts": max_texts,
-        "max_waiting": max_waiting,
-        "max_waiting_bytes": max_waiting_bytes,
-    }
+    limits = {"max_bytes": max_bytes, "max_texts": max_texts, "max_waiting": max_waiting}
+    limits["max_waiting_bytes"] = max_waiting_bytes
     for setting, value in limits.items():
-        if value < 1:
-            raise InputError(f"{setting} is {value}; expected 1 or more")
+        Range("1 or more", 1).check(setting, value)
     predictor, place = open_predictor(model_folder(model), device)
     served = Served(predictor, name, version_of(model), *limits.values())
     say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
     sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
-    config = uvicorn.Config(
-        Server(served).app(), host=host, port=port, log_level="warning", timeout_graceful_shutdown=DRAIN_SECONDS
-    )
+    app, drain = Server(served).app(), DRAIN_SECONDS
+    config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=drain)
     listening = config.bind_socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES)
     server = uvicorn.Server(config)

@@ -1,4 +1,4 @@
-"""A student: stage 2 whose labels are a teacher's answers, on batches of fetched text between those of the task."""
+"""A student: stage 2 whose labels are a teacher's answers, on batches of retrieved text between those of the task."""
 
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.serving.teacher import answers
@@ -18,8 +18,8 @@ def teach(draft: Draft, recipe: Recipe, settings: Finetune, device: str, snapsho
 
     Args:
         draft: Where to write.
-        recipe: What is trained: arm, seed, temperature and rho1, and the artifacts ``checkpoint``, ``task``,
-            ``task_tokens`` and ``task_answers``; with fetched text ``subset_tokens`` and ``subset_answers``.
+        recipe: The recipe of the student: arm, seed, temperature and rho1, and the artifacts ``checkpoint``, ``task``,
+            ``task_tokens`` and ``task_answers``; with retrieved text ``subset_tokens`` and ``subset_answers``.
         settings: The settings of stage 2.
         device: The device, as the step was given it.
         snapshots: Where unfinished work is kept.
@@ -38,8 +38,8 @@ class Distillation(Classification):
     """The work of a student: rho1 batches of text without labels for each batch of training examples.
 
     Attributes:
-        passages: The fetched text; None without a subset.
-        answers: What the teacher answered, in the order of the sources of `external`; last, those about the task.
+        passages: The retrieved text; None without a subset.
+        answers: The teacher's answers, in the order of the sources of `external`; last, those about the task.
     """
 
     def __init__(self, model: Encoder, examples: Examples, shape: Model, settings: Finetune, recipe: Recipe) -> None:

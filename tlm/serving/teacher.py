@@ -1,9 +1,9 @@
-"""What a teacher answers to the texts that a student learns from. Made once for all students, and resumed if killed."""
+"""The answers of a teacher to the texts that a student learns from: made once for all students, resumed if killed."""
 
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ def soft_labels(teacher: Artifact, data: Artifact, device: str, root: str | None
 
 
 def answers(labels: Artifact) -> NDArray[np.float32]:
-    """The answers, memory-mapped: probabilities [rows, classes], or numbers [rows]; nan where it was not asked."""
+    """The answers, memory-mapped: probabilities [rows, classes], or numbers [rows]; nan where none was asked for."""
     found: NDArray[np.float32] = np.load(labels.path(FILE), mmap_mode="r", allow_pickle=False)
     return found if labels.details["classes"] else found[:, 0]
 
@@ -54,7 +54,8 @@ def _write(draft: Draft, recipe: Recipe, device: str, root: str | None) -> None:
     teacher, data = recipe.inputs["teacher"], recipe.inputs["data"]
     predictor, draft.run["device"] = open_predictor(teacher.path("model"), device)
     progress = Progress(recipe.key, root, recipe.inputs)
-    rows, classes = _rows(data), len(predictor.labels or ())
+    rows = examples(data).num_rows if data.manifest.kind == "task" else int(data.details["passages"])
+    classes = len(predictor.labels or ())
     found = np.full((rows, classes or 1), np.nan, np.float32)
     done = _resumed(progress, found)
     saved = time.monotonic()
@@ -83,10 +84,6 @@ def _resumed(progress: Progress, found: NDArray[np.float32]) -> int:
     return done
 
 
-def _rows(data: Artifact) -> int:
-    return examples(data).num_rows if data.manifest.kind == "task" else int(data.details["passages"])
-
-
 def _asked(data: Artifact) -> Iterator[Texts]:
     """The texts to ask about, in chunks that do not depend on where an earlier attempt ended."""
     if data.manifest.kind == "task":
@@ -103,10 +100,10 @@ def _asked(data: Artifact) -> Iterator[Texts]:
 def _of_task(task: Artifact) -> Iterator[Texts]:
     table = examples(task)
     splits = np.array(table["split"].to_pylist(), dtype=object)
-    columns: dict[str, list[Any]] = {name: table[name].to_pylist() for name in ("text", "text_pair")}
+    texts, seconds = table["text"].to_pylist(), table["text_pair"].to_pylist()
     for split in ("train", UNLABELLED):
         rows = np.flatnonzero(splits == split)  # one after the other, as examples are ordered by split
         for start in range(0, len(rows), CHUNK):
             part = slice(rows[start], rows[min(start + CHUNK, len(rows)) - 1] + 1)
-            pairs = [pair or "" for pair in columns["text_pair"][part]] if task.details["pair"] else None
-            yield int(part.start), columns["text"][part], pairs
+            pairs = [pair or "" for pair in seconds[part]] if task.details["pair"] else None
+            yield int(part.start), texts[part], pairs

@@ -1,19 +1,63 @@
-"""tf-idf features of texts: words, characters, and what stands in and around marked spans."""
+"""Words as shallow models and selectors see them, and tf-idf features: words, characters, and marked spans.
 
+A word is a run of letters and digits with their marks, of any length. In scripts without spaces between words (Han,
+kana, Thai, Lao, Khmer, Burmese) each letter is a word. Runs of punctuation are words of models: scikit-learn's default
+pattern drops them and one-letter words, but span marks and one-letter words carry the answer in some tasks.
+"""
+
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tlm.data.marks import Marks, listed_marks, places
-from tlm.shallow.words import words_of
+from tlm.data.text import is_plain, is_unspaced, word_pattern
 
 NEIGHBOURS = 3  # words beside a span that are features
 LONGEST_BETWEEN = 8  # words between two spans that are one feature as a whole
+MOST_FEATURES = 1_000_000
+
+_PLAIN_WORD, _PLAIN_LETTERS = re.compile(r"\w+|[^\w\s]+"), re.compile(r"[^\W_]+")
+_WORD = regex.compile(rf"{word_pattern('_')}|[^\p{{L}}\p{{N}}_\s]+", regex.V1)
+_LETTERS = regex.compile(word_pattern(), regex.V1)
+
+
+def words_of(text: str) -> list[str]:
+    """The lower-cased words of a text, runs of punctuation among them."""
+    lowered = text.lower()
+    return (_PLAIN_WORD if is_plain(lowered) else _WORD).findall(lowered)  # type: ignore[no-any-return]
+
+
+def letters_of(text: str) -> list[str]:
+    """The lower-cased words of a text without punctuation and underscores."""
+    lowered = text.lower()
+    return (_PLAIN_LETTERS if is_plain(lowered) else _LETTERS).findall(lowered)  # type: ignore[no-any-return]
+
+
+def with_pairs(words: Sequence[str]) -> Sequence[str]:
+    """Words, and behind each letter of a script without spaces its pair with the next such letter."""
+    if is_plain("".join(words)):
+        return words
+    found = []
+    for word, following in pairwise([*words, ""]):
+        found.append(word)
+        if is_unspaced(word) and is_unspaced(following):
+            found.append(word + following)
+    return found
+
+
+def joined(texts: Sequence[str], pairs: Sequence[str] | None) -> list[str]:
+    """The texts; the two texts of a pair become one."""
+    if pairs is None:
+        return list(texts)
+    return [f"{first} \n {second}" for first, second in zip(texts, pairs, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -43,18 +87,13 @@ def parts(text: str, marks: Marks) -> Marked:
     cuts = [0, *(cut for *place, _ in found for cut in place), len(text)]
     pieces = [_plain(text[start:stop], marks) for start, stop in zip(cuts[::2], cuts[1::2], strict=True)]
     inside = dict(zip((kind for *_, kind in found), pieces[1::2], strict=True))
-    return Marked(
-        whole=_plain(text, marks),
-        spans=[inside.get(kind, []) for kind in range(len(marks))],
-        order="".join("ABCD"[kind] for *_, kind in found),
-        between=pieces[2:-1:2],
-        left=pieces[0],
-        right=pieces[-1] if found else [],
-    )
+    spans, order = [inside.get(kind, []) for kind in range(len(marks))], "".join("ABCD"[kind] for *_, kind in found)
+    right = pieces[-1] if found else []
+    return Marked(_plain(text, marks), spans, order, between=pieces[2:-1:2], left=pieces[0], right=right)
 
 
 def features(marked: Marked) -> list[str]:
-    """Names of the features of a text's spans, for a linear model: what they are, where, and what stands between."""
+    """Names of the features of a text's spans, for a linear model: their words, their places, and the words between."""
     order, found = marked.order, []
     for name, span in zip("ABCD", marked.spans, strict=False):
         found += [f"{name}: {gram}" for gram in _grams(span, 2)]
@@ -67,28 +106,22 @@ def features(marked: Marked) -> list[str]:
         found += [f"{order} between {number}: {gram}" for gram in grams]
         found.append(f"{order} between {number} whole: {' '.join(words[:LONGEST_BETWEEN])}")
         found.append(f"{order} distance {number}: {_rounded(len(words))}")
-        found += [f"{order} after {number}.{place}: {word}" for place, word in enumerate(words[:NEIGHBOURS])]
-        found += [
-            f"{order} before {number}.{place}: {word}" for place, word in enumerate(words[: -NEIGHBOURS - 1 : -1])
-        ]
+        for side, some in (("after", words[:NEIGHBOURS]), ("before", words[: -NEIGHBOURS - 1 : -1])):
+            found += [f"{order} {side} {number}.{place}: {word}" for place, word in enumerate(some)]
     for side, words in (("left", marked.left[: -NEIGHBOURS - 1 : -1]), ("right", marked.right[:NEIGHBOURS])):
         found += [f"{prefix}{side} {place}: {word}" for place, word in enumerate(words) for prefix in ("", f"{order} ")]
     return found
 
 
 def _plain(text: str, marks: Marks) -> list[str]:
-    for pair in marks:
-        for mark in pair:
-            text = text.replace(mark, " ")
+    for mark in chain.from_iterable(marks):
+        text = text.replace(mark, " ")
     return words_of(text)
 
 
 def _grams(words: list[str], longest: int) -> list[str]:
-    return [
-        " ".join(words[start : start + size])
-        for size in range(1, longest + 1)
-        for start in range(len(words) - size + 1)
-    ]
+    spans = ((start, start + size) for size in range(1, longest + 1) for start in range(len(words) - size + 1))
+    return [" ".join(words[start:end]) for start, end in spans]
 
 
 def _rounded(distance: int) -> int:
@@ -96,12 +129,9 @@ def _rounded(distance: int) -> int:
     return distance if distance < 4 else 4 * min(distance // 4, 5)
 
 
-MOST_FEATURES = 1_000_000
-
-
 @dataclass(frozen=True)
 class Shape:
-    """Which features there are.
+    """The kinds of features in use.
 
     Attributes:
         words: Length of the longest word n-grams; 0 for none.
@@ -117,12 +147,9 @@ class Shape:
 
     def describe(self) -> dict[str, Any]:
         """The shape as metrics.json and the report show it."""
-        return {
-            "word n-grams": f"1-{self.words}" if self.words else "none",
-            "character n-grams": f"2-{self.chars}" if self.chars else "none",
-            "span features": "yes" if self.spans else "none",
-            "least count": self.min_count,
-        }
+        words = f"1-{self.words}" if self.words else "none"
+        grams = {"word n-grams": words, "character n-grams": f"2-{self.chars}" if self.chars else "none"}
+        return {**grams, "span features": "yes" if self.spans else "none", "least count": self.min_count}
 
 
 class TextFeatures:
@@ -141,9 +168,8 @@ class TextFeatures:
         if shape.spans:
             self.vectorizers["spans"] = TfidfVectorizer(analyzer=self._of_spans, **shared)
         if shape.words:
-            self.vectorizers["words"] = TfidfVectorizer(
-                ngram_range=(1, shape.words), tokenizer=words_of, token_pattern=None, lowercase=False, **shared
-            )
+            own = {"tokenizer": words_of, "token_pattern": None, "lowercase": False, "ngram_range": (1, shape.words)}
+            self.vectorizers["words"] = TfidfVectorizer(**own, **shared)
         if shape.chars:
             self.vectorizers["chars"] = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, shape.chars), **shared)
 
@@ -160,16 +186,14 @@ class TextFeatures:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float64]]]:
         """All that `restored` needs: JSON values, and arrays by name."""
-        vocabularies = {
-            name: sorted(vectorizer.vocabulary_, key=vectorizer.vocabulary_.__getitem__)
-            for name, vectorizer in self.vectorizers.items()
-        }
+        words = {name: one.vocabulary_ for name, one in self.vectorizers.items()}
+        vocabularies = {name: sorted(numbers, key=numbers.__getitem__) for name, numbers in words.items()}
         arrays = {f"idf.{name}": vectorizer.idf_ for name, vectorizer in self.vectorizers.items()}
         return {"shape": asdict(self.shape), "marks": self.marks, "vocabularies": vocabularies}, arrays
 
     @classmethod
     def restored(cls, values: dict[str, Any], arrays: dict[str, NDArray[np.float64]]) -> "TextFeatures":
-        """The features whose `state` this is."""
+        """Return the features of this `state`."""
         found = cls(Shape(**values["shape"]), listed_marks(values["marks"]))
         for name, vectorizer in found.vectorizers.items():
             vectorizer.vocabulary = values["vocabularies"][name]

@@ -1,4 +1,4 @@
-"""Folders of shallow models: config.json says what the model is, vocabulary.json and weights.safetensors hold it."""
+"""Folders of shallow models: config.json describes the model, vocabulary.json and weights.safetensors hold it."""
 
 import json
 from pathlib import Path

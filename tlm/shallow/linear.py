@@ -1,8 +1,8 @@
 """Linear models of sparse or dense features, and the choice of their settings by cross-validation."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from sklearn.model_selection import GroupKFold
 
 from tlm.data.tasks.metrics import REGRESSION, Split, dev_score
 from tlm.progress import say
+from tlm.shallow.features import joined
 from tlm.shallow.folder import Arrays
-from tlm.shallow.words import joined
 
 MOST_ITERATIONS = 1000
 
@@ -50,30 +50,22 @@ class Linear:
             solver = "sparse_cg" if sparse.issparse(features) else "cholesky"
             ridge = Ridge(alpha=10 / strength, solver=solver).fit(features, gold)
             return cls(ridge.coef_[np.newaxis], np.array([ridge.intercept_]), 0)
-        options = {
-            "C": strength,
-            "class_weight": "balanced" if balanced else None,
-            "max_iter": MOST_ITERATIONS,
-            "random_state": 0,
-        }
+        options = {"C": strength, "class_weight": "balanced" if balanced else None, "max_iter": MOST_ITERATIONS}
         if not sparse.issparse(features) and len(np.unique(gold)) > 2:
-            return cls._softmax(LogisticRegression(**options).fit(features, gold), classes)
-        rows = classes - 1 if classes == 2 else classes
+            model = LogisticRegression(random_state=0, **options).fit(features, gold)
+            weights, bias = np.zeros((classes, features.shape[1])), np.full(classes, -np.inf)
+            weights[model.classes_], bias[model.classes_] = model.coef_, model.intercept_
+            return cls(weights, bias, classes, softmax=True)
+        rows = 1 if classes == 2 else classes
         weights, bias = np.zeros((rows, features.shape[1])), np.zeros(rows)
         for label in range(rows):
             wanted = gold == label
             if wanted.all() or not wanted.any():
                 bias[label] = np.inf if wanted.all() else -np.inf
                 continue
-            model = LogisticRegression(solver="liblinear", **options).fit(features, wanted)
+            model = LogisticRegression(solver="liblinear", random_state=0, **options).fit(features, wanted)
             weights[label], bias[label] = model.coef_[0], model.intercept_[0]
         return cls(weights, bias, classes)
-
-    @classmethod
-    def _softmax(cls, model: Any, classes: int) -> "Linear":
-        weights, bias = np.zeros((classes, model.coef_.shape[1])), np.full(classes, -np.inf)
-        weights[model.classes_], bias[model.classes_] = model.coef_, model.intercept_
-        return cls(weights, bias, classes, softmax=True)
 
     def predict(self, features: Any) -> NDArray[np.float64]:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
@@ -94,6 +86,7 @@ MOST_FOLDED = 5_000  # training examples; with more, dev is enough to choose by
 STRENGTHS = (10.0, 1.0, 3.0, 30.0, 100.0, 300.0)  # of sparse features; the first two are tried with each shape
 DENSE_STRENGTHS = (0.003, 0.001, 0.01, 0.03, 0.1)
 
+Represent = Callable[[Sequence[str], Sequence[str] | None], NDArray[np.float64]]
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows to fit on, and rows to judge
 
 
@@ -141,7 +134,7 @@ class Search:
     def __init__(self, train: Split, dev: Split, metric: str, labels: list[str] | None) -> None:
         """Judge with `metric`; `labels` are the classes, or None for numbers."""
         self.views = views_of(train, dev)
-        self.folds = list(chain.from_iterable(self.views))
+        self.folds = [fold for view in self.views for fold in view]
         self.gold = np.concatenate([train.gold, dev.gold])
         self.metric, self.classes = metric, 0 if metric in REGRESSION else len(labels or [])
         self.best: Setting | None = None
@@ -150,7 +143,7 @@ class Search:
     def consider(
         self,
         features: Any,
-        matrices: Sequence[tuple[Any, Any]],
+        matrices: Sequence[Any],
         strengths: Iterable[float],
         weighted: Sequence[bool] = (False, True),
     ) -> None:
@@ -201,12 +194,12 @@ class Dense:
 
     @classmethod
     def fit(
-        cls, features: NDArray[np.float64], train: Split, dev: Split, metric: str, labels: list[str] | None, name: str
+        cls, represent: Represent, train: Split, dev: Split, metric: str, labels: list[str] | None, name: str
     ) -> "Dense":
         """Choose the regularisation, and fit the choice on `train`.
 
         Args:
-            features: Features of the examples of train, then of dev; shape [train + dev, features].
+            represent: Makes the features of texts, and their second texts.
             train: The examples to fit on.
             dev: More examples to choose by.
             metric: What to choose by.
@@ -214,6 +207,8 @@ class Dense:
             name: What the features are, for the log.
         """
         count = len(train.texts)
+        pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
+        features = represent([*train.texts, *dev.texts], pairs)
         centre, scale = features[:count].mean(axis=0), features[:count].std(axis=0)
         scale[scale < 1e-9] = 1.0
         both = (features - centre) / scale
@@ -231,25 +226,51 @@ class Dense:
         return self.linear.predict((features - self.centre) / self.scale)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What a folder keeps of the model: values and arrays."""
-        arrays: Arrays = {"centre": self.centre, "scale": self.scale}
-        arrays |= {"weights": self.linear.weights, "bias": self.linear.bias}
-        return {"softmax": self.linear.softmax, "chosen": self.chosen}, arrays
+        """Return the values and arrays that a folder keeps of the model."""
+        linear = {"weights": self.linear.weights, "bias": self.linear.bias}
+        values = {"softmax": self.linear.softmax, "chosen": self.chosen}
+        return values, {"centre": self.centre, "scale": self.scale, **linear}
 
     @classmethod
     def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Dense":
-        """The model that `state` told of; `config` also has its labels."""
+        """Return the model of this `state`; `config` also has its labels."""
         linear = Linear(arrays["weights"], arrays["bias"], len(config["labels"] or []), config["softmax"])
         return cls(arrays["centre"], arrays["scale"], linear, config["chosen"])
 
 
-def as_trained(
-    texts: Sequence[str], pairs: Sequence[str] | None, *, pair: bool
-) -> tuple[Sequence[str], Sequence[str] | None]:
-    """Texts as a model was trained on them: pairs get empty second texts, single texts are joined with theirs."""
-    if pair:
-        return texts, pairs or [""] * len(texts)
-    return joined(texts, pairs), None
+class OnDense:
+    """What models of dense features have in common.
+
+    Attributes:
+        dense: The model of the features.
+        pair: Whether the examples are pairs of texts.
+    """
+
+    dense: Dense
+    pair: bool
+
+    @property
+    def linear(self) -> Linear:
+        """The linear model."""
+        return self.dense.linear
+
+    @property
+    def tried(self) -> int:
+        """The number of settings that were tried."""
+        return self.dense.tried
+
+    def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+        """The features of texts, or of pairs; shape [n, features]."""
+        raise NotImplementedError
+
+    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
+        """Probabilities, shape [n, classes]; or numbers, shape [n, 1].
+
+        A model of pairs takes missing second texts as empty; one of single texts joins them with theirs.
+        """
+        if self.pair:
+            return self.dense.predict(self.represented(texts, pairs or [""] * len(texts)))
+        return self.dense.predict(self.represented(joined(texts, pairs), None))
 
 
 def of_pairs(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,11 +13,8 @@ from tlm.shallow import published, static, tfidf
 from tlm.shallow.folder import FAMILY, config_of
 
 Model = tfidf.Tfidf | static.Static | published.Published
-FAMILIES: dict[str, type[Model]] = {
-    tfidf.FAMILY: tfidf.Tfidf,
-    static.FAMILY: static.Static,
-    published.FAMILY: published.Published,
-}
+FAMILIES: dict[str, type[Model]] = {tfidf.FAMILY: tfidf.Tfidf, static.FAMILY: static.Static}
+FAMILIES[published.FAMILY] = published.Published
 
 
 def one_thread() -> Any:

@@ -3,7 +3,8 @@
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,22 +16,19 @@ from tlm.artifacts.stores.store import file_sha256
 from tlm.data.tasks.metrics import REGRESSION, Split
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
-from tlm.shallow.linear import Dense, Linear, as_trained, of_pairs
+from tlm.shallow.linear import Dense, OnDense, of_pairs
 
 FAMILY = "published"
 EMBEDDER = "embedder"  # folder of the published model, within the model's
 SAFE = (".json", ".txt", ".model", ".safetensors")  # never a pickle (.bin, .pt) or a program (.py)
 EXPECTED = "expected a model of sentence-transformers, model2vec or transformers with safetensors weights"
-CONVERT = (
-    "if you trust it, convert it by SentenceTransformer('old').save('new') of sentence-transformers, and give the new "
-    "folder"
-)
+CONVERT = "if you trust it, convert it by SentenceTransformer('old').save('new') of sentence-transformers"
 MODULES, ADAPTER, PICKLE = "modules.json", "adapter_config.json", "pytorch_model.bin"
 BATCH = 64
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(OnDense):
     """A fitted model.
 
     Attributes:
@@ -44,36 +42,27 @@ class Published:
     folder: Path
     dense: Dense
     pair: bool
-    _loaded: list[Any] = field(default_factory=list, repr=False, compare=False)
-
-    @property
-    def linear(self) -> Linear:
-        """The linear model."""
-        return self.dense.linear
 
     @property
     def chosen(self) -> dict[str, Any]:
         """The settings that were chosen, for the report."""
         return {"dimensions": len(self.dense.centre), **self.dense.chosen}
 
-    @property
-    def tried(self) -> int:
-        """How many settings were tried."""
-        return self.dense.tried
+    @cached_property
+    def model(self) -> Any:
+        """The published model, loaded when it is first used."""
+        return load(self.folder)
 
-    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
-        """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
-        if not self._loaded:
-            self._loaded.append(load(self.folder))
-        return self.dense.predict(represent(self._loaded[0], *as_trained(texts, pairs, pair=self.pair)))
+    def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+        """Embeddings of texts, or features of pairs; shape [n, features]."""
+        return represent(self.model, texts, pairs)
 
     def write(self, folder: Path) -> None:
         """Write the model, with the published one, into a new folder."""
         values, arrays = self.dense.state()
         folders.write(folder, {folders.FAMILY: FAMILY, "labels": self.labels, **values, "pair": self.pair}, {}, arrays)
         for name, file in files_of(self.folder).items():
-            (folder / EMBEDDER / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, folder / EMBEDDER / name)
+            shutil.copyfile(file, _in_folder(folder / EMBEDDER / name))
 
     @classmethod
     def read(cls, folder: Path) -> "Published":
@@ -90,20 +79,16 @@ def fit(folder: Path, train: Split, dev: Split, metric: str, labels: list[str] |
     """
     if not train.texts:
         raise InputError("the task has no training examples; a linear model needs some")
-    pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
-    features = represent(load(folder), [*train.texts, *dev.texts], pairs)
-    dense = Dense.fit(features, train, dev, metric, labels, FAMILY)
-    return Published(None if metric in REGRESSION else labels, folder, dense, pairs is not None)
+    dense = Dense.fit(partial(represent, load(folder)), train, dev, metric, labels, FAMILY)
+    return Published(None if metric in REGRESSION else labels, folder, dense, train.pairs is not None)
 
 
 def represent(model: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
     """Embeddings of texts, or features of pairs; shape [n, features]."""
-    first, *more = (
-        np.asarray(model.encode(list(side), batch_size=BATCH, show_progress_bar=False), np.float64)
-        for side in (texts, pairs)
-        if side is not None
-    )
-    return of_pairs(first, more[0]) if more else first
+    options = {"batch_size": BATCH, "show_progress_bar": False}
+    sides = [texts] if pairs is None else [texts, pairs]
+    vectors = [np.asarray(model.encode(list(side), **options), np.float64) for side in sides]
+    return vectors[0] if pairs is None else of_pairs(*vectors)
 
 
 def load(folder: Path) -> Any:
@@ -118,20 +103,22 @@ def load(folder: Path) -> Any:
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
-        raise InputError(
-            "published embeddings need sentence-transformers; pip install 'tlm-kubeflow[embeddings]'"
-        ) from None
+        needed = "published embeddings need sentence-transformers; pip install 'tlm-kubeflow[embeddings]'"
+        raise InputError(needed) from None
+    options: dict[str, Any] = {"model_kwargs": {"use_safetensors": True}}
     with TemporaryDirectory() as links:
         for name, file in files.items():
-            (Path(links) / name).parent.mkdir(parents=True, exist_ok=True)
-            (Path(links) / name).symlink_to(file.resolve())
+            _in_folder(Path(links) / name).symlink_to(file.resolve())
         try:
-            return SentenceTransformer(
-                links, trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
-            )
+            return SentenceTransformer(links, trust_remote_code=False, local_files_only=True, **options)
         except Exception as error:  # many libraries read the files, each with its own errors
             found = reason(error).replace(links, str(folder))
             raise InputError(f"{folder} does not load: {found}; {EXPECTED}") from None
+
+
+def _in_folder(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def digests(folder: Path, option: str) -> dict[str, str]:
@@ -145,9 +132,8 @@ def digests(folder: Path, option: str) -> dict[str, str]:
         InputError: it is no folder, or one that `files_of` refuses.
     """
     if not folder.is_dir():
-        raise InputError(
-            f"{option} {folder} is not a folder; download the model, as with 'hf download NAME --local-dir {folder}'"
-        )
+        advice = f"download the model, as with 'hf download NAME --local-dir {folder}'"
+        raise InputError(f"{option} {folder} is not a folder; {advice}")
     return {name: file_sha256(file) for name, file in files_of(folder).items()}
 
 
@@ -159,7 +145,8 @@ def files_of(folder: Path) -> dict[str, Path]:
             needs another one.
     """
     for pickle in _pickles(folder):
-        raise InputError(f"{pickle} is a pickle, which can run code, and is never read; {CONVERT}")
+        never = f"{pickle} is a pickle, which can run code, and is never read"
+        raise InputError(f"{never}; {CONVERT}, and give the new folder")
     found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.suffix in SAFE}
     if not any(name.endswith(".safetensors") for name in found):
         raise InputError(f"{folder} has no .safetensors file; {EXPECTED}")
@@ -167,10 +154,8 @@ def files_of(folder: Path) -> dict[str, Path]:
         if path.suffix == ".json" and _names_code(path):
             raise InputError(f"{folder}/{name} names code of its own, which is never run; take another model")
     for name in (name for name in found if Path(name).name == ADAPTER):
-        raise InputError(
-            f"{folder}/{name} adapts another model, which is not in the folder; merge it into that model "
-            "(merge_and_unload of peft), and give the folder of the whole"
-        )
+        advice = "merge it into that model (merge_and_unload of peft), and give the folder of the whole"
+        raise InputError(f"{folder}/{name} adapts another model, which is not in the folder; {advice}")
     return found
 
 
@@ -181,7 +166,7 @@ def _pickles(folder: Path) -> list[Path]:
 
 
 def _names_code(path: Path) -> bool:
-    """Whether a JSON file names a class of the folder: `auto_map`, or a module from elsewhere than the library."""
+    """Return whether a JSON file names a class of the folder: `auto_map`, or a module that is not the library's."""
     values = _json(path)
     if isinstance(values, dict):
         return bool(values.get("auto_map"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
-from tlm.data.marks import Marks, marks_of
+from tlm.data.marks import Marks, listed_marks, marks_of
 from tlm.data.tasks.metrics import REGRESSION, Split
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
-from tlm.shallow.features import parts
-from tlm.shallow.linear import Dense, Linear, as_trained, of_pairs
-from tlm.shallow.words import with_pairs, words_of
+from tlm.shallow.features import parts, with_pairs, words_of
+from tlm.shallow.linear import Dense, OnDense, of_pairs
 
 DIMENSIONS = 128
 WINDOW = 5  # words to each side; a neighbour at distance d counts (WINDOW + 1 - d) / WINDOW
@@ -86,15 +85,21 @@ def word_vectors(texts: Iterable[str], dimensions: int = DIMENSIONS) -> Vectors:
 def neighbour_vectors(
     ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int, dimensions: int
 ) -> NDArray[np.float64]:
-    """PPMI-SVD vectors of words, shape [size, dimensions], fewer if there are fewer words.
+    """PPMI-SVD vectors of words: left singular vectors, scaled by the square roots of their values.
+
+    Their shape is [size, dimensions], fewer if there are fewer words.
 
     `ids`, `lengths` and `size` are those of `cooccurrences`.
     """
-    return _reduced(ppmi(cooccurrences(ids, lengths, size)), dimensions)
+    matrix = ppmi(cooccurrences(ids, lengths, size))
+    if not matrix.nnz:
+        return np.zeros((size, 1))
+    left, values, _ = randomized_svd(matrix, min(dimensions, size), random_state=0)  # ARPACK restarts at random
+    return left * np.sqrt(values)  # type: ignore[no-any-return]
 
 
 def cooccurrences(ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int) -> Any:
-    """How often words stand within `WINDOW` of each other in a text, the nearer the heavier.
+    """Count how often words stand within `WINDOW` of each other in a text, the nearer the heavier.
 
     Args:
         ids: The words of all texts in order, as numbers below `size`; -1 for a word that is not counted.
@@ -138,22 +143,12 @@ def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]
     return whole.indices.to_numpy(), np.concatenate(lengths), whole.dictionary.to_pylist()
 
 
-def _reduced(matrix: Any, dimensions: int) -> NDArray[np.float64]:
-    """The left singular vectors of a square matrix, scaled by the square roots of their values, shape [n, k]."""
-    size = matrix.shape[0]
-    if not matrix.nnz:
-        return np.zeros((size, 1))
-    left, values, _ = randomized_svd(matrix, min(dimensions, size), random_state=0)  # ARPACK restarts at random
-    scaled: NDArray[np.float64] = left * np.sqrt(values)
-    return scaled
-
-
 FAMILY = "static"
 FAR = 10  # words between two spans; a larger distance counts as this
 
 
 @dataclass(frozen=True)
-class Static:
+class Static(OnDense):
     """A fitted model.
 
     Attributes:
@@ -171,23 +166,13 @@ class Static:
     pair: bool
 
     @property
-    def linear(self) -> Linear:
-        """The linear model."""
-        return self.dense.linear
-
-    @property
     def chosen(self) -> dict[str, Any]:
         """The settings that were chosen, for the report."""
         return {"dimensions": self.vectors.vectors.shape[1], "words": len(self.vectors.words), **self.dense.chosen}
 
-    @property
-    def tried(self) -> int:
-        """How many settings were tried."""
-        return self.dense.tried
-
-    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
-        """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
-        return self.dense.predict(represent(self.vectors, self.marks, *as_trained(texts, pairs, pair=self.pair)))
+    def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+        """The features of texts, or of pairs; shape [n, features]."""
+        return represent(self.vectors, self.marks, texts, pairs)
 
     def write(self, folder: Path) -> None:
         """Write the model into a new folder."""
@@ -200,9 +185,9 @@ class Static:
     def read(cls, folder: Path) -> "Static":
         """Read what `write` wrote."""
         config, vocabulary, arrays = folders.read(folder)
-        marks = tuple((opening, closing) for opening, closing in config["marks"])
         vectors = Vectors(vocabulary["words"], arrays["vectors"], arrays["word_weights"])
-        return cls(config["labels"], vectors, marks, Dense.restored(config, arrays), config["pair"])
+        dense = Dense.restored(config, arrays)
+        return cls(config["labels"], vectors, listed_marks(config["marks"]), dense, config["pair"])
 
 
 def learn(
@@ -214,10 +199,10 @@ def learn(
     labels: list[str] | None,
     marks: Marks | None = None,
 ) -> Static:
-    """Learn vectors from fetched passages and the task's texts, then a linear model of the training examples.
+    """Learn vectors from retrieved passages and the task's texts, then a linear model of the training examples.
 
     Args:
-        passages: The fetched text; may be empty.
+        passages: The retrieved text; may be empty.
         unlabelled: Texts of the task without labels.
         train: The examples to fit on.
         dev: More examples to choose the regularisation by.
@@ -235,10 +220,8 @@ def learn(
     vectors = word_vectors(chain(passages, own))
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
-    pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
-    both = represent(vectors, marks, [*train.texts, *dev.texts], pairs)
-    dense = Dense.fit(both, train, dev, metric, labels, FAMILY)
-    return Static(None if metric in REGRESSION else labels, vectors, marks, dense, pairs is not None)
+    dense = Dense.fit(partial(represent, vectors, marks), train, dev, metric, labels, FAMILY)
+    return Static(None if metric in REGRESSION else labels, vectors, marks, dense, train.pairs is not None)
 
 
 def represent(vectors: Vectors, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:

@@ -13,19 +13,13 @@ from tlm.data.tasks.metrics import REGRESSION, Split
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders
-from tlm.shallow.features import Shape, TextFeatures
+from tlm.shallow.features import Shape, TextFeatures, joined
 from tlm.shallow.linear import STRENGTHS, Linear, Search
-from tlm.shallow.words import joined
 
 FAMILY = "tf-idf"
 LARGE = 5_000_000  # characters of training text above which only the cheapest features are tried
-SHAPES = (
-    Shape(2, 0, False, 1),
-    Shape(2, 0, False, 2),
-    Shape(3, 0, False, 2),
-    Shape(2, 5, False, 1),
-    Shape(3, 5, False, 2),
-)
+_TRIED = ((2, 0, 1), (2, 0, 2), (3, 0, 2), (2, 5, 1), (3, 5, 2))
+SHAPES = tuple(Shape(words, chars, False, least) for words, chars, least in _TRIED)
 OF_SPANS = (Shape(0, 0, True, 1), Shape(0, 0, True, 2), Shape(2, 0, True, 2), Shape(2, 0, False, 2))
 MANY = 30  # classes above which less is tried, because each of them takes a fit
 MOST_WORK = 170_000_000  # characters that the fits of a shape read, times classes; with more, one shape is tried
@@ -100,9 +94,7 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
     matrices: dict[Shape, list[tuple[Any, Any]]] = {}
     for shape in shapes:
         try:
-            matrices[shape] = [
-                _matrices(TextFeatures(shape, marks), both[seen], both[unseen]) for seen, unseen in search.folds
-            ]
+            matrices[shape] = [_matrices(shape, marks, both[seen], both[unseen]) for seen, unseen in search.folds]
         except ValueError:  # scikit-learn's "empty vocabulary" and "no terms remain"
             continue
         if many and search.best is not None:
@@ -143,5 +135,6 @@ def _of_many(texts: Sequence[str], marks: Marks, search: Search) -> tuple[tuple[
     return shapes, STRENGTHS[: 1 if work > MUCH_WORK else 2]
 
 
-def _matrices(features: TextFeatures, seen: NDArray[Any], unseen: NDArray[Any]) -> tuple[Any, Any]:
-    return features.fit(seen.tolist()).transform(seen.tolist()), features.transform(unseen.tolist())
+def _matrices(shape: Shape, marks: Marks, seen: NDArray[Any], unseen: NDArray[Any]) -> tuple[Any, Any]:
+    features = TextFeatures(shape, marks).fit(seen.tolist())
+    return features.transform(seen.tolist()), features.transform(unseen.tolist())

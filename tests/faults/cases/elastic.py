@@ -180,7 +180,7 @@ def a_disk_that_is_full_before(ground: Searching) -> None:
         deadline = time.monotonic() + 90
         while acknowledged(ground):  # until the server has looked at its disk
             assert time.monotonic() < deadline
-        with pytest.raises(Interrupted, match=r"put off .* documents 2 times \(unavailable.*free disk space there"):
+        with pytest.raises(Interrupted, match=r"too busy for .* documents 2 times \(unavail.*free disk space there"):
             ground.index("full-before")
     ground.check(repeated(lambda: ground.index("full-before"))[0])
 

@@ -12,7 +12,7 @@ from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import KILOWATT_HOUR, Cost, Group, Run, spread, total
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.mix import PARTS
-from tlm.retrieval.select.selectors import WITHOUT_QUERIES
+from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 from tlm.settings.options import Prices
 
 Amounts = dict[str, float | None]

@@ -11,7 +11,7 @@ from tlm.evaluation.pages.blocks import Block, Card, Heading, Part, Quote, Span,
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import Lineage, evenly, rows_at, without_root
 from tlm.evaluation.report.runs import Group
-from tlm.retrieval.select.selectors import WITHOUT_QUERIES
+from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 from tlm.retrieval.subset.protected import UNCHECKED, unchecked, unprotected
 
 RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10

@@ -16,7 +16,7 @@ from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Quote, Span, Text
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import evenly, rows_at
-from tlm.retrieval.select.selectors import WITHOUT_QUERIES
+from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 
 AT_ONCE = 1 << 16
 PASSAGES = "passages-*.parquet"

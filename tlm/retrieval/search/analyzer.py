@@ -4,12 +4,10 @@ Words are segmented by UAX #29 as in Lucene 9 and 10 (StandardTokenizer, Unicode
 each ideograph and hiragana is a token, and a run of Thai, Lao, Khmer or Myanmar is not split. Tokens are cut at 255
 UTF-16 units and lower-cased one code point at a time. There are no stop words and no stemming.
 
-A text is turned into a string of word-break classes, one letter per code point, and the grammar runs over that string.
-`bulk_analyzer` finds the same terms faster for many texts, and leaves to this module those that need the full grammar.
-
-The texts are concatenated, as bytes if they are ASCII, otherwise as UTF-16 units. The kind of each unit tells where
-words begin and end. Texts that need the full grammar (emoji, ideographs, combining marks, words of more than 255 units;
-about one in a hundred) are analyzed one by one.
+`terms_of_text` turns a text into a string of word-break classes, one letter per code point, and runs the grammar over
+that string. `terms` finds the same terms faster in many texts: it concatenates them, as bytes if they are ASCII,
+otherwise as UTF-16 units, and the kind of each unit shows where words begin and end. Texts that need the full grammar
+(emoji, ideographs, combining marks, words of more than 255 units; about one in a hundred) are analyzed one by one.
 """
 
 import re
@@ -97,10 +95,8 @@ def _classes(text: str) -> str:
 def _spans(text: str) -> list[tuple[int, int]]:
     """Return start and end of each token."""
     classes = _classes(text)
-    if _MAYBE_EMOJI.search(classes):
-        spans = list(_longest(classes))
-    else:
-        spans = [match.span() for match in _WORD.finditer(classes)]
+    emoji = _MAYBE_EMOJI.search(classes)
+    spans = list(_longest(classes)) if emoji else [match.span() for match in _WORD.finditer(classes)]
     if any(end - start > MAX_TOKEN_LENGTH // 2 and _units(text, start, end) > MAX_TOKEN_LENGTH for start, end in spans):
         return list(_cut(classes, text))
     return spans
@@ -140,11 +136,9 @@ Units = npt.NDArray[Any]  # uint8 or uint16
 Kinds = npt.NDArray[np.uint8]
 
 LETTER, DIGIT, JOINER, BETWEEN_LETTERS, BETWEEN_DIGITS, OTHER = 1, 2, 4, 8, 16, 32
-KINDS = {
-    **{"L": LETTER, "N": DIGIT, "D": DIGIT, "_": JOINER},
-    **{".": BETWEEN_LETTERS | BETWEEN_DIGITS, "'": BETWEEN_LETTERS | BETWEEN_DIGITS},
-    **{":": BETWEEN_LETTERS, ",": BETWEEN_DIGITS},
-}
+BETWEEN = BETWEEN_LETTERS | BETWEEN_DIGITS
+KINDS = {"L": LETTER, "N": DIGIT, "D": DIGIT, "_": JOINER}
+KINDS |= {".": BETWEEN, "'": BETWEEN, ":": BETWEEN_LETTERS, ",": BETWEEN_DIGITS}
 TEXTS_TOGETHER, CHARACTERS_TOGETHER = 500, 1 << 19
 GAP = "\n"  # separates texts; not part of any word
 
@@ -237,7 +231,7 @@ def _find(units: Units, kinds: Kinds, ends: Lengths) -> tuple[pa.Array, Lengths,
     inside = (kinds & (LETTER | DIGIT | JOINER)) > 0
     between = np.flatnonzero((kinds >= BETWEEN_LETTERS) & (kinds < OTHER))
     around = kinds[between - 1] & kinds[between + 1]
-    inside[between[((around << 3) & kinds[between] & (BETWEEN_LETTERS | BETWEEN_DIGITS)) > 0]] = True
+    inside[between[((around << 3) & kinds[between] & BETWEEN) > 0]] = True
     edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
     starts, stops = edges[::2], edges[1::2]
     bare = [row for row in np.flatnonzero(kinds[starts] == JOINER) if not (kinds[starts[row] : stops[row]] & 3).any()]

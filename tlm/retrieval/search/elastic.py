@@ -18,6 +18,7 @@ from tlm.shallow.models import one_thread
 TOGETHER, HITS_TOGETHER = 50, 100_000  # most queries, and hits, per request
 UNDER_WAY, MOST_UNDER_WAY = 2, 32  # requests at once for each shard, so that a node works while an answer is parsed
 OK = 200
+DIFFERS = "its _meta, mapping or similarity differs"
 WANTED = (
     "responses.hits.hits.sort,responses.timed_out,responses._shards.failed,"
     "responses.status,responses.error.type,responses.error.reason,responses.error.root_cause"
@@ -51,13 +52,10 @@ class Elastic:
         return [request({"bool": {"should": _clauses(found)}}, top_k) for found in terms(queries).by_text()]
 
     def _answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Ask for one complete answer to each request. Those that a busy server put off are sent again."""
+        """Ask for one complete answer to each request. A busy server is asked again."""
         answers: dict[int, dict[str, Any]] = {}
-        header = {
-            "index": self.index,
-            "search_type": "dfs_query_then_fetch",  # document frequencies and lengths of all shards together
-            "allow_partial_search_results": False,
-        }
+        search_type = "dfs_query_then_fetch"  # document frequencies and lengths of all shards together
+        header = {"index": self.index, "search_type": search_type, "allow_partial_search_results": False}
 
         def ask(numbers: list[int]) -> list[int]:
             searches = [part for number in numbers for part in (header, requests[number])]
@@ -83,19 +81,16 @@ def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     if found is None:
         raise InputError(f"Elasticsearch has no index '{index}' (any more); run `tlm index` again to restore it")
     if found.get("documents") != documents:
-        raise InputError(
-            f"index '{index}' is unfinished, or made from something else (its _meta, mapping or similarity differs "
-            "from the artifact's); run `tlm index` again to complete it, or remove it there if it belongs to others"
-        )
+        other = f"index '{index}' is unfinished, or made from something else ({DIFFERS} from the artifact's)"
+        raise InputError(f"{other}; run `tlm index` again to complete it, or remove it there if it belongs to others")
     count = patiently(client.count, index=index)["count"]
     if count != documents:
-        raise InputError(
-            f"index '{index}' has {count:,} documents, not {documents:,}; remove it, then run `tlm index` again"
-        )
+        found_instead = f"index '{index}' has {count:,} documents, not {documents:,}"
+        raise InputError(f"{found_instead}; remove it, then run `tlm index` again")
 
 
 def stored_meta(client: Elasticsearch, details: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Read our part of an index's ``_meta``: None if there is no such index, empty if it was made otherwise."""
+    """Read our part of an index's ``_meta``: None if there is none, empty if it was made from something else."""
     wanted = "*.mappings,*.settings.index.similarity,*.settings.index.analysis"
     found = patiently(client.indices.get, index=details["index"], ignore_unavailable=True, filter_path=wanted)
     if not found:
@@ -117,7 +112,7 @@ def _numbers(similarity: Mapping[str, str]) -> dict[str, Any]:
 
 
 def meta(details: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the hits of an index, for its ``_meta``; a finished index has its number of documents there, too."""
+    """Return the facts that decide the hits of an index, for its ``_meta``, where a finished one has its size, too."""
     return {name: details[name] for name in ("corpus_content", "analyzer", "k1", "b", "vectors") if name in details}
 
 
@@ -128,23 +123,15 @@ def shape(details: Mapping[str, Any]) -> dict[str, Any]:
     if vectors := details.get("vectors"):
         dense = {"type": "dense_vector", "dims": vectors["dimensions"], "index": True, "similarity": "dot_product"}
         properties["vector"] = dense | {"index_options": {"type": "int8_hnsw", "m": 16, "ef_construction": 100}}
-    return {
-        "properties": properties,
-        "similarity": {"tlm": {"type": "BM25", "k1": details["k1"], "b": details["b"]}},
-        "analysis": {},
-    }
+    similarity = {"tlm": {"type": "BM25", "k1": details["k1"], "b": details["b"]}}
+    return {"properties": properties, "similarity": similarity, "analysis": {}}
 
 
 def request(query: dict[str, Any], top_k: int) -> dict[str, Any]:
     """The body of a search for the best documents."""
-    return {
-        "size": top_k,
-        "query": query,
-        "_source": False,
-        "stored_fields": "_none_",
-        "sort": [{"_score": "desc"}, {"doc": "asc"}],
-        "track_total_hits": False,
-    }
+    sort = [{"_score": "desc"}, {"doc": "asc"}]
+    nothing_else = {"_source": False, "stored_fields": "_none_", "track_total_hits": False}
+    return {"size": top_k, "query": query, "sort": sort, **nothing_else}
 
 
 def _clauses(terms: Sequence[str]) -> list[dict[str, Any]]:
@@ -160,7 +147,7 @@ def _clauses(terms: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def queries_together(top_k: int) -> int:
-    """Number of queries per request."""
+    """Return the number of queries per request."""
     return max(1, min(TOGETHER, HITS_TOGETHER // top_k))
 
 
@@ -170,7 +157,7 @@ def _hits(hits: Sequence[Mapping[str, Any]]) -> tuple[Docs, Scores]:
 
 
 def _status(answer: Mapping[str, Any]) -> tuple[int, str]:
-    """Status of an answer, and the reason if it is not `OK`. An incomplete answer counts as a busy server's."""
+    """Return the status of an answer, and the reason if it is not `OK`. An incomplete answer means a busy server."""
     if "error" in answer:
         return int(answer.get("status", 500)), f"{answer['error'].get('type', '')}: {reason(answer)}"
     if answer.get("timed_out") or answer.get("_shards", {}).get("failed"):

@@ -1,17 +1,23 @@
 """Fill an Elasticsearch index with our own bulk requests, which are safe to stop anywhere and to repeat.
 
-A document's ``_id`` is its number, and documents are only ever created, so that a repetition finds those that are there
+A document's ``_id`` is its number, and documents are only ever created, so that a repetition finds the existing ones
 (409). An index is finished when its ``_meta`` has the number of its documents.
+
+Each store that made or found the index has an alias of its own on it. Of aliases, each can be added and removed by
+itself; ``_meta`` can only be replaced as a whole, so that of two stores that add themselves at once one would be lost.
+``_meta`` says whether all users are noted: they are not in an index that an earlier version made.
 """
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
+from itertools import count
 from typing import Any
 
 import numpy as np
-from elasticsearch import BadRequestError, Elasticsearch
+from elastic_transport import TransportError
+from elasticsearch import ApiError, BadRequestError, Elasticsearch
 from numpy.typing import NDArray
 
 from tlm.data.parallel import in_threads
@@ -19,20 +25,8 @@ from tlm.errors import InputError, Interrupted
 from tlm.progress import Meter, say
 from tlm.retrieval.search import elastic_client
 from tlm.retrieval.search.analyzer import batched
-from tlm.retrieval.search.elastic import meta, shape, stored_meta
-from tlm.retrieval.search.elastic_client import (
-    BUSY,
-    NOTED,
-    alias_of,
-    blocked,
-    connect,
-    data_nodes,
-    idle_nodes,
-    patiently,
-    reason,
-    refusal,
-    until_done,
-)
+from tlm.retrieval.search.elastic import DIFFERS, meta, shape, stored_meta
+from tlm.retrieval.search.elastic_client import BUSY, blocked, connect, patiently, reason, refusal, until_done
 from tlm.retrieval.search.embed import Embed
 
 CHUNK_DOCUMENTS = 4000
@@ -44,6 +38,8 @@ FEWEST_IN_SHARD, MOST_IN_SHARD = 1_000_000, 150_000_000
 MOST_REJECTED = 10  # a sound server refuses none of our documents
 TOO_LARGE = 413
 OURS = "tlm-*"
+USERS = "tlm-_store-"  # no index is named so: names begin with a letter or digit
+NOTED = {"users": "noted"}  # in `_meta` from the beginning on
 
 WANTED = "items.create.status,items.create.error"
 
@@ -76,7 +72,8 @@ def ensure(details: Mapping[str, Any], user: str, fill: Callable[[str], list[Rej
     if rejected is None:
         try:
             _create(client, details)
-            _change_aliases(client, [_added(index, alias) for alias in (_filling(index), alias_of(user))])
+            added = [_added(index, alias) for alias in (_filling(index), alias_of(user))]
+            patiently(client.indices.update_aliases, actions=added)
             rejected = sorted(fill(index))
             _finish(client, details, total - len(rejected), rejected)
         except Interrupted:
@@ -93,20 +90,35 @@ def _finished(client: Elasticsearch, details: Mapping[str, Any]) -> list[Rejecte
     if found is None:
         return None
     if not found:
-        raise InputError(
-            f"Elasticsearch has an index '{details['index']}' that was made from something else (its _meta, mapping or "
-            "similarity differs); remove it there, or choose another name for this one"
-        )
+        other = f"Elasticsearch has an index '{details['index']}' that was made from something else ({DIFFERS})"
+        raise InputError(f"{other}; remove it there, or choose another name for this one")
     return [(doc, why) for doc, why in found["rejected"]] if "documents" in found else None
 
 
 def shards(documents: int, nodes: int) -> int:
-    """How many shards an index gets: every node has one to search, unless they would be too small."""
+    """Return the number of shards of an index: one for every node to search, unless they would be too small."""
     return min(math.ceil(documents / FEWEST_IN_SHARD), max(nodes, math.ceil(documents / MOST_IN_SHARD)))
 
 
+def data_nodes(client: Elasticsearch) -> int:
+    """Count the nodes that hold data; 1 if the key or the distribution does not allow the question."""
+    with suppress(ApiError, TransportError):
+        return int(client.cluster.health(filter_path="number_of_data_nodes")["number_of_data_nodes"])
+    return 1
+
+
+def idle_nodes(client: Elasticsearch, index: str) -> list[str]:
+    """List the data nodes that have no shard of an index and do not search it; none if we may not ask."""
+    with suppress(ApiError, TransportError):
+        nodes = client.nodes.info(filter_path="nodes.*.name,nodes.*.roles")["nodes"].values()
+        holding = client.search_shards(index=index)["nodes"].values()
+        data = {node["name"] for node in nodes if any(role.startswith("data") for role in node["roles"])}
+        return sorted(data - {node["name"] for node in holding})
+    return []
+
+
 def with_idle_nodes(client: Elasticsearch) -> dict[str, list[str]]:
-    """Our indices that were made for fewer data nodes than there are, with the nodes that do not search them."""
+    """List our indices that were made for fewer data nodes than there are, with the nodes that do not search them."""
     nodes, wanted = data_nodes(client), "*.settings.index.number_of_shards,*.mappings._meta.tlm.documents"
     made: dict[str, Any] = patiently(client.indices.get, index=OURS, filter_path=wanted).body if nodes > 1 else {}
     found = {}
@@ -119,18 +131,11 @@ def with_idle_nodes(client: Elasticsearch) -> dict[str, list[str]]:
 
 def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     ours = shape(details)
-    settings = {
-        "number_of_shards": shards(details["documents"], data_nodes(client)),
-        "number_of_replicas": 0,
-        "refresh_interval": "-1",
-        "similarity": ours["similarity"],
-    }
-    mappings = {
-        "dynamic": "strict",
-        "_meta": {"tlm": {**meta(details), **NOTED}},
-        "_source": {"enabled": False},  # the texts are in the corpus
-        "properties": ours["properties"],
-    }
+    number = shards(details["documents"], data_nodes(client))
+    settings: dict[str, Any] = {"number_of_shards": number, "number_of_replicas": 0, "refresh_interval": "-1"}
+    settings["similarity"] = ours["similarity"]
+    mappings = {"dynamic": "strict", "_meta": {"tlm": {**meta(details), **NOTED}}, "properties": ours["properties"]}
+    mappings["_source"] = {"enabled": False}  # the texts are in the corpus
 
     def create() -> None:
         try:
@@ -143,13 +148,15 @@ def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
 
 
 def fill(index: str, texts: Iterable[str], total: int, first: int = 0, embed: Embed | None = None) -> list[Rejected]:
-    """Send `total` texts to an unfinished index, as documents `first`, `first` + 1, …; those there already are left.
+    """Send `total` texts to an unfinished index, as documents `first`, `first` + 1, …; existing ones are left.
 
     With `embed`, each has its vector beside it, unless that is 0.
     """
-    filler = _Filler(connect(), _filling(index), embed)
+    filler, numbers = _Filler(connect(), _filling(index), embed), count(first)
+    batches = batched(texts, CHUNK_DOCUMENTS, CHUNK_CHARACTERS)
+    numbered = ([(next(numbers), text) for text in batch] for batch in batches)
     with closing(Meter("indexing", total, "passages")) as meter:
-        for documents in in_threads(filler.send, _batches(texts, first), WORKERS):
+        for documents in in_threads(filler.send, numbered, WORKERS):
             meter.advance(documents)
     return filler.rejected
 
@@ -159,49 +166,35 @@ def _filling(index: str) -> str:
     return f"{index}-filling"
 
 
-def _batches(texts: Iterable[str], first: int) -> Iterator[list[Document]]:
-    for batch in batched(texts, CHUNK_DOCUMENTS, CHUNK_CHARACTERS):
-        yield list(enumerate(batch, first))
-        first += len(batch)
-
-
 class _Filler:
     """Sends documents to the index behind an alias; used by several threads at once."""
 
     def __init__(self, client: Elasticsearch, alias: str, embed: Embed | None) -> None:
         self.client, self.alias, self.embed = client.options(ignore_status=TOO_LARGE), alias, embed
         self.rejected: list[Rejected] = []
-        self.put_off = ""  # the last reason why a document was put off
+        self.why = ""  # the last reason why the server was too busy for a document
 
     def send(self, documents: list[Document]) -> int:
-        """Create the documents, with pauses while the server is busy or gone. Returns their number."""
+        """Create the documents, with pauses while the server is busy or gone. Return their number."""
         left = until_done(self._create, documents)
         if left:
-            raise Interrupted(
-                f"Elasticsearch put off {len(left)} documents {elastic_client.TRIES} times ({self.put_off}); "
-                "free disk space there if it is full, then repeat the command to go on"
-            )
+            busy = f"Elasticsearch was too busy for {len(left)} documents {elastic_client.TRIES} times ({self.why})"
+            raise Interrupted(f"{busy}; free disk space there if it is full, then repeat the command to go on")
         return len(documents)
 
     def _create(self, documents: list[Document]) -> list[Document]:
-        """Create the documents in one request. Returns those that the server put off."""
+        """Create the documents in one request. Return those to send again."""
         vectors = [""] * len(documents) if self.embed is None else _written(self.embed([text for _, text in documents]))
         operations = [_lines(*document, vector) for document, vector in zip(documents, vectors, strict=True)]
-        answer = patiently(
-            self.client.bulk,
-            index=self.alias,
-            operations=operations,
-            require_alias=True,
-            timeout=SHARD_SECONDS,
-            filter_path=WANTED,
-        )
+        options = {"require_alias": True, "timeout": SHARD_SECONDS, "filter_path": WANTED}
+        answer = patiently(self.client.bulk, index=self.alias, operations=operations, **options)
         if answer.meta.status == TOO_LARGE:
             return self._split(documents)
         items = zip(documents, answer["items"], strict=True)
-        return [document for document, item in items if self._is_put_off(document, item["create"])]
+        return [document for document, item in items if self._to_repeat(document, item["create"])]
 
     def _split(self, documents: list[Document]) -> list[Document]:
-        """Send in two requests what was too large for one."""
+        """Send documents that were too large for one request in two."""
         if len(documents) == 1:
             self._reject(documents[0][0], "larger than the server's http.max_content_length")
         else:
@@ -210,8 +203,8 @@ class _Filler:
             self.send(documents[middle:])
         return []
 
-    def _is_put_off(self, document: Document, item: Mapping[str, Any]) -> bool:
-        """Whether the document must be sent again, by the status in the answer."""
+    def _to_repeat(self, document: Document, item: Mapping[str, Any]) -> bool:
+        """Return whether the document must be sent again, by the status in the answer."""
         status = item["status"]
         if status in (200, 201, 409):
             return False
@@ -220,10 +213,10 @@ class _Filler:
         if status == 400:
             self._reject(document[0], why)
             return False
-        if status in BUSY and not blocked(status, why):
-            self.put_off = why
-            return True
-        raise refusal(status, why)
+        if status not in BUSY or blocked(status, why):
+            raise refusal(status, why)
+        self.why = why
+        return True
 
     def _reject(self, doc: int, why: str) -> None:
         self.rejected.append((doc, why))
@@ -232,7 +225,7 @@ class _Filler:
 
 
 def _lines(doc: int, text: str, vector: str) -> str:
-    """A document as the bulk API takes it. Writing it here is faster than leaving it to the client."""
+    """Write a document as the bulk API takes it, which is faster than leaving it to the client."""
     return f'{{"create":{{"_id":"{doc}"}}}}\n{{"doc":{doc},"text":{_quoted(text)}{vector}}}'
 
 
@@ -245,17 +238,13 @@ def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, r
     """Make all documents visible, count them, and only then mark the index as finished."""
     index = details["index"]
     patiently(client.indices.refresh, index=index)
-    count = patiently(client.count, index=index)["count"]
-    if count < documents:  # it called a document a duplicate before that was on its disk, and was killed
-        raise Interrupted(
-            f"index '{index}' has {count:,} documents of {documents:,} that were sent, as the server was interrupted; "
-            "repeat the command to send them again"
-        )
-    if count > documents:
-        raise InputError(
-            f"index '{index}' has {count:,} documents after {documents:,} were sent: something else writes into it; "
-            "remove it, then repeat the command"
-        )
+    found = patiently(client.count, index=index)["count"]
+    if found < documents:  # it called a document a duplicate before that was on its disk, and was killed
+        lost = f"index '{index}' has {found:,} documents of {documents:,} that were sent, as the server was interrupted"
+        raise Interrupted(f"{lost}; repeat the command to send them again")
+    if found > documents:
+        more = f"index '{index}' has {found:,} documents after {documents:,} were sent: something else writes into it"
+        raise InputError(f"{more}; remove it, then repeat the command")
     there = stored_meta(client, details) or meta(details)
     finished = {"tlm": {**there, "documents": documents, "rejected": rejected}}
     patiently(client.indices.put_mapping, index=index, meta=finished)
@@ -264,12 +253,9 @@ def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, r
 def _publish(client: Elasticsearch, index: str, alias: str, user: str) -> None:
     """Close the index to writing and move its public alias to it."""
     patiently(client.indices.put_settings, index=index, settings={"index.blocks.write": True})
-    actions = [
-        {"remove": {"index": OURS, "alias": alias, "must_exist": False}},
-        {"remove": {"index": index, "alias": _filling(index), "must_exist": False}},
-        *(_added(index, name) for name in (alias, alias_of(user))),
-    ]
-    _change_aliases(client, actions)
+    removed = [_removed(OURS, alias), _removed(index, _filling(index))]
+    added = [_added(index, alias), _added(index, alias_of(user))]
+    patiently(client.indices.update_aliases, actions=removed + added)
     say(f"the alias '{alias}' now points to index '{index}'")
 
 
@@ -277,5 +263,34 @@ def _added(index: str, alias: str) -> dict[str, Any]:
     return {"add": {"index": index, "alias": alias}}
 
 
-def _change_aliases(client: Elasticsearch, actions: list[dict[str, Any]]) -> None:
-    patiently(client.indices.update_aliases, actions=actions)
+def _removed(index: str, alias: str) -> dict[str, Any]:
+    return {"remove": {"index": index, "alias": alias, "must_exist": False}}
+
+
+def alias_of(user: str) -> str:
+    """Return the alias of a store (`tlm.artifacts.stores.open`) on the indices that it uses."""
+    return USERS + user
+
+
+def leave(details: Mapping[str, Any], user: str) -> None:
+    """Note that a store no longer uses an index, and remove the index if no other store does.
+
+    An index whose users were not noted from the beginning on is never removed. A store that begins to use the index
+    between our last two requests loses it; its step then says that the index is gone, and repeating makes it again.
+
+    Args:
+        details: The index (`index.located`); no error if it is gone.
+        user: Identity of the store.
+    """
+    client, index = connect(), details["index"]
+    # First we leave, then we look: of two that leave at once, the later one sees that nobody is left
+    patiently(client.options(ignore_status=404).indices.update_aliases, actions=[_removed(index, alias_of(user))])
+    for found in patiently(client.indices.get, index=index, ignore_unavailable=True).values():
+        noted = NOTED.items() <= found["mappings"].get("_meta", {}).get("tlm", {}).items()
+        others = sorted(alias for alias in found["aliases"] if alias.startswith(USERS))
+        if others:
+            say(f"the index '{index}' stays, as another store uses it ({', '.join(others)})")
+        elif not noted:
+            say(f"the index '{index}' stays, as it was made before stores were noted; remove it if no store uses it")
+        else:
+            patiently(client.indices.delete, index=index, ignore_unavailable=True)

@@ -3,10 +3,6 @@
 The server's address is never part of an artifact. It comes from the environment: ``TLM_ELASTICSEARCH_URL``, and if
 needed ``TLM_ELASTICSEARCH_API_KEY_FILE`` (a file with an encoded API key) and ``TLM_ELASTICSEARCH_CA_FILE`` (a PEM
 file). Files ``api-key`` and ``ca.crt`` in the folder ``TLM_ELASTICSEARCH_SECRET`` (a mounted secret) do the same.
-
-Each store that made or found the index has an alias of its own on it. Of aliases, each can be added and removed by
-itself; ``_meta`` can only be replaced as a whole, so that of two stores that add themselves at once one would be lost.
-``_meta`` says whether all users are noted: they are not in an index that an earlier version made.
 """
 
 import gc
@@ -15,7 +11,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -93,58 +89,32 @@ def _meet(client: Elasticsearch) -> None:
     try:
         client.indices.exists(index="tlm-none")
     except TlsError as error:
-        raise InputError(
-            f"{URL} is {_shown()}, but TLS fails there ({_cause(error)}); "
-            + _cure(f"write the certificate of its authority to a file and set {CA_FILE} to its path", "ca.crt")
-        ) from None
+        cure = _cure(f"write the certificate of its authority to a file and set {CA_FILE} to its path", "ca.crt")
+        raise InputError(f"{URL} is {_shown()}, but TLS fails there ({_cause(error)}); {cure}") from None
     except NoConnection as error:
-        raise InputError(
-            f"{URL} is {_shown()}, but nothing answers there ({_cause(error)}); start Elasticsearch or correct it"
-        ) from None
+        why = f"nothing answers there ({_cause(error)})"
+        raise InputError(f"{URL} is {_shown()}, but {why}; start Elasticsearch or correct it") from None
     except ApiError as error:
         genuine = error.meta.headers.get("x-elastic-product") == "Elasticsearch"
         if genuine or error.status_code in BUSY | {401, 403}:  # these come without the header
             raise
-        raise InputError(
-            f"{URL} is {_shown()}, but what answers there ({error.status_code}) is not Elasticsearch"
-        ) from None
+        other = f"but what answers there ({error.status_code}) is not Elasticsearch"
+        raise InputError(f"{URL} is {_shown()}, {other}") from None
 
 
 def version(client: Elasticsearch) -> str:
-    """The server's version; empty if it does not tell us."""
-    for ask in (lambda: client.info()["version"]["number"], lambda: _oldest_node(client)):
-        with suppress(ApiError, TransportError):
-            return str(ask())
+    """The server's version, or else the lowest of a node; empty if the key or the distribution allows neither."""
+    with suppress(ApiError, TransportError):
+        return str(client.info()["version"]["number"])
+    with suppress(ApiError, TransportError):
+        nodes = client.nodes.info(filter_path="nodes.*.version")["nodes"].values()
+        return min((str(node["version"]) for node in nodes), key=lambda text: [int(n) for n in text.split(".")])
     return ""
-
-
-def data_nodes(client: Elasticsearch) -> int:
-    """How many nodes hold data; 1 if the key or the distribution does not allow to ask."""
-    with suppress(ApiError, TransportError):
-        return int(client.cluster.health(filter_path="number_of_data_nodes")["number_of_data_nodes"])
-    return 1
-
-
-def idle_nodes(client: Elasticsearch, index: str) -> list[str]:
-    """The data nodes that have no shard of an index, so that they do not search it; none if we may not ask."""
-    with suppress(ApiError, TransportError):
-        nodes = client.nodes.info(filter_path="nodes.*.name,nodes.*.roles")["nodes"].values()
-        holding = client.search_shards(index=index)["nodes"].values()
-        data = {node["name"] for node in nodes if any(role.startswith("data") for role in node["roles"])}
-        return sorted(data - {node["name"] for node in holding})
-    return []
-
-
-def _oldest_node(client: Elasticsearch) -> str:
-    """The lowest version of a node, where the key or the distribution does not allow to ask for the cluster's."""
-    nodes = client.nodes.info(filter_path="nodes.*.version")["nodes"]
-    return min((str(node["version"]) for node in nodes.values()), key=lambda text: [int(n) for n in text.split(".")])
 
 
 def lacking_privileges(client: Elasticsearch, indices: str, privileges: Sequence[str]) -> list[str]:
     """The index privileges that our key lacks; none if the server has no security."""
     wanted = [{"names": [indices], "privileges": list(privileges)}]
-
     answer = patiently(client.options(ignore_status=NO_SECURITY).security.has_privileges, index=wanted)
     if answer.meta.status in NO_SECURITY:
         return []
@@ -171,7 +141,12 @@ def patiently(call: Callable[..., T], *arguments: Any, **options: Any) -> T:
 
 
 def until_done(send: Callable[[list[T]], list[T]], items: list[T]) -> list[T]:
-    """Send the items; send those that the server puts off (the result) again, after pauses. Returns what is left."""
+    """Send the items; after pauses, send again what the server was too busy for. Return the rest.
+
+    Args:
+        send: Sends items, and returns those to send again.
+        items: What to send.
+    """
     for attempt in range(TRIES):
         if attempt:
             _pause(attempt - 1)
@@ -189,7 +164,7 @@ def _pause(attempt: int) -> None:
 
 
 def _explained(error: ApiError | TransportError) -> InputError | Interrupted:
-    """What the client raised as one sentence."""
+    """Return what the client raised as one sentence."""
     if isinstance(error, TransportError):
         return Interrupted(f"Elasticsearch at {_shown()} went away ({_cause(error)}); repeat the command to go on")
     if isinstance(error, UnsupportedProductError):
@@ -201,18 +176,14 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
     """Make the error for an HTTP status, of a request or of one item of it, that is not a success."""
     where = f"Elasticsearch at {_shown()}"
     if status == 401:
-        return InputError(
-            f"{where} does not accept our credentials ({why}); "
-            + _cure(f"write a valid API key to the file that {API_KEY_FILE} names", "api-key")
-        )
+        cure = _cure(f"write a valid API key to the file that {API_KEY_FILE} names", "api-key")
+        return InputError(f"{where} does not accept our credentials ({why}); {cure}")
     if blocked(status, why):
         cure = "free disk space there" if "flood-stage" in why else "lift that block there"
         return Interrupted(f"{where} has blocked this ({why}); {cure}, then repeat the command to go on")
     if status == 403:
-        return InputError(
-            f"{where} forbids this ({why}); the API key needs the roles publisher and writer of k8s/elasticsearch, "
-            "or all privileges on the indices 'tlm-*'"
-        )
+        needed = "the roles publisher and writer of k8s/elasticsearch, or all privileges on the indices 'tlm-*'"
+        return InputError(f"{where} forbids this ({why}); the API key needs {needed}")
     if status == 404:
         return Interrupted(f"{where} lost the index in the meantime ({why}); repeat the command")
     if status in BUSY:
@@ -221,7 +192,7 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
 
 
 def blocked(status: int, why: str) -> bool:
-    """Whether an index is blocked, by its owner or by a full disk. With 503, the server is only starting."""
+    """Return whether an index is blocked, by its owner or by a full disk. With 503, the server is only starting."""
     return "cluster_block_exception" in why and status != 503
 
 
@@ -235,19 +206,19 @@ def reason(body: Any) -> str:
 
 
 def _cure(otherwise: str, name: str) -> str:
-    """What to do about a missing or wrong file: in a pod, mend the secret that is mounted there."""
+    """Say how to replace a missing or wrong file: in a pod, correct the secret that is mounted there."""
     folder = os.environ.get(SECRET)
     if not folder or not in_pod():
         return otherwise
     is_there = "its" if Path(folder, name).is_file() else "it is missing or has no"
     return (
-        f"mend the Secret that is mounted at {folder} ({is_there} {name}): tlm-elasticsearch-writer for the steps "
+        f"correct the Secret that is mounted at {folder} ({is_there} {name}): tlm-elasticsearch-writer for the steps "
         "preflight and index, tlm-elasticsearch-reader for others; k8s/elasticsearch/create-keys.sh makes both"
     )
 
 
 def _file(variable: str, name: str) -> Path | None:
-    """The file that `variable` names, or else the file `name` of the mounted secret, or None."""
+    """Return the file that `variable` names, or else the file `name` of the mounted secret, or None."""
     given = os.environ.get(variable)
     if given and not Path(given).is_file():
         raise InputError(f"{variable} is '{given}'; there is no such file")
@@ -272,37 +243,3 @@ def _shown() -> str:
 def _cause(error: TransportError) -> str:
     inner = error.errors[0] if error.errors else error.__cause__
     return str(inner or error)[:300]
-
-
-USERS = "tlm-_store-"  # no index is named so: names begin with a letter or digit
-NOTED = {"users": "noted"}  # in `_meta` from the beginning on
-
-
-def alias_of(user: str) -> str:
-    """Return the alias of a store (`tlm.artifacts.stores`) on the indices that it uses."""
-    return USERS + user
-
-
-def leave(details: Mapping[str, Any], user: str) -> None:
-    """Note that a store no longer uses an index, and remove the index if it was the last.
-
-    An index whose users were not noted from the beginning on is never removed. A store that begins to use the index
-    between our last two requests loses it; its step then says that the index is gone, and repeating makes it again.
-
-    Args:
-        details: The index (`index.located`); no error if it is gone.
-        user: Identity of the store.
-    """
-    client, index = connect(), details["index"]
-    gone = {"remove": {"index": index, "alias": alias_of(user), "must_exist": False}}
-    # First we leave, then we look: of two that leave at once, the later one sees that nobody is left
-    patiently(client.options(ignore_status=404).indices.update_aliases, actions=[gone])
-    for found in patiently(client.indices.get, index=index, ignore_unavailable=True).values():
-        noted = NOTED.items() <= found["mappings"].get("_meta", {}).get("tlm", {}).items()
-        others = sorted(alias for alias in found["aliases"] if alias.startswith(USERS))
-        if others:
-            say(f"the index '{index}' stays, as another store uses it ({', '.join(others)})")
-        elif not noted:
-            say(f"the index '{index}' stays, as it was made before stores were noted; remove it if no store uses it")
-        else:
-            patiently(client.indices.delete, index=index, ignore_unavailable=True)

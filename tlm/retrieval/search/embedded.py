@@ -27,7 +27,6 @@ always added in the same order and in double precision, so skipping does not cha
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tlm.data.ranges import GrowingArray
 from tlm.retrieval.search import analyzer
 from tlm.retrieval.search.analyzer import batched, terms
 from tlm.retrieval.search.query import Docs, Scores
@@ -185,14 +185,14 @@ def _merge(runs: list[_Run], df: Ids, weights: Floats, norms: Floats, folder: Pa
     documents = len(norms)
     is_dense = df > documents * DENSE_SHARE
     offsets = np.concatenate([[0], np.cumsum(np.where(is_dense, 0, df), dtype=np.int64)])
-    with _npy(folder / "offsets.npy", np.int64, offsets.shape) as write:
-        write(offsets)
     bounds = np.zeros(len(df), np.float32)
     with (
-        _npy(folder / "docs.npy", np.int32, (int(offsets[-1]),)) as write_docs,
-        _npy(folder / "impacts.npy", np.float32, (int(offsets[-1]),)) as write_impacts,
-        _npy(folder / "dense.npy", np.float32, (int(is_dense.sum()), documents)) as write_row,
+        GrowingArray(folder / "offsets.npy", np.int64) as written_offsets,
+        GrowingArray(folder / "docs.npy", np.int32) as written_docs,
+        GrowingArray(folder / "impacts.npy", np.float32) as written_impacts,
+        GrowingArray(folder / "dense.npy", np.float32, documents) as written_rows,
     ):
+        written_offsets.append(offsets)
         for first, last in _segments(df):
             docs, impacts = _segment(runs, first, last, df, weights, norms)
             starts = np.cumsum(df[first:last], dtype=np.int64) - df[first:last]
@@ -201,23 +201,11 @@ def _merge(runs: list[_Run], df: Ids, weights: Floats, norms: Floats, folder: Pa
                 postings = slice(starts[term], starts[term] + df[first + term])
                 row = np.zeros(documents, np.float32)
                 row[docs[postings]] = impacts[postings]
-                write_row(row)
+                written_rows.append(row[np.newaxis])
             sparse = np.repeat(~is_dense[first:last], df[first:last])
-            write_docs(docs[sparse])
-            write_impacts(impacts[sparse])
+            written_docs.append(docs[sparse])
+            written_impacts.append(impacts[sparse])
     return bounds
-
-
-@contextmanager
-def _npy(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> Iterator[Callable[[npt.NDArray[Any]], int]]:
-    """Create a .npy file of the given shape; yields a function that appends to it.
-
-    NumPy's own writers do not report a full disk as such: their OSError has no errno.
-    """
-    with path.open("wb") as file:
-        descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
-        np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
-        yield lambda part: file.write(part.data)
 
 
 def _segments(df: Ids) -> Iterator[tuple[int, int]]:
@@ -250,7 +238,7 @@ def _segment(runs: list[_Run], first: int, last: int, df: Ids, weights: Floats, 
 
 BLOCK = 1 << 16  # documents; half a megabyte of accumulators
 TOGETHER = 4096  # queries whose terms are looked up in one pass over the vocabulary
-GROUP = 16  # documents in a group, of which only the best counts when the first score to beat is estimated
+GROUP = 16  # documents in a group; only its best one counts when the first score to beat is estimated
 MARGIN = 1 + 1e-6  # safety factor of bounds, which are compared with rounded scores
 Sums = npt.NDArray[np.float64]
 
@@ -260,12 +248,12 @@ class _Rare(NamedTuple):
 
     Attributes:
         docs: Its documents, ascending.
-        impacts: What it adds to the score of each.
+        impacts: Its impact on the score of each.
         cuts: Where the postings of each block begin.
         times: How often it occurs in the query.
     """
 
-    docs: npt.NDArray[np.int32]
+    docs: Ids
     impacts: Floats
     cuts: list[int]
     times: int
@@ -275,7 +263,7 @@ class _Frequent(NamedTuple):
     """A query term with a dense row.
 
     Attributes:
-        row: What it adds to the score of each document.
+        row: Its impact on the score of each document.
         times: How often it occurs in the query.
         bound: The most that one occurrence adds to a score.
     """
@@ -285,7 +273,7 @@ class _Frequent(NamedTuple):
     bound: float
 
     def impacts(self, block: int, at: Docs | slice) -> Floats | Sums:
-        """What it adds to the documents `at` (positions in the block)."""
+        """Return the impacts on the documents `at` (positions in the block)."""
         return _times(self.row[block * BLOCK : (block + 1) * BLOCK][at], self.times)
 
 
@@ -325,7 +313,7 @@ class Embedded:
         self.terms = table["term"].combine_chunks()
         self.bounds: Floats = table["bound"].to_numpy()
         self.offsets: Docs = np.load(path("offsets.npy"))
-        self.docs: npt.NDArray[np.int32] = _mapped(path("docs.npy"))
+        self.docs: Ids = _mapped(path("docs.npy"))
         self.impacts: Floats = _mapped(path("impacts.npy"))
         self.rows: Floats = _mapped(path("dense.npy"))
         self.row_of = np.cumsum(self.offsets[:-1] == self.offsets[1:]) - 1  # a term without postings has a row
@@ -374,7 +362,7 @@ class Embedded:
 
 
 def _add(rare: list[_Rare], block: int, sums: Sums) -> None:
-    """Set `sums` to what the rare terms add to a block's documents, term by term."""
+    """Set `sums` to the impacts of the rare terms on a block's documents, added term by term."""
     sums.fill(0)
     parts = [(term, slice(*term.cuts[block : block + 2])) for term in rare]
     docs = [term.docs[postings] for term, postings in parts]
@@ -419,5 +407,4 @@ def _block(block: int, sums: Sums, frequent: list[_Frequent], rest: list[float],
 
 
 def _mapped(path: Path) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = np.load(path, mmap_mode="r")
-    return array.view(np.ndarray)  # slicing a plain array is several times faster
+    return np.load(path, mmap_mode="r").view(np.ndarray)  # type: ignore[no-any-return]  # slicing a plain array is several times faster

@@ -1,7 +1,8 @@
 """Index: make a corpus searchable by BM25, in files of our own or in Elasticsearch."""
 
-import math
 import re
+import sys
+from contextlib import closing
 from functools import partial
 from itertools import chain, pairwise
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from tlm.data.ranges import offsets_of
 from tlm.errors import InputError, nearest
 from tlm.progress import Meter, say
 from tlm.retrieval.search.query import Engine
+from tlm.settings.options import Range
 
 VERSION, WITH_VECTORS = 2, 3
 ENGINES = ("embedded", "elasticsearch")
@@ -64,27 +66,18 @@ def build_index(
     if engine not in ENGINES:
         raise InputError(f"engine '{engine}' is not known{nearest(engine, ENGINES)}")
     if not _NAME.fullmatch(name):
-        raise InputError(
-            f"name '{name}' is no index name; expected a-z, 0-9, '.', '_' and '-', starting with a letter or digit"
-        )
-    if not (math.isfinite(k1) and k1 >= 0):
-        raise InputError(f"k1 is {k1}; expected 0 or more")
-    if not 0 <= b <= 1:
-        raise InputError(f"b is {b}; expected 0 to 1")
-    if source.details["passages"] == 0:
+        expected = "expected a-z, 0-9, '.', '_' and '-', starting with a letter or digit"
+        raise InputError(f"name '{name}' is no index name; {expected}")
+    Range("0 or more", 0, sys.float_info.max).check("k1", k1)
+    Range("0 to 1", 0, 1).check("b", b)
+    passages = source.details["passages"]
+    if passages == 0:
         raise InputError(f"{corpus} has no passages to index")
-    if engine == "embedded" and source.details["passages"] > MOST_EMBEDDED:
-        raise InputError(
-            f"{corpus} has {source.details['passages']:,} passages; the embedded engine takes at most "
-            f"{MOST_EMBEDDED:,}, so choose the engine elasticsearch"
-        )
+    if engine == "embedded" and passages > MOST_EMBEDDED:
+        most = f"the embedded engine takes at most {MOST_EMBEDDED:,}"
+        raise InputError(f"{corpus} has {passages:,} passages; {most}, so choose the engine elasticsearch")
     settings: dict[str, Any] = {"engine": engine, "k1": k1, "b": b}
-    details = {
-        **settings,
-        "analyzer": ANALYZER,
-        "documents": source.details["passages"],
-        "corpus_content": source.content,
-    }
+    details = {**settings, "analyzer": ANALYZER, "documents": passages, "corpus_content": source.content}
     if engine == "embedded":
         recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
         return produce(recipe, root, _embed, source, details)
@@ -123,10 +116,9 @@ def _names(name: str, key: str) -> dict[str, str]:
 def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
     from tlm.retrieval.search.embedded import build
 
-    meter = Meter("indexing", details["documents"], "passages")
-    draft.counts = build(texts(corpus, meter), draft.folder, k1=details["k1"], b=details["b"])
+    with closing(Meter("indexing", details["documents"], "passages")) as meter:
+        draft.counts = build(texts(corpus, meter), draft.folder, k1=details["k1"], b=details["b"])
     draft.details = details
-    meter.close()
 
 
 def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str, Any], root: str | None) -> str:
@@ -136,11 +128,10 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
 
     with_vectors = "vectors" in recipe.settings
 
-    def described(embed: Static | None) -> dict[str, Any]:
-        return details if embed is None else {**details, "vectors": {"dimensions": len(embed.common)}}
-
     def ensured(embed: Static | None) -> list[tuple[int, str]]:
-        there = {**described(embed), **_names(recipe.settings["name"], recipe.key)}
+        if embed is not None:
+            details["vectors"] = {"dimensions": len(embed.common)}
+        there = {**details, **_names(recipe.settings["name"], recipe.key)}
         user = identity(home(root, recipe.inputs.values()))
         return ensure(there, user, partial(_fill, corpus, embed), details["documents"])
 
@@ -152,7 +143,7 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
         rows = [{"doc": doc, "reason": "refused", "detail": why} for doc, why in rejected]
         pq.write_table(pa.Table.from_pylist(rows, REJECTED), draft.folder / "rejected.parquet", compression="zstd")
         documents = details["documents"] - len(rejected)
-        draft.details = {**described(embed), "documents": documents}
+        draft.details = {**details, "documents": documents}
         draft.counts = {"documents": documents, "rejected": len(rejected)}
 
     found = finished(recipe, root)
@@ -166,16 +157,15 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
 
 
 def _fill(corpus: Artifact, embed: Any, index: str) -> list[tuple[int, str]]:
-    """Send the passages of a corpus to Elasticsearch, a large one's in several processes. Returns what it refused."""
+    """Send the passages of a corpus to Elasticsearch, a large one's in several processes. Return what it refused."""
     from tlm.retrieval.search import elastic_build
 
     rows = [entry.rows or 0 for entry in shards(corpus)]
     if len(rows) < SEVERAL:  # with one bar for all passages
         return elastic_build.fill(index, texts(corpus), corpus.details["passages"], embed=embed)
     numbered = list(enumerate(pairwise(offsets_of(np.array(rows)).tolist())))
-    return list(
-        chain.from_iterable(each(partial(_fill_shard, corpus.uri, embed, index), numbered, "indexing", "shards"))
-    )
+    rejected = each(partial(_fill_shard, corpus.uri, embed, index), numbered, "indexing", "shards")
+    return list(chain.from_iterable(rejected))
 
 
 def _fill_shard(uri: str, embed: Any, index: str, shard: tuple[int, tuple[int, int]]) -> list[tuple[int, str]]:

@@ -34,6 +34,7 @@ from tlm.retrieval.search.analyzer import terms_of_each, terms_of_text
 
 Docs = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
+Found = tuple[int, Docs, Scores]  # the number of a query, and its hits
 
 
 class Engine(Protocol):
@@ -59,17 +60,16 @@ def keywords(text: str) -> list[tuple[str, float]]:
     """
     candidates = _candidates(text)
     frequency = Counter(word for _, words in candidates for word in words)
-    degree: Counter[str] = Counter()
-    for _, words in candidates:
-        for word in words:
-            degree[word] += len(words)
+    degree = Counter[str]()
+    for word, length in ((word, len(words)) for _, words in candidates for word in words):
+        degree[word] += length
     scores = {candidate: sum(degree[word] / frequency[word] for word in words) for candidate, words in candidates}
     best = sorted(scores, key=lambda candidate: -scores[candidate])[: max(1, len(frequency) // 3)]
     return [(candidate, scores[candidate]) for candidate in best]
 
 
 def _candidates(text: str) -> list[tuple[str, list[str]]]:
-    """The runs of words other than stop words, in order, with repetitions: each as text, and its words.
+    """Return the runs of words other than stop words, in order, with repetitions: each as text, and its words.
 
     Words of the text have a space between them where they stand apart.
     """
@@ -145,17 +145,14 @@ def fit(queries: list[Query], passages: Callable[[], Iterable[str]]) -> tuple[li
         queries = list(queries)
         for number in long:
             queries[number] = Query(_shorten(queries[number].text, idf), queries[number].examples)
-            detail = (
-                f"{sizes[number] - MOST_TERMS} of {sizes[number]} distinct terms are left out: the lowest by tf·idf"
-            )
-            dropped.append((number, "cut", detail))
+            cut = f"{sizes[number] - MOST_TERMS} of {sizes[number]} distinct terms are left out: the lowest by tf·idf"
+            dropped.append((number, "cut", cut))
     return queries, dropped
 
 
 def _idf(passages: Iterable[str], wanted: set[str]) -> dict[str, float]:
     """BM25's idf of those wanted terms that occur in any passage."""
-    frequency: Counter[str] = Counter()
-    number = 0
+    frequency, number = Counter[str](), 0
     for found in terms_of_each(passages):
         frequency.update(wanted.intersection(found))
         number += 1
@@ -163,11 +160,9 @@ def _idf(passages: Iterable[str], wanted: set[str]) -> dict[str, float]:
 
 
 def _shorten(text: str, idf: Mapping[str, float]) -> str:
-    found = terms_of_text(text)
-    counts = Counter(found)
+    counts = Counter(found := terms_of_text(text))
     # Sorting is stable: of equally good terms the first are kept.
-    best = sorted(counts, key=lambda term: -counts[term] * idf.get(term, 0.0))
-    kept = set(best[:MOST_TERMS])
+    kept = set(sorted(counts, key=lambda term: -counts[term] * idf.get(term, 0.0))[:MOST_TERMS])
     return " ".join(term for term in found if term in kept)
 
 
@@ -178,7 +173,7 @@ QUERIES = pa.schema([("query", pa.int64()), ("text", pa.string()), ("examples", 
 DROPPED = pa.schema([("query", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
 
-def write_hits(path: Path, found: Iterable[tuple[int, Docs, Scores]]) -> int:
+def write_hits(path: Path, found: Iterable[Found]) -> int:
     """Write the hits of each query, best first, in row groups of one size. Returns the number of hits."""
     waiting: list[pa.RecordBatch] = []
     rows = written = 0
@@ -198,15 +193,15 @@ def write_hits(path: Path, found: Iterable[tuple[int, Docs, Scores]]) -> int:
 
 
 def write_queries(folder: Path, queries: Iterable[tuple[int, Query]], dropped: list[Dropped]) -> None:
-    """Write the queries by number, and what was dropped of them."""
+    """Write the queries by number, and what was dropped from them."""
     rows = [{"query": number, "text": query.text, "examples": query.examples} for number, query in queries]
     pq.write_table(pa.Table.from_pylist(rows, QUERIES), folder / "queries.parquet", compression="zstd")
     table = pa.Table.from_pylist([dict(zip(DROPPED.names, row, strict=True)) for row in sorted(dropped)], DROPPED)
     pq.write_table(table, folder / "dropped.parquet", compression="zstd")
 
 
-def write_selected(draft: Draft, arm: str, docs: Docs, scores: Scores, wanted: int) -> None:
-    """Fill `draft` with hits that no query found, best first; `wanted` is how many passages the subset is to have."""
+def write_chosen(draft: Draft, arm: str, docs: Docs, scores: Scores, wanted: int) -> None:
+    """Fill `draft` with hits that no query found, best first; `wanted` is the size that the subset is to have."""
     write_hits(draft.folder / "hits.parquet", [(-1, docs, scores)])
     write_queries(draft.folder, [(-1, Query("", []))], [])
     draft.rows = {"hits.parquet": len(docs)}

@@ -1,1 +1,1 @@
-"""Selectors without queries: they give every passage of the corpus a score, and the best are taken."""
+"""Ways to choose passages: search by BM25 or by vectors, scores of all passages, and random draws."""

@@ -6,29 +6,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import texts
+from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, nearest, refuse_negative
 from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
-from tlm.retrieval.search.query import (
-    Docs,
-    Engine,
-    Scores,
-    choose,
-    fit,
-    make_queries,
-    write_hits,
-    write_queries,
-    write_selected,
-)
-from tlm.retrieval.select.selectors import BY_VECTORS, SCORED, best, searcher, selector
+from tlm.retrieval.search.query import Engine, Found, choose, fit, make_queries, write_chosen, write_hits, write_queries
+from tlm.settings.options import Range
 
 VERSION, FIRST = 2, 1  # plain BM25 and random draws are as the first version wrote them
+BY_VECTORS, SCORED = ("dense", "hybrid"), ("dsir", "classifier")
+RERANKED = "rerank"  # by `research.rerank`, with a model that was trained on BM25's text
+WITHOUT_QUERIES = ("random", *SCORED, RERANKED)  # the arms whose hits have no query
 WITH_QUERIES = ("bm25", *BY_VECTORS)
 ARMS = (*WITH_QUERIES, "random", *SCORED)
 KINDS = ("full", "rake", "auto")
@@ -60,7 +55,7 @@ def retrieve(
         task: URI of the task.
         arm: "bm25"; "dense": the nearest by vectors; "hybrid": the rankings of both fused; "random": passages drawn
             regardless of the task; "dsir": drawn so that their words are distributed as the task's are; "classifier":
-            those that a linear model takes for texts of the task. All but "bm25" select more than `like` has, as
+            passages that a linear model takes for texts of the task. All but "bm25" select more than `like` has, as
             export removes some.
         query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
             Not used without queries.
@@ -85,27 +80,20 @@ def retrieve(
     _check(arm, query, top_k, like, embedder)
     refuse_negative(seed=seed)
     version = FIRST if arm == "random" or (arm, query) == ("bm25", "full") else VERSION
-    settings: dict[str, Any] = {"arm": arm}
-    if arm in WITH_QUERIES:
-        settings |= {"query": query, "top_k": top_k}
-    if arm == "bm25":
-        recipe = Recipe("hits", "retrieve", version, settings, {"index": source, "task": labelled})
-        return produce(recipe, root, lambda draft: _search(draft, recipe, open_engine(source), top_k))
-    subset = Artifact.open(like, "subset")
-    taken_from = subset.manifest.inputs.get("corpus")
-    if taken_from is None or taken_from.content != corpus.content:
-        raise InputError(f"{like} was not taken from the corpus of {index}; give a subset of that index")
-    settings["seed"] = seed
+    settings: dict[str, Any] = {"arm": arm} | ({"query": query, "top_k": top_k} if arm in WITH_QUERIES else {})
+    inputs = {"index": source, "task": labelled}
+    if arm != "bm25":
+        inputs["like"] = Artifact.open(like, "subset")
+        taken_from = inputs["like"].manifest.inputs.get("corpus")
+        if taken_from is None or taken_from.content != corpus.content:
+            raise InputError(f"{like} was not taken from the corpus of {index}; give a subset of that index")
+        settings["seed"] = seed
     if embedder:
         from tlm.shallow.published import digests
 
         settings["embedder"] = digests(Path(embedder), "--embedder")
-    recipe = Recipe("hits", "retrieve", version, settings, {"index": source, "task": labelled, "like": subset})
-    if arm == "random":
-        return produce(recipe, root, _draw, corpus, subset, seed)
-    if arm in BY_VECTORS:
-        return produce(recipe, root, _compare, recipe, embedder)
-    return produce(recipe, root, _select, arm, corpus, labelled, subset, seed)
+    recipe = Recipe("hits", "retrieve", version, settings, inputs)
+    return produce(recipe, root, _write, recipe, embedder)
 
 
 def _check(arm: str, query: str, top_k: int, like: str, embedder: str) -> None:
@@ -113,17 +101,30 @@ def _check(arm: str, query: str, top_k: int, like: str, embedder: str) -> None:
         raise InputError(f"arm '{arm}' is not known{nearest(arm, ARMS)}")
     if query not in KINDS:
         raise InputError(f"query '{query}' is not known{nearest(query, KINDS)}")
-    if not 1 <= top_k <= MOST_HITS:
-        raise InputError(f"top_k is {top_k}; expected 1 to {MOST_HITS} passages per query")
+    Range(f"1 to {MOST_HITS} passages per query", 1, MOST_HITS).check("top_k", top_k)
     if (arm == "bm25") == bool(like):
-        raise InputError(
-            f"arm '{arm}' takes no --like" if like else f"arm '{arm}' needs --like with the URI of the BM25 subset"
-        )
+        expected = "takes no --like" if like else "needs --like with the URI of the BM25 subset"
+        raise InputError(f"arm '{arm}' {expected}")
     if embedder and arm not in BY_VECTORS:
         raise InputError(f"arm '{arm}' compares no vectors; leave --embedder out, or take {' or '.join(BY_VECTORS)}")
 
 
-def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int, like: Artifact | None = None) -> None:
+def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
+    """Search or select: all arms but BM25 so deep that export's filters leave as many passages as `like` has."""
+    settings, index = recipe.settings, recipe.inputs["index"]
+    arm = settings["arm"]
+    if arm == "bm25":
+        _search(draft, recipe, open_engine(index), settings["top_k"])
+    elif arm in BY_VECTORS:
+        from tlm.retrieval.select.vectors import SEARCHERS
+
+        engine = SEARCHERS[arm](index, embedder, settings["seed"])
+        _search(draft, recipe, engine, min(DEEPER * settings["top_k"], MOST_HITS))
+    else:
+        _select(draft, arm, index.input("corpus"), recipe.inputs["task"], recipe.inputs["like"], settings["seed"])
+
+
+def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     index, task, kind = recipe.inputs["index"], recipe.inputs["task"], recipe.settings["query"]
     corpus, asking = index.input("corpus"), training_texts(task)
     if not asking:
@@ -139,7 +140,7 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int, like: Arti
     found = engine.search([queries[number].text for number in searched], top_k)
     answers = track(found, "searching", len(searched), "queries")
 
-    def hits() -> Iterator[tuple[int, Docs, Scores]]:
+    def hits() -> Iterator[Found]:
         for number, (docs, scores) in zip(searched, answers, strict=True):
             if not len(docs):
                 dropped.append((number, "no hit", NOTHING_FOUND[recipe.settings["arm"]]))
@@ -148,43 +149,56 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int, like: Arti
     rows = write_hits(draft.folder / "hits.parquet", hits())
     write_queries(draft.folder, enumerate(queries), dropped)
     draft.rows = {"hits.parquet": rows, "queries.parquet": len(queries), "dropped.parquet": len(dropped)}
-    wanted = None if like is None else like.details["passages"]
+    wanted = recipe.inputs["like"].details["passages"] if "like" in recipe.inputs else None
     draft.details = {"arm": recipe.settings["arm"], "query": kind, "top_k": top_k, "like": wanted}
     draft.counts = {"examples": len(asking), "queries": len(queries), "hits": rows}
     draft.counts |= Counter(reason for _, reason, _ in dropped)
 
 
-def _compare(draft: Draft, recipe: Recipe, embedder: str) -> None:
-    """Search by vectors, deep enough for export's filters to leave as many passages as the subset `like` has."""
-    settings, inputs = recipe.settings, recipe.inputs
-    engine = searcher(settings["arm"])(inputs["index"], embedder, settings["seed"])
-    _search(draft, recipe, engine, min(DEEPER * settings["top_k"], MOST_HITS), inputs["like"])
+def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Artifact, seed: int) -> None:
+    """Draw passages in random order, or give every passage a score and keep the best."""
+    wanted = like.details["passages"]
+    enough = 2 * wanted + 1000
+    if arm == "random":
+        docs = np.random.default_rng(seed).permutation(corpus.details["passages"])[:enough]
+        return write_chosen(draft, arm, docs, np.zeros(len(docs), np.float32), wanted)
+    from tlm.retrieval.select.scored import SELECTORS
 
-
-def _draw(draft: Draft, corpus: Artifact, subset: Artifact, seed: int) -> None:
-    """Draw random passages in random order, enough for export's filters to leave as many as `subset` has."""
-    docs = np.random.default_rng(seed).permutation(corpus.details["passages"])[: _enough(subset)]
-    write_selected(draft, "random", docs, np.zeros(len(docs), np.float32), subset.details["passages"])
-
-
-def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, subset: Artifact, seed: int) -> None:
-    """Give every passage a score, and keep the best, enough for export's filters to leave as many as `subset` has."""
-    texts = [text for _, text in training_texts(task)]
-    if not texts:
+    asking = [text for _, text in training_texts(task)]
+    if not asking:
         raise InputError(f"{task.uri} has no training examples to select by")
-    docs, scores = best(selector(arm)(corpus, texts, seed), _enough(subset))
-    write_selected(draft, arm, docs, scores, subset.details["passages"])
+    write_chosen(draft, arm, *best(SELECTORS[arm](corpus, asking, seed), enough), wanted)
+
+
+def best(scores: NDArray[np.float64], count: int) -> tuple[Ints, NDArray[np.float32]]:
+    """The `count` passages with the highest scores and these, highest first; of equal ones, the first passage."""
+    docs = np.argsort(-scores, kind="stable")[:count]
+    return docs, scores[docs].astype(np.float32)
+
+
+def draws(arm: str, passages: float = float("inf"), *, vectors: bool = False) -> bool:
+    """Return whether another seed gives an arm another text.
+
+    "random" and "dsir" draw. The others learn from a sample of the corpus, which of a small one is the whole.
+
+    Args:
+        arm: Name of the arm.
+        passages: How many the corpus has.
+        vectors: Whether the vectors are there already, in the index or by a published model.
+    """
+    if arm == "classifier":
+        from tlm.retrieval.select.scored import OTHERS
+
+        return passages > OTHERS
+    if arm in BY_VECTORS:
+        from tlm.retrieval.search.embed import LEARNED_FROM
+
+        return passages > LEARNED_FROM and not vectors
+    return arm in ("random", "dsir")
 
 
 def training_texts(task: Artifact) -> list[tuple[int, str]]:
     """Row ordinal and text of each training example, and of each text without a label; those of a pair are joined."""
-    table = examples(task).select(["split", "text", "text_pair"])
-    return [
-        (ordinal, row["text"] if row["text_pair"] is None else f"{row['text']} {row['text_pair']}")
-        for ordinal, row in enumerate(table.to_pylist())
-        if row["split"] in ("train", UNLABELLED)
-    ]
-
-
-def _enough(subset: Artifact) -> int:
-    return 2 * int(subset.details["passages"]) + 1000
+    columns = [examples(task)[name].to_pylist() for name in ("split", "text", "text_pair")]
+    rows = [row for row in enumerate(zip(*columns, strict=True)) if row[1][0] in ("train", UNLABELLED)]
+    return [(ordinal, text if pair is None else f"{text} {pair}") for ordinal, (_, text, pair) in rows]

@@ -29,7 +29,7 @@ SHINGLES_AT_ONCE = 1 << 25  # 256 MiB of hashes, and as much to collect them
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """Which passages are near-duplicates.
+    """The near-duplicates among passages.
 
     Attributes:
         original: For each passage the kept one that it nearly repeats; -1 if it is kept itself.
@@ -69,17 +69,13 @@ class _Kept:
 
     def __init__(self, threshold: Fraction) -> None:
         self.numerator, self.denominator = threshold.numerator, threshold.denominator
-        self.rows: list[int] = []
-        self.sets: list[frozenset[int]] = []
-        self.sizes: list[int] = []
+        self.sets: list[tuple[int, frozenset[int], int]] = []  # row, shared shingles, size with the others
         # shingle -> (size of a set, position of the shingle in it) -> the kept passages with such a set
         self.index: defaultdict[int, defaultdict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, row: int, shared: list[int], single: int) -> None:
-        which, size = len(self.rows), len(shared) + single
-        self.rows.append(row)
-        self.sets.append(frozenset(shared))
-        self.sizes.append(size)
+        which, size = len(self.sets), len(shared) + single
+        self.sets.append((row, frozenset(shared), size))
         for place, shingle in self._prefix(shared, single):
             self.index[shingle][size, place].append(which)
 
@@ -87,9 +83,11 @@ class _Kept:
         """The first kept passage that is similar enough, and its similarity."""
         size, members = len(shared) + single, frozenset(shared)
         for which in sorted(self._possible(shared, single)):
-            common, both = len(members & self.sets[which]), size + self.sizes[which]
-            if common * self.denominator >= (both - common) * self.numerator:
-                return self.rows[which], common / (both - common)
+            row, others, its_size = self.sets[which]
+            common = len(members & others)
+            union = size + its_size - common
+            if common * self.denominator >= union * self.numerator:
+                return row, common / union
         return None
 
     def _possible(self, shared: list[int], single: int) -> set[int]:

@@ -16,47 +16,31 @@ from tlm.data.passages import Shards
 from tlm.errors import InputError
 from tlm.progress import say, track
 from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.subset.candidates import NO_RANK, NO_SCORE, Candidates, collect, collected, queries_of, read_hits
-from tlm.retrieval.subset.judge import REASONS, Verdicts, judge
+from tlm.retrieval.subset.judge import REASONS, Candidates, Verdicts, collect, collected, judge, queries_of, read_hits
 from tlm.settings.options import Filters
 
-SUBSET = pa.schema(
-    [
-        ("doc", pa.int64()),
-        ("text", pa.string()),
-        ("best_rank", pa.int32()),
-        ("best_score", pa.float32()),
-        ("queries", pa.list_(pa.int64())),
-    ]
-)
+_BEST = [("best_rank", pa.int32()), ("best_score", pa.float32())]
+SUBSET = pa.schema([("doc", pa.int64()), ("text", pa.string()), *_BEST, ("queries", pa.list_(pa.int64()))])
 DROPPED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
 
 def write_subset(
-    draft: Draft,
-    candidates: Candidates,
-    verdicts: Verdicts,
-    reasons: Sequence[int],
-    lists: Mapping[str, pa.Array],
-    schema: pa.Schema = SUBSET,
+    draft: Draft, verdicts: Verdicts, reasons: Sequence[int], lists: Mapping[str, pa.Array], schema: pa.Schema = SUBSET
 ) -> None:
     """Write ``passages-*.parquet`` and ``dropped.parquet`` into the draft, with their counts.
 
     Args:
         draft: The subset.
-        candidates: All passages that were judged.
-        verdicts: Which of them are kept, and why the others are not.
+        verdicts: Which passages are kept, and why the others are not.
         reasons: The verdicts that this step can give, `KEPT` included; all are counted, even those of no passage.
         lists: Further columns of the kept passages: the queries that found them, and the like.
         schema: The columns of the kept passages.
     """
-    kept = verdicts.rows()
+    candidates, kept = verdicts.candidates, verdicts.rows()
     draft.counts |= {"candidates": len(candidates)}
     draft.counts |= {REASONS[reason]: len(verdicts.rows(reason)) for reason in reasons}
     draft.details["passages"] = len(kept)
-    rank, score = candidates.best_rank[kept], candidates.best_score[kept]
-    best = {"best_rank": pa.array(rank, mask=rank == NO_RANK), "best_score": pa.array(score, mask=score == NO_SCORE)}
-    columns = pa.table({"doc": candidates.docs[kept], **best, **lists})
+    columns = pa.table({"doc": candidates.docs[kept], **candidates.best(kept), **lists})
     shards = Shards(draft.folder, "passages")
     for texts in candidates.texts(kept):
         part = columns.slice(shards.total, len(texts))
@@ -73,12 +57,7 @@ def write_subset(
 VERSION = 3
 
 
-def export(
-    hits: str,
-    *,
-    filters: Filters = Filters(),
-    root: str | None = None,
-) -> str:
+def export(hits: str, *, filters: Filters = Filters(), root: str | None = None) -> str:
     """Export the passages that were hit as a subset ready for training.
 
     Args:
@@ -95,23 +74,20 @@ def export(
         InputError: a setting is out of range, there are no hits, or the filters leave nothing.
     """
     source = Artifact.open(hits, "hits")
-    corpus, task = source.input("index").input("corpus"), source.input("task") if filters.overlap else None
     # the hits alone do not decide the subset: a changed test text leaves them as they are, but changes what is removed
-    inputs = {"hits": source, "corpus": corpus} | ({"task": task} if task else {})
+    task = {"task": source.input("task")} if filters.overlap else {}
+    inputs = {"hits": source, "corpus": source.input("index").input("corpus"), **task}
     recipe = Recipe("subset", "export", VERSION, settings=filters.settings(), inputs=inputs)
-    return produce(recipe, root, _write, source, corpus, task, filters)
+    return produce(recipe, root, _write, filters, **inputs)
 
 
-def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None, filters: Filters) -> None:
+def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, task: Artifact | None = None) -> None:
     path = hits.path("hits.parquet")
     with TemporaryDirectory(prefix="texts-", dir=draft.folder) as name:
         texts = Path(name)
-        candidates = Candidates.from_hits(
-            hits.uri,
-            lambda: collected(texts),
-            track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions"),
-            read_hits(path, "doc", "rank", "score"),
-        )
+        docs = track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions")
+        ranked = read_hits(path, "doc", "rank", "score")
+        candidates = Candidates.from_hits(hits.uri, lambda: collected(texts), docs, ranked)
         if not len(candidates):
             raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
         collect(corpus, candidates.docs, texts)
@@ -120,7 +96,7 @@ def _write(draft: Draft, hits: Artifact, corpus: Artifact, task: Artifact | None
         kept = verdicts.rows()
         queries = queries_of(path, candidates.docs[kept])
         draft.details = {"arm": hits.details["arm"]}
-        write_subset(draft, candidates, verdicts, range(len(REASONS)), {"queries": queries})
+        write_subset(draft, verdicts, range(len(REASONS)), {"queries": queries})
     if like is not None:
         draft.counts["missing"] = max(0, like - len(kept))
         if len(kept) < like:
@@ -131,7 +107,7 @@ TASK_ONLY = "task-only"
 
 
 class Arm(NamedTuple):
-    """What the text of an arm is chosen by. `str` writes it as a URL query, to be passed to a step of a pipeline.
+    """An arm, and the artifacts by which its text is chosen. `str` writes it as a URL query for a step of a pipeline.
 
     Attributes:
         name: bm25, task-only, or another arm of `retrieve`.

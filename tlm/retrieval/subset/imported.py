@@ -1,6 +1,6 @@
 """Import: make a subset that others selected, such as the authors' published ones, ready for training like our own.
 
-To save memory, the texts are first written to disk, then judged in portions, then those that are kept are written as
+To save memory, the texts are first written to disk, then judged in portions, and the kept ones are written as
 shards. Only the near-duplicates filter needs the words of all passages at once.
 """
 
@@ -21,9 +21,8 @@ from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import BadRow, Rejects, Row, text_of
 from tlm.data.registry import subset_address
 from tlm.progress import say
-from tlm.retrieval.subset.candidates import NO_RANK, NO_SCORE, Candidates
 from tlm.retrieval.subset.export import write_subset
-from tlm.retrieval.subset.judge import SURPLUS, judge
+from tlm.retrieval.subset.judge import NO_RANK, NO_SCORE, SURPLUS, Candidates, judge
 from tlm.settings.options import Filters
 
 VERSION = 3
@@ -63,9 +62,9 @@ def import_subset(
     """
     filters = replace(filters, overlap=bool(task) and filters.overlap)
     protects = Artifact.open(task, "task") if filters.overlap else None
-    inputs = {"task": protects} if protects is not None else {}
+    inputs = {"task": protects} if protects else {}
     root = home(root, inputs.values()).root
-    if protects is None:
+    if not protects:
         say("import: dev and test texts in these passages, if there are any, stay: they are not looked for")
     rejects = Rejects(max_rejected)
     with raw_files([subset_address(path)]) as files:
@@ -87,11 +86,10 @@ def _write(
         stage = Stage(Path(staging), rows, STAGED)
         rejects.check()
         candidates = _candidates(files[0].where, stage)
-        repeats = np.isin(np.arange(stage.count), stage.repeated())
-        verdicts = judge(candidates, filters, {"": task} if task else {}, repeats=repeats)
+        verdicts = judge(candidates, filters, {"": task} if task else {}, repeats=stage.repeated())
         no_queries = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
         draft.details = {"arm": "bm25", "provenance": "imported"}
-        write_subset(draft, candidates, verdicts, range(SURPLUS), {"queries": no_queries})
+        write_subset(draft, verdicts, range(SURPLUS), {"queries": no_queries})
     draft.counts["candidates"] = rejects.read
     rejects.write(draft)
 

@@ -1,24 +1,157 @@
-"""Judge the candidates for a subset: which are kept, and why the others are not."""
+"""The candidates for a subset, each passage once, and the verdicts: which are kept, and why the others are not."""
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.overlap import AT_ONCE, OverlapFinder, TokenLists, Vocabulary
-from tlm.data.ranges import Ints
+from tlm.data.overlap import AT_ONCE, OverlapFinder, TokenLists, Vocabulary, ascending
+from tlm.data.parallel import each
+from tlm.data.passages import GROUP_ROWS, SEVERAL, shard_passages, shards
+from tlm.data.ranges import Ints, offsets_of
 from tlm.data.tasks.examples import examples
 from tlm.errors import InputError
-from tlm.progress import say
-from tlm.retrieval.subset.candidates import Candidates
+from tlm.progress import say, track
 from tlm.retrieval.subset.duplicates import find_near_duplicates
 from tlm.settings.options import MIN_TOKENS, Filters
+
+HITS_AT_ONCE = 1 << 20
+NO_ROWS: Ints = np.zeros(0, np.int64)
+NO_RANK = np.iinfo(np.int32).max
+NO_SCORE = -np.inf
+
+Column = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The passages that a subset is chosen from, in ascending order of `docs`.
+
+    Attributes:
+        source: What they were taken from, for messages.
+        read: Starts reading all passages (``doc``, ``text``), ascending; there may be more than the candidates.
+        docs: Their document numbers.
+        best_rank: The best rank that any query gave each one, from 1; `NO_RANK` if none did.
+        best_score: The best score that any query gave each one; `NO_SCORE` if none did.
+    """
+
+    source: str
+    read: Callable[[], Iterable[pa.RecordBatch]]
+    docs: Ints
+    best_rank: npt.NDArray[np.int32]
+    best_score: npt.NDArray[np.float32]
+
+    @classmethod
+    def from_hits(
+        cls,
+        source: str,
+        read: Callable[[], Iterable[pa.RecordBatch]],
+        hit: Iterable[Column],
+        ranked: Iterable[tuple[Column, ...]],
+    ) -> "Candidates":
+        """Group hits by document.
+
+        Args:
+            source: What the hits were taken from, for messages.
+            read: Starts reading all passages (``doc``, ``text``), ascending.
+            hit: The documents of the hits, in portions. Memory grows with the distinct documents, not with the hits.
+            ranked: The same hits again: document, rank and score.
+        """
+        docs = NO_ROWS
+        for portion in hit:
+            docs = ascending(np.concatenate([docs, portion]))
+        best_rank = np.full(len(docs), NO_RANK, np.int32)
+        best_score = np.full(len(docs), NO_SCORE, np.float32)
+        for portion, rank, score in ranked:
+            rows = np.searchsorted(docs, portion)
+            np.minimum.at(best_rank, rows, rank)
+            np.maximum.at(best_score, rows, score)
+        return cls(source, read, docs, best_rank, best_score)
+
+    def __len__(self) -> int:
+        return len(self.docs)
+
+    def best(self, rows: Ints) -> dict[str, pa.Array]:
+        """The columns `best_rank` and `best_score` of the given rows, null where there is none."""
+        rank, score = self.best_rank[rows], self.best_score[rows]
+        ranks, scores = pa.array(rank, mask=rank == NO_RANK), pa.array(score, mask=score == NO_SCORE)
+        return {"best_rank": ranks, "best_score": scores}
+
+    def best_first(self) -> Ints:
+        """Rows by best rank ascending, best score descending, document ascending."""
+        return np.lexsort((self.docs, -self.best_score, self.best_rank))
+
+    def texts(self, rows: Ints | slice = slice(None)) -> Iterator[pa.Array]:
+        """Read the texts of the given rows (ascending), in portions."""
+        docs = self.docs[rows]
+        for batch in track(self.read(), "reading candidates", unit="portions"):
+            here = batch.column("doc").to_numpy()
+            start, stop = np.searchsorted(docs, [here[0], here[-1] + 1]) if len(here) else (0, 0)
+            if start < stop:
+                yield batch.column("text").take(pa.array(np.searchsorted(here, docs[start:stop])))
+
+
+def read_hits(hits: Path, *names: str) -> Iterator[tuple[Column, ...]]:
+    """Read columns of hits.parquet in portions."""
+    with pq.ParquetFile(hits) as file:
+        for batch in file.iter_batches(HITS_AT_ONCE, columns=list(names)):
+            yield tuple(batch.column(name).to_numpy() for name in names)
+
+
+def queries_of(hits: Path, docs: Ints) -> pa.Array:
+    """List the queries that hit each of `docs` (ascending), in ascending order."""
+    rows, queries = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    for doc, query in read_hits(hits, "doc", "query"):
+        nearest = np.minimum(np.searchsorted(docs, doc), len(docs) - 1)
+        wanted = docs[nearest] == doc
+        rows.append(nearest[wanted].astype(np.int32))
+        queries.append(query[wanted].astype(np.int32))
+    return grouped(np.concatenate(rows), np.concatenate(queries), len(docs))  # hits are ordered by query
+
+
+def grouped(rows: npt.NDArray[np.integer], values: Column, size: int) -> pa.Array:
+    """Group values by the row each belongs to: a list for each of `size` rows, values in their given order."""
+    offsets = offsets_of(np.bincount(rows, minlength=size))
+    return pa.LargeListArray.from_arrays(offsets, pa.array(values[np.argsort(rows, kind="stable")]))
+
+
+TEXTS = pa.schema([("doc", pa.int64()), ("text", pa.string())])
+
+
+def collect(corpus: Artifact, docs: Ints, folder: Path) -> None:
+    """Write the texts of `docs` (ascending) to files in `folder`, for `collected` to read."""
+    ends = np.searchsorted(docs, offsets_of(np.array([entry.rows or 0 for entry in shards(corpus)])))
+    wanted = [(number, docs[start:stop]) for number, (start, stop) in enumerate(pairwise(ends)) if start < stop]
+    each(partial(_collect, corpus.uri, folder), wanted, "reading passages", "shards", least=SEVERAL)
+
+
+def collected(folder: Path) -> Iterator[pa.RecordBatch]:
+    """Read what `collect` wrote: ``doc`` and ``text``, ascending."""
+    for path in sorted(folder.iterdir()):
+        with pq.ParquetFile(path) as texts:
+            yield from texts.iter_batches(GROUP_ROWS)
+
+
+def _collect(uri: str, folder: Path, wanted: tuple[int, Ints]) -> None:
+    number, docs = wanted
+    with pq.ParquetWriter(folder / f"texts-{number:07d}.parquet", TEXTS, compression="lz4") as texts:
+        for batch in shard_passages(uri, number, TEXTS.names):
+            here = batch.column("doc").to_numpy()
+            start, stop = np.searchsorted(docs, [here[0], here[-1] + 1])
+            if start < stop:
+                texts.write_batch(batch.take(pa.array(np.searchsorted(here, docs[start:stop]))))
+
 
 KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE, SURPLUS = range(6)
 REASONS = ("kept", "too short", "overlaps test", "overlaps dev", "near-duplicate", "surplus")
@@ -26,13 +159,15 @@ REASONS = ("kept", "too short", "overlaps test", "overlaps dev", "near-duplicate
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Which candidates are kept, and why the others are not.
+    """The verdicts: which candidates are kept, and why the others are not.
 
     Attributes:
+        candidates: The passages.
         reason: For each candidate an index into `REASONS`.
         details: More about the reason, by row; for every removed candidate except surplus ones.
     """
 
+    candidates: Candidates
     reason: npt.NDArray[np.int8]
     details: dict[int, str] = field(default_factory=dict)
 
@@ -51,7 +186,7 @@ def judge(
     filters: Filters,
     tasks: Mapping[str, Artifact],
     *,
-    repeats: npt.NDArray[np.bool_] | None = None,
+    repeats: Ints = NO_ROWS,
     like: int | None = None,
 ) -> Verdicts:
     """Decide which candidates are kept.
@@ -63,20 +198,18 @@ def judge(
         candidates: The passages to judge.
         filters: What to remove.
         tasks: Tasks whose dev and test texts the overlap filter protects, by the name to give in details ("" for none).
-        repeats: Whether an earlier candidate has the same text.
+        repeats: The candidates whose text an earlier one has, ascending.
         like: How many to keep at most; None for all.
 
     Raises:
         InputError: nothing is left.
     """
-    verdicts = Verdicts(np.zeros(len(candidates), np.int8))
-    if repeats is not None:
-        rows = np.flatnonzero(repeats)
-        verdicts.remove(rows, NEAR_DUPLICATE, ["the same text as an earlier passage"] * len(rows))
-    words = _remove_short_and_overlapping(verdicts, candidates, filters, tasks)
+    verdicts = Verdicts(candidates, np.zeros(len(candidates), np.int8))
+    verdicts.remove(repeats, NEAR_DUPLICATE, ["the same text as an earlier passage"] * len(repeats))
+    words = _remove_short_and_overlapping(verdicts, filters, tasks)
     best_first = candidates.best_first()
     if words is not None:
-        _remove_near_duplicates(verdicts, candidates, words, best_first, filters.jaccard)
+        _remove_near_duplicates(verdicts, words, best_first, filters.jaccard)
     if like is not None:
         verdicts.reason[best_first[verdicts.reason[best_first] == KEPT][like:]] = SURPLUS
     if not len(verdicts.rows()):
@@ -88,16 +221,15 @@ def judge(
 
 
 def _remove_short_and_overlapping(
-    verdicts: Verdicts, candidates: Candidates, filters: Filters, tasks: Mapping[str, Artifact]
+    verdicts: Verdicts, filters: Filters, tasks: Mapping[str, Artifact]
 ) -> TokenLists | None:
     """Judge each candidate by itself, in portions. Returns the words of all if near-duplicates are looked for."""
     vocabulary = Vocabulary()
-    held_out = tasks.items() if filters.overlap else ()
-    protected = [_Protected(name, task, vocabulary, filters) for name, task in held_out]
+    protected = [_Protected(name, task, vocabulary, filters) for name, task in tasks.items() if filters.overlap]
     if not filters.near_duplicates:
         vocabulary.close()
     ids, lengths, start = array("i"), [np.zeros(0, np.int64)], 0
-    texts = (text for portion in candidates.texts() for text in portion.to_pylist())
+    texts = (text for portion in verdicts.candidates.texts() for text in portion.to_pylist())
     while len((both := vocabulary.encode_both(islice(texts, AT_ONCE)))[0]):
         words, as_compared = both
         rows = start + np.flatnonzero(verdicts.reason[start : start + len(words)] == KEPT)
@@ -115,14 +247,13 @@ def _remove_short_and_overlapping(
     return TokenLists.of(np.frombuffer(ids, np.int32), np.concatenate(lengths))
 
 
-def _remove_near_duplicates(
-    verdicts: Verdicts, candidates: Candidates, words: TokenLists, best_first: Ints, jaccard: float
-) -> None:
+def _remove_near_duplicates(verdicts: Verdicts, words: TokenLists, best_first: Ints, jaccard: float) -> None:
     """Remove candidates that nearly repeat a kept one that comes before them in the order `best_first`."""
     rows = best_first[verdicts.reason[best_first] == KEPT]
     repeated = find_near_duplicates(words.select(rows), jaccard)
     found = np.flatnonzero(repeated.original >= 0)
-    pairs = zip(repeated.similarity[found], candidates.docs[rows[repeated.original[found]]], strict=True)
+    docs = verdicts.candidates.docs[rows[repeated.original[found]]]
+    pairs = zip(repeated.similarity[found], docs, strict=True)
     details = (f"Jaccard {similarity:.2f} with doc {doc}" for similarity, doc in pairs)
     verdicts.remove(rows[found], NEAR_DUPLICATE, details)
 

@@ -1,4 +1,4 @@
-"""Which dev and test texts a subset is free of: it is good for a task whose texts are all among them."""
+"""Dev and test texts that a subset is free of: it is good for a task whose texts are all among them."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -33,9 +33,9 @@ def check_protected(subset: Artifact, *tasks: Artifact) -> None:
 
 
 def doubts(made: Artifact, task: Artifact) -> Iterator[str]:
-    """A sentence for each subset made for another split that metrics, a model or a checkpoint come from.
+    """Yield a sentence for each subset made for another split that metrics, a model or a checkpoint come from.
 
-    What is gone cannot be judged.
+    Artifacts that are gone cannot be judged.
     """
     for subset in _subsets_of(made):
         count = 0
@@ -59,7 +59,7 @@ def check_trained(task: Artifact, *made: Artifact) -> None:
 
 
 def unchecked(subset: Artifact) -> bool:
-    """Whether no dev and test texts were ever looked for: the subset was imported without a task."""
+    """Return whether no dev and test texts were ever looked for: the subset was imported without a task."""
     return not _made_for(subset)[1]
 
 

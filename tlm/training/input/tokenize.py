@@ -3,18 +3,17 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.marks import Marks, find_marks, with_spans_first
 from tlm.data.passages import passages
+from tlm.data.ranges import GrowingArray
 from tlm.data.tasks.examples import examples
 from tlm.progress import Meter
 from tlm.settings import presets
@@ -88,7 +87,7 @@ def _write_column(
     folder: Path, prefix: str, texts: Iterator[list[str]], encoder: Tokenizer, vocab_size: int
 ) -> tuple[int, int]:
     """Write ``ids.npy`` and ``offsets.npy``; returns (rows, tokens)."""
-    width = np.dtype(np.uint16 if vocab_size <= np.iinfo(np.uint16).max else np.uint32)
+    width = np.uint16 if vocab_size <= np.iinfo(np.uint16).max else np.uint32
     meter = Meter("tokenize", unit="texts")
     with (
         GrowingArray(folder / f"{prefix}ids.npy", width) as ids,
@@ -118,31 +117,3 @@ def _texts(source: Artifact, column: str, marks: Marks) -> Iterator[list[str]]:
         for start in range(0, batch.num_rows, BATCH):
             texts = batch.column(0).slice(start, BATCH).to_pylist()
             yield [with_spans_first(text or "", marks) for text in texts]
-
-
-class GrowingArray:
-    """A one-dimensional .npy file that is written in pieces; its header is completed at the end."""
-
-    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
-        self.dtype, self.rows = dtype, 0
-        self._file = path.open("wb")
-        self._header()
-
-    def append(self, values: NDArray[Any]) -> None:
-        """Add `values` at the end."""
-        self._file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
-        self.rows += len(values)
-
-    def __enter__(self) -> "GrowingArray":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.seek(0)
-        self._header()  # of the same size: the format pads headers so that the length can grow
-        self._file.close()
-
-    def _header(self) -> None:
-        described = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.rows,)}
-        np.lib.format.write_array_header_1_0(self._file, described)

@@ -1,4 +1,9 @@
-"""Exact search by vectors: every passage is compared with every query, block by block."""
+"""Retrieval by vectors: "dense" finds the nearest passages, "hybrid" fuses that ranking with BM25's.
+
+The paper names dense retrieval as future work. The search is exact, unless an index in Elasticsearch has vectors of its
+own: every passage is compared with every query, block by block. Rankings are fused by reciprocal ranks (Cormack et al.,
+SIGIR 2009), here for both search engines, because Elasticsearch's own fusion needs a licence.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,13 +16,67 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.parallel import as_done
 from tlm.data.passages import SEVERAL, shard_passages, shards
 from tlm.data.ranges import Ints
-from tlm.retrieval.search.embed import Embed
-from tlm.retrieval.search.query import Docs, Scores
+from tlm.retrieval.search.embed import Embed, Published, Static
+from tlm.retrieval.search.index import VECTORS, located, open_engine
+from tlm.retrieval.search.query import Docs, Engine, Scores
 from tlm.shallow.models import one_thread
 
 BLOCK = 4096  # texts that get their vectors at once
 MOST_AT_ONCE = 1 << 20  # scores and hits that are compared at once
 LOW = 0xFFFFFFFF  # the lower half of a hit, which has the passage
+RRF = 60  # the constant of the paper: the larger, the less the first ranks count
+
+
+def dense(index: Artifact, folder: str, seed: int) -> Engine:
+    """Return an engine that compares vectors.
+
+    Args:
+        index: The index, whose passages are compared.
+        folder: A published model; "": static vectors, those of the index if it has any.
+        seed: Seed of the passages that static vectors are learned from.
+
+    Raises:
+        InputError: the model does not load, or there is no word that occurs often enough.
+    """
+    corpus = index.input("corpus")
+    if not folder and index.details.get("vectors"):
+        from tlm.retrieval.search.elastic import ElasticVectors
+
+        return ElasticVectors(located(index), Static.read(index.path(VECTORS)))
+    return Nearest(corpus, Published(folder) if folder else Static.learn(corpus, seed))
+
+
+def hybrid(index: Artifact, folder: str, seed: int) -> Engine:
+    """Return an engine that fuses BM25's ranking with that of `dense`, which takes the same arguments."""
+    return Fused([open_engine(index), dense(index, folder, seed)])
+
+
+SEARCHERS = {"dense": dense, "hybrid": hybrid}
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A search engine that asks others.
+
+    Attributes:
+        engines: The engines whose rankings are fused.
+    """
+
+    engines: Sequence[Engine]
+
+    def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
+        """Yield the best passages of each query, as `Engine.search` does; each engine is asked for `top_k`."""
+        for answers in zip(*(engine.search(queries, top_k) for engine in self.engines), strict=True):
+            yield fused([docs for docs, _ in answers], top_k)
+
+
+def fused(rankings: Sequence[Docs], top_k: int) -> tuple[Docs, Scores]:
+    """The passages with the highest sums of 1 / (`RRF` + rank), and these; of equal ones, the first passage."""
+    docs, place = np.unique(np.concatenate(rankings), return_inverse=True)
+    ranks = np.concatenate([np.arange(1, len(ranking) + 1) for ranking in rankings])
+    scores = np.bincount(place, 1 / (RRF + ranks), minlength=len(docs))
+    best = np.lexsort((docs, -scores))[:top_k]
+    return docs[best].astype(np.int64), scores[best].astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -51,7 +110,7 @@ class Nearest:
 
 
 class Best:
-    """The best hits of each query, of those that were added; of equal scores, the first passage.
+    """The best hits of each query among all that were added; of equal scores, the first passage.
 
     Attributes:
         top_k: The most hits of a query.
@@ -115,8 +174,7 @@ def unpacked(hits: Ints) -> tuple[Docs, Scores]:
 
 def _ordered(bits: NDArray[np.int32]) -> NDArray[np.int32]:
     """The bits of floats as integers in the order of the floats, and back."""
-    ordered: NDArray[np.int32] = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    return ordered
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)  # type: ignore[no-any-return]
 
 
 NO_HIT = packed(np.array([-np.inf], np.float32), np.array([LOW]))[0]

@@ -207,14 +207,7 @@ def tokenizer(corpus: str, task: str, kind: str, vocab_size: int, root: str) -> 
 
 @component(DATA_IMAGE)
 def plan(
-    arms: str,
-    seeds: str,
-    task: str,
-    tokenizer: str,
-    subsets: list[str],
-    preset: str,
-    overrides: str,
-    root: str,
+    arms: str, seeds: str, task: str, tokenizer: str, subsets: list[str], preset: str, overrides: str, root: str
 ) -> list[str]:
     """List the runs (arms × seeds), each with all that the steps inside the loop need; tokenize their texts once."""
     from tlm.runs.plan import plan

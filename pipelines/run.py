@@ -14,11 +14,7 @@ from tlm.errors import InputError, TlmError
 from tlm.progress import say
 
 app = typer.Typer(
-    help=__doc__,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+    help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 
 

@@ -21,7 +21,7 @@ from tlm.errors import InputError, Interrupted, Terminated
 from tlm.runs import follow as kube
 from tlm.runs import trainjob
 from tlm.runs.follow import Api, Refused, follow
-from tlm.runs.pods import train_job
+from tlm.runs.trainjob import train_job
 from tlm.settings.options import Pods
 
 HOME = Path(__file__).parents[2]

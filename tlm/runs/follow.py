@@ -18,14 +18,13 @@ from urllib3.util import Retry
 
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
-from tlm.runs.pods import NODE
 from tlm.training.distributed.process import Stop, stopping
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PASSING = (429, 500, 502, 503, 504)
 # For about a minute, which is enough for an API server to be replaced.
 RETRY = Retry(7, status_forcelist=PASSING, allowed_methods=None, backoff_factor=0.5, raise_on_status=False)
-STEP = "main"  # Argo's name for the container of a step
+STEP, NODE = "main", "node"  # the containers: of a step, as Argo names it, and of a TrainJob
 CALL_SECONDS = 30.0
 
 

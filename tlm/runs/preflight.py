@@ -22,11 +22,7 @@ PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_m
 
 
 def preflight(
-    *,
-    engine: Engine = "embedded",
-    free_gib: float = 1.0,
-    registry: str = "",
-    root: str | None = None,
+    *, engine: Engine = "embedded", free_gib: float = 1.0, registry: str = "", root: str | None = None
 ) -> None:
     """Check the store, the disk, perhaps Elasticsearch and a model registry; print what was found.
 

@@ -1,5 +1,9 @@
 """Fine-tuning: the classifier alone; the weights that are best on dev are kept (paper, section 3.3)."""
 
+import tomllib
+from importlib.resources import files
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import torch
@@ -21,7 +25,6 @@ from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
-from tlm.training.model.card import model_card
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import Losses, classification_loss
 
@@ -130,22 +133,46 @@ def carry_out(
     tokenizer = recipe.inputs["task_tokens"].input("tokenizer").path("tokenizer")
     build.save(work.model, draft.folder / "model", tokenizer)
     state.curve.write(draft, work.columns(state.curve, plan))
-    parameters = build.parameter_count(work.model)
+    facts["parameters"] = parameters = build.parameter_count(work.model)
     cost = {"steps": plan.steps, **state.curve.cost(parameters)}
-    best = {"best_step": state.best.step, "best_dev": state.best.score}
-    draft.details = {**facts, "parameters": parameters, **best, "cost": cost}
+    draft.details = {**facts, "best_step": state.best.step, "best_dev": state.best.score, "cost": cost}
     draft.counts = {**cost, "best_step": state.best.step}
     draft.run |= run_facts(torch_device, settings.precision)
-    stage1 = recipe.inputs["checkpoint"].details["cost"]
+    shape, stage1 = work.shape, recipe.inputs["checkpoint"].details["cost"]
     card = {
-        **facts, "parameters": parameters, "architecture": work.shape.architecture,
-        "max_length": work.shape.max_length, "marks": work.examples.marks,
+        **facts, "architecture": shape.architecture, "max_length": shape.max_length, "marks": work.examples.marks,
         "best": state.best.score, "best_step": state.best.step, "evaluations": len(work.evaluated),
         "steps": plan.steps, "flops": cost["flops"], "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"],
         **about,
     }  # fmt: skip
-    text = model_card({**recipe.inputs["task"].details, "train": len(work.train_rows)}, card)
+    text = _model_card({**recipe.inputs["task"].details, "train": len(work.train_rows)}, card)
     (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
+
+
+def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
+    """Return the text of README.md.
+
+    Args:
+        task: Details of the task artifact, and ``train``: how many training examples.
+        facts: What stage 2 knows: arm, seed, parameters, architecture, max_length, best, best_step,
+            evaluations, steps, flops, stage1_steps, stage1_flops; marks, where spans are put first in each text; of a
+            student, teacher and taught_passages.
+    """
+    texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
+    single, marks = task["problem"] == "classification", [list(pair) for pair in facts["marks"]]
+    start = "published" if facts["arm"].startswith("plm") else "scratch"
+    before = "" if facts["arm"] == "plm" else " after it was trained on with more text (stage 1)"
+    filled = {
+        "knows": texts["knows"][start],
+        "origin": texts["origin"][start].format(before=before, **facts),
+        "preparation": texts["preparation"].format(marks=marks) if marks else "",
+        "kind": "classifier" if single else "regressor",
+        "output": f"{len(task['labels'])} classes: {', '.join(task['labels'])}" if single else "the output is a number",
+        "example": '{"text": "…", "text_pair": "…"}' if task["pair"] else '"…"',
+        "passages": texts["passages"].get(facts["arm"], facts["arm"]),
+        "taught": texts["taught"].format(**facts) if "teacher" in facts else "",
+    }
+    return str(texts["card"].format(**{**task, **facts, **filled}))
 
 
 def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetune, seed: int) -> Encoder:

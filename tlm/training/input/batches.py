@@ -1,9 +1,9 @@
-"""Batches of texts of similar length, padded to the longest, with tokens masked for prediction. numpy only."""
+"""Batches of texts of similar length, padded to the longest, with tokens masked; and their mixture. numpy only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,7 +175,7 @@ class Order:
     """Endless batches of rows: each row once an epoch, in a new order. Any batch can be computed directly."""
 
     def __init__(self, lengths: NDArray[Any], batch: int, seed: int, stream: int) -> None:
-        """`stream` is one of those in rng.py: each has an order of its own."""
+        """`stream` is one of those above: each has an order of its own."""
         self.lengths, self.batch, self.seed, self.stream = lengths, batch, seed, stream
         self._epoch = lru_cache(maxsize=1)(self._shuffled)
 
@@ -243,3 +243,27 @@ class External:
         second = len(self.sources[1][1])
         before, after = index * second // all_texts, (index + 1) * second // all_texts
         return (1, before) if after > before else (0, index - before)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The mixture of stage 1 (paper, section 3.2): one internal step, on task data, follows every rho1 external steps.
+
+    Attributes:
+        rho1: External steps for each internal one. 0: all steps are internal; ``inf``: all are external.
+    """
+
+    rho1: int | Literal["inf"]
+
+    def is_internal(self, step: int) -> bool:
+        """Whether `step` (from 0) takes a batch of task data."""
+        return self.rho1 != "inf" and (step + 1) % (self.rho1 + 1) == 0
+
+    def internal_before(self, step: int) -> int:
+        """How many of the first `step` steps are internal."""
+        return 0 if self.rho1 == "inf" else step // (self.rho1 + 1)
+
+    def index(self, step: int) -> int:
+        """How many steps of the same kind come before `step`: the number of the batch that it takes."""
+        internal = self.internal_before(step)
+        return internal if self.is_internal(step) else step - internal

@@ -48,13 +48,8 @@ def local(
     from pipelines.parameters import read_parameters
 
     built = images or (Path("build/images.json") if docker else None)
-    run_pipeline(
-        read_parameters(**vars(parameters), known=of_this_code(pipeline)),
-        built,
-        network,
-        pipeline,
-        Machines(data_pods=data_pods),
-    )
+    given = read_parameters(**vars(parameters), known=of_this_code(pipeline))
+    run_pipeline(given, built, network, pipeline, Machines(data_pods=data_pods))
 
 
 @add
@@ -174,8 +169,8 @@ def upload(*, source: Source, connection: Connection, name: str = "", version: s
     called = parse(text, source.file).name
     api = Api(connection)
     made = upload(api, text, name=name or called, version=version)
-    version_id = made.pipeline_version_id
-    _print(version_id, api.link(f"pipelines/details/{made.pipeline_id}/version/{version_id}"))
+    page = f"pipelines/details/{made.pipeline_id}/version/{made.pipeline_version_id}"
+    _print(made.pipeline_version_id, api.link(page))
 
 
 def _print(identity: str, link: str) -> None:

@@ -6,8 +6,6 @@ from kfp import dsl
 from kfp.dsl.pipeline_context import Pipeline
 
 from components import data, training
-from components import data as parts
-from components import training as trainjob
 from pipelines.form import Corpus, Index, Machines, Registry, Task
 from pipelines.resources import equip
 from tlm.settings.options import Filters, Pods, Prices
@@ -26,13 +24,13 @@ def corpus(after: Any, files: Corpus, machines: Machines, root: Any) -> Any:
     """Return the URI of the corpus, loaded after another step by one pod or several."""
     if machines.data_pods == 1:
         return data.load_corpus(**vars(files), root=root).after(after).outputs["Output"]
-    planned = parts.plan_corpus(**vars(files), pods=machines.data_pods, root=root).after(after)
+    planned = data.plan_corpus(**vars(files), pods=machines.data_pods, root=root).after(after)
     with dsl.ParallelFor(planned.output, name="corpus-parts") as pod:
-        staged = parts.stage_corpus(pod=pod)
-    compared = parts.dedup_corpus(pods=dsl.Collected(staged.output))
+        staged = data.stage_corpus(pod=pod)
+    compared = data.dedup_corpus(pods=dsl.Collected(staged.output))
     with dsl.ParallelFor(compared.output, name="corpus-shards") as pod:
-        written = parts.write_corpus(pod=pod)
-    return parts.publish_corpus(pods=dsl.Collected(written.output)).outputs["Output"]
+        written = data.write_corpus(pod=pod)
+    return data.publish_corpus(pods=dsl.Collected(written.output)).outputs["Output"]
 
 
 def tokenizer(preflight: Any, corpus: Any, task: Any, root: Any) -> Any:
@@ -76,7 +74,7 @@ def scored(plan: Any, train: Pods, machines: Machines, root: Any) -> dsl.Collect
         if machines.nodes == 1:
             checkpoint = training.train(run=run, gpus=train.gpus, root=root).outputs["Output"]
         else:
-            checkpoint = trainjob.train_on_nodes(run=run, nodes=machines.nodes, **vars(train), root=root).output
+            checkpoint = training.train_on_nodes(run=run, nodes=machines.nodes, **vars(train), root=root).output
         model = training.finetune(checkpoint=checkpoint, run=run, gpus=train.gpus, root=root).outputs["Output"]
         metrics = training.evaluate(model=model, run=run, gpus=train.gpus, root=root).outputs["Output"]
     return dsl.Collected(metrics)

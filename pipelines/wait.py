@@ -90,7 +90,7 @@ def read_log(api: Api, run_id: str, failure: Failure, count: int) -> Log:
         place = {"podname": failure.pod, "runid": run_id, "podnamespace": api.namespace or "kubeflow"}
         text = _read(api, "/k8s/pod/logs", place)
     lines = _GIVEN.sub("", text).rstrip().splitlines()
-    if failure.of_driver:  # all that it writes is for people who mend KFP, but for its last error
+    if failure.of_driver:  # all that it writes is for developers of KFP, but for its last error
         errors = [match[1] for match in map(_FATAL.match, lines) if match]
         return Log([], errors[-1] if errors else "")
     own = [line for line in lines if not _LAUNCHER.match(line)]

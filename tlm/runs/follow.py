@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,26 +75,22 @@ class Api:
             Refused: the API answered with an error.
             Interrupted: there was no answer for about a minute.
         """
-        answer = self._request(method, path, body, query, RETRY)
+        answer = self._request(method, path, RETRY, query, body)
         if absent_ok and answer.status == 404:
             return None
         return json.loads(self._checked(answer, method, path))
 
     def text(self, path: str, **query: str) -> str:
         """Return the answer to a GET as text (a log), without retries. Raises as `call` does."""
-        return self._checked(self._request("GET", path, None, query, False), "GET", path).decode(errors="replace")
+        return self._checked(self._request("GET", path, False, query), "GET", path).decode(errors="replace")
 
-    def _request(
-        self, method: str, path: str, body: Any, query: dict[str, str], retries: Retry | bool
-    ) -> BaseHTTPResponse:
-        headers = {"Accept": "*/*"}
-        token = self.account / "token"
+    def _request(self, method: str, path: str, retries: Retry | bool, query: Any, body: Any = None) -> BaseHTTPResponse:
+        headers, token = {"Accept": "*/*"}, self.account / "token"
         if token.exists():  # read for each call, because Kubernetes replaces it every hour
             headers["Authorization"] = f"Bearer {token.read_text(encoding='utf-8').strip()}"
+        given = {"fields": query or None, "json": body, "headers": headers}
         try:
-            return self._pool.request(
-                method, f"{self.url}{path}", fields=query or None, json=body, headers=headers, retries=retries
-            )
+            return self._pool.request(method, f"{self.url}{path}", retries=retries, **given)
         except HTTPError as error:
             why = getattr(error, "reason", error)
             raise Interrupted(f"the Kubernetes API at {self.url} does not answer ({why}); repeat") from None
@@ -101,10 +98,9 @@ class Api:
     def _checked(self, answer: BaseHTTPResponse, method: str, path: str) -> bytes:
         if answer.status < 400:
             return answer.data
-        try:
+        message = ""
+        with suppress(ValueError, KeyError, TypeError):
             message = f" ({json.loads(answer.data)['message']})"
-        except (ValueError, KeyError, TypeError):
-            message = ""
         advice = {
             401: "the pod's token is not accepted; repeat the step",
             403: f"give the pod's service account the role tlm-trainjob in namespace {self.namespace}",
@@ -121,8 +117,7 @@ def own_image(api: Api) -> str:
     """Return the image of this pod's step as the pipeline names it, with its digest."""
     pod = os.environ.get("KFP_POD_NAME") or os.environ.get("HOSTNAME", "")
     containers = api.call("GET", f"/api/v1/namespaces/{api.namespace}/pods/{pod}")["spec"]["containers"]
-    found: str = next((each for each in containers if each["name"] == STEP), containers[0])["image"]
-    return found
+    return str(next((each for each in containers if each["name"] == STEP), containers[0])["image"])
 
 
 POLL_SECONDS, START_MINUTES = 5.0, 60.0
@@ -167,8 +162,7 @@ class _Follower:
         self.submitted = False
         self.last_stamp: dict[str, str] = {}  # by pod: the time stamp of the last log line that was relayed
         self.deaths: dict[tuple[str, str], dict[str, Any]] = {}  # by pod and time
-        self.last_line = ""
-        self.status = ""
+        self.last_line = self.status = ""
 
     def submit(self) -> None:
         """Create the job. Adopt one that runs already; first wait until one that has ended is deleted."""
@@ -248,8 +242,7 @@ class _Follower:
                     say(line)
 
     def _new_lines(self, pod: str, **query: str) -> list[str]:
-        last = self.last_stamp.get(pod, "")
-        if last:
+        if last := self.last_stamp.get(pod, ""):
             query["sinceTime"] = last
         try:
             text = self.api.text(f"{self.pods}/{pod}/log", container=NODE, timestamps="true", **query)
@@ -266,12 +259,11 @@ class _Follower:
             name = pod["metadata"]["name"]
             for state, query in _terminations(pod):
                 key = (name, state.get("finishedAt", ""))
-                if key in self.deaths or not state["exitCode"]:
-                    continue
-                self.deaths[key] = state
-                say(f"{self.title}: {name} ended with code {_code(state)}")
-                if _index(pod) > 0:  # the log of the first pod is relayed anyway
-                    say("\n".join(self._new_lines(name, tailLines=str(TAIL), **query)))
+                if state["exitCode"] and key not in self.deaths:
+                    self.deaths[key] = state
+                    say(f"{self.title}: {name} ended with code {_code(state)}")
+                    if _index(pod) > 0:  # the log of the first pod is relayed anyway
+                        say("\n".join(self._new_lines(name, tailLines=str(TAIL), **query)))
 
     def _input_refused(self) -> bool:
         return any(state["exitCode"] == InputError.exit_code for state in self.deaths.values())

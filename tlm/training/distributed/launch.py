@@ -125,8 +125,7 @@ def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], N
     with joined() as group:
         found = group.broadcast_json({"uri": uri})["uri"]  # one answer for all, even if it appeared in between
         if group.first:
-            uri = produce(recipe, root, write)
-            Progress(recipe.key, root, recipe.inputs).clear()
+            uri = _alone(recipe, root, write)
         elif not found:
             draft = Draft(Path(os.devnull), spending=Spending(None if group.local_rank == 0 else ()))
             with draft.spending:
@@ -145,14 +144,8 @@ def _launch(step: Callable[..., str], arguments: dict[str, Any], count: int) -> 
         threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cpu_count() // count))
         env = {**os.environ, ENDINGS: folder, "OMP_NUM_THREADS": threads}
         with (endings / "torchrun.log").open("wb") as log:  # torchrun's own report, which says less than ours
-            child = subprocess.Popen(
-                _torchrun(step, arguments, count, folder),
-                env=env,
-                stdout=2,
-                stderr=log,
-                preexec_fn=dying_with_parent(),
-                start_new_session=True,
-            )
+            how: Any = {"stdout": 2, "preexec_fn": dying_with_parent(), "start_new_session": True}
+            child = subprocess.Popen(_torchrun(step, arguments, count, folder), env=env, stderr=log, **how)
         passed_on: Stop | None = None
         try:
             while child.poll() is None:
@@ -170,13 +163,8 @@ def _torchrun(step: Callable[..., str], arguments: dict[str, Any], count: int, f
     run = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={count}", f"--log-dir={folder}/logs"]
     if nodes() == 1:  # otherwise the environment says where the other nodes are
         run += ["--standalone", "--local-addr=127.0.0.1"]  # without an address, torchrun looks up this pod's name
-    return [
-        *run,
-        "-m",
-        "tlm.training.distributed.process",
-        f"{step.__module__}:{step.__name__}",
-        json.dumps(arguments, default=vars),
-    ]
+    target = f"{step.__module__}:{step.__name__}"
+    return [*run, "-m", "tlm.training.distributed.process", target, json.dumps(arguments, default=vars)]
 
 
 def _pass_on(child: subprocess.Popen[bytes], endings: Path, count: int, number: int) -> None:
@@ -221,7 +209,7 @@ def _reason(endings: Path, code: int, stop: Stop | None) -> TlmError | OSError:
             "ended: raise the pod's memory limit or lower the batch, then repeat the command to go on"
         )
     last = next((line for line in reversed(log.splitlines()) if line.strip("=- ")), "it said nothing")
-    return Interrupted(f"torchrun ended with code {code} ({last.strip()[:300]}); mend that, then repeat the command")
+    return Interrupted(f"torchrun ended with code {code} ({last.strip()[:300]}); fix that, then repeat the command")
 
 
 # A step has a GPU while it holds the lock of a file. The lock ends with the process, however that ends.
@@ -266,20 +254,17 @@ def _taken(cards: list[str], count: int, locks: ExitStack) -> list[str]:
     """Lock `count` of these cards, all at the same moment, so that no two steps wait for each other."""
     folder = Path(os.environ[LOCKS])
     folder.mkdir(parents=True, exist_ok=True)
-    waited = False
-    while True:
+    for attempt in itertools.count():
         with ExitStack() as held:
-            own: list[str] = []
-            for card in cards:
-                if len(own) < count and _lock(folder / card.replace("/", "-"), held):
-                    own.append(card)
+            free = (card for card in cards if _lock(folder / card.replace("/", "-"), held))
+            own = list(itertools.islice(free, count))
             if len(own) == count:
                 locks.push(held.pop_all())
-                return own
-        if not waited:
+                break
+        if attempt == 0:
             say(f"waits for {count} free GPU{'s' if count > 1 else ''}: other steps have them")
-            waited = True
         time.sleep(WAIT_SECONDS)
+    return own
 
 
 def _lock(path: Path, held: ExitStack) -> bool:

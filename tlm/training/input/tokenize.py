@@ -1,9 +1,9 @@
 """The step `tokenize`: texts as token ids in files to be memory-mapped, made once for all arms and seeds."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,10 @@ def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[
     columns = {"text": ""}
     if of == "task" and source.details["pair"]:
         columns["text_pair"] = "pair_"
-    marks = find_marks(_train_texts(source)) if settings else ()
+    marks: Marks = ()
+    if settings:
+        table = examples(source)
+        marks = find_marks(table.filter(pc.equal(table["split"], "train"))["text"].to_pylist())
     rows = tokens = 0
     for column, prefix in columns.items():
         texts = _texts(source, column, marks if column == "text" else ())
@@ -78,22 +81,15 @@ def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[
         draft.details["marks"] = [list(pair) for pair in marks]
 
 
-def _train_texts(task: Artifact) -> list[str]:
-    table = examples(task)
-    texts: list[str] = table.filter(pc.equal(table["split"], "train"))["text"].to_pylist()
-    return texts
-
-
 def _write_column(
     folder: Path, prefix: str, texts: Iterator[list[str]], encoder: Tokenizer, vocab_size: int
 ) -> tuple[int, int]:
     """Write ``ids.npy`` and ``offsets.npy``; returns (rows, tokens)."""
     width = np.dtype(np.uint16 if vocab_size <= np.iinfo(np.uint16).max else np.uint32)
     meter = Meter("tokenize", unit="texts")
-    with (
-        GrowingArray(folder / f"{prefix}ids.npy", width) as ids,
-        GrowingArray(folder / f"{prefix}offsets.npy", np.dtype(np.int64)) as offsets,
-    ):
+    of_ids = GrowingArray(folder / f"{prefix}ids.npy", width)
+    of_offsets = GrowingArray(folder / f"{prefix}offsets.npy", np.dtype(np.int64))
+    with closing(of_ids) as ids, closing(of_offsets) as offsets, closing(meter):
         offsets.append(np.zeros(1, dtype=np.int64))
         for batch in texts:
             encoded = [encoding.ids for encoding in encoder.encode_batch_fast(batch, add_special_tokens=False)]
@@ -101,7 +97,6 @@ def _write_column(
             offsets.append(ids.rows + np.cumsum(lengths))
             ids.append(np.fromiter(chain.from_iterable(encoded), dtype=width, count=int(lengths.sum())))
             meter.advance(len(batch))
-        meter.close()
         return offsets.rows - 1, ids.rows
 
 
@@ -133,12 +128,8 @@ class GrowingArray:
         self._file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
         self.rows += len(values)
 
-    def __enter__(self) -> "GrowingArray":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Complete the header and close the file."""
         self._file.seek(0)
         self._header()  # of the same size: the format pads headers so that the length can grow
         self._file.close()

@@ -54,34 +54,13 @@ def publish_corpus(pods: list[str], counts: Output[Metrics]) -> str:
 
 @component(DATA_IMAGE)
 def preflight(
-    preset: str,
-    overrides: str,
-    arms: str,
-    seeds: str,
-    engine: str,
-    root: str,
-    gpu_hour: float,
-    cpu_hour: float,
-    kilowatt_hour: float,
-    grams_per_kwh: float,
-    cpu: str,
-    gpu_type: str,
-    gpus: str,
-    memory: str,
-    node_selector: dict[str, str],
-    tolerations: list[dict[str, str]],
-    registry: str = "",
-) -> NamedTuple(  # type: ignore[valid-type]
-    "Settings",
-    [
-        ("top_k", int),
-        ("query", str),
-        ("tokenizer_kind", str),
-        ("vocab_size", int),
-        ("finetune_gpus", str),
-        ("one_gpu", str),
-    ],
-):
+    preset: str, overrides: str, arms: str, seeds: str, engine: str, root: str, gpu_hour: float, cpu_hour: float,
+    kilowatt_hour: float, grams_per_kwh: float, cpu: str, gpu_type: str, gpus: str, memory: str,
+    node_selector: dict[str, str], tolerations: list[dict[str, str]], registry: str = "",
+) -> NamedTuple("Settings", [  # type: ignore[valid-type]
+    ("top_k", int), ("query", str), ("tokenizer_kind", str), ("vocab_size", int), ("finetune_gpus", str),
+    ("one_gpu", str),
+]):  # fmt: skip
     """Check settings, prices, training pods, store, disk, Elasticsearch and model registry before any work starts."""
     from tlm.runs.plan import settings
     from tlm.runs.preflight import check_run
@@ -107,18 +86,9 @@ def load_corpus(
 
 @component(DATA_IMAGE)
 def load_task(
-    path: str,
-    text_field: str,
-    pair_field: str,
-    label_field: str,
-    group_field: str,
-    metric: str,
-    problem: str,
-    files: str,
-    unlabelled_path: str,
-    root: str,
-    counts: Output[Metrics],
-) -> str:
+    path: str, text_field: str, pair_field: str, label_field: str, group_field: str, metric: str, problem: str,
+    files: str, unlabelled_path: str, root: str, counts: Output[Metrics],
+) -> str:  # fmt: skip
     """Read a labelled task (train, dev, test)."""
     from tlm.data.tasks.task import load_task
     from tlm.evaluation.report.kfp import log_counts
@@ -159,16 +129,9 @@ def retrieve(index: str, task: str, query: str, top_k: int, root: str, counts: O
 
 @component(DATA_IMAGE)
 def export(
-    hits: str,
-    task: str,
-    arms: str,
-    seeds: str,
-    near_duplicates: bool,
-    overlap: bool,
-    root: str,
-    counts: Output[Metrics],
-    dataset_card: Output[Markdown],
-) -> list[str]:
+    hits: str, task: str, arms: str, seeds: str, near_duplicates: bool, overlap: bool, root: str,
+    counts: Output[Metrics], dataset_card: Output[Markdown],
+) -> list[str]:  # fmt: skip
     """Export the hits as a subset, without near-duplicates and dev or test text; list arms and draws for `select`."""
     from tlm.evaluation.report.kfp import log_counts, write_dataset_card
     from tlm.retrieval.subset.export import export
@@ -181,12 +144,8 @@ def export(
 
 @component(DATA_IMAGE)
 def select(
-    arm: str,
-    near_duplicates: bool,
-    overlap: bool,
-    root: str,
-    counts: Output[Metrics],
-) -> NamedTuple("Selected", [("subset", str), ("static", str)]):  # type: ignore[valid-type]
+    arm: str, near_duplicates: bool, overlap: bool, root: str, counts: Output[Metrics],
+) -> NamedTuple("Selected", [("subset", str), ("static", str)]):  # type: ignore[valid-type]  # fmt: skip
     """Choose or draw an arm's text, as much as BM25 found; train and score a linear model of static word vectors."""
     from tlm.evaluation.report.kfp import log_counts
     from tlm.evaluation.score.baseline import select
@@ -240,17 +199,9 @@ def mix(baseline: str, static: list[str], trained: list[str], root: str) -> list
 
 @component(DATA_IMAGE)
 def report(
-    baseline: str,
-    metrics: list[str],
-    root: str,
-    report: Output[HTML],
-    summary: Output[Markdown],
-    gpu_hour: float,
-    cpu_hour: float,
-    kilowatt_hour: float,
-    grams_per_kwh: float,
-    notes: str = "",
-) -> str:
+    baseline: str, metrics: list[str], root: str, report: Output[HTML], summary: Output[Markdown], gpu_hour: float,
+    cpu_hour: float, kilowatt_hour: float, grams_per_kwh: float, notes: str = "",
+) -> str:  # fmt: skip
     """Compare models with the baseline, with costs, curves and retrieved text."""
     from tlm.evaluation.report.kfp import write_report
     from tlm.evaluation.report.report import report as make_report

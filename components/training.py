@@ -31,13 +31,9 @@ def finetune(checkpoint: str, run: str, gpus: str, root: str, cost: Output[Metri
 
 @component(TRAIN_IMAGE)
 def evaluate(
-    model: str,
-    run: str,
-    gpus: str,
-    root: str,
-    metrics: Output[Metrics],
+    model: str, run: str, gpus: str, root: str, metrics: Output[Metrics],
     confusion_matrix: Output[ClassificationMetrics],
-) -> str:
+) -> str:  # fmt: skip
     """Score the model on dev and test, once each."""
     from tlm.evaluation.report.kfp import log_scores
     from tlm.evaluation.score.evaluate import evaluate
@@ -50,16 +46,9 @@ def evaluate(
 
 @component(TRAIN_IMAGE)
 def train_on_nodes(
-    run: str,
-    nodes: int,
-    gpus: str,
-    gpu_type: str,
-    cpu: str,
-    memory: str,
-    node_selector: dict[str, str],
-    tolerations: list[dict[str, str]],
-    root: str,
-) -> str:
+    run: str, nodes: int, gpus: str, gpu_type: str, cpu: str, memory: str, node_selector: dict[str, str],
+    tolerations: list[dict[str, str]], root: str,
+) -> str:  # fmt: skip
     """Stage 1 on several nodes: start a TrainJob, show its log, and wait for its checkpoint."""
     from tlm.runs.plan import Run
     from tlm.runs.trainjob import train_on_nodes

@@ -162,14 +162,9 @@ def text_of(file: Path | None, images: Path | None = None, pipeline: str = "") -
 
 
 def compile_text(
-    images: Path | None = None,
-    name: str = "tlm",
-    machines: Machines = ONE_OF_EACH,
-    *,
-    kubernetes_manifests: bool = False,
-    namespace: str = "",
-    version: str = "",
-) -> str:
+    images: Path | None = None, name: str = "tlm", machines: Machines = ONE_OF_EACH, *,
+    kubernetes_manifests: bool = False, namespace: str = "", version: str = "",
+) -> str:  # fmt: skip
     """Return a pipeline as YAML, always with the same bytes.
 
     Args:

@@ -127,17 +127,11 @@ def hardened(outputs: Path, network: str, gpus: bool) -> dict[str, Any]:
         os.chown(outputs, uid, gid)
     environment = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
     return {
-        "cap_drop": ["ALL"],
-        "device_requests": [DeviceRequest(count=-1, capabilities=[["gpu"]])] if gpus else [],
+        "cap_drop": ["ALL"], "device_requests": [DeviceRequest(count=-1, capabilities=[["gpu"]])] if gpus else [],
         "environment": environment | {LOCKS: str(outputs / "gpus")},
-        "mounts": [_secret(name) for name in FILES if os.environ.get(name)],
-        "network": network,
-        "read_only": True,
-        "security_opt": ["no-new-privileges"],
-        "shm_size": "1g",
-        "tmpfs": {"/tmp": "mode=1777"},
-        "user": f"{uid}:{gid}",
-    }
+        "mounts": [_secret(name) for name in FILES if os.environ.get(name)], "network": network, "read_only": True,
+        "security_opt": ["no-new-privileges"], "shm_size": "1g", "tmpfs": {"/tmp": "mode=1777"}, "user": f"{uid}:{gid}",
+    }  # fmt: skip
 
 
 def _daemon() -> docker.DockerClient:
@@ -170,12 +164,9 @@ class StepFailed(TlmError):
 
 
 def run_pipeline(
-    parameters: dict[str, Any],
-    images: Path | None = None,
-    network: str = "bridge",
-    name: str = "tlm",
+    parameters: dict[str, Any], images: Path | None = None, network: str = "bridge", name: str = "tlm",
     machines: Machines = ONE_OF_EACH,
-) -> None:
+) -> None:  # fmt: skip
     """Run a pipeline, print the table of its report and where the report is. A repeated call resumes a failed run.
 
     Args:

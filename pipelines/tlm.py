@@ -14,19 +14,9 @@ from tlm.settings.options import Filters, Pods, Prices
 
 
 def steps(
-    machines: Machines,
-    network: bool,
-    corpus: Corpus,
-    export: Filters,
-    index: Index,
-    registry: Registry,
-    report: Prices,
-    run: Run,
-    store: Store,
-    task: Task,
-    train: Pods,
-    run_arms: str = "bm25",
-) -> str:
+    machines: Machines, network: bool, corpus: Corpus, export: Filters, index: Index, registry: Registry,
+    report: Prices, run: Run, store: Store, task: Task, train: Pods, run_arms: str = "bm25",
+) -> str:  # fmt: skip
     """Train a text classifier from scratch on a task and the part of a corpus that matters to it (TLM, ICML 2022).
 
     Args:
@@ -58,18 +48,9 @@ tlm = build()
 
 @pipeline("tlm-shallow", "TLM without training a network")
 def shallow(
-    machines: Machines,
-    corpus: Corpus,
-    export: Filters,
-    index: Index,
-    registry: Registry,
-    report: Prices,
-    run: Draws,
-    store: Store,
-    task: Task,
-    train: Pods,
-    run_arms: str = "bm25,random,task-only",
-) -> str:
+    machines: Machines, corpus: Corpus, export: Filters, index: Index, registry: Registry, report: Prices, run: Draws,
+    store: Store, task: Task, train: Pods, run_arms: str = "bm25,random,task-only",
+) -> str:  # fmt: skip
     """Compare a linear model of the task with static word vectors of retrieved text, and with both mixed.
 
     Args:

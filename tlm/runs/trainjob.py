@@ -4,6 +4,7 @@ The TrainJob is named after the key of the result, so there is never more than o
 adopts one that still runs, and resumes from the last snapshot of one that has ended.
 """
 
+from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -21,18 +22,9 @@ from tlm.training.stages import checkpoint_recipe
 
 
 def train_on_nodes(
-    task: str,
-    *,
-    tokenizer: str,
-    subset: str = "",
-    start: str = "",
-    preset: str = "pocket",
-    overrides: list[str] = (),  # type: ignore[assignment]
-    seed: int = 0,
-    nodes: int = 2,
-    pods: Pods = Pods(),
-    root: str | None = None,
-) -> str:
+    task: str, *, tokenizer: str, subset: str = "", start: str = "", preset: str = "pocket",
+    overrides: Sequence[str] = (), seed: int = 0, nodes: int = 2, pods: Pods = Pods(), root: str | None = None,
+) -> str:  # fmt: skip
     """Train stage 1 on several nodes, by a TrainJob of Kubeflow Trainer 2.2 or later.
 
     The checkpoint is the one that `tlm train` makes. This must run in a pod of the cluster.

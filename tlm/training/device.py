@@ -87,10 +87,7 @@ def run_facts(device: torch.device, precision: str) -> dict[str, Any]:
     """What run.json says of the device. At most the last bits of the result depend on it."""
     on_gpu = device.type == "cuda"
     return {
-        "device": torch.cuda.get_device_name(device) if on_gpu else device.type,
-        "threads": torch.get_num_threads(),
-        "processes": ProcessGroup.current().size,
-        "precision": precision,
-        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if on_gpu else device.type, "threads": torch.get_num_threads(),
+        "processes": ProcessGroup.current().size, "precision": precision, "torch": torch.__version__,
         "peak_memory_bytes": torch.cuda.max_memory_allocated(device) if on_gpu else peak_memory(),
-    }
+    }  # fmt: skip

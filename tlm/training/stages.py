@@ -27,17 +27,9 @@ _OF_BOTH_LOSSES = {"internal_loss", "mask_internal"}
 
 
 def train(
-    task: str,
-    *,
-    tokenizer: str = "",
-    subset: str = "",
-    start: str = "",
-    preset: str = "pocket",
-    overrides: list[str] = (),  # type: ignore[assignment]
-    seed: int = 0,
-    compute: Compute = Compute(),
-    root: str | None = None,
-) -> str:
+    task: str, *, tokenizer: str = "", subset: str = "", start: str = "", preset: str = "pocket",
+    overrides: Sequence[str] = (), seed: int = 0, compute: Compute = Compute(), root: str | None = None,
+) -> str:  # fmt: skip
     """Train a model on the retrieved passages and the task together, from scratch or from a checkpoint (stage 1).
 
     Saves its state while it works, also on SIGTERM and Ctrl-C. Repeat the command to continue from there.
@@ -62,16 +54,9 @@ def train(
 
 
 def train_multitask(
-    tasks: list[str],
-    *,
-    tokenizer: str,
-    subset: str = "",
-    preset: str = "pocket",
-    overrides: list[str] = (),  # type: ignore[assignment]
-    seed: int = 0,
-    compute: Compute = Compute(),
-    root: str | None = None,
-) -> str:
+    tasks: list[str], *, tokenizer: str, subset: str = "", preset: str = "pocket", overrides: Sequence[str] = (),
+    seed: int = 0, compute: Compute = Compute(), root: str | None = None,
+) -> str:  # fmt: skip
     """Train one encoder from scratch for several tasks together, with a classification head for each (stage 1).
 
     Internal batches take the tasks in turn. `finetune` then takes the checkpoint for any of the tasks, or for another
@@ -239,15 +224,9 @@ STAGE2_VERSION = 3
 
 
 def finetune(
-    checkpoint: str,
-    task: str,
-    *,
-    preset: str,
-    overrides: list[str] = (),  # type: ignore[assignment]
-    seed: int = -1,
-    compute: Compute = Compute(),
-    root: str | None = None,
-) -> str:
+    checkpoint: str, task: str, *, preset: str, overrides: Sequence[str] = (), seed: int = -1,
+    compute: Compute = Compute(), root: str | None = None,
+) -> str:  # fmt: skip
     """Fine-tune a stage-1 checkpoint on the task alone and keep the weights that are best on dev (stage 2).
 
     Saves its state while it works, also on SIGTERM and Ctrl-C. Repeat the command to continue from there.

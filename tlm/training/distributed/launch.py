@@ -35,13 +35,9 @@ END_SECONDS = 60.0  # how long torchrun may take to end after SIGTERM
 
 
 def train_together(
-    recipe: Recipe,
-    root: str | None,
-    write: Callable[[Draft], None],
-    step: Callable[..., str],
-    arguments: dict[str, Any],
-    rows: int,
-) -> str:
+    recipe: Recipe, root: str | None, write: Callable[[Draft], None], step: Callable[..., str],
+    arguments: dict[str, Any], rows: int,
+) -> str:  # fmt: skip
     """Like `produce`, but `write` runs in one process for each GPU. Snapshots are removed at the end.
 
     Args:

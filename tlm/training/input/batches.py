@@ -132,12 +132,9 @@ class Masking:
         replaced = positions[(fate >= 0.8) & (fate < 0.9)]
         corrupted[replaced] = random.choice(self._replacements, len(replaced))
         return replace(
-            batch,
-            corrupted=corrupted.reshape(batch.ids.shape),
-            positions=positions,
-            targets=flat[positions],
+            batch, corrupted=corrupted.reshape(batch.ids.shape), positions=positions, targets=flat[positions],
             of_masked=len(positions),
-        )
+        )  # fmt: skip
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:

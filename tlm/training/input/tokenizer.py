@@ -7,7 +7,7 @@ single characters differ between runs. So we count the characters and give them 
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -166,17 +166,10 @@ SMALLEST = {"wordpiece": 200, "bpe": 300}  # about what single characters and sp
 
 
 def build_tokenizer(
-    corpus: str,
-    task: str,
-    *,
-    kind: Literal["wordpiece", "bpe"] = "wordpiece",
-    vocab_size: int = 6000,
-    sample: int = 50_000,
-    lower_case: bool = True,
-    existing: str = "",
-    more_tasks: list[str] = (),  # type: ignore[assignment]
+    corpus: str, task: str, *, kind: Literal["wordpiece", "bpe"] = "wordpiece", vocab_size: int = 6000,
+    sample: int = 50_000, lower_case: bool = True, existing: str = "", more_tasks: Sequence[str] = (),
     root: str | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """Make a vocabulary from a sample of the corpus and the training texts of the task, or adopt an existing one.
 
     Dev and test texts are not used.

@@ -33,17 +33,12 @@ def shape_of(folder: Path, wanted: Model) -> Model:
     config = _config(folder)
     try:
         return Model(
-            architecture=config.model_type,
-            hidden=config.hidden_size,
-            layers=config.num_hidden_layers,
+            architecture=config.model_type, hidden=config.hidden_size, layers=config.num_hidden_layers,
             heads=config.num_attention_heads,
-            intermediate=getattr(config, "intermediate_size", None) or config.hidden_dim,
-            max_length=wanted.max_length,
-            positions=_positions(config),
-            token_types=min(2, max(1, getattr(config, "type_vocab_size", 1))),
-            dropout=wanted.dropout,
-            spans_first=wanted.spans_first,
-        )
+            intermediate=getattr(config, "intermediate_size", None) or config.hidden_dim, max_length=wanted.max_length,
+            positions=_positions(config), token_types=min(2, max(1, getattr(config, "type_vocab_size", 1))),
+            dropout=wanted.dropout, spans_first=wanted.spans_first,
+        )  # fmt: skip
     except ValidationError as error:
         text = str(error.errors()[0].get("ctx", {}).get("error", error))
         raise InputError(f"{folder}: {' '.join(text.split())}; set model.max_length, or take another model") from None

@@ -15,8 +15,7 @@ def plan_corpus(
     from tlm.data.corpus.load import plan_corpus
     from tlm.settings.options import Layout
 
-    layout = Layout(text_field, id_field, source_field, words)
-    return plan_corpus(paths.split(","), layout=layout, pods=pods, root=root)
+    return plan_corpus(paths.split(","), layout=Layout(text_field, id_field, source_field, words), pods=pods, root=root)
 
 
 @component(DATA_IMAGE)

@@ -9,13 +9,11 @@ import typer
 from docstring_parser import parse
 
 from pipelines.form import Connection, Machines, Order, Parameters, Source, Waiting
-from tlm.cli.command import command
+from tlm.cli.command import PLAIN, command
 from tlm.errors import InputError, TlmError
 from tlm.progress import say
 
-app = typer.Typer(
-    help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
+app = typer.Typer(help=__doc__, **PLAIN)
 
 
 def add(function: Callable[..., None]) -> None:

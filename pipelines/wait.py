@@ -18,9 +18,7 @@ from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 
 SIGTERM = "(exit code 143)"
-TOLD_TO_END = (
-    f"its pod was told to end {SIGTERM}, as when a node is drained; start the run again: finished steps are found"
-)
+STOPPED = f"its pod was stopped {SIGTERM}, as when a node is drained; start the run again: finished steps are found"
 TRACEBACK = "Traceback (most recent call last):"
 
 _LOG_TIMEOUT = 15.0  # seconds
@@ -124,7 +122,7 @@ def _failure(workflow: str, node: dict[str, Any], retried: int) -> Failure:
     step = named[-1].removesuffix("-driver")
     pod = f"{workflow}-{node['templateName']}-{node['id'].rpartition('-')[2]}"
     said = (node.get("message") or "").removeprefix("main: ").strip(" .")
-    return Failure(step, step != named[-1], pod, TOLD_TO_END if said.endswith(SIGTERM) else said, retried)
+    return Failure(step, step != named[-1], pod, STOPPED if said.endswith(SIGTERM) else said, retried)
 
 
 def _read(api: Api, path: str, query: dict[str, str] | None = None) -> str:

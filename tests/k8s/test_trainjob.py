@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -43,7 +44,8 @@ def api(trainer, tmp_path):
 
 
 def run(api: Api, start_minutes: float = 10) -> None:
-    follow(api, JOB, start_minutes, poll_seconds=0.05)
+    with patch.multiple(kube, START_MINUTES=start_minutes, POLL_SECONDS=0.05):
+        follow(api, JOB)
 
 
 def deletions(trainer: Trainer) -> int:

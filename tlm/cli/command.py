@@ -15,6 +15,9 @@ from tlm.settings.options import FINE
 
 JSON_OF_STEP = "Print the result's URI, content and counts as one line of JSON."
 JSON_OF_OTHERS = "Print the result as one line of JSON."
+PLAIN: dict[str, Any] = {  # options of our programs
+    "no_args_is_help": True, "add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False,
+}  # fmt: skip
 OPTION_NAMES = {"overrides": ("--set",)}  # `set` is a builtin in Python
 
 

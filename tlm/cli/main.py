@@ -64,7 +64,7 @@ def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMAN
 
     import typer
 
-    from tlm.cli.command import command
+    from tlm.cli.command import PLAIN, command
 
     def options(
         version: bool = typer.Option(
@@ -73,9 +73,7 @@ def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMAN
     ) -> None:
         """Take the options that come before the command."""
 
-    app = typer.Typer(
-        help=text, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-    )
+    app = typer.Typer(help=text, **PLAIN)
     app.callback()(options)
     for name, (target, summary) in commands.items():
         app.command(name, help=summary)(command(resolve_name(target)) if name in arguments[:1] else _not_called)

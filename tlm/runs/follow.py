@@ -120,41 +120,38 @@ def own_image(api: Api) -> str:
     return str(next((each for each in containers if each["name"] == STEP), containers[0])["image"])
 
 
-POLL_SECONDS, START_MINUTES = 5.0, 60.0
+POLL_SECONDS = 5.0
+START_MINUTES = 60.0  # how long pods may wait to be scheduled and started
 DELETION_SECONDS = 600.0  # pods save their state before they end
 TAIL = 20  # lines of the log of a pod that died
 JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"
 JOB_LABEL, INDEX_LABEL = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-completion-index"
 
 
-def follow(
-    api: Api, job: dict[str, Any], start_minutes: float = START_MINUTES, poll_seconds: float = POLL_SECONDS
-) -> None:
+def follow(api: Api, job: dict[str, Any]) -> None:
     """Run `job` to its end and delete it, however it ends. A running job of the same name is adopted.
 
     Args:
         api: Kubernetes API, in the namespace of the job.
         job: The TrainJob, from `train_job`.
-        start_minutes: How long its pods may wait to be scheduled and started.
-        poll_seconds: Time between two looks at the job.
 
     Raises:
         InputError: the API refused a call, or training failed with exit code 2 (its log says why).
-        Interrupted: training failed otherwise, did not start in `start_minutes`, or somebody else deleted the job.
+        Interrupted: training failed otherwise, did not start in time, or somebody else deleted the job.
         Terminated: SIGTERM or Ctrl-C arrived.
     """
     with stopping() as stop:
-        follower = _Follower(api, job, poll_seconds, stop)
+        follower = _Follower(api, job, stop)
         try:
             follower.submit()
-            follower.wait(start_minutes * 60)
+            follower.wait(START_MINUTES * 60)
         finally:
             follower.clean_up()
 
 
 class _Follower:
-    def __init__(self, api: Api, job: dict[str, Any], poll_seconds: float, stop: Stop) -> None:
-        self.api, self.job, self.poll_seconds, self.stop = api, job, poll_seconds, stop
+    def __init__(self, api: Api, job: dict[str, Any], stop: Stop) -> None:
+        self.api, self.job, self.stop = api, job, stop
         self.name: str = job["metadata"]["name"]
         self.title = f"TrainJob {api.namespace}/{self.name}"
         self.jobs = JOBS.format(api.namespace)
@@ -223,7 +220,7 @@ class _Follower:
                 say(f"warning: {self.title} could not be deleted: {error}")
 
     def _pause(self) -> None:
-        if self.stop.wait(self.poll_seconds):
+        if self.stop.wait(POLL_SECONDS):
             deleted = f"; {self.title} is deleted, its pods save their state" if self.submitted else ""
             error = self.stop.error()
             raise error(f"stopped by {error.by}{deleted}; repeat to go on")

@@ -178,6 +178,7 @@ def _secret(name: str) -> Path | None:
 
 
 LONGEST_NAME = 200  # the registry's column has 255 characters, and it puts the parent's ID before a name
+DESCRIPTION = "Trained by TLM on Kubeflow"
 FOLDER = "model"  # of every artifact that predicts
 
 
@@ -262,21 +263,15 @@ def _file_facts(model: Artifact) -> dict[str, str]:
     return facts | {"modelFormatName": "transformers"} | ({"modelFormatVersion": version} if version else {})
 
 
-def _entered(
-    registry: Registry, name: str, model: Artifact, about: dict[str, Any], files: dict[str, str]
-) -> dict[str, Any]:
+def _entered(registry: Registry, name: str, model: Artifact, about: Entry, files: Entry) -> Entry:
     """Find or make the registered model, its version and the version's artifact; return the version."""
     digits = model.content[:VERSION_DIGITS]
-    entry, _ = registry.find_or_create(
-        "registered_model", "registered_models", name, description="Trained by TLM on Kubeflow"
-    )
-    version, _ = registry.find_or_create(
-        "model_version", "model_versions", digits, entry["id"], registeredModelId=entry["id"], **about
-    )
+    files |= {"artifactType": "model-artifact", "state": "LIVE"}
+    model_id = registry.find_or_create("registered_model", "registered_models", name, description=DESCRIPTION)[0]["id"]
+    about |= {"registeredModelId": model_id}
+    version, _ = registry.find_or_create("model_version", "model_versions", digits, model_id, **about)
     to = f"model_versions/{version['id']}/artifacts"
-    artifact, new = registry.find_or_create(
-        "model_artifact", to, name, version["id"], artifactType="model-artifact", state="LIVE", **files
-    )
+    artifact, new = registry.find_or_create("model_artifact", to, name, version["id"], **files)
     if artifact.get("uri") != files["uri"]:
         say(f"warning: the registry knows the same model at {artifact.get('uri')}, and keeps that address")
     say(f"register: {name}, version {digits}, {'is registered' if new else 'was registered already'}")

@@ -30,6 +30,7 @@ from tlm.training.model.losses import Losses, classification_loss
 
 MASK_DRAWS = 8  # masks for each text: enough for their mean to differ little between seeds
 MASK_SHARE = 0.15
+RESET = "finetune.reset_head=true"
 
 
 @torch.no_grad()
@@ -182,9 +183,7 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
     own = build.with_task(config, examples.classes, name, examples.marks)
     if not settings.reset_head and not tasks:
         if own["id2label"] != config["id2label"]:
-            raise InputError(
-                f"{checkpoint.uri} was trained for other classes than this task's; set finetune.reset_head=true"
-            )
+            raise InputError(f"{checkpoint.uri} was trained for other classes than the task's; set {RESET}")
         model = build.build(config, seed)
         build.load_weights(model, folder)
         build.to_standardised(model, examples.scale)
@@ -195,9 +194,7 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
         labels = [(task["name"], task["labels"]) for task in tasks]
         indices = [index for index, found in enumerate(labels) if found == (name, examples.classes)]
         if not indices:
-            raise InputError(
-                f"{checkpoint.uri} has no head for '{name}' with these classes; set finetune.reset_head=true"
-            )
+            raise InputError(f"{checkpoint.uri} has no head for '{name}' with these classes; set {RESET}")
         build.load_head(model, checkpoint.path(build.HEADS), indices[0])
         build.to_standardised(model, examples.scale)
     return model

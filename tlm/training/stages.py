@@ -100,14 +100,13 @@ def _stage1(recipe: Recipe, root: str | None, step: Callable[..., str], argument
 
 
 def _carry_out(
-    work: Callable[..., None], draft: Draft, recipe: Recipe, settings: object, arguments: dict[str, Any]
+    work: Callable[..., None], draft: Draft, recipe: Recipe, settings: object, given: dict[str, Any]
 ) -> None:
     from tlm.training.checkpoint import Snapshots
 
-    compute = arguments["compute"]
-    snapshots = Snapshots(recipe, arguments["root"], compute, draft.spending)
-    work(draft, recipe, settings, compute.place, snapshots)
-    draft.run |= presets.named(arguments["preset"], arguments["overrides"])
+    snapshots = Snapshots(recipe, given["root"], given["compute"], draft.spending)
+    work(draft, recipe, settings, given["compute"].place, snapshots)
+    draft.run |= presets.named(given["preset"], given["overrides"])
 
 
 def checkpoint_recipe(
@@ -196,9 +195,7 @@ def _arm(start: Artifact | None, passages: Artifact | None) -> str:
 
 def _check_passages(settings: presets.Preset, passages: Artifact | None) -> None:
     if passages is None and settings.train.rho1 == "inf":
-        raise InputError(
-            "train.rho1=inf trains on external data only, but no subset is given; give one or another rho1"
-        )
+        raise InputError("train.rho1=inf trains on external data only, but no subset is given; give one, or change it")
     if passages is not None and passages.details["passages"] == 0:
         raise InputError(f"{passages.uri} has no passages; retrieve with a larger K, or train without a subset")
 
@@ -266,7 +263,5 @@ def trainable(task: str) -> Artifact:
     examples = Artifact.open(task, "task")
     for split in ("train", "dev"):
         if not examples.counts[split]:
-            raise InputError(
-                f"{examples.uri} has no {split} examples; stage 2 needs them, give load-task such a file or share"
-            )
+            raise InputError(f"{task} has no {split} examples; stage 2 needs them: give load-task such a file or share")
     return examples

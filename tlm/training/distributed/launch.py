@@ -190,7 +190,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _reason(endings: Path, code: int, stop: Stop | None) -> TlmError | OSError:
     """The error that ended the training: that of the process which had it first."""
-    known = [Ending.read(path) for path in endings.glob("*.json")]
+    known = [Ending(**json.loads(path.read_text(encoding="utf-8"))) for path in endings.glob("*.json")]
     first = min(known, key=lambda ending: (ending.lost, ending.time), default=None)
     if stop and (first is None or first.lost):
         error = stop.error()

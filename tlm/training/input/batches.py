@@ -131,10 +131,9 @@ class Masking:
         corrupted[positions[fate < 0.8]] = self.mask_id
         replaced = positions[(fate >= 0.8) & (fate < 0.9)]
         corrupted[replaced] = random.choice(self._replacements, len(replaced))
-        return replace(
-            batch, corrupted=corrupted.reshape(batch.ids.shape), positions=positions, targets=flat[positions],
-            of_masked=len(positions),
-        )  # fmt: skip
+        corrupted = corrupted.reshape(batch.ids.shape)
+        masked: dict[str, Any] = {"positions": positions, "targets": flat[positions], "of_masked": len(positions)}
+        return replace(batch, corrupted=corrupted, **masked)
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
@@ -153,14 +152,9 @@ def share(batch: Batch, index: int, parts: int) -> Batch | None:
 
 
 def _part(batch: Batch, rows: Ints) -> Batch:
-    def of(values: NDArray[Any] | None) -> Any:
-        return None if values is None else values[rows]
-
-    part = replace(
-        batch,
-        ids=batch.ids[rows], lengths=batch.lengths[rows],
-        types=of(batch.types), labels=of(batch.labels), corrupted=of(batch.corrupted),
-    )  # fmt: skip
+    whole = {name: getattr(batch, name) for name in ("ids", "lengths", "types", "labels", "corrupted")}
+    some: dict[str, Any] = {name: None if values is None else values[rows] for name, values in whole.items()}
+    part = replace(batch, **some)
     if batch.positions is None or batch.targets is None:
         return part
     width = batch.ids.shape[1]

@@ -112,16 +112,14 @@ def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str], int]:
     try:
         tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises plain Exception
-        raise InputError(
-            f"{path} is not a tokenizer: {error}; expected a tokenizer.json of the tokenizers library"
-        ) from None
+        what = f"{path} is not a tokenizer: {error}"
+        raise InputError(f"{what}; expected a tokenizer.json of the tokenizers library") from None
     special = {}
     for role, name in SPECIAL.items():
         found = next((token for token in (name, _OTHER_NAMES[role]) if tokenizer.token_to_id(token) is not None), None)
         if found is None:
-            raise InputError(
-                f"{path} has no '{name}' and no '{_OTHER_NAMES[role]}'; expected a masked-language-model's tokenizer"
-            )
+            lacking = f"{path} has no '{name}' and no '{_OTHER_NAMES[role]}'"
+            raise InputError(f"{lacking}; expected a masked-language-model's tokenizer")
         special[role] = found
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -219,7 +219,7 @@ class Api:
 
 
 def _warn_of_version(url: str, version: str) -> None:
-    """Say if the server is older than those that we tried; one that does not know its version is taken for new."""
+    """Say if the server is older than the tried versions; a server that does not know its version counts as new."""
     found, oldest = (re.match(r"v?(\d+)\.(\d+)", text) for text in (version, TRIED[0]))
     if found and oldest and tuple(map(int, found.groups())) < tuple(map(int, oldest.groups())):
         say(f"warning: {url} is Kubeflow Pipelines {version}; this was tried with {' and '.join(TRIED)}")

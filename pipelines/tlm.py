@@ -57,7 +57,7 @@ def shallow(
         run_arms: Texts to learn vectors from, separated by commas: bm25, random, task-only, dsir, classifier, dense,
             hybrid.
         run_overrides: Settings to change, such as retrieve.top_k=20; auto chooses K and query by the paper's rules.
-        run_preset: Named settings, of which only those of the retrieval count; see `tlm show`.
+        run_preset: Named settings; only those of the retrieval have an effect here; see `tlm show`.
         run_seeds: Seeds of random and the other arms that draw their text: so many draws, each with its own model.
     """
     if machines.nodes > 1:

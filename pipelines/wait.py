@@ -50,7 +50,7 @@ class Failure(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What failed, for a sentence."""
+        """The name of the failed step or driver, for a sentence."""
         return f"the driver of {self.step}" if self.of_driver else self.step
 
 

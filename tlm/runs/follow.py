@@ -201,7 +201,7 @@ class _Follower:
             if end is not None:
                 raise self._failure(f"{end.get('reason', '')}: {end.get('message', '')}".strip(" :"))
             if self._input_refused():
-                raise self._failure("Kubernetes would restart its pods in vain")
+                raise self._failure("a restart of its pods would not help")
             waiting = _waiting(pods) if pods else "no pods yet"
             if waiting:
                 self._say_once(f"waiting: {waiting}")

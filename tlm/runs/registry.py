@@ -248,7 +248,7 @@ def _about(report: Artifact, best: dict[str, Any], scored: Artifact, model: Arti
 
 
 def _file_facts(model: Artifact) -> dict[str, str]:
-    """Where the model's folder is, and what can read it."""
+    """Return the address and the format of the model's folder."""
     entry = model.entries(f"{FOLDER}/{CONFIG}")
     if not entry:
         raise InputError(f"{model.uri} has no file '{FOLDER}/{CONFIG}'; register a model that `tlm predict` takes")

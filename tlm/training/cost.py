@@ -1,4 +1,4 @@
-"""What training costs, and the record of a training run, step by step."""
+"""The cost of training, and the record of a training run, step by step."""
 
 from dataclasses import dataclass
 from typing import Any

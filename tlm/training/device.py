@@ -80,7 +80,7 @@ def _is_memory(error: Exception) -> bool:
 
 
 def run_facts(device: torch.device, precision: str) -> dict[str, Any]:
-    """What run.json says of the device. At most the last bits of the result depend on it."""
+    """Return the facts for run.json about the device. At most the last bits of the result depend on it."""
     on_gpu = device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if on_gpu else device.type, "threads": torch.get_num_threads(),

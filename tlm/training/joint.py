@@ -291,7 +291,7 @@ class Joint:
         """Do nothing: stage 1 is not scored on dev."""
 
     def counts(self) -> dict[str, int]:
-        """How many steps of each kind there are."""
+        """Return the number of steps of each kind."""
         steps = self.settings.steps
         internal = self.mixture.internal_before(steps)
         return {"steps": steps, "external_steps": steps - internal, "internal_steps": internal}

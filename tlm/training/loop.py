@@ -25,7 +25,7 @@ CHECK_EVERY_SECONDS = 1.0  # because reading a loss waits for the device
 
 @dataclass(frozen=True)
 class Plan:
-    """How a stage trains.
+    """The settings and the schedule of a stage.
 
     Attributes:
         settings: Those of the stage: learning rate, schedule, clipping, accumulation, precision.

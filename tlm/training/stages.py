@@ -188,7 +188,7 @@ def _shape(start: Artifact, settings: presets.Preset) -> Model:
 
 
 def _arm(start: Artifact | None, passages: Artifact | None) -> str:
-    """bm25, random or task-only; after a checkpoint, its arm comes first, as in plm-mlm."""
+    """Return bm25, random or task-only; after a checkpoint, its arm comes first, as in plm-mlm."""
     own = TASK_ONLY if passages is None else str(passages.details["arm"])
     return own if start is None else f"{start.details['arm']}-{'mlm' if passages is None else own}"
 

@@ -24,7 +24,7 @@ TIMEOUT = timedelta(minutes=30)  # how long the others wait while the first one 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process among those that train together.
+    """This process in the group of processes that train together.
 
     Attributes:
         rank: Its number, from 0. Rank 0 saves, scores dev and publishes.

@@ -38,7 +38,7 @@ def train_together(
     recipe: Recipe, root: str | None, write: Callable[[Draft], None], step: Callable[..., str],
     arguments: dict[str, Any], rows: int,
 ) -> str:  # fmt: skip
-    """Like `produce`, but `write` runs in one process for each GPU. Snapshots are removed at the end.
+    """Do as `produce` does, but run `write` in one process for each GPU; remove the snapshots at the end.
 
     Args:
         recipe: What is trained.
@@ -76,7 +76,7 @@ def _alone(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> 
 
 
 def processes(compute: Compute, rows: int) -> int:
-    """How many processes to start on this machine: ``TLM_PROCESSES``, else one for each GPU.
+    """Return the number of processes to start on this machine: ``TLM_PROCESSES``, else one for each GPU.
 
     Each has `ROWS` rows of a batch or more: with fewer, GPUs wait for each other most of the time.
 
@@ -108,13 +108,13 @@ def processes(compute: Compute, rows: int) -> int:
 
 
 def nodes() -> int:
-    """How many machines train together: more than one in a job of Kubeflow Trainer."""
+    """Return the number of machines that train together: more than one in a job of Kubeflow Trainer."""
     given = os.environ.get(NODES, "1")
     return int(given) if given.isdecimal() else 1
 
 
 def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> str:
-    """Like `produce`, in a process that torchrun started: rank 0 publishes, the others help."""
+    """Do as `produce` does, in a process that torchrun started: rank 0 publishes, the others help."""
     from tlm.training.distributed.group import joined
 
     uri = finished(recipe, root) or ""

@@ -43,7 +43,7 @@ class Batch:
         corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is predicted.
         positions: Which tokens to predict, as ascending indices into the flattened [B·T], [M].
         targets: The original ids of those tokens, [M].
-        of_rows: B of the whole batch, of which this may be a part.
+        of_rows: B of the whole batch; this may be a part of it.
         of_masked: M of the whole batch.
     """
 
@@ -59,16 +59,16 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are, without padding."""
+        """The number of tokens, without padding."""
         return int(self.lengths.sum())
 
     @property
     def masked(self) -> int:
-        """How many tokens to predict."""
+        """The number of tokens to predict."""
         return len(self.predicted)
 
     def masked_by_row(self) -> Ints:
-        """How many tokens to predict in each text, [B]."""
+        """Return the number of tokens to predict in each text, [B]."""
         rows, width = self.ids.shape
         return np.bincount(self.predicted // width, minlength=rows)
 
@@ -121,7 +121,7 @@ class Masking:
         self._replacements = np.flatnonzero(self._ordinary)
 
     def __call__(self, batch: Batch, random: np.random.Generator) -> Batch:
-        """`batch` with corrupted ids, positions and targets. Special tokens are never predicted or drawn."""
+        """Return `batch` with corrupted ids, positions and targets. Special tokens are never predicted or drawn."""
         flat = batch.ids.ravel()
         candidates = np.flatnonzero(self._ordinary[flat])
         draw = random.random(len(candidates))
@@ -131,9 +131,8 @@ class Masking:
         corrupted[positions[fate < 0.8]] = self.mask_id
         replaced = positions[(fate >= 0.8) & (fate < 0.9)]
         corrupted[replaced] = random.choice(self._replacements, len(replaced))
-        corrupted = corrupted.reshape(batch.ids.shape)
         masked: dict[str, Any] = {"positions": positions, "targets": flat[positions], "of_masked": len(positions)}
-        return replace(batch, corrupted=corrupted, **masked)
+        return replace(batch, corrupted=corrupted.reshape(batch.ids.shape), **masked)
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
@@ -251,10 +250,10 @@ class Mixture:
         return self.rho1 != "inf" and (step + 1) % (self.rho1 + 1) == 0
 
     def internal_before(self, step: int) -> int:
-        """How many of the first `step` steps are internal."""
+        """Return the number of internal steps among the first `step` ones."""
         return 0 if self.rho1 == "inf" else step // (self.rho1 + 1)
 
     def index(self, step: int) -> int:
-        """How many steps of the same kind come before `step`: the number of the batch that it takes."""
+        """Return the number of the batch that `step` takes: of the steps of the same kind before it."""
         internal = self.internal_before(step)
         return internal if self.is_internal(step) else step - internal

@@ -128,7 +128,7 @@ def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str], int]:
 
 
 def tokenizer_file(path: Path) -> Path:
-    """`path`, or the ``tokenizer.json`` in it. Raises InputError if there is none."""
+    """Return `path`, or the ``tokenizer.json`` in it. Raises InputError if there is none."""
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
         raise InputError(f"{file}: there is no such file; expected a tokenizer.json or a folder that has one")

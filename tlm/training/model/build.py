@@ -54,7 +54,7 @@ def is_ours(config: dict[str, Any]) -> bool:
 
 
 def with_task(config: dict[str, Any], labels: list[str] | None, name: str, marks: Marks = ()) -> dict[str, Any]:
-    """`config` for the task `name` with the classes `labels`, in order; None is regression, to one number.
+    """Return `config` for the task `name` with the classes `labels`, in order; None is regression, to one number.
 
     The spans between `marks` are put first in its texts.
     """
@@ -71,7 +71,7 @@ def with_task(config: dict[str, Any], labels: list[str] | None, name: str, marks
 
 
 def with_dropout(config: dict[str, Any], share: float) -> dict[str, Any]:
-    """`config` with all dropouts set to `share`."""
+    """Return `config` with all dropouts set to `share`."""
     if is_ours(config):
         return {**config, **dict.fromkeys(_OWN[config["model_type"]].dropouts, share)}
     from tlm.training.model.foreign import foreign_dropout
@@ -156,7 +156,7 @@ def _rescale(model: Encoder, factor: float, shift: float) -> None:
 
 
 def parameter_count(model: Encoder) -> int:
-    """How many parameters the exported model has."""
+    """Return the number of parameters of the exported model."""
     return sum(parameter.numel() for parameter in model.body.parameters())
 
 

@@ -1,4 +1,4 @@
-"""What all architectures share: a step computes only what its losses need.
+"""The code that all architectures share: a step computes only what its losses need.
 
 It leaves out the logits of tokens that are not predicted. In the last layer it computes only keys and values at
 positions that neither head reads. The losses are exactly the same. Parameters are named as in `transformers`, so that
@@ -36,7 +36,7 @@ def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
 
 @dataclass(frozen=True)
 class Inputs:
-    """A `Batch` on the device: B texts of T tokens, M of which are predicted.
+    """A `Batch` on the device: B texts of T tokens; M tokens are predicted.
 
     Attributes:
         ids: Token ids, [B, T].
@@ -51,7 +51,7 @@ class Inputs:
             for external data.
         corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is predicted.
         targets: The original ids of the tokens to predict, [M]; None if nothing is predicted.
-        of_rows: B of the whole batch, of which this may be a part.
+        of_rows: B of the whole batch; this may be a part of it.
         of_masked: M of the whole batch.
     """
 

@@ -88,7 +88,7 @@ def library_config(config: dict[str, Any]) -> PreTrainedConfig:
 
 
 def foreign_dropout(config: dict[str, Any], share: float) -> dict[str, float]:
-    """All dropouts of `config`, set to `share`."""
+    """Return all dropouts of `config`, set to `share`."""
     names = [name for name in config if "dropout" in name and not isinstance(config[name], bool)]
     return {name: share for name in names if isinstance(config[name], int | float | None)}
 

@@ -249,11 +249,5 @@ class Classification:
 
     def columns(self, curve: Curve, plan: Plan) -> dict[str, pa.Array]:
         """The columns of curve.parquet, a row for each step; `dev` is null where it was not scored."""
-        return {
-            "step": pa.array(range(plan.steps), pa.int64()),
-            "ce": pa.array(curve.losses[:, 2].cpu().numpy()),
-            "lr": pa.array([plan.lr(step) for step in range(plan.steps)], pa.float64()),
-            "tokens": pa.array(curve.costs[:, 0]),
-            "flops": pa.array(curve.costs[:, 2]),
-            "dev": pa.array(curve.dev, mask=np.isnan(curve.dev)),
-        }
+        columns = plan.columns(curve, {"ce": pa.array(curve.losses[:, 2].cpu().numpy())})
+        return {**columns, "dev": pa.array(curve.dev, mask=np.isnan(curve.dev))}

@@ -27,7 +27,7 @@ from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
 from tlm.training.input import batches
 from tlm.training.input.batches import Batch, External, Masking, Mixture, Order, collate, generator, number
-from tlm.training.input.texts import Examples, Texts
+from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs
@@ -103,15 +103,13 @@ def _encoders(
     inputs: dict[str, Artifact], tasks: dict[str, Examples], preset: Preset, seed: int, device: torch.device
 ) -> list[Encoder]:
     """An encoder for each task: fresh, or with the weights of the checkpoint ``start`` and a fresh classifier."""
-    start, vocab_size = inputs.get("start"), inputs["task_tokens"].details["vocab_size"]
-    configs = []
-    for name, examples in tasks.items():
-        if start is None:
-            special = examples.texts.special
-            configs.append(build.make_config(preset.model, vocab_size, special, examples.classes, name, examples.marks))
-        else:
-            config = build.with_dropout(build.load_config(start.path("model")), preset.model.dropout)
-            configs.append(build.with_task(config, examples.classes, name, examples.marks))
+    start, tokens = inputs.get("start"), inputs["task_tokens"]
+    if start is None:
+        special = Special.of(tokens.input("tokenizer"))
+        base = build.make_config(preset.model, tokens.details["vocab_size"], special, None, "")
+    else:
+        base = build.with_dropout(build.load_config(start.path("model")), preset.model.dropout)
+    configs = [build.with_task(base, one.classes, name, one.marks) for name, one in tasks.items()]
     encoders = build_together(configs, seed, device)
     if start is not None:
         build.load_encoder(encoders[0], start.path("model"))
@@ -315,13 +313,7 @@ class Joint:
     def columns(self, curve: Curve, plan: Plan) -> dict[str, pa.Array]:
         """The columns of curve.parquet, a row for each step; `ce` is null where nothing was classified."""
         internal = np.array([self.mixture.is_internal(step) for step in range(plan.steps)], dtype=bool)
-        losses = curve.losses.cpu().numpy()
-        return {
-            "step": pa.array(range(plan.steps), pa.int64()),
-            "kind": pa.array(np.where(internal, "internal", "external").tolist(), pa.string()),
-            "mlm": pa.array(losses[:, 1]),
-            "ce": pa.array(losses[:, 2], mask=~internal | self.mlm_only),
-            "lr": pa.array([plan.lr(step) for step in range(plan.steps)], pa.float64()),
-            "tokens": pa.array(curve.costs[:, 0]),
-            "flops": pa.array(curve.costs[:, 2]),
-        }
+        kinds = pa.array(np.where(internal, "internal", "external").tolist(), pa.string())
+        _, mlm, ce = curve.losses.cpu().numpy().T
+        losses = {"mlm": pa.array(mlm), "ce": pa.array(ce, mask=~internal | self.mlm_only)}
+        return plan.columns(curve, {"kind": kinds, **losses})

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from docstring_parser import parse
-from kfp import dsl
 from typer import Option
 
 from tlm.cli.command import descriptions, flat
@@ -119,6 +118,8 @@ def pipeline(name: str, display_name: str, **given: Any) -> Callable[[Callable[.
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @cache
         def build(machines: Machines = ONE_OF_EACH) -> Any:
+            from kfp import dsl
+
             steps = flat(function, form=True, machines=machines, **given)
             # the form in the UI shows names only, so the description says what the parameters mean
             lines = [f"- `{parameter}`: {meaning}" for parameter, meaning in descriptions(steps).items()]

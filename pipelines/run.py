@@ -113,8 +113,7 @@ def submit(
     from pipelines import parameters as values
     from pipelines.client import Api, submit
     from pipelines.compiled import parse, text_of
-    from pipelines.wait import RunFailed
-    from pipelines.wait import wait as wait_for
+    from pipelines.wait import RunFailed, wait_for
 
     if resubmit and not wait:
         raise InputError("--resubmit goes with --wait: a run is started again when it has been seen to fail")
@@ -145,7 +144,7 @@ def wait(run_id: str, *, connection: Connection, waiting: Waiting) -> None:
         run_id: ID of the run.
     """
     from pipelines.client import Api
-    from pipelines.wait import wait as wait_for
+    from pipelines.wait import wait_for
 
     api = Api(connection)
     api.client.get_run(run_id)  # a wrong ID or token shows at once

@@ -147,7 +147,7 @@ class RunFailed(InputError):
     """The run failed: a step did, or the cluster lost a pod that nobody retries."""
 
 
-def wait(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
+def wait_for(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
     """Return when the run has succeeded.
 
     Args:

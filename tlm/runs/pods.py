@@ -23,10 +23,8 @@ def check_pods(pods: Pods) -> None:
     amounts = {name: _amount(name, getattr(pods, name)) for name in LEAST}
     for name, least in LEAST.items():
         if amounts[name] < _amount(name, least):
-            raise InputError(
-                f"train_{name} is {getattr(pods, name)}; expected {least} or more, which is what a training "
-                "pod requests"
-            )
+            found = f"train_{name} is {getattr(pods, name)}"
+            raise InputError(f"{found}; expected {least} or more, which is what a training pod requests")
     if not re.fullmatch(r"[0-9]+", pods.gpus):
         raise InputError(f"train_gpus is '{pods.gpus}'; expected a whole number, 0 or more")
     if not pods.gpu_type.strip():
@@ -43,9 +41,9 @@ def check_pods(pods: Pods) -> None:
             raise InputError(f"train_node_selector: label {key} is {value!r}; expected text, in quotes")
     for toleration in pods.tolerations:
         if not isinstance(toleration, dict) or not toleration or toleration.keys() - _TOLERATION:
+            known = ", ".join(sorted(_TOLERATION))
             raise InputError(
-                f"train_tolerations: {toleration!r} is no toleration; expected an object with some of "
-                f"{', '.join(sorted(_TOLERATION))}"
+                f"train_tolerations: {toleration!r} is no toleration; expected an object with some of {known}"
             )
 
 

@@ -19,8 +19,8 @@ ARM = "plm"
 
 
 def load_model(
-    model: str, task: str, *, preset: str = "pocket", overrides: Sequence[str] = (), root: str | None = None,
-) -> str:  # fmt: skip
+    model: str, task: str, *, preset: str = "pocket", overrides: Sequence[str] = (), root: str | None = None
+) -> str:
     """Take a published model, with its own tokenizer, instead of training one: to fine-tune it, or to start stage 1.
 
     The cost of its pre-training is not counted.

@@ -183,7 +183,7 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
     own = build.with_task(config, examples.classes, name, examples.marks)
     if not settings.reset_head and not tasks:
         if own["id2label"] != config["id2label"]:
-            raise InputError(f"{checkpoint.uri} was trained for other classes than the task's; set {RESET}")
+            raise InputError(f"{checkpoint.uri} was trained for other classes than this task's; set {RESET}")
         model = build.build(config, seed)
         build.load_weights(model, folder)
         build.to_standardised(model, examples.scale)

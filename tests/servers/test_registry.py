@@ -380,7 +380,7 @@ def test_a_token_and_a_private_authority(
         with pytest.raises(InputError, match=r"TLS fails there \(.*CERTIFICATE_VERIFY_FAILED.*ca\.crt"):
             register(made, address=url)
         (tmp_path / "ca.crt").write_bytes(certificate.read_bytes())
-        with pytest.raises(InputError, match=r"does not let us in \(401\)"):
+        with pytest.raises(InputError, match=r"refuses access \(401\)"):
             register(made, address=url)
         (tmp_path / "token").write_text("two words\n")
         with pytest.raises(InputError, match="holds no token; expected one line") as error:

@@ -15,8 +15,7 @@ def plan_corpus(
     from tlm.data.corpus.load import plan_corpus
     from tlm.settings.options import Layout
 
-    layout = Layout(text_field, id_field, source_field, words)
-    return plan_corpus(paths.split(","), layout=layout, pods=pods, root=root)
+    return plan_corpus(paths.split(","), layout=Layout(text_field, id_field, source_field, words), pods=pods, root=root)
 
 
 @component(DATA_IMAGE)
@@ -207,14 +206,7 @@ def tokenizer(corpus: str, task: str, kind: str, vocab_size: int, root: str) -> 
 
 @component(DATA_IMAGE)
 def plan(
-    arms: str,
-    seeds: str,
-    task: str,
-    tokenizer: str,
-    subsets: list[str],
-    preset: str,
-    overrides: str,
-    root: str,
+    arms: str, seeds: str, task: str, tokenizer: str, subsets: list[str], preset: str, overrides: str, root: str
 ) -> list[str]:
     """List the runs (arms × seeds), each with all that the steps inside the loop need; tokenize their texts once."""
     from tlm.runs.plan import plan

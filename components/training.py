@@ -10,7 +10,7 @@ def train(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
     """Stage 1: train an encoder jointly on the task and the arm's subset; a run without stage 1 passes its start on."""
     from tlm.evaluation.report.kfp import log_counts
     from tlm.runs.plan import Run
-    from tlm.training.stage1 import train
+    from tlm.training.stages import train
 
     arm = Run.parse(run)
     uri = train(arm.task, **arm.inputs(), **arm.on(gpus), root=root) if "1" in arm.stages else arm.start
@@ -22,7 +22,7 @@ def finetune(checkpoint: str, run: str, gpus: str, root: str, cost: Output[Metri
     """Stage 2: fine-tune on the task alone with a new head, best on dev; a run without stage 2 is passed on."""
     from tlm.evaluation.report.kfp import log_counts
     from tlm.runs.plan import Run
-    from tlm.training.stage2 import finetune
+    from tlm.training.stages import finetune
 
     arm = Run.parse(run)
     uri = finetune(checkpoint, arm.task, seed=arm.seed, **arm.on(gpus), root=root) if "2" in arm.stages else checkpoint

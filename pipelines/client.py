@@ -33,9 +33,9 @@ ADVICE = {  # by the status of an answer
     401: "; give a valid token with --token-file FILE, or in KFP_EXISTING_TOKEN",
     403: "; ask for the right, or give another --namespace or token",
     409: "; give another name",
+    **dict.fromkeys(range(500, 600), "; look at the API server's log"),
 }
 LONGEST = 300  # characters of a message that are shown
-SERVER_FAILED = "; look at the API server's log"
 
 
 class ApiError(InputError):
@@ -61,9 +61,9 @@ def from_connection(host: str, error: http.HTTPError) -> ApiError:
     reason = error.reason if isinstance(error, http.MaxRetryError) and error.reason else error
     unsent = isinstance(reason, http.ConnectTimeoutError | http.SSLError)
     said = shorten(str(reason.args[-1]).rpartition("): ")[2], LONGEST)
+    what = f"{'cannot be reached' if unsent else 'did not answer'} ({said})"
     advice = "check --host, --ca-file and --call-timeout, or start the port-forward"
-    what = "cannot be reached" if unsent else "did not answer"
-    return ApiError(f"{host}: {what} ({said}); {advice}", 503 if unsent else 0)
+    return ApiError(f"{host}: {what}; {advice}", 503 if unsent else 0)
 
 
 def from_answer(host: str, error: ApiException, token: str) -> ApiError:
@@ -72,8 +72,7 @@ def from_answer(host: str, error: ApiException, token: str) -> ApiError:
     status = error.status if is_api or (400 <= error.status < 500 and error.status != 404) else 0
     sender = f"the token from {token}" if token else "no token"
     call = f" to a call with {sender}" if status == 401 else ""
-    advice = ADVICE.get(status, SERVER_FAILED if status >= 500 else "")
-    return ApiError(f"{host}: answers {error.status}{call}: {said}{advice}", status)
+    return ApiError(f"{host}: answers {error.status}{call}: {said}{ADVICE.get(status, '')}", status)
 
 
 def _message(error: ApiException) -> tuple[str, bool]:
@@ -141,14 +140,9 @@ def own_namespace() -> str:
 
 CONNECT = 5.0  # seconds
 TRIED = ("2.16.1", "2.17.0")
-RETRIES = urllib3.Retry(
-    total=2,
-    backoff_factor=1.5,
-    status_forcelist=(408, 429, 500, 502, 503, 504),
-    redirect=False,
-    raise_on_status=False,
-    respect_retry_after_header=False,
-)  # a POST is repeated only if it did not reach the server
+# A POST is repeated only if it did not reach the server.
+_HOW: dict[str, Any] = {"redirect": False, "raise_on_status": False, "respect_retry_after_header": False}
+RETRIES = urllib3.Retry(2, backoff_factor=1.5, status_forcelist=(408, 429, 500, 502, 503, 504), **_HOW)
 
 
 class Api:
@@ -166,12 +160,10 @@ class Api:
         self.url, self.ui = find(connection.host, connection.ui_host)
         self.token, self.call_timeout = Token(connection.token_file), connection.call_timeout
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # about the age of the server
-            self.client = kfp.Client(
-                self.url,
-                namespace="unused",  # with a namespace the constructor does not call the server, which could hang
-                credentials=self.token if self.token.source else None,
-                ssl_ca_cert=str(connection.ca_file) if connection.ca_file else None,
-            )
+            # With a namespace the constructor does not call the server, which could hang.
+            token, authority = self.token if self.token.source else None, connection.ca_file
+            given = {"namespace": "unused", "credentials": token, "ssl_ca_cert": str(authority) if authority else None}
+            self.client = kfp.Client(self.url, **given)
         self.http = self.client.runs.api_client
         self.http.rest_client.pool_manager.connection_pool_kw["retries"] = RETRIES
         self.http.call_api = partial(self._call, self.http.call_api)
@@ -227,7 +219,7 @@ class Api:
 
 
 def _warn_of_version(url: str, version: str) -> None:
-    """Say if the server is older than those that we tried; one that does not know its version is taken for new."""
+    """Say if the server is older than the tried versions; a server that does not know its version counts as new."""
     found, oldest = (re.match(r"v?(\d+)\.(\d+)", text) for text in (version, TRIED[0]))
     if found and oldest and tuple(map(int, found.groups())) < tuple(map(int, oldest.groups())):
         say(f"warning: {url} is Kubeflow Pipelines {version}; this was tried with {' and '.join(TRIED)}")
@@ -243,10 +235,10 @@ def upload(api: Api, text: str, *, name: str, version: str) -> Any:
     mark = f"sha256 {hashlib.sha256(text.encode()).hexdigest()}"
 
     def find() -> Any:
-        found = find_version(api, pipeline, version)
-        if found:
+        listed = api.client.list_pipeline_versions
+        if found := api.named(listed, "pipeline_versions", version, pipeline_id=pipeline):
             say(f"version {version} already exists")
-        return found
+        return next(iter(found), None)
 
     found = api.find_or_create(find, lambda: _send(api, text, pipeline, version, mark))
     if found.description and found.description != mark:
@@ -262,12 +254,6 @@ def find_pipeline(api: Api, name: str) -> str:
         if error.status != 404:
             raise
         return ""
-
-
-def find_version(api: Api, pipeline_id: str, name: str) -> Any:
-    """Return the version of this name; None if there is none."""
-    found = api.named(api.client.list_pipeline_versions, "pipeline_versions", name, pipeline_id=pipeline_id)
-    return found[0] if found else None
 
 
 def _create(api: Api, name: str, text: str) -> str:
@@ -300,15 +286,13 @@ def submit(api: Api, pipeline: Compiled, values: Mapping[str, Any], order: Order
     """
     name = name or f"{pipeline.name} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     runtime = {"parameters": dict(values), "pipeline_root": order.pipeline_root or None}
-    run = kfp_server_api.V2beta1Run(
-        experiment_id=experiment(api, order.experiment),
-        display_name=name,
-        pipeline_spec=pipeline.document(),
-        runtime_config=kfp_server_api.V2beta1RuntimeConfig(**runtime),
-        service_account=order.service_account or None,
-    )
+    run = {
+        "experiment_id": experiment(api, order.experiment), "display_name": name,
+        "pipeline_spec": pipeline.document(), "runtime_config": kfp_server_api.V2beta1RuntimeConfig(**runtime),
+        "service_account": order.service_account or None,
+    }  # fmt: skip
     try:
-        return str(api.client.runs.run_service_create_run(run).run_id)
+        return str(api.client.runs.run_service_create_run(kfp_server_api.V2beta1Run(**run)).run_id)
     except ApiError as error:
         if error.status:
             raise

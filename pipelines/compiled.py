@@ -1,12 +1,12 @@
 """The pipelines of this code by name, and compiled pipelines: compiled from the code, or read from a file."""
 
 import copy
-import importlib
 import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
@@ -77,10 +77,8 @@ def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseCo
     return changed
 
 
-MODULES = {
-    **{name: f"pipelines.{name}" for name in ("tlm", "shallow")},
-    **{name: f"research.pipelines.{name}" for name in ("rerank", "ablation", "multitask")},
-}
+MADE_BY = {"tlm": "pipelines.tlm:build", "shallow": "pipelines.tlm:shallow"}
+MADE_BY |= {name: f"research.pipelines.{name}:build" for name in ("rerank", "ablation", "multitask")}
 
 
 class Compiled(NamedTuple):
@@ -115,9 +113,9 @@ def build(name: str, machines: Machines = ONE_OF_EACH) -> Any:
     Raises:
         InputError: There is no pipeline of that name.
     """
-    if name not in MODULES:
-        raise InputError(f"pipeline '{name}' is unknown{nearest(name, MODULES)}")
-    return importlib.import_module(MODULES[name]).build(machines)
+    if name not in MADE_BY:
+        raise InputError(f"pipeline '{name}' is unknown{nearest(name, MADE_BY)}")
+    return resolve_name(MADE_BY[name])(machines)
 
 
 def of_this_code(name: str) -> dict[str, Parameter]:
@@ -128,7 +126,7 @@ def of_this_code(name: str) -> dict[str, Parameter]:
 
 
 def warn_of_images(images: Path | None) -> None:
-    """Tell the user which images a pipeline without `images` needs."""
+    """Say which images a pipeline without `images` needs."""
     from components.base import DATA_IMAGE
 
     if images is None:
@@ -154,9 +152,7 @@ def text_of(file: Path | None, images: Path | None = None, pipeline: str = "") -
         return compile_text(images, name=pipeline or "tlm")
     for option, value in (("--images", images), ("--pipeline", pipeline)):
         if value:
-            raise InputError(
-                f"{option} {value}: goes with the pipelines of this code, not with --file {file}; leave one out"
-            )
+            raise InputError(f"{option} {value}: is of this code's pipelines, not of --file {file}; leave one out")
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -193,9 +189,8 @@ def compile_text(
         info = pipeline.pipeline_spec.pipeline_info
         full = f"{info.name}-{version or version_name()}"
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", full):
-            raise InputError(
-                f"'{full}' is no name for a Kubernetes resource; give --version lower-case letters, digits, - ."
-            )
+            advice = "give --version lower-case letters, digits, - ."
+            raise InputError(f"'{full}' is no name for a Kubernetes resource; {advice}")
         names = {"pipeline_name": info.name, "pipeline_display_name": info.display_name, "pipeline_version_name": full}
         options = KubernetesManifestOptions(**names, namespace=namespace or None, include_pipeline_manifest=True)
     if images:
@@ -224,8 +219,7 @@ def parse(text: str, name: object = None) -> Compiled:
     merged = [document for document in documents if "deploymentSpec" in document and "root" in document]
     if len(merged) != 1:
         raise InputError(f"{name}: found no compiled pipeline; `python -m pipelines.run compile` makes one")
-    platforms = [document for document in documents if "platforms" in document]
-    return Compiled(merged[0], platforms[0] if platforms else {})
+    return Compiled(merged[0], next((document for document in documents if "platforms" in document), {}))
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

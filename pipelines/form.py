@@ -41,11 +41,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Machines:
-    """How many pods share the work of a step.
+    """Numbers of pods that share the work of a step.
 
     Args:
         nodes: Machines for each stage 1; more than one needs Kubeflow Trainer.
-        data_pods: Pods that load the corpus, each with all of its cores; worth it from some 10 GB.
+        data_pods: Pods that load the corpus, each with all of its cores; pays off from about 10 GB.
     """
 
     nodes: Annotated[int, Option(min=1)] = 1
@@ -57,7 +57,7 @@ ONE_OF_EACH = Machines()
 
 @dataclass
 class Connection:
-    """How to reach Kubeflow Pipelines.
+    """The address of Kubeflow Pipelines, and the rights to use it.
 
     Args:
         host: Address of Kubeflow Pipelines, http://… or https://…; inside a cluster it is found.
@@ -79,7 +79,7 @@ class Connection:
 
 @dataclass
 class Order:
-    """How Kubeflow runs the pipeline.
+    """Settings of a run on Kubeflow.
 
     Args:
         experiment: Experiment; created if there is none.
@@ -94,7 +94,7 @@ class Order:
 
 @dataclass
 class Waiting:
-    """How long to wait for a run.
+    """Times of waiting for a run.
 
     Args:
         timeout: Seconds to wait for the end of the run.
@@ -107,7 +107,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Corpus(Layout):
-    """Where the corpus is and how its files are read.
+    """The corpus: its place, and how to read its files.
 
     Args:
         paths: Files, folders or globs of the corpus, separated by commas (jsonl, csv, tsv, parquet, txt).
@@ -118,7 +118,7 @@ class Corpus(Layout):
 
 @dataclass
 class Index:
-    """Where the corpus is searched.
+    """The search engine.
 
     Args:
         engine: elasticsearch, or embedded (a file in the store, no server).
@@ -133,7 +133,7 @@ class Index:
 
 @dataclass
 class Registry:
-    """Where the model that the report says to use is registered.
+    """The registry for the model that the report recommends.
 
     Args:
         address: Kubeflow's Model Registry, http(s)://host:port, to register the report's model; empty for none.
@@ -161,14 +161,14 @@ class Run:
 
 @dataclass
 class Draws(Run):
-    """As `Run`, of a pipeline in which nothing is random but the draws of text."""
+    """Settings of a pipeline in which nothing is random but the draws of text."""
 
     seeds: str = "0,1,2,3,4"
 
 
 @dataclass
 class Store:
-    """Where results go.
+    """The place of all results.
 
     Args:
         root: Where artifacts are stored: s3://bucket/prefix or a folder.
@@ -179,12 +179,12 @@ class Store:
 
 @dataclass(frozen=True)
 class Examples(Problem, Fields):
-    """How the examples of a task are read."""
+    """Settings for reading the examples of a task."""
 
 
 @dataclass(frozen=True)
 class Task(Examples):
-    """Where the task is and how its examples are read.
+    """The task: its place, and how to read its examples.
 
     Args:
         files: Folder with the files of a task given by its name, if they should not come from the Hub.

@@ -27,7 +27,7 @@ from pipelines.resources import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, TlmError
 from tlm.runs.pods import S3_KEYS, USER
-from tlm.training.distributed.cards import LOCKS, VISIBLE
+from tlm.training.distributed.launch import LOCKS, VISIBLE
 
 _COLOUR = re.compile(r"\x1b\[\d+m")
 _TASK = re.compile(

@@ -107,7 +107,7 @@ def _checked(name: str, value: Any, known: Mapping[str, Parameter]) -> Any:
     expected = known[name].type
     if _SECRET.search(str(value)) or any(secret in str(value) for secret in map(os.environ.get, _SECRETS) if secret):
         raise InputError(
-            f"parameter '{name}' has a password, key or token in it, and parameters are shown to all; take it out: "
+            f"parameter '{name}' has a password, key or token in it, and everybody sees parameters; take it out: "
             "keys come from the environment, on Kubernetes from secrets"
         )
     if value is None:

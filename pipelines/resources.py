@@ -1,4 +1,4 @@
-"""What each step gets on a cluster: CPU, memory, scratch space, GPUs, secrets, retries. Local runs ignore it."""
+"""The resources of each step on a cluster: CPU, memory, scratch space, GPUs, secrets, retries. Local runs ignore it."""
 
 from typing import Any, NamedTuple
 

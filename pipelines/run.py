@@ -9,17 +9,11 @@ import typer
 from docstring_parser import parse
 
 from pipelines.form import Connection, Machines, Order, Parameters, Source, Waiting
-from tlm.cli.command import command
+from tlm.cli.command import PLAIN, command
 from tlm.errors import InputError, TlmError
 from tlm.progress import say
 
-app = typer.Typer(
-    help=__doc__,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(help=__doc__, **PLAIN)
 
 
 def add(function: Callable[..., None]) -> None:
@@ -52,13 +46,8 @@ def local(
     from pipelines.parameters import read_parameters
 
     built = images or (Path("build/images.json") if docker else None)
-    run_pipeline(
-        read_parameters(**vars(parameters), known=of_this_code(pipeline)),
-        built,
-        network,
-        pipeline,
-        Machines(data_pods=data_pods),
-    )
+    given = read_parameters(**vars(parameters), known=of_this_code(pipeline))
+    run_pipeline(given, built, network, pipeline, Machines(data_pods=data_pods))
 
 
 @add
@@ -124,8 +113,7 @@ def submit(
     from pipelines import parameters as values
     from pipelines.client import Api, submit
     from pipelines.compiled import parse, text_of
-    from pipelines.wait import RunFailed
-    from pipelines.wait import wait as wait_for
+    from pipelines.wait import RunFailed, wait_for
 
     if resubmit and not wait:
         raise InputError("--resubmit goes with --wait: a run is started again when it has been seen to fail")
@@ -156,7 +144,7 @@ def wait(run_id: str, *, connection: Connection, waiting: Waiting) -> None:
         run_id: ID of the run.
     """
     from pipelines.client import Api
-    from pipelines.wait import wait as wait_for
+    from pipelines.wait import wait_for
 
     api = Api(connection)
     api.client.get_run(run_id)  # a wrong ID or token shows at once
@@ -178,8 +166,8 @@ def upload(*, source: Source, connection: Connection, name: str = "", version: s
     called = parse(text, source.file).name
     api = Api(connection)
     made = upload(api, text, name=name or called, version=version)
-    version_id = made.pipeline_version_id
-    _print(version_id, api.link(f"pipelines/details/{made.pipeline_id}/version/{version_id}"))
+    page = f"pipelines/details/{made.pipeline_id}/version/{made.pipeline_version_id}"
+    _print(made.pipeline_version_id, api.link(page))
 
 
 def _print(identity: str, link: str) -> None:

@@ -76,7 +76,7 @@ def index(corpus: Any, settings: Index, root: Any) -> Any:
 def selected(
     index: Any, task: Any, arms: Any, seeds: Any, advised: dict[str, Any], filters: Filters, root: Any
 ) -> tuple[Any, Any]:
-    """Return the URIs of the arms' subsets, for each seed those that are drawn, and of metrics of static models."""
+    """Return the URIs of the arms' subsets (a drawn one for each seed), and of the metrics of static models."""
     query = {name: advised[name] for name in ("query", "top_k")}
     hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
     chosen = {"arms": arms, "seeds": seeds}

@@ -1,11 +1,16 @@
-"""The TLM pipeline: corpus and task in, models and a report out, with the runs (arms × seeds) side by side."""
+"""The TLM pipeline: corpus and task in, models and a report out, with the runs (arms × seeds) side by side.
+
+The pipeline `shallow` is the quick part of it: models without a network, in minutes and without torch. It takes the
+same parameters, so that one file of parameters serves both; those of training pods have no effect there.
+"""
 
 from typing import Any
 
 from components import data
 from pipelines import steps as stages
-from pipelines.form import Corpus, Index, Machines, Registry, Run, Store, Task
+from pipelines.form import Corpus, Draws, Index, Machines, Registry, Run, Store, Task
 from pipelines.steps import pipeline
+from tlm.errors import InputError
 from tlm.settings.options import Filters, Pods, Prices
 
 
@@ -50,3 +55,31 @@ def steps(
 
 build = pipeline("tlm", "TLM", network=True)(steps)
 tlm = build()
+
+
+@pipeline("tlm-shallow", "TLM without training a network")
+def shallow(
+    machines: Machines,
+    corpus: Corpus,
+    export: Filters,
+    index: Index,
+    registry: Registry,
+    report: Prices,
+    run: Draws,
+    store: Store,
+    task: Task,
+    train: Pods,
+    run_arms: str = "bm25,random,task-only",
+) -> str:
+    """Compare a linear model of the task with static word vectors of retrieved text, and with both mixed.
+
+    Args:
+        run_arms: Texts to learn vectors from, separated by commas: bm25, random, task-only, dsir, classifier, dense,
+            hybrid.
+        run_overrides: Settings to change, such as retrieve.top_k=20; auto chooses K and query by the paper's rules.
+        run_preset: Named settings; only those of the retrieval have an effect here; see `tlm show`.
+        run_seeds: Seeds of random and the other arms that draw their text: so many draws, each with its own model.
+    """
+    if machines.nodes > 1:
+        raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
+    return steps(machines, False, corpus, export, index, registry, report, run, store, task, train, run_arms)

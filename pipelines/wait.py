@@ -18,9 +18,7 @@ from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 
 SIGTERM = "(exit code 143)"
-TOLD_TO_END = (
-    f"its pod was told to end {SIGTERM}, as when a node is drained; start the run again: finished steps are found"
-)
+STOPPED = f"its pod was stopped {SIGTERM}, as when a node is drained; start the run again: finished steps are found"
 TRACEBACK = "Traceback (most recent call last):"
 
 _LOG_TIMEOUT = 15.0  # seconds
@@ -52,7 +50,7 @@ class Failure(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What failed, for a sentence."""
+        """The name of the failed step or driver, for a sentence."""
         return f"the driver of {self.step}" if self.of_driver else self.step
 
 
@@ -90,7 +88,7 @@ def read_log(api: Api, run_id: str, failure: Failure, count: int) -> Log:
         place = {"podname": failure.pod, "runid": run_id, "podnamespace": api.namespace or "kubeflow"}
         text = _read(api, "/k8s/pod/logs", place)
     lines = _GIVEN.sub("", text).rstrip().splitlines()
-    if failure.of_driver:  # all that it writes is for people who mend KFP, but for its last error
+    if failure.of_driver:  # all that it writes is for developers of KFP, but for its last error
         errors = [match[1] for match in map(_FATAL.match, lines) if match]
         return Log([], errors[-1] if errors else "")
     own = [line for line in lines if not _LAUNCHER.match(line)]
@@ -124,7 +122,7 @@ def _failure(workflow: str, node: dict[str, Any], retried: int) -> Failure:
     step = named[-1].removesuffix("-driver")
     pod = f"{workflow}-{node['templateName']}-{node['id'].rpartition('-')[2]}"
     said = (node.get("message") or "").removeprefix("main: ").strip(" .")
-    return Failure(step, step != named[-1], pod, TOLD_TO_END if said.endswith(SIGTERM) else said, retried)
+    return Failure(step, step != named[-1], pod, STOPPED if said.endswith(SIGTERM) else said, retried)
 
 
 def _read(api: Api, path: str, query: dict[str, str] | None = None) -> str:
@@ -149,7 +147,7 @@ class RunFailed(InputError):
     """The run failed: a step did, or the cluster lost a pod that nobody retries."""
 
 
-def wait(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
+def wait_for(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> None:
     """Return when the run has succeeded.
 
     Args:

@@ -9,7 +9,7 @@ STUDIES = {  # name: (module:function, summary)
     "dilute": ("research.dilute:dilute", "Make a corpus with less text on a topic"),
     "fewer-labels": ("research.fewer_labels:fewer_labels", "Make the same task with fewer labels"),
     "merge-subsets": ("research.multitask.merge:merge_subsets", "Merge the subsets of several tasks"),
-    "train-multitask": ("tlm.training.stage1:train_multitask", "Stage 1 for several tasks, with a head for each"),
+    "train-multitask": ("tlm.training.stages:train_multitask", "Stage 1 for several tasks, with a head for each"),
     "rerank": ("research.rerank.rerank:rerank", "Choose passages by their influence on a trained model"),
     "report-multitask": ("research.multitask.report:report_multitask", "Compare tasks, alone and together"),
     "retrieval-study": ("research.retrieval.step:retrieval_study", "Compare subsets: overlap, sources, words"),

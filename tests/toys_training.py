@@ -20,8 +20,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
 from tlm.errors import TlmError
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.stage1 import train
-from tlm.training.stage2 import finetune
+from tlm.training.stages import finetune, train
 
 TOPICS = {
     "bio": ["cell", "gene", "protein", "tissue", "enzyme", "blood"],

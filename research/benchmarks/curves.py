@@ -33,8 +33,7 @@ from tlm.retrieval.select.retrieve import RERANKED, retrieve
 from tlm.retrieval.subset.export import TASK_ONLY, export
 from tlm.settings.presets import resolve
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.stage1 import train
-from tlm.training.stage2 import finetune
+from tlm.training.stages import finetune, train
 
 app = typer.Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False)
 

@@ -88,7 +88,7 @@ def step_side(length: int) -> Side:
 
 def stage1(task: str, tokenizer: str, subset: str, steps: int, seeds: int) -> None:
     """The step `train` for so many seeds that no run had before; what it makes is thrown away."""
-    from tlm.training.stage1 import train
+    from tlm.training.stages import train
 
     root, given = str(folder() / "store"), [f"train.steps={steps}", "train.warmup_steps=10"]
     first = int.from_bytes(os.urandom(4))

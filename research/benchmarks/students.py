@@ -109,8 +109,7 @@ def trained(material: Material, seed: int) -> dict[str, str]:
     from tlm.evaluation.score.mix import mix
     from tlm.serving.distill import distill
     from tlm.settings import presets
-    from tlm.training.stage1 import train
-    from tlm.training.stage2 import finetune
+    from tlm.training.stages import finetune, train
 
     task, subset, preset, student = material.task, material.subset, material.preset, material.student
     large, small = (

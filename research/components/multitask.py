@@ -66,7 +66,7 @@ def train_multitask(run: str, gpus: str, root: str, cost: Output[Metrics]) -> st
     """Stage 1: train one encoder for all tasks, with a classification head for each."""
     from tlm.evaluation.report.kfp import log_counts
     from tlm.runs.plan import Run
-    from tlm.training.stage1 import train_multitask
+    from tlm.training.stages import train_multitask
 
     arm = Run.parse(run)
     return log_counts(train_multitask(arm.tasks(), **arm.inputs(), **arm.on(gpus), root=root), cost)

@@ -11,7 +11,7 @@ from tlm.errors import InputError, refuse_negative
 from tlm.progress import say
 from tlm.retrieval.search.query import write_chosen
 from tlm.retrieval.select.retrieve import RERANKED, best
-from tlm.training.distributed.cards import own_cards
+from tlm.training.distributed.launch import own_cards
 from tlm.training.input.tokenize import tokenize
 
 VERSION = 3

@@ -16,7 +16,8 @@ from components.base import TRAIN_IMAGE
 from pipelines.resources import LONG
 from pipelines.tlm import tlm
 from tests.k8s import policies, tools
-from tlm.runs.pods import LABELS
+from tlm.runs.trainjob import train_job
+from tlm.settings.options import Pods
 
 Pipeline = list[dict[str, Any]]
 KNOWN_FILES = {"/tmp", "/dev/shm", "/etc/tlm/elasticsearch", "/etc/tlm/model-registry"}
@@ -177,4 +178,5 @@ def test_no_training_step_is_drained():
     assert (kept["key"], kept["operator"]) == ("app.kubernetes.io/component", "In")
     assert set(kept["values"]) == of_the_train_image() - {"models"}
     assert set(LONG) <= set(kept["values"])
-    assert LABELS["app.kubernetes.io/component"] in kept["values"]  # the pods of a TrainJob
+    trainjob = train_job("tlm-1", ["tlm"], Pods(), 2, "image:1")
+    assert trainjob["metadata"]["labels"]["app.kubernetes.io/component"] in kept["values"]  # and its pods

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -21,7 +22,7 @@ from tlm.errors import InputError, Interrupted, Terminated
 from tlm.runs import follow as kube
 from tlm.runs import trainjob
 from tlm.runs.follow import Api, Refused, follow
-from tlm.runs.pods import train_job
+from tlm.runs.trainjob import train_job
 from tlm.settings.options import Pods
 
 HOME = Path(__file__).parents[2]
@@ -43,7 +44,8 @@ def api(trainer, tmp_path):
 
 
 def run(api: Api, start_minutes: float = 10) -> None:
-    follow(api, JOB, start_minutes, poll_seconds=0.05)
+    with patch.multiple(kube, START_MINUTES=start_minutes, POLL_SECONDS=0.05):
+        follow(api, JOB)
 
 
 def deletions(trainer: Trainer) -> int:

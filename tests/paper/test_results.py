@@ -29,8 +29,7 @@ from tlm.retrieval.search.index import build_index
 from tlm.runs.plan import Run
 from tlm.settings.options import Compute
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.stage1 import train
-from tlm.training.stage2 import finetune
+from tlm.training.stages import finetune, train
 
 BM25, RANDOM = "BM25, C_BERT", "random, C_BERT"
 QUICK = {"compute": Compute("cpu", save_minutes=0.0)}

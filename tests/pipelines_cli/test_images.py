@@ -10,7 +10,7 @@ from components.base import DATA_IMAGE, TRAIN_IMAGE
 from pipelines.compiled import load_images, reference_fault, with_images
 from pipelines.tlm import tlm
 from tlm.errors import InputError
-from tlm.training.distributed.cards import LOCKS
+from tlm.training.distributed.launch import LOCKS
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 GOOD = {"data": "localhost:5000/a/tlm-data:0.1.0-abc1234-dirty", "train": f"registry.example/tlm-train@{DIGEST}"}

@@ -44,7 +44,7 @@ def test_another_pipeline_of_this_code(cli, api: StandIn) -> None:
 def test_a_file_is_a_pipeline_already(ask, api: StandIn) -> None:
     done = ask("submit", "--pipeline", "ablation")
     assert (done.code, api.requests) == (2, [])
-    assert "--pipeline ablation: goes with the pipelines of this code, not with --file" in done.err
+    assert "--pipeline ablation: is of this code's pipelines, not of --file" in done.err
 
 
 @pytest.mark.parametrize(

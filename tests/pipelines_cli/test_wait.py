@@ -208,7 +208,7 @@ def test_a_pod_that_was_told_to_end_is_no_fault_of_the_step(ask, api: StandIn) -
     api.logs[logged(6)] = f"{given}store: can be written to\nError: exit status 143\n"
     said = ask("submit", *QUICK).err
     assert "the last lines of preflight:\n    store: can be written to\n" in said
-    assert "FAILED at preflight: its pod was told to end (exit code 143), as when a node is drained; start" in said
+    assert "FAILED at preflight: its pod was stopped (exit code 143), as when a node is drained; start" in said
 
 
 def test_a_driver_that_was_lost_is_named(ask, api: StandIn) -> None:

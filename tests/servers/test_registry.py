@@ -326,8 +326,8 @@ def test_nobody_at_the_address(made: str) -> None:
         (Answer(200, b"<!doctype html><title>Login</title>"), InputError, "what answers there (200) is not Kubeflow's"),
         (Answer(302), InputError, "refused a call (302)"),
         (Answer(404, b"404 page not found"), InputError, "what answers there (404) is not Kubeflow's Model Registry"),
-        (Answer(401), InputError, "does not let us in (401); put a valid token into the file token of the folder TLM_"),
-        (Answer(403, b"RBAC: access denied"), InputError, "does not let us in (403)"),
+        (Answer(401), InputError, "refuses access (401); put a valid token into the file token of the folder TLM_"),
+        (Answer(403, b"RBAC: access denied"), InputError, "refuses access (403)"),
         (Answer(422, b'{"message": "no"}'), InputError, "refused a call (422 no); fix that, then repeat"),
         (Answer(500, b'{"message": "disk full"}'), Interrupted, "keeps failing (500 disk full); look at its log"),
         (Answer(503, b"no healthy upstream"), Interrupted, "keeps failing (503)"),
@@ -380,7 +380,7 @@ def test_a_token_and_a_private_authority(
         with pytest.raises(InputError, match=r"TLS fails there \(.*CERTIFICATE_VERIFY_FAILED.*ca\.crt"):
             register(made, address=url)
         (tmp_path / "ca.crt").write_bytes(certificate.read_bytes())
-        with pytest.raises(InputError, match=r"does not let us in \(401\)"):
+        with pytest.raises(InputError, match=r"refuses access \(401\)"):
             register(made, address=url)
         (tmp_path / "token").write_text("two words\n")
         with pytest.raises(InputError, match="holds no token; expected one line") as error:

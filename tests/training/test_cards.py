@@ -18,14 +18,13 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.runs.plan import Run
 from tlm.settings.options import Compute
-from tlm.training.distributed.cards import LOCKS, own_cards
-from tlm.training.distributed.launch import processes, train_together
+from tlm.training.distributed.launch import LOCKS, own_cards, processes, train_together
 
 HOME = Path(__file__).parents[2]
 STEP = """
 import os, sys, time
 from pathlib import Path
-from tlm.training.distributed.cards import own_cards
+from tlm.training.distributed.launch import own_cards
 name, count, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 with own_cards("auto", count):
     (folder / f"{name}.in").write_text(os.environ["CUDA_VISIBLE_DEVICES"])

@@ -9,10 +9,10 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.shallow.static import cooccurrences, ppmi
 from tlm.training import joint
-from tlm.training.input import vectors as subject
+from tlm.training import joint as subject
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.input.tokenize import tokenize
-from tlm.training.input.vectors import token_vectors
+from tlm.training.joint import token_vectors
 
 SPECIAL = Special(0, 1, 2, 3, 4)
 RANDOM, SVD = "train.embeddings=random", "train.embeddings=ppmi-svd"

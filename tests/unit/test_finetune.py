@@ -20,7 +20,7 @@ from tlm.training.classification import class_logits, masked_lm_loss
 from tlm.training.device import memory_advice, resolve_device
 from tlm.training.input.texts import Examples
 from tlm.training.model import build
-from tlm.training.stage1 import train
+from tlm.training.stages import train
 
 
 @pytest.fixture(scope="module")

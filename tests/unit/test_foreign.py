@@ -29,7 +29,7 @@ from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.foreign import check_architecture, library_config
 from tlm.training.model.losses import classification_loss, external_loss, internal_loss
-from tlm.training.stage1 import train
+from tlm.training.stages import train
 
 CPU = torch.device("cpu")
 FOREIGN = ("roberta", "distilbert", "electra", "albert", "deberta-v2", "mpnet")

@@ -28,7 +28,7 @@ from tlm.retrieval.subset.imported import import_subset
 from tlm.retrieval.subset.judge import REASONS, Candidates, judge
 from tlm.settings.options import Filters
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.stage1 import train
+from tlm.training.stages import train
 
 TEST_TEXT = "the parser is trained on sections two to twenty one of the penn treebank without any lexicon"
 

@@ -29,7 +29,7 @@ from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.model import build
 from tlm.training.model.losses import classification_loss, external_loss
-from tlm.training.stage1 import train
+from tlm.training.stages import train
 
 CPU = torch.device("cpu")
 

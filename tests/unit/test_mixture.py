@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tlm.training.input.mixture import Mixture
+from tlm.training.input.batches import Mixture
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.settings.options import Compute
 from tlm.training.model import build
-from tlm.training.stage1 import train_multitask
-from tlm.training.stage2 import finetune
+from tlm.training.stages import finetune, train_multitask
 
 HOME = Path(__file__).parents[2]
 

@@ -86,7 +86,7 @@ def test_batches_of_each_kind(preset, external, internal):
 
 
 def test_batches_are_counted_as_training_draws_them():
-    from tlm.training.input.mixture import Mixture
+    from tlm.training.input.batches import Mixture
 
     for rho1 in (0, 1, 3, 7, "inf"):
         preset = presets.resolve("tiny", [f"train.rho1={rho1}", "train.steps=23"])

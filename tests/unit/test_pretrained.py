@@ -29,7 +29,7 @@ from tlm.training.input.texts import Examples
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.load_model import load_model
 from tlm.training.model import build
-from tlm.training.stage1 import train
+from tlm.training.stages import train
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CPU = torch.device("cpu")

@@ -26,8 +26,7 @@ from tlm.retrieval.subset.protected import check_protected, doubts, unprotected
 from tlm.serving.distill import distill
 from tlm.settings.options import Fields, Filters
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.stage1 import train, train_multitask
-from tlm.training.stage2 import finetune
+from tlm.training.stages import finetune, train, train_multitask
 
 STEPS = ["train.steps=4", "train.warmup_steps=1", "train.rho1=1", "finetune.epochs=1"]
 

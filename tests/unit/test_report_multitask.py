@@ -16,7 +16,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.settings.options import Compute
-from tlm.training.stage2 import finetune
+from tlm.training.stages import finetune
 
 SEEDS = (0, 1, 2)
 STEPS = ("train.steps=24", "train.warmup_steps=4")

@@ -117,7 +117,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path):
 def test_a_snapshot_that_cannot_be_written_ends_with_advice(tmp_path):
     examples = task(tmp_path)
     (tmp_path / "progress").write_text("in the way")
-    with pytest.raises(Interrupted, match=r"the snapshot after step 5 could not be written .*; mend that, then repeat"):
+    with pytest.raises(Interrupted, match=r"the snapshot after step 5 could not be written .*; fix that, then repeat"):
         checkpoint(tmp_path, examples, save_steps=5)
 
 

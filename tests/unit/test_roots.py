@@ -16,8 +16,7 @@ from tlm.retrieval.search.index import build_index
 from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Compute, Filters
-from tlm.training.stage1 import train
-from tlm.training.stage2 import finetune
+from tlm.training.stages import finetune, train
 
 
 @pytest.fixture(autouse=True)

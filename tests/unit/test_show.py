@@ -73,7 +73,7 @@ def test_advice_on_selectors_names_all_that_were_judged(tmp_path, capsys):
     advise_command(task(tmp_path, 40, 12))
     (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("- Text: ")]
     assert said.startswith("- Text: the arm bm25; ")
-    judged, where = said.split(" is shown to be ahead of it, ")
+    judged, where = said.split(" has a significantly higher score, ")
     names = judged.partition("; none of ")[2].replace(" and ", ", ").split(", ")
     assert sorted(names) == sorted(["random", *SCORED, *BY_VECTORS, RERANKED]), "the selectors that the shoot-out had"
     assert "CPU time, not FLOPs" in where

@@ -26,8 +26,7 @@ from tlm.training.input.batches import EXTERNAL, External, Order
 from tlm.training.input.batches import UNLABELLED as STREAM
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.stage1 import train, train_multitask
-from tlm.training.stage2 import finetune
+from tlm.training.stages import finetune, train, train_multitask
 
 MORE = [
     "a text that nobody labelled speaks of rye",

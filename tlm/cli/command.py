@@ -15,11 +15,14 @@ from tlm.settings.options import FINE
 
 JSON_OF_STEP = "Print the result's URI, content and counts as one line of JSON."
 JSON_OF_OTHERS = "Print the result as one line of JSON."
+PLAIN: dict[str, Any] = {  # options of our programs
+    "no_args_is_help": True, "add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False,
+}  # fmt: skip
 OPTION_NAMES = {"overrides": ("--set",)}  # `set` is a builtin in Python
 
 
 class Answer(str):
-    """What a command prints that is no step, and the same as plain values for ``--json``."""
+    """The text that a command prints which is no step, and the same as plain values for ``--json``."""
 
     facts: Any
 
@@ -95,7 +98,7 @@ class _Group:
         ]
 
     def meanings(self) -> dict[str, str]:
-        """What the docstrings of the dataclass and its bases say about each parameter."""
+        """Return what the docstrings of the dataclass and its bases say about each parameter."""
         found: dict[str, str] = {}
         for base in reversed(inspect.getmro(self.kind)):
             found |= descriptions(base)
@@ -113,8 +116,8 @@ def flat(function: Callable[..., Any], *, form: bool = False, **given: Any) -> C
 
     Args:
         function: A function whose dataclass parameters have defaults, or their fields have.
-        form: For the form of a pipeline: the field `words` of `corpus: Layout` becomes `corpus_words`, those that are
-            marked as `FINE` are left out, and parameters are sorted by name. `function` gets placeholders of values,
+        form: For the form of a pipeline: the field `words` of `corpus: Layout` becomes `corpus_words`, fields marked
+            as `FINE` are left out, and parameters are sorted by name. `function` gets placeholders of values,
             which nothing checks.
         given: Values of parameters that callers do not see.
     """

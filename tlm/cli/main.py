@@ -29,8 +29,8 @@ COMMANDS = {  # name: (module:function, summary)
     "tokenizer": ("tlm.training.input.tokenizer:build_tokenizer", "Build the vocabulary that all arms share"),
     "tokenize": ("tlm.training.input.tokenize:tokenize", "Convert the texts of a task or subset to token ids"),
     "load-model": ("tlm.training.load_model:load_model", "Use a published model instead of stage 1"),
-    "train": ("tlm.training.stage1:train", "Stage 1: train from scratch on task and subset"),
-    "finetune": ("tlm.training.stage2:finetune", "Stage 2: fine-tune on the task alone"),
+    "train": ("tlm.training.stages:train", "Stage 1: train from scratch on task and subset"),
+    "finetune": ("tlm.training.stages:finetune", "Stage 2: fine-tune on the task alone"),
     "evaluate": ("tlm.evaluation.score.evaluate:evaluate", "Score a model on dev and test"),
     "serve": ("tlm.serving.serve:serve", "Serve a model over HTTP"),
     "manifest": ("tlm.serving.manifest:manifest", "Print a KServe manifest for a model"),
@@ -64,7 +64,7 @@ def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMAN
 
     import typer
 
-    from tlm.cli.command import command
+    from tlm.cli.command import PLAIN, command
 
     def options(
         version: bool = typer.Option(
@@ -73,13 +73,7 @@ def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMAN
     ) -> None:
         """Take the options that come before the command."""
 
-    app = typer.Typer(
-        help=text,
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-    )
+    app = typer.Typer(help=text, **PLAIN)
     app.callback()(options)
     for name, (target, summary) in commands.items():
         app.command(name, help=summary)(command(resolve_name(target)) if name in arguments[:1] else _not_called)

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,14 +19,13 @@ from urllib3.util import Retry
 
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
-from tlm.runs.pods import NODE
 from tlm.training.distributed.process import Stop, stopping
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PASSING = (429, 500, 502, 503, 504)
 # For about a minute, which is enough for an API server to be replaced.
 RETRY = Retry(7, status_forcelist=PASSING, allowed_methods=None, backoff_factor=0.5, raise_on_status=False)
-STEP = "main"  # Argo's name for the container of a step
+STEP, NODE = "main", "node"  # the containers: of a step, as Argo names it, and of a TrainJob
 CALL_SECONDS = 30.0
 
 
@@ -75,26 +75,22 @@ class Api:
             Refused: the API answered with an error.
             Interrupted: there was no answer for about a minute.
         """
-        answer = self._request(method, path, body, query, RETRY)
+        answer = self._request(method, path, RETRY, query, body)
         if absent_ok and answer.status == 404:
             return None
         return json.loads(self._checked(answer, method, path))
 
     def text(self, path: str, **query: str) -> str:
         """Return the answer to a GET as text (a log), without retries. Raises as `call` does."""
-        return self._checked(self._request("GET", path, None, query, False), "GET", path).decode(errors="replace")
+        return self._checked(self._request("GET", path, False, query), "GET", path).decode(errors="replace")
 
-    def _request(
-        self, method: str, path: str, body: Any, query: dict[str, str], retries: Retry | bool
-    ) -> BaseHTTPResponse:
-        headers = {"Accept": "*/*"}
-        token = self.account / "token"
+    def _request(self, method: str, path: str, retries: Retry | bool, query: Any, body: Any = None) -> BaseHTTPResponse:
+        headers, token = {"Accept": "*/*"}, self.account / "token"
         if token.exists():  # read for each call, because Kubernetes replaces it every hour
             headers["Authorization"] = f"Bearer {token.read_text(encoding='utf-8').strip()}"
+        given = {"fields": query or None, "json": body, "headers": headers}
         try:
-            return self._pool.request(
-                method, f"{self.url}{path}", fields=query or None, json=body, headers=headers, retries=retries
-            )
+            return self._pool.request(method, f"{self.url}{path}", retries=retries, **given)
         except HTTPError as error:
             why = getattr(error, "reason", error)
             raise Interrupted(f"the Kubernetes API at {self.url} does not answer ({why}); repeat") from None
@@ -102,10 +98,9 @@ class Api:
     def _checked(self, answer: BaseHTTPResponse, method: str, path: str) -> bytes:
         if answer.status < 400:
             return answer.data
-        try:
+        message = ""
+        with suppress(ValueError, KeyError, TypeError):
             message = f" ({json.loads(answer.data)['message']})"
-        except (ValueError, KeyError, TypeError):
-            message = ""
         advice = {
             401: "the pod's token is not accepted; repeat the step",
             403: f"give the pod's service account the role tlm-trainjob in namespace {self.namespace}",
@@ -122,45 +117,41 @@ def own_image(api: Api) -> str:
     """Return the image of this pod's step as the pipeline names it, with its digest."""
     pod = os.environ.get("KFP_POD_NAME") or os.environ.get("HOSTNAME", "")
     containers = api.call("GET", f"/api/v1/namespaces/{api.namespace}/pods/{pod}")["spec"]["containers"]
-    found: str = next((each for each in containers if each["name"] == STEP), containers[0])["image"]
-    return found
+    return str(next((each for each in containers if each["name"] == STEP), containers[0])["image"])
 
 
-POLL_SECONDS, START_MINUTES = 5.0, 60.0
+POLL_SECONDS = 5.0
+START_MINUTES = 60.0  # how long pods may wait to be scheduled and started
 DELETION_SECONDS = 600.0  # pods save their state before they end
 TAIL = 20  # lines of the log of a pod that died
 JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"
 JOB_LABEL, INDEX_LABEL = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-completion-index"
 
 
-def follow(
-    api: Api, job: dict[str, Any], start_minutes: float = START_MINUTES, poll_seconds: float = POLL_SECONDS
-) -> None:
+def follow(api: Api, job: dict[str, Any]) -> None:
     """Run `job` to its end and delete it, however it ends. A running job of the same name is adopted.
 
     Args:
         api: Kubernetes API, in the namespace of the job.
         job: The TrainJob, from `train_job`.
-        start_minutes: How long its pods may wait to be scheduled and started.
-        poll_seconds: Time between two looks at the job.
 
     Raises:
         InputError: the API refused a call, or training failed with exit code 2 (its log says why).
-        Interrupted: training failed otherwise, did not start in `start_minutes`, or somebody else deleted the job.
+        Interrupted: training failed otherwise, did not start in time, or somebody else deleted the job.
         Terminated: SIGTERM or Ctrl-C arrived.
     """
     with stopping() as stop:
-        follower = _Follower(api, job, poll_seconds, stop)
+        follower = _Follower(api, job, stop)
         try:
             follower.submit()
-            follower.wait(start_minutes * 60)
+            follower.wait(START_MINUTES * 60)
         finally:
             follower.clean_up()
 
 
 class _Follower:
-    def __init__(self, api: Api, job: dict[str, Any], poll_seconds: float, stop: Stop) -> None:
-        self.api, self.job, self.poll_seconds, self.stop = api, job, poll_seconds, stop
+    def __init__(self, api: Api, job: dict[str, Any], stop: Stop) -> None:
+        self.api, self.job, self.stop = api, job, stop
         self.name: str = job["metadata"]["name"]
         self.title = f"TrainJob {api.namespace}/{self.name}"
         self.jobs = JOBS.format(api.namespace)
@@ -168,8 +159,7 @@ class _Follower:
         self.submitted = False
         self.last_stamp: dict[str, str] = {}  # by pod: the time stamp of the last log line that was relayed
         self.deaths: dict[tuple[str, str], dict[str, Any]] = {}  # by pod and time
-        self.last_line = ""
-        self.status = ""
+        self.last_line = self.status = ""
 
     def submit(self) -> None:
         """Create the job. Adopt one that runs already; first wait until one that has ended is deleted."""
@@ -211,7 +201,7 @@ class _Follower:
             if end is not None:
                 raise self._failure(f"{end.get('reason', '')}: {end.get('message', '')}".strip(" :"))
             if self._input_refused():
-                raise self._failure("Kubernetes would restart its pods in vain")
+                raise self._failure("a restart of its pods would not help")
             waiting = _waiting(pods) if pods else "no pods yet"
             if waiting:
                 self._say_once(f"waiting: {waiting}")
@@ -230,7 +220,7 @@ class _Follower:
                 say(f"warning: {self.title} could not be deleted: {error}")
 
     def _pause(self) -> None:
-        if self.stop.wait(self.poll_seconds):
+        if self.stop.wait(POLL_SECONDS):
             deleted = f"; {self.title} is deleted, its pods save their state" if self.submitted else ""
             error = self.stop.error()
             raise error(f"stopped by {error.by}{deleted}; repeat to go on")
@@ -249,8 +239,7 @@ class _Follower:
                     say(line)
 
     def _new_lines(self, pod: str, **query: str) -> list[str]:
-        last = self.last_stamp.get(pod, "")
-        if last:
+        if last := self.last_stamp.get(pod, ""):
             query["sinceTime"] = last
         try:
             text = self.api.text(f"{self.pods}/{pod}/log", container=NODE, timestamps="true", **query)
@@ -267,12 +256,11 @@ class _Follower:
             name = pod["metadata"]["name"]
             for state, query in _terminations(pod):
                 key = (name, state.get("finishedAt", ""))
-                if key in self.deaths or not state["exitCode"]:
-                    continue
-                self.deaths[key] = state
-                say(f"{self.title}: {name} ended with code {_code(state)}")
-                if _index(pod) > 0:  # the log of the first pod is relayed anyway
-                    say("\n".join(self._new_lines(name, tailLines=str(TAIL), **query)))
+                if state["exitCode"] and key not in self.deaths:
+                    self.deaths[key] = state
+                    say(f"{self.title}: {name} ended with code {_code(state)}")
+                    if _index(pod) > 0:  # the log of the first pod is relayed anyway
+                        say("\n".join(self._new_lines(name, tailLines=str(TAIL), **query)))
 
     def _input_refused(self) -> bool:
         return any(state["exitCode"] == InputError.exit_code for state in self.deaths.values())

@@ -22,11 +22,7 @@ PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_m
 
 
 def preflight(
-    *,
-    engine: Engine = "embedded",
-    free_gib: float = 1.0,
-    registry: str = "",
-    root: str | None = None,
+    *, engine: Engine = "embedded", free_gib: float = 1.0, registry: str = "", root: str | None = None
 ) -> None:
     """Check the store, the disk, perhaps Elasticsearch and a model registry; print what was found.
 
@@ -80,9 +76,8 @@ def _check_disk(folder: Path, free_gib: float) -> None:
     for place in {existing, Path(tempfile.gettempdir())}:
         free = shutil.disk_usage(place).free / GIB
         if free < free_gib:
-            raise InputError(
-                f"{place} has {free:.1f} GiB free, but {free_gib:g} GiB are needed; free some, or give the pod more"
-            )
+            lacking = f"{place} has {free:.1f} GiB free, but {free_gib:g} GiB are needed"
+            raise InputError(f"{lacking}; free some, or give the pod more")
         say(f"disk {place}: {free:,.0f} GiB free")
 
 

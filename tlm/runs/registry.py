@@ -10,6 +10,7 @@ the authority of an https:// address, ``ca.crt``.
 import json
 import os
 import re
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,14 +35,8 @@ SETTING = "registry_address"
 CALL_SECONDS = 30.0
 PASSING = (408, 429, 500, 502, 503, 504)
 # For about 15 seconds. A POST is repeated too: names are unique there, so it cannot make a second entry.
-RETRY = Retry(
-    5,
-    status_forcelist=PASSING,
-    allowed_methods=None,
-    backoff_factor=0.5,
-    raise_on_status=False,
-    respect_retry_after_header=False,
-)
+_HOW: dict[str, Any] = {"allowed_methods": None, "raise_on_status": False, "respect_retry_after_header": False}
+RETRY = Retry(5, status_forcelist=PASSING, backoff_factor=0.5, **_HOW)
 _ADDRESS = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/?")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
@@ -110,26 +105,23 @@ class Registry:
         return self._checked(self._request(method, f"{self.url}/{path}", query, body), absent)
 
     def _request(self, method: str, url: str, query: dict[str, str], body: Any = None) -> BaseHTTPResponse:
-        headers = {"Accept": "application/json", **_authorization()}
+        given = {"fields": query or None, "json": body, "headers": {"Accept": "application/json", **_authorization()}}
         try:
-            return self._pool.request(
-                method, url, fields=query or None, json=body, headers=headers, retries=RETRY, redirect=False
-            )
+            return self._pool.request(method, url, retries=RETRY, redirect=False, **given)
         except HTTPError as error:
             raise self._unreachable(error) from None
 
     def _checked(self, answer: BaseHTTPResponse, absent: int) -> Entry | None:
         where, status = f"the model registry at {self.address}", answer.status
-        try:
+        found = None
+        with suppress(ValueError):
             found = json.loads(answer.data)
-        except ValueError:
-            found = None
         said = f"{status} {found['message']}" if isinstance(found, dict) and "message" in found else f"{status}"
         if status in PASSING:
             raise Interrupted(f"{where} keeps failing ({said}); look at its log, then repeat")
         if status in (401, 403):
             raise InputError(
-                f"{where} does not let us in ({said}); put a valid token into the file token of the folder {SECRET}, "
+                f"{where} refuses access ({said}); put a valid token into the file token of the folder {SECRET}, "
                 "on Kubernetes into the Secret tlm-model-registry"
             )
         if not isinstance(found, dict):
@@ -186,6 +178,7 @@ def _secret(name: str) -> Path | None:
 
 
 LONGEST_NAME = 200  # the registry's column has 255 characters, and it puts the parent's ID before a name
+DESCRIPTION = "Trained by TLM on Kubeflow"
 FOLDER = "model"  # of every artifact that predicts
 
 
@@ -214,50 +207,48 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
     found = Artifact.open(report, "report")
     if found.manifest.step != "report":
         raise InputError(f"{report} is on several tasks; give the report of one task")
-    told = json.loads(found.path("report.json").read_text(encoding="utf-8"))
-    best = told["best"]
+    facts = json.loads(found.path("report.json").read_text(encoding="utf-8"))
+    best = facts["best"]
     if "metrics" not in best:
         raise InputError(f"{report} is of an older version, which does not say which model to use; make it again")
-    scored = _chosen(found, best["metrics"])
+    inputs = found.manifest.inputs.items()
+    scored = found.input(next(role for role, metrics in inputs if metrics.key == best["metrics"]))
     model = model_of(scored)
     if model is None:
         raise InputError(f"{report}: '{best['name']}' is of imported predictions, so there is no model to register")
-    name = _checked_name(name or visible(scored.details["task"], 80))
-    about = _about(found, best, scored, model) | {"description": told["findings"][0]}
-    source = {"modelSourceId": run, "modelSourceName": run_name}
-    source = {"modelSourceKind": "kfp", "modelSourceClass": "pipelinerun", **source} if run else {}
-    version = _entered(registry, name, model, about, _file_facts(model) | source)
+    name = name or visible(scored.details["task"], 80)
+    if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
+        raise InputError(f"the registered model's name is {name!r}; expected 1 to {LONGEST_NAME} printable characters")
+    about = {"description": facts["findings"][0], "customProperties": _about(found, best, scored, model)}
+    files = _file_facts(model)
+    if run:
+        files |= {"modelSourceKind": "kfp", "modelSourceClass": "pipelinerun"}
+        files |= {"modelSourceId": run, "modelSourceName": run_name}
+    version = _entered(registry, name, model, about, files)
     return f"{registry.url}/model_versions/{version['id']}"
 
 
-def _chosen(report: Artifact, key: str) -> Artifact:
-    """The metrics of the model that the report names."""
-    inputs = report.manifest.inputs
-    return report.input(next(name for name, metrics in inputs.items() if metrics.key == key))
-
-
 def _about(report: Artifact, best: dict[str, Any], scored: Artifact, model: Artifact) -> dict[str, Any]:
-    """What the registry shows of the version: its custom properties."""
-    corpora = [one.uri for one in scored.lineage() if one.manifest.kind == "corpus"]
+    """Return the custom properties of the version, each with its type."""
+    details = scored.details
+    corpora = (one.uri for one in scored.lineage() if one.manifest.kind == "corpus")  # the linear model has none
     values: dict[str, Any] = {
-        "model": model.uri,
-        "content": model.content,
-        "report": report.uri,
-        "task": visible(scored.details["task"], 80),
-        "corpus": corpora[0] if corpora else "",  # the linear model has none
-        "arm": best["name"],
-        "sure": best["sure"],
-        "seed": int(scored.details["seed"]),
-        "metric": str(scored.details["metric"]),
-        "dev": float(scored.details["dev"]),
-        "test": float(scored.details["test"]),
+        "model": model.uri, "content": model.content, "report": report.uri, "corpus": next(corpora, ""),
+        "task": visible(details["task"], 80), "arm": best["name"], "sure": best["sure"], "seed": int(details["seed"]),
+        "metric": str(details["metric"]), "dev": float(details["dev"]), "test": float(details["test"]),
         "tlm": model.manifest.tool,
-    }
-    return {"customProperties": {key: _typed(value) for key, value in values.items() if value != ""}}
+    }  # fmt: skip
+    types = {int: ("Int", "int_value", str), float: ("Double", "double_value", float)}
+    found = {}
+    for name, value in values.items():
+        kind, field, plain = types.get(type(value), ("String", "string_value", str))
+        if value != "":
+            found[name] = {"metadataType": f"Metadata{kind}Value", field: plain(value)}
+    return found
 
 
 def _file_facts(model: Artifact) -> dict[str, str]:
-    """Where the model's folder is, and what can read it."""
+    """Return the address and the format of the model's folder."""
     entry = model.entries(f"{FOLDER}/{CONFIG}")
     if not entry:
         raise InputError(f"{model.uri} has no file '{FOLDER}/{CONFIG}'; register a model that `tlm predict` takes")
@@ -272,37 +263,16 @@ def _file_facts(model: Artifact) -> dict[str, str]:
     return facts | {"modelFormatName": "transformers"} | ({"modelFormatVersion": version} if version else {})
 
 
-def _entered(
-    registry: Registry, name: str, model: Artifact, about: dict[str, Any], files: dict[str, str]
-) -> dict[str, Any]:
+def _entered(registry: Registry, name: str, model: Artifact, about: Entry, files: Entry) -> Entry:
     """Find or make the registered model, its version and the version's artifact; return the version."""
     digits = model.content[:VERSION_DIGITS]
-    entry, _ = registry.find_or_create(
-        "registered_model", "registered_models", name, description="Trained by TLM on Kubeflow"
-    )
-    version, _ = registry.find_or_create(
-        "model_version", "model_versions", digits, entry["id"], registeredModelId=entry["id"], **about
-    )
+    files |= {"artifactType": "model-artifact", "state": "LIVE"}
+    model_id = registry.find_or_create("registered_model", "registered_models", name, description=DESCRIPTION)[0]["id"]
+    about |= {"registeredModelId": model_id}
+    version, _ = registry.find_or_create("model_version", "model_versions", digits, model_id, **about)
     to = f"model_versions/{version['id']}/artifacts"
-    artifact, new = registry.find_or_create(
-        "model_artifact", to, name, version["id"], artifactType="model-artifact", state="LIVE", **files
-    )
+    artifact, new = registry.find_or_create("model_artifact", to, name, version["id"], **files)
     if artifact.get("uri") != files["uri"]:
         say(f"warning: the registry knows the same model at {artifact.get('uri')}, and keeps that address")
     say(f"register: {name}, version {digits}, {'is registered' if new else 'was registered already'}")
     return version
-
-
-def _checked_name(name: str) -> str:
-    if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
-        raise InputError(f"the registered model's name is {name!r}; expected 1 to {LONGEST_NAME} printable characters")
-    return name
-
-
-def _typed(value: str | int | float) -> dict[str, str | float]:
-    """A custom property, as the registry types it."""
-    if isinstance(value, int):
-        return {"metadataType": "MetadataIntValue", "int_value": str(value)}
-    if isinstance(value, float):
-        return {"metadataType": "MetadataDoubleValue", "double_value": value}
-    return {"metadataType": "MetadataStringValue", "string_value": value}

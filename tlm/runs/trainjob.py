@@ -4,14 +4,21 @@ The TrainJob is named after the key of the result, so there is never more than o
 adopts one that still runs, and resumes from the last snapshot of one that has ended.
 """
 
+from collections.abc import Sequence
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+import yaml
+
 from tlm.artifacts.artifact import home
 from tlm.artifacts.produce import finished
 from tlm.errors import InputError, Interrupted, refuse_negative
 from tlm.progress import say
+from tlm.runs import pods as every
 from tlm.runs.follow import Api, follow, own_image
-from tlm.runs.pods import train_job
 from tlm.settings.options import Pods
-from tlm.training.stage1 import checkpoint_recipe
+from tlm.training.stages import checkpoint_recipe
 
 
 def train_on_nodes(
@@ -21,7 +28,7 @@ def train_on_nodes(
     subset: str = "",
     start: str = "",
     preset: str = "pocket",
-    overrides: list[str] = (),  # type: ignore[assignment]
+    overrides: Sequence[str] = (),
     seed: int = 0,
     nodes: int = 2,
     pods: Pods = Pods(),
@@ -67,3 +74,40 @@ def train_on_nodes(
     if uri is None:
         raise Interrupted(f"the TrainJob ended without a checkpoint under {place}; look at its pods, then repeat")
     return uri
+
+
+def train_job(name: str, command: list[str], pods: Pods, nodes: int, image: str) -> dict[str, Any]:
+    """Return the TrainJob `name`, which runs `command` in pods under the pipeline's own security settings."""
+    text = files("tlm.runs").joinpath("trainjob.yaml").read_text(encoding="utf-8")
+    shared = {name: getattr(every, name) for name in ("USER", "SCRATCH", "SHARED_MEMORY")}
+    job: dict[str, Any] = yaml.safe_load(Template(text).substitute(shared))
+    job["metadata"]["name"] = name
+    resources = {"cpu": pods.cpu, "memory": pods.memory} | ({pods.gpu_type: pods.gpus} if int(pods.gpus) else {})
+    settings = [_variable(key, "configMapKeyRef", every.CONFIG_MAP) for key in every.S3_ADDRESSES]
+    secrets = [_variable(key, "secretKeyRef", every.S3_SECRET) for key in every.S3_KEYS]
+    job["spec"]["trainer"] = {
+        "image": image,
+        "command": command[:1],
+        "args": command[1:],
+        "env": settings + secrets,
+        "numNodes": nodes,
+        "numProcPerNode": max(1, int(pods.gpus)),
+        "resourcesPerNode": {"requests": resources, "limits": dict(resources)},
+    }
+    (replicated,) = job["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    pod = replicated["template"]["spec"]["template"]["spec"]
+    if pods.node_selector:
+        pod["nodeSelector"] = pods.node_selector
+    if pods.tolerations:
+        pod["tolerations"] = [{name: _whole(value) for name, value in each.items()} for each in pods.tolerations]
+    return job
+
+
+def _variable(key: str, source: str, name: str) -> dict[str, Any]:
+    """An environment variable from a ConfigMap or Secret; optional, as with workload identity there are no keys."""
+    return {"name": key, "valueFrom": {source: {"name": name, "key": key, "optional": True}}}
+
+
+def _whole(value: Any) -> Any:
+    """Undo what KFP does to whole numbers within lists: it passes them on as floats."""
+    return int(value) if isinstance(value, float) else value

@@ -12,7 +12,7 @@ from tlm.settings import presets
 from tlm.settings.options import Compute, Range
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokenize, tokens_for
-from tlm.training.stage2 import trainable
+from tlm.training.stages import trainable
 
 VERSION = 2
 

@@ -6,8 +6,7 @@ from tlm.settings.sections import Finetune, Model
 from tlm.training.checkpoint import Snapshots
 from tlm.training.classification import Classification, begin, carry_out
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.input.batches import Batch, External, collate
-from tlm.training.input.mixture import Mixture
+from tlm.training.input.batches import Batch, External, Mixture, collate
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import Losses, distillation_loss

@@ -104,8 +104,9 @@ class AdamW:
     def __init__(
         self, model: nn.Module, weight_decay: float, betas: tuple[float, float], epsilon: float = 1e-8
     ) -> None:
-        self.parameters = dict(model.named_parameters())
-        self.weight_decay, self.betas, self.epsilon = weight_decay, betas, epsilon
+        self.parameters, self.weight_decay = dict(model.named_parameters()), weight_decay
+        self.how: dict[str, Any] = {"fused": True, "amsgrad": False, "maximize": False, "eps": epsilon}
+        self.how["beta1"], self.how["beta2"] = betas
         self.moments: dict[str, dict[str, Tensor]] = {}
 
     @torch.no_grad()
@@ -124,23 +125,12 @@ class AdamW:
     def _update(self, group: dict[str, nn.Parameter], lr: float, weight_decay: float) -> None:
         for name in group:
             self.add_moments(name)
-        moments = [self.moments[name] for name in group]
-        adamw(
-            list(group.values()),
-            [parameter.grad for parameter in group.values() if parameter.grad is not None],
-            [moment["exp_avg"] for moment in moments],
-            [moment["exp_avg_sq"] for moment in moments],
-            [],
-            [moment["step"] for moment in moments],
-            fused=True,
-            amsgrad=False,
-            beta1=self.betas[0],
-            beta2=self.betas[1],
-            lr=lr,
-            weight_decay=weight_decay,
-            eps=self.epsilon,
-            maximize=False,
+        gradients = [parameter.grad for parameter in group.values() if parameter.grad is not None]
+        averages, squares, steps = (
+            [self.moments[name][key] for name in group] for key in ("exp_avg", "exp_avg_sq", "step")
         )
+        how = {"lr": lr, "weight_decay": weight_decay, **self.how}
+        adamw(list(group.values()), gradients, averages, squares, [], steps, **how)
 
     def add_moments(self, name: str) -> None:
         """Give a parameter moments of zero, if it has none yet."""
@@ -280,9 +270,8 @@ class Snapshots:
             if step is not None:
                 state.read(folder)
                 spent = self.progress.run(step).get("spent")
-                self.spending.before = (
-                    UNKNOWN if spent is None else {name: Amount(*pair) for name, pair in spent.items()}
-                )
+                known = None if spent is None else {name: Amount(*pair) for name, pair in spent.items()}
+                self.spending.before = UNKNOWN if known is None else known
                 say(f"goes on after step {step:,}")
 
     def due(self, step: int) -> bool:
@@ -318,4 +307,4 @@ class Snapshots:
             self.progress.save(step, write, {"spent": spent})
         except OSError as error:
             what = f"the snapshot after step {step:,} could not be written ({error})"
-            raise Interrupted(f"{what}; mend that, then repeat the command") from None
+            raise Interrupted(f"{what}; fix that, then repeat the command") from None

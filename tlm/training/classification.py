@@ -1,5 +1,9 @@
 """Fine-tuning: the classifier alone; the weights that are best on dev are kept (paper, section 3.3)."""
 
+import tomllib
+from importlib.resources import files
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import torch
@@ -21,12 +25,12 @@ from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
-from tlm.training.model.card import model_card
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import Losses, classification_loss
 
 MASK_DRAWS = 8  # masks for each text: enough for their mean to differ little between seeds
 MASK_SHARE = 0.15
+RESET = "finetune.reset_head=true"
 
 
 @torch.no_grad()
@@ -130,22 +134,46 @@ def carry_out(
     tokenizer = recipe.inputs["task_tokens"].input("tokenizer").path("tokenizer")
     build.save(work.model, draft.folder / "model", tokenizer)
     state.curve.write(draft, work.columns(state.curve, plan))
-    parameters = build.parameter_count(work.model)
+    facts["parameters"] = parameters = build.parameter_count(work.model)
     cost = {"steps": plan.steps, **state.curve.cost(parameters)}
-    best = {"best_step": state.best.step, "best_dev": state.best.score}
-    draft.details = {**facts, "parameters": parameters, **best, "cost": cost}
+    draft.details = {**facts, "best_step": state.best.step, "best_dev": state.best.score, "cost": cost}
     draft.counts = {**cost, "best_step": state.best.step}
     draft.run |= run_facts(torch_device, settings.precision)
-    stage1 = recipe.inputs["checkpoint"].details["cost"]
+    shape, stage1 = work.shape, recipe.inputs["checkpoint"].details["cost"]
     card = {
-        **facts, "parameters": parameters, "architecture": work.shape.architecture,
-        "max_length": work.shape.max_length, "marks": work.examples.marks,
+        **facts, "architecture": shape.architecture, "max_length": shape.max_length, "marks": work.examples.marks,
         "best": state.best.score, "best_step": state.best.step, "evaluations": len(work.evaluated),
         "steps": plan.steps, "flops": cost["flops"], "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"],
         **about,
     }  # fmt: skip
-    text = model_card({**recipe.inputs["task"].details, "train": len(work.train_rows)}, card)
+    text = _model_card({**recipe.inputs["task"].details, "train": len(work.train_rows)}, card)
     (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
+
+
+def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
+    """Return the text of README.md.
+
+    Args:
+        task: Details of the task artifact, and ``train``: how many training examples.
+        facts: What stage 2 knows: arm, seed, parameters, architecture, max_length, best, best_step,
+            evaluations, steps, flops, stage1_steps, stage1_flops; marks, where spans are put first in each text; of a
+            student, teacher and taught_passages.
+    """
+    texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
+    single, marks = task["problem"] == "classification", [list(pair) for pair in facts["marks"]]
+    start = "published" if facts["arm"].startswith("plm") else "scratch"
+    before = "" if facts["arm"] == "plm" else " after it was trained on with more text (stage 1)"
+    filled = {
+        "knows": texts["knows"][start],
+        "origin": texts["origin"][start].format(before=before, **facts),
+        "preparation": texts["preparation"].format(marks=marks) if marks else "",
+        "kind": "classifier" if single else "regressor",
+        "output": f"{len(task['labels'])} classes: {', '.join(task['labels'])}" if single else "the output is a number",
+        "example": '{"text": "…", "text_pair": "…"}' if task["pair"] else '"…"',
+        "passages": texts["passages"].get(facts["arm"], facts["arm"]),
+        "taught": texts["taught"].format(**facts) if "teacher" in facts else "",
+    }
+    return str(texts["card"].format(**{**task, **facts, **filled}))
 
 
 def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetune, seed: int) -> Encoder:
@@ -155,9 +183,7 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
     own = build.with_task(config, examples.classes, name, examples.marks)
     if not settings.reset_head and not tasks:
         if own["id2label"] != config["id2label"]:
-            raise InputError(
-                f"{checkpoint.uri} was trained for other classes than this task's; set finetune.reset_head=true"
-            )
+            raise InputError(f"{checkpoint.uri} was trained for other classes than this task's; set {RESET}")
         model = build.build(config, seed)
         build.load_weights(model, folder)
         build.to_standardised(model, examples.scale)
@@ -168,9 +194,7 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
         labels = [(task["name"], task["labels"]) for task in tasks]
         indices = [index for index, found in enumerate(labels) if found == (name, examples.classes)]
         if not indices:
-            raise InputError(
-                f"{checkpoint.uri} has no head for '{name}' with these classes; set finetune.reset_head=true"
-            )
+            raise InputError(f"{checkpoint.uri} has no head for '{name}' with these classes; set {RESET}")
         build.load_head(model, checkpoint.path(build.HEADS), indices[0])
         build.to_standardised(model, examples.scale)
     return model
@@ -225,11 +249,5 @@ class Classification:
 
     def columns(self, curve: Curve, plan: Plan) -> dict[str, pa.Array]:
         """The columns of curve.parquet, a row for each step; `dev` is null where it was not scored."""
-        return {
-            "step": pa.array(range(plan.steps), pa.int64()),
-            "ce": pa.array(curve.losses[:, 2].cpu().numpy()),
-            "lr": pa.array([plan.lr(step) for step in range(plan.steps)], pa.float64()),
-            "tokens": pa.array(curve.costs[:, 0]),
-            "flops": pa.array(curve.costs[:, 2]),
-            "dev": pa.array(curve.dev, mask=np.isnan(curve.dev)),
-        }
+        columns = plan.columns(curve, {"ce": pa.array(curve.losses[:, 2].cpu().numpy())})
+        return {**columns, "dev": pa.array(curve.dev, mask=np.isnan(curve.dev))}

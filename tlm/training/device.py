@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tlm.artifacts.spending import peak_memory
 from tlm.errors import InputError
@@ -42,20 +41,27 @@ def resolve_device(name: str) -> str:
 def to_device(batch: Batch, device: torch.device) -> Inputs:
     """Copy a batch to the device."""
 
-    def moved(array: Any) -> Tensor:
-        return torch.from_numpy(array).to(device, non_blocking=True)
-
-    def perhaps(array: Any) -> Tensor | None:
-        return None if array is None else moved(array)
+    def moved(array: Any) -> Any:
+        return None if array is None else torch.from_numpy(array).to(device, non_blocking=True)
 
     ids, lengths = moved(batch.ids), moved(batch.lengths)
     queries, query_indices = batch.queries()
     padded = batch.tokens < batch.ids.size
     mask = (torch.arange(ids.shape[1], device=device) < lengths[:, None])[:, None, None, :] if padded else None
     return Inputs(
-        ids, lengths, moved(batch.predicted), moved(queries), moved(query_indices), mask, perhaps(batch.types),
-        perhaps(batch.labels), perhaps(batch.corrupted), perhaps(batch.targets), batch.of_rows, batch.of_masked,
-    )  # fmt: skip
+        ids,
+        lengths,
+        moved(batch.predicted),
+        moved(queries),
+        moved(query_indices),
+        mask,
+        moved(batch.types),
+        moved(batch.labels),
+        moved(batch.corrupted),
+        moved(batch.targets),
+        batch.of_rows,
+        batch.of_masked,
+    )
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
@@ -84,7 +90,7 @@ def _is_memory(error: Exception) -> bool:
 
 
 def run_facts(device: torch.device, precision: str) -> dict[str, Any]:
-    """What run.json says of the device. At most the last bits of the result depend on it."""
+    """Return the facts for run.json about the device. At most the last bits of the result depend on it."""
     on_gpu = device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if on_gpu else device.type,

@@ -5,41 +5,37 @@ batches take the tasks in turn. So n·S steps give each task exactly the interna
 alone would give, and no task is weighted by its size.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
+from tlm.data.ranges import Ints
 from tlm.settings.sections import Model, Preset
+from tlm.shallow.models import one_thread
+from tlm.shallow.static import neighbour_vectors
 from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
 from tlm.training.flops import Cost
-from tlm.training.input.batches import (
-    HEADS,
-    INTERNAL,
-    MASK,
-    SECOND_TASK,
-    Batch,
-    External,
-    Masking,
-    Order,
-    collate,
-    generator,
-    number,
-)
-from tlm.training.input.mixture import Mixture
-from tlm.training.input.texts import Examples, Texts
-from tlm.training.input.vectors import PPMI_SVD, token_vectors
+from tlm.training.input import batches
+from tlm.training.input.batches import Batch, External, Masking, Mixture, Order, collate, generator, number
+from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import Losses, external_loss, internal_loss, with_zero_gradients
+
+PPMI_SVD = "ppmi-svd"
+MOST_TOKENS = 20_000_000  # of more, texts at even distances are read: memory and time are bounded
+SMALLEST = 1e-6  # share of the largest spread below which a dimension is noise
 
 
 def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, snapshots: Snapshots) -> None:
@@ -107,15 +103,13 @@ def _encoders(
     inputs: dict[str, Artifact], tasks: dict[str, Examples], preset: Preset, seed: int, device: torch.device
 ) -> list[Encoder]:
     """An encoder for each task: fresh, or with the weights of the checkpoint ``start`` and a fresh classifier."""
-    start, vocab_size = inputs.get("start"), inputs["task_tokens"].details["vocab_size"]
-    configs = []
-    for name, examples in tasks.items():
-        if start is None:
-            special = examples.texts.special
-            configs.append(build.make_config(preset.model, vocab_size, special, examples.classes, name, examples.marks))
-        else:
-            config = build.with_dropout(build.load_config(start.path("model")), preset.model.dropout)
-            configs.append(build.with_task(config, examples.classes, name, examples.marks))
+    start, tokens = inputs.get("start"), inputs["task_tokens"]
+    if start is None:
+        special = Special.of(tokens.input("tokenizer"))
+        base = build.make_config(preset.model, tokens.details["vocab_size"], special, None, "")
+    else:
+        base = build.with_dropout(build.load_config(start.path("model")), preset.model.dropout)
+    configs = [build.with_task(base, one.classes, name, one.marks) for name, one in tasks.items()]
     encoders = build_together(configs, seed, device)
     if start is not None:
         build.load_encoder(encoders[0], start.path("model"))
@@ -136,13 +130,49 @@ def _begin_with_vectors(encoder: Encoder, tasks: dict[str, Examples], passages: 
         table[torch.from_numpy(tokens).to(table.device), : scaled.shape[1]] = scaled
 
 
+def token_vectors(
+    sources: Sequence[tuple[Texts, Ints]], vocab_size: int, dimensions: int
+) -> tuple[Ints, NDArray[np.float32]]:
+    """Vectors of the tokens that occur in texts, with mean 0 and deviation 1 in every dimension.
+
+    Args:
+        sources: Texts, and which of their rows are read.
+        vocab_size: Number of tokens.
+        dimensions: Length of a vector. There are fewer dimensions if texts are few.
+
+    Returns:
+        The ids of the tokens, shape [n], and their vectors, shape [n, dimensions].
+    """
+    ids, lengths = _tokens_of(sources)
+    if not len(ids):
+        return ids, np.zeros((0, dimensions), np.float32)
+    with one_thread():
+        vectors = neighbour_vectors(ids.astype(np.int32), lengths, vocab_size, dimensions)
+    seen = np.unique(ids).astype(np.int64)
+    vectors = vectors[seen] - vectors[seen].mean(axis=0)
+    spread = vectors.std(axis=0)
+    real = spread > SMALLEST * spread.max(initial=0)
+    return seen, (vectors[:, real] / spread[real]).astype(np.float32)
+
+
+def _tokens_of(sources: Sequence[tuple[Texts, Ints]]) -> tuple[Ints, Ints]:
+    """The tokens of all texts, one after the other, and how many each text has."""
+    parts = [(ragged, rows) for texts, rows in sources for ragged in (texts.first, texts.second) if ragged is not None]
+    total = sum(int(ragged.lengths_of(rows).sum()) for ragged, rows in parts)
+    stride = max(1, -(-total // MOST_TOKENS))
+    chosen = [(ragged, rows[::stride]) for ragged, rows in parts]
+    lengths = [ragged.lengths_of(rows) for ragged, rows in chosen]
+    ids = [ragged.take(rows, counts) for (ragged, rows), counts in zip(chosen, lengths, strict=True)]
+    return np.concatenate(ids), np.concatenate(lengths)
+
+
 def build_together(configs: list[dict[str, Any]], seed: int, device: torch.device) -> list[Encoder]:
     """An encoder for each config. They share all parameters except those of their classification heads.
 
     The first is what its task alone would get with this seed.
     """
     first, *others = (
-        build.build(config, number(seed, HEADS, index) if index else seed).to(device)
+        build.build(config, number(seed, batches.HEADS, index) if index else seed).to(device)
         for index, config in enumerate(configs)
     )
     for other in others:
@@ -203,7 +233,7 @@ class Joint:
         self.tasks = []
         for index, (encoder, (name, examples)) in enumerate(zip(encoders, tasks.items(), strict=True)):
             config, rows = encoder.body.config, examples.rows("train")
-            stream = SECOND_TASK + index - 1 if index else INTERNAL
+            stream = batches.SECOND_TASK + index - 1 if index else batches.INTERNAL
             order = Order(examples.texts.lengths[rows], preset.train.internal_batch, seed, stream)
             cost = Cost(preset.model, config["vocab_size"], len(config["id2label"]))
             self.tasks.append(Internal(name, encoder, examples, rows, order, cost))
@@ -231,7 +261,7 @@ class Joint:
             plain = collate(task.examples.texts, rows, task.examples.labels)
         else:
             plain = self.external.batch(index)
-        return self.masking(plain, generator(self.seed, MASK, step))
+        return self.masking(plain, generator(self.seed, batches.MASK, step))
 
     def losses(self, step: int, inputs: Inputs) -> Losses:
         """The losses of a part of that batch."""
@@ -259,7 +289,7 @@ class Joint:
         """Do nothing: stage 1 is not scored on dev."""
 
     def counts(self) -> dict[str, int]:
-        """How many steps of each kind there are."""
+        """Return the number of steps of each kind."""
         steps = self.settings.steps
         internal = self.mixture.internal_before(steps)
         return {"steps": steps, "external_steps": steps - internal, "internal_steps": internal}
@@ -283,13 +313,7 @@ class Joint:
     def columns(self, curve: Curve, plan: Plan) -> dict[str, pa.Array]:
         """The columns of curve.parquet, a row for each step; `ce` is null where nothing was classified."""
         internal = np.array([self.mixture.is_internal(step) for step in range(plan.steps)], dtype=bool)
-        losses = curve.losses.cpu().numpy()
-        return {
-            "step": pa.array(range(plan.steps), pa.int64()),
-            "kind": pa.array(np.where(internal, "internal", "external").tolist(), pa.string()),
-            "mlm": pa.array(losses[:, 1]),
-            "ce": pa.array(losses[:, 2], mask=~internal | self.mlm_only),
-            "lr": pa.array([plan.lr(step) for step in range(plan.steps)], pa.float64()),
-            "tokens": pa.array(curve.costs[:, 0]),
-            "flops": pa.array(curve.costs[:, 2]),
-        }
+        kinds = pa.array(np.where(internal, "internal", "external").tolist(), pa.string())
+        _, mlm, ce = curve.losses.cpu().numpy().T
+        losses = {"mlm": pa.array(mlm), "ce": pa.array(ce, mask=~internal | self.mlm_only)}
+        return plan.columns(curve, {"kind": kinds, **losses})

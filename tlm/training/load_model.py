@@ -1,6 +1,7 @@
 """The step `load-model`: a published model as a `checkpoint`, for fine-tuning or for stage 1."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact, home
@@ -18,12 +19,7 @@ ARM = "plm"
 
 
 def load_model(
-    model: str,
-    task: str,
-    *,
-    preset: str = "pocket",
-    overrides: list[str] = (),  # type: ignore[assignment]
-    root: str | None = None,
+    model: str, task: str, *, preset: str = "pocket", overrides: Sequence[str] = (), root: str | None = None
 ) -> str:
     """Take a published model, with its own tokenizer, instead of training one: to fine-tune it, or to start stage 1.
 

@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
 import torch
 from torch import nn
 
@@ -12,7 +13,7 @@ from tlm.artifacts.spending import JOULES, Amount, Spending
 from tlm.errors import Terminated
 from tlm.progress import Meter
 from tlm.settings.sections import Finetune, Train
-from tlm.training.checkpoint import Snapshots, State
+from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import autocast, memory_advice, to_device
 from tlm.training.distributed.group import Agreement, ProcessGroup
 from tlm.training.distributed.process import STOPS, stopping
@@ -25,7 +26,7 @@ CHECK_EVERY_SECONDS = 1.0  # because reading a loss waits for the device
 
 @dataclass(frozen=True)
 class Plan:
-    """How a stage trains.
+    """The settings and the schedule of a stage.
 
     Attributes:
         settings: Those of the stage: learning rate, schedule, clipping, accumulation, precision.
@@ -49,6 +50,12 @@ class Plan:
         left = (self.steps - step) / (self.steps - self.warmup_steps)
         falls = {"linear": left, "cosine": (1 - math.cos(math.pi * left)) / 2, "constant": 1.0}
         return peak * falls[self.settings.schedule]
+
+    def columns(self, curve: Curve, losses: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        """Return the columns of curve.parquet that both stages have, with those of the `losses` between them."""
+        rates = pa.array(map(self.lr, range(self.steps)), pa.float64())
+        costs = {"tokens": pa.array(curve.costs[:, 0]), "flops": pa.array(curve.costs[:, 2])}
+        return {"step": pa.array(range(self.steps), pa.int64()), **losses, "lr": rates, **costs}
 
 
 class Work(Protocol):

@@ -5,7 +5,7 @@ from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
 from tlm.evaluation.score.scores import scored
-from tlm.training.distributed.cards import own_cards
+from tlm.training.distributed.launch import own_cards
 
 
 def stages_of(trained: Artifact) -> dict[str, Artifact]:

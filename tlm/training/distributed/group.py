@@ -24,7 +24,7 @@ TIMEOUT = timedelta(minutes=30)  # how long the others wait while the first one 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process among those that train together.
+    """This process in the group of processes that train together.
 
     Attributes:
         rank: Its number, from 0. Rank 0 saves, scores dev and publishes.
@@ -85,8 +85,7 @@ class ProcessGroup:
         if self.first:
             letters.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
         self.broadcast(letters)
-        received: dict[str, Any] = json.loads(bytes(letters.tolist()))
-        return received
+        return dict(json.loads(bytes(letters.tolist())))
 
     def broadcast(self, tensor: Tensor) -> None:
         """Set `tensor` to its values on rank 0."""
@@ -96,7 +95,7 @@ class ProcessGroup:
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
-        """Run the block on one process of each machine first: the others then find in the cache what it fetched."""
+        """Run the block on one process of each machine first: the others then find in the cache what it read."""
         if self.local_rank > 0:
             self.wait()
         yield
@@ -131,8 +130,8 @@ def _lost_processes() -> Iterator[None]:
     except RuntimeError as error:  # torch's DistError, and what gloo raises itself
         reason = str(error).partition("\n")[0].rpartition("] ")[2].partition(". ")[0]  # without places in C++ files
         raise Lost(
-            f"another process of this training ended unexpectedly ({reason}); out of memory or a lost node are the "
-            "usual reasons, mend that, then repeat the command to go on"
+            f"another process of this training ended unexpectedly ({reason}), as when memory runs out or a node is "
+            "lost; fix that, then repeat the command to go on"
         ) from None
 
 

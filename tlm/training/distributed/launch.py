@@ -3,6 +3,8 @@
 torch is imported only when there is something to train.
 """
 
+import fcntl
+import itertools
 import json
 import os
 import re
@@ -10,8 +12,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,6 @@ from tlm.artifacts.spending import Spending
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.settings.options import Compute
-from tlm.training.distributed.cards import own_cards
 from tlm.training.distributed.process import ENDINGS, Ending, Stop, dying_with_parent, stopping
 
 PROCESSES = "TLM_PROCESSES"
@@ -40,7 +42,7 @@ def train_together(
     arguments: dict[str, Any],
     rows: int,
 ) -> str:
-    """Like `produce`, but `write` runs in one process for each GPU. Snapshots are removed at the end.
+    """Do as `produce` does, but run `write` in one process for each GPU; remove the snapshots at the end.
 
     Args:
         recipe: What is trained.
@@ -78,7 +80,7 @@ def _alone(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> 
 
 
 def processes(compute: Compute, rows: int) -> int:
-    """How many processes to start on this machine: ``TLM_PROCESSES``, else one for each GPU.
+    """Return the number of processes to start on this machine: ``TLM_PROCESSES``, else one for each GPU.
 
     Each has `ROWS` rows of a batch or more: with fewer, GPUs wait for each other most of the time.
 
@@ -110,21 +112,20 @@ def processes(compute: Compute, rows: int) -> int:
 
 
 def nodes() -> int:
-    """How many machines train together: more than one in a job of Kubeflow Trainer."""
+    """Return the number of machines that train together: more than one in a job of Kubeflow Trainer."""
     given = os.environ.get(NODES, "1")
     return int(given) if given.isdecimal() else 1
 
 
 def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> str:
-    """Like `produce`, in a process that torchrun started: rank 0 publishes, the others help."""
+    """Do as `produce` does, in a process that torchrun started: rank 0 publishes, the others help."""
     from tlm.training.distributed.group import joined
 
     uri = finished(recipe, root) or ""
     with joined() as group:
         found = group.broadcast_json({"uri": uri})["uri"]  # one answer for all, even if it appeared in between
         if group.first:
-            uri = produce(recipe, root, write)
-            Progress(recipe.key, root, recipe.inputs).clear()
+            uri = _alone(recipe, root, write)
         elif not found:
             draft = Draft(Path(os.devnull), spending=Spending(None if group.local_rank == 0 else ()))
             with draft.spending:
@@ -143,14 +144,8 @@ def _launch(step: Callable[..., str], arguments: dict[str, Any], count: int) -> 
         threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cpu_count() // count))
         env = {**os.environ, ENDINGS: folder, "OMP_NUM_THREADS": threads}
         with (endings / "torchrun.log").open("wb") as log:  # torchrun's own report, which says less than ours
-            child = subprocess.Popen(
-                _torchrun(step, arguments, count, folder),
-                env=env,
-                stdout=2,
-                stderr=log,
-                preexec_fn=dying_with_parent(),
-                start_new_session=True,
-            )
+            how: Any = {"stdout": 2, "preexec_fn": dying_with_parent(), "start_new_session": True}
+            child = subprocess.Popen(_torchrun(step, arguments, count, folder), env=env, stderr=log, **how)
         passed_on: Stop | None = None
         try:
             while child.poll() is None:
@@ -168,13 +163,8 @@ def _torchrun(step: Callable[..., str], arguments: dict[str, Any], count: int, f
     run = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={count}", f"--log-dir={folder}/logs"]
     if nodes() == 1:  # otherwise the environment says where the other nodes are
         run += ["--standalone", "--local-addr=127.0.0.1"]  # without an address, torchrun looks up this pod's name
-    return [
-        *run,
-        "-m",
-        "tlm.training.distributed.process",
-        f"{step.__module__}:{step.__name__}",
-        json.dumps(arguments, default=vars),
-    ]
+    target = f"{step.__module__}:{step.__name__}"
+    return [*run, "-m", "tlm.training.distributed.process", target, json.dumps(arguments, default=vars)]
 
 
 def _pass_on(child: subprocess.Popen[bytes], endings: Path, count: int, number: int) -> None:
@@ -204,7 +194,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _reason(endings: Path, code: int, stop: Stop | None) -> TlmError | OSError:
     """The error that ended the training: that of the process which had it first."""
-    known = [Ending.read(path) for path in endings.glob("*.json")]
+    known = [Ending(**json.loads(path.read_text(encoding="utf-8"))) for path in endings.glob("*.json")]
     first = min(known, key=lambda ending: (ending.lost, ending.time), default=None)
     if stop and (first is None or first.lost):
         error = stop.error()
@@ -219,4 +209,71 @@ def _reason(endings: Path, code: int, stop: Stop | None) -> TlmError | OSError:
             "ended: raise the pod's memory limit or lower the batch, then repeat the command to go on"
         )
     last = next((line for line in reversed(log.splitlines()) if line.strip("=- ")), "it said nothing")
-    return Interrupted(f"torchrun ended with code {code} ({last.strip()[:300]}); mend that, then repeat the command")
+    return Interrupted(f"torchrun ended with code {code} ({last.strip()[:300]}); fix that, then repeat the command")
+
+
+# A step has a GPU while it holds the lock of a file. The lock ends with the process, however that ends.
+LOCKS = "TLM_GPU_LOCKS"  # the folder of these files; without it, steps take the GPUs that they see
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+WAIT_SECONDS = 0.5
+
+
+@contextmanager
+def own_cards(device: str, count: int) -> Iterator[None]:
+    """Wait for `count` free GPUs, or all if there are fewer. In the block CUDA sees these alone.
+
+    It does nothing if ``TLM_GPU_LOCKS`` is not set, or if `device` is the CPU or a GPU that somebody chose (cuda:1).
+    CUDA must not be in use yet in this process.
+    """
+    cards = _cards() if count and os.environ.get(LOCKS) and device in ("auto", "cuda") else []
+    if not cards:
+        yield
+        return
+    before = os.environ.get(VISIBLE)
+    with ExitStack() as locks:
+        own = _taken(cards, min(count, len(cards)), locks)
+        os.environ[VISIBLE] = ",".join(own)
+        try:
+            yield
+        finally:
+            os.environ.pop(VISIBLE) if before is None else os.environ.update({VISIBLE: before})
+
+
+def _cards() -> list[str]:
+    """The GPUs that this process may use, by index or UUID."""
+    visible = os.environ.get(VISIBLE)
+    if visible is not None:
+        named = [card.strip() for card in visible.split(",") if card.strip()]
+        return list(itertools.takewhile(lambda card: not card.startswith("-"), named))  # from -1 on, none
+    import torch
+
+    return [str(index) for index in range(torch.cuda.device_count())]
+
+
+def _taken(cards: list[str], count: int, locks: ExitStack) -> list[str]:
+    """Lock `count` of these cards, all at the same moment, so that no two steps wait for each other."""
+    folder = Path(os.environ[LOCKS])
+    folder.mkdir(parents=True, exist_ok=True)
+    for attempt in itertools.count():
+        with ExitStack() as held:
+            free = (card for card in cards if _lock(folder / card.replace("/", "-"), held))
+            own = list(itertools.islice(free, count))
+            if len(own) == count:
+                locks.push(held.pop_all())
+                break
+        if attempt == 0:
+            say(f"waits for {count} free GPU{'s' if count > 1 else ''}: other steps have them")
+        time.sleep(WAIT_SECONDS)
+    return own
+
+
+def _lock(path: Path, held: ExitStack) -> bool:
+    """Whether the file could be locked until the end of `held`."""
+    file = path.open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return False
+    held.callback(file.close)
+    return True

@@ -53,17 +53,12 @@ class Ending:
     @classmethod
     def of(cls, error: Exception) -> "Ending":
         """The ending that `error` means."""
-        lost = isinstance(error, Lost)
+        now, lost = time.time(), isinstance(error, Lost)
         if isinstance(error, TlmError):
-            return cls(time.time(), lost, error.exit_code, str(error))
+            return cls(now, lost, error.exit_code, str(error))
         if isinstance(error, OSError) and error.errno:
-            return cls(time.time(), lost, 2, error.strerror or "", error.errno, str(error.filename or ""))
-        return cls(time.time(), lost, 1, f"training failed with {type(error).__name__}: {error}; see the lines above")
-
-    @classmethod
-    def read(cls, path: Path) -> "Ending":
-        """Read an ending from its file."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+            return cls(now, lost, 2, error.strerror or "", error.errno, str(error.filename or ""))
+        return cls(now, lost, 1, f"training failed with {type(error).__name__}: {error}; see the lines above")
 
     def write(self, path: Path) -> None:
         """Write it to its file, whole or not at all."""

@@ -1,9 +1,9 @@
-"""Batches of texts of similar length, padded to the longest, with tokens masked for prediction. numpy only."""
+"""Batches of texts of similar length, padded to the longest, with tokens masked; and their mixture. numpy only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class Batch:
         corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is predicted.
         positions: Which tokens to predict, as ascending indices into the flattened [B·T], [M].
         targets: The original ids of those tokens, [M].
-        of_rows: B of the whole batch, of which this may be a part.
+        of_rows: B of the whole batch; this may be a part of it.
         of_masked: M of the whole batch.
     """
 
@@ -59,16 +59,16 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are, without padding."""
+        """The number of tokens, without padding."""
         return int(self.lengths.sum())
 
     @property
     def masked(self) -> int:
-        """How many tokens to predict."""
+        """The number of tokens to predict."""
         return len(self.predicted)
 
     def masked_by_row(self) -> Ints:
-        """How many tokens to predict in each text, [B]."""
+        """Return the number of tokens to predict in each text, [B]."""
         rows, width = self.ids.shape
         return np.bincount(self.predicted // width, minlength=rows)
 
@@ -121,7 +121,7 @@ class Masking:
         self._replacements = np.flatnonzero(self._ordinary)
 
     def __call__(self, batch: Batch, random: np.random.Generator) -> Batch:
-        """`batch` with corrupted ids, positions and targets. Special tokens are never predicted or drawn."""
+        """Return `batch` with corrupted ids, positions and targets. Special tokens are never predicted or drawn."""
         flat = batch.ids.ravel()
         candidates = np.flatnonzero(self._ordinary[flat])
         draw = random.random(len(candidates))
@@ -131,13 +131,8 @@ class Masking:
         corrupted[positions[fate < 0.8]] = self.mask_id
         replaced = positions[(fate >= 0.8) & (fate < 0.9)]
         corrupted[replaced] = random.choice(self._replacements, len(replaced))
-        return replace(
-            batch,
-            corrupted=corrupted.reshape(batch.ids.shape),
-            positions=positions,
-            targets=flat[positions],
-            of_masked=len(positions),
-        )
+        masked: dict[str, Any] = {"positions": positions, "targets": flat[positions], "of_masked": len(positions)}
+        return replace(batch, corrupted=corrupted.reshape(batch.ids.shape), **masked)
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
@@ -156,14 +151,9 @@ def share(batch: Batch, index: int, parts: int) -> Batch | None:
 
 
 def _part(batch: Batch, rows: Ints) -> Batch:
-    def of(values: NDArray[Any] | None) -> Any:
-        return None if values is None else values[rows]
-
-    part = replace(
-        batch,
-        ids=batch.ids[rows], lengths=batch.lengths[rows],
-        types=of(batch.types), labels=of(batch.labels), corrupted=of(batch.corrupted),
-    )  # fmt: skip
+    whole = {name: getattr(batch, name) for name in ("ids", "lengths", "types", "labels", "corrupted")}
+    some: dict[str, Any] = {name: None if values is None else values[rows] for name, values in whole.items()}
+    part = replace(batch, **some)
     if batch.positions is None or batch.targets is None:
         return part
     width = batch.ids.shape[1]
@@ -175,7 +165,7 @@ class Order:
     """Endless batches of rows: each row once an epoch, in a new order. Any batch can be computed directly."""
 
     def __init__(self, lengths: NDArray[Any], batch: int, seed: int, stream: int) -> None:
-        """`stream` is one of those in rng.py: each has an order of its own."""
+        """`stream` is one of those above: each has an order of its own."""
         self.lengths, self.batch, self.seed, self.stream = lengths, batch, seed, stream
         self._epoch = lru_cache(maxsize=1)(self._shuffled)
 
@@ -243,3 +233,27 @@ class External:
         second = len(self.sources[1][1])
         before, after = index * second // all_texts, (index + 1) * second // all_texts
         return (1, before) if after > before else (0, index - before)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The mixture of stage 1 (paper, section 3.2): one internal step, on task data, follows every rho1 external steps.
+
+    Attributes:
+        rho1: External steps for each internal one. 0: all steps are internal; ``inf``: all are external.
+    """
+
+    rho1: int | Literal["inf"]
+
+    def is_internal(self, step: int) -> bool:
+        """Whether `step` (from 0) takes a batch of task data."""
+        return self.rho1 != "inf" and (step + 1) % (self.rho1 + 1) == 0
+
+    def internal_before(self, step: int) -> int:
+        """Return the number of internal steps among the first `step` ones."""
+        return 0 if self.rho1 == "inf" else step // (self.rho1 + 1)
+
+    def index(self, step: int) -> int:
+        """Return the number of the batch that `step` takes: of the steps of the same kind before it."""
+        internal = self.internal_before(step)
+        return internal if self.is_internal(step) else step - internal

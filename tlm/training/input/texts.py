@@ -102,7 +102,7 @@ class Texts:
         return len(self.lengths)
 
     def kept(self, rows: Ints) -> tuple[Ints, Ints]:
-        """How many tokens of the first and the second text of `rows` are kept."""
+        """Return the numbers of tokens of the first and the second text of `rows` that are kept."""
         room, first = self.max_length - self._added, self.first.lengths_of(rows)
         if self.second is None:
             return np.minimum(first, room), np.zeros_like(first)
@@ -119,7 +119,7 @@ class Texts:
 
 
 class Scale(NamedTuple):
-    """What the targets of a regression are standardised by, because networks learn numbers near 0 best.
+    """Mean and deviation to standardise the targets of a regression by: networks learn numbers near 0 best.
 
     Attributes:
         mean: Mean of the targets of train, in the task's unit.

@@ -1,6 +1,7 @@
 """The step `tokenize`: texts as token ids in files to be memory-mapped, made once for all arms and seeds."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,10 @@ def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[
     columns = {"text": ""}
     if of == "task" and source.details["pair"]:
         columns["text_pair"] = "pair_"
-    marks = find_marks(_train_texts(source)) if settings else ()
+    marks: Marks = ()
+    if settings:
+        table = examples(source)
+        marks = find_marks(table.filter(pc.equal(table["split"], "train"))["text"].to_pylist())
     rows = tokens = 0
     for column, prefix in columns.items():
         texts = _texts(source, column, marks if column == "text" else ())
@@ -77,12 +81,6 @@ def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[
         draft.details["marks"] = [list(pair) for pair in marks]
 
 
-def _train_texts(task: Artifact) -> list[str]:
-    table = examples(task)
-    texts: list[str] = table.filter(pc.equal(table["split"], "train"))["text"].to_pylist()
-    return texts
-
-
 def _write_column(
     folder: Path, prefix: str, texts: Iterator[list[str]], encoder: Tokenizer, vocab_size: int
 ) -> tuple[int, int]:
@@ -91,7 +89,8 @@ def _write_column(
     meter = Meter("tokenize", unit="texts")
     with (
         GrowingArray(folder / f"{prefix}ids.npy", width) as ids,
-        GrowingArray(folder / f"{prefix}offsets.npy", np.dtype(np.int64)) as offsets,
+        GrowingArray(folder / f"{prefix}offsets.npy", np.int64) as offsets,
+        closing(meter),
     ):
         offsets.append(np.zeros(1, dtype=np.int64))
         for batch in texts:
@@ -100,7 +99,6 @@ def _write_column(
             offsets.append(ids.rows + np.cumsum(lengths))
             ids.append(np.fromiter(chain.from_iterable(encoded), dtype=width, count=int(lengths.sum())))
             meter.advance(len(batch))
-        meter.close()
         return offsets.rows - 1, ids.rows
 
 

@@ -7,7 +7,7 @@ single characters differ between runs. So we count the characters and give them 
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -112,16 +112,14 @@ def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str], int]:
     try:
         tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises plain Exception
-        raise InputError(
-            f"{path} is not a tokenizer: {error}; expected a tokenizer.json of the tokenizers library"
-        ) from None
+        what = f"{path} is not a tokenizer: {error}"
+        raise InputError(f"{what}; expected a tokenizer.json of the tokenizers library") from None
     special = {}
     for role, name in SPECIAL.items():
         found = next((token for token in (name, _OTHER_NAMES[role]) if tokenizer.token_to_id(token) is not None), None)
         if found is None:
-            raise InputError(
-                f"{path} has no '{name}' and no '{_OTHER_NAMES[role]}'; expected a masked-language-model's tokenizer"
-            )
+            lacking = f"{path} has no '{name}' and no '{_OTHER_NAMES[role]}'"
+            raise InputError(f"{lacking}; expected a masked-language-model's tokenizer")
         special[role] = found
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -130,7 +128,7 @@ def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str], int]:
 
 
 def tokenizer_file(path: Path) -> Path:
-    """`path`, or the ``tokenizer.json`` in it. Raises InputError if there is none."""
+    """Return `path`, or the ``tokenizer.json`` in it. Raises InputError if there is none."""
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
         raise InputError(f"{file}: there is no such file; expected a tokenizer.json or a folder that has one")
@@ -174,7 +172,7 @@ def build_tokenizer(
     sample: int = 50_000,
     lower_case: bool = True,
     existing: str = "",
-    more_tasks: list[str] = (),  # type: ignore[assignment]
+    more_tasks: Sequence[str] = (),
     root: str | None = None,
 ) -> str:
     """Make a vocabulary from a sample of the corpus and the training texts of the task, or adopt an existing one.

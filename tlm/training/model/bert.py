@@ -1,6 +1,6 @@
 """BERT: post-norm, learned positions; the classifier reads [CLS] through the pooler (Devlin et al. 2019)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -11,29 +11,6 @@ from tlm.training.model.encoder import Inputs, Layer, LayeredBody, attention
 
 EPSILON = 1e-12
 INITIAL = 0.02
-FIXED = {"hidden_act": "gelu", "layer_norm_eps": EPSILON}  # entries of config.json that the code below implements
-
-
-def bert_config(model: Model, vocab_size: int) -> dict[str, Any]:
-    """The part of config.json that gives the shape."""
-    return {
-        "architectures": ["BertForSequenceClassification"],
-        "model_type": "bert",
-        "vocab_size": vocab_size,
-        "hidden_size": model.hidden,
-        "num_hidden_layers": model.layers,
-        "num_attention_heads": model.heads,
-        "intermediate_size": model.intermediate,
-        "max_position_embeddings": model.reach,
-        "type_vocab_size": model.token_types,
-        "initializer_range": INITIAL,
-        **FIXED,
-    }
-
-
-def bert_dropout(share: float) -> dict[str, float]:
-    """The part of config.json that sets dropout."""
-    return dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), share)
 
 
 def _linear(inward: int, outward: int) -> nn.Linear:
@@ -87,8 +64,16 @@ class BertLayer(Layer):
 class BertBody(LayeredBody):
     """A body with the parameters of `transformers.BertForSequenceClassification`."""
 
+    classifier_name = "BertForSequenceClassification"
     pools_all = False
     head_names = ("bert.pooler.", "classifier.")
+    fixed: ClassVar[dict[str, Any]] = {"hidden_act": "gelu", "layer_norm_eps": EPSILON}
+    dropouts = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+
+    @staticmethod
+    def shape(model: Model) -> dict[str, Any]:
+        """Return the entries of config.json that only BERT has."""
+        return {"type_vocab_size": model.token_types, "initializer_range": INITIAL}
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()

@@ -2,9 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -12,9 +12,8 @@ from safetensors.torch import load_file
 from tlm.data.marks import SPANS_FIRST, Marks
 from tlm.settings.sections import Model
 from tlm.training.input.texts import Scale, Special
-from tlm.training.model import bert, modernbert
 from tlm.training.model.bert import BertBody
-from tlm.training.model.encoder import Body, Encoder, write_tensors
+from tlm.training.model.encoder import Body, Encoder, LayeredBody, common_shape, write_tensors
 from tlm.training.model.modernbert import ModernBertBody
 
 MLM_HEAD = "mlm_head.safetensors"
@@ -25,43 +24,23 @@ WEIGHTS, CONFIG = "model.safetensors", "config.json"
 TEXT_LENGTH = "tlm_text_length"
 
 
-class _Architecture(NamedTuple):
-    """An architecture that is written here: its body, the parts of config.json, and the entries that it requires."""
-
-    body: Callable[[dict[str, Any]], Body]
-    config: Callable[[Model, int], dict[str, Any]]
-    dropout: Callable[[float], dict[str, float]]
-    fixed: dict[str, Any]
-
-
-_OWN = {
-    "bert": _Architecture(BertBody, bert.bert_config, bert.bert_dropout, bert.FIXED),
-    "modernbert": _Architecture(
-        ModernBertBody, modernbert.modernbert_config, modernbert.modernbert_dropout, modernbert.FIXED
-    ),
-}
+_OWN: dict[str, type[LayeredBody]] = {"bert": BertBody, "modernbert": ModernBertBody}
 
 
 def make_config(
     model: Model, vocab_size: int, special: Special, labels: list[str] | None, name: str, marks: Marks = ()
 ) -> dict[str, Any]:
-    """The config.json of a model for a task; `labels`, `name` and `marks` as `with_task` takes them."""
-    config = {
-        **_shape(model, vocab_size, special),
-        TEXT_LENGTH: model.max_length,
-        "pad_token_id": special.pad,
-        "cls_token_id": special.cls,
-        "sep_token_id": special.sep,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "dtype": "float32",
-    }
+    """Return the config.json of a model for a task; `labels`, `name` and `marks` as `with_task` takes them."""
+    ids = {"pad_token_id": special.pad, "cls_token_id": special.cls, "sep_token_id": special.sep}
+    others = {"bos_token_id": None, "eos_token_id": None, "dtype": "float32", TEXT_LENGTH: model.max_length}
+    config = {**_shape(model, vocab_size, special), **ids, **others}
     return with_task(with_dropout(config, model.dropout), labels, name, marks)
 
 
 def _shape(model: Model, vocab_size: int, special: Special) -> dict[str, Any]:
-    if model.architecture in _OWN:
-        return _OWN[model.architecture].config(model, vocab_size)
+    if own := _OWN.get(model.architecture):
+        architecture = {"model_type": model.architecture, "architectures": [own.classifier_name]}
+        return {**architecture, **common_shape(model, vocab_size), **own.shape(model), **own.fixed}
     from tlm.training.model.foreign import foreign_config
 
     return foreign_config(model, vocab_size, special.pad)
@@ -75,7 +54,7 @@ def is_ours(config: dict[str, Any]) -> bool:
 
 
 def with_task(config: dict[str, Any], labels: list[str] | None, name: str, marks: Marks = ()) -> dict[str, Any]:
-    """`config` for the task `name` with the classes `labels`, in order; None is regression, to one number.
+    """Return `config` for the task `name` with the classes `labels`, in order; None is regression, to one number.
 
     The spans between `marks` are put first in its texts.
     """
@@ -92,9 +71,9 @@ def with_task(config: dict[str, Any], labels: list[str] | None, name: str, marks
 
 
 def with_dropout(config: dict[str, Any], share: float) -> dict[str, Any]:
-    """`config` with all dropouts set to `share`."""
+    """Return `config` with all dropouts set to `share`."""
     if is_ours(config):
-        return {**config, **_OWN[config["model_type"]].dropout(share)}
+        return {**config, **dict.fromkeys(_OWN[config["model_type"]].dropouts, share)}
     from tlm.training.model.foreign import foreign_dropout
 
     return {**config, **foreign_dropout(config, share)}
@@ -114,7 +93,7 @@ def build(config: dict[str, Any], seed: int) -> Encoder:
 
 def _body(config: dict[str, Any]) -> Body:
     if is_ours(config):
-        return _OWN[config["model_type"]].body(config)
+        return _OWN[config["model_type"]](config)
     from tlm.training.model.foreign import ForeignBody
 
     return ForeignBody(config)
@@ -177,7 +156,7 @@ def _rescale(model: Encoder, factor: float, shift: float) -> None:
 
 
 def parameter_count(model: Encoder) -> int:
-    """How many parameters the exported model has."""
+    """Return the number of parameters of the exported model."""
     return sum(parameter.numel() for parameter in model.body.parameters())
 
 

@@ -1,4 +1,4 @@
-"""What all architectures share: a step computes only what its losses need.
+"""The code that all architectures share: a step computes only what its losses need.
 
 It leaves out the logits of tokens that are not predicted. In the last layer it computes only keys and values at
 positions that neither head reads. The losses are exactly the same. Parameters are named as in `transformers`, so that
@@ -9,7 +9,7 @@ longer than a small training; foreign.py uses them for all others.
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tlm.errors import Interrupted
+from tlm.settings.sections import Model
 
 READABLE = 0o644
 
@@ -35,7 +36,7 @@ def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
 
 @dataclass(frozen=True)
 class Inputs:
-    """A `Batch` on the device: B texts of T tokens, M of which are predicted.
+    """A `Batch` on the device: B texts of T tokens; M tokens are predicted.
 
     Attributes:
         ids: Token ids, [B, T].
@@ -50,7 +51,7 @@ class Inputs:
             for external data.
         corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is predicted.
         targets: The original ids of the tokens to predict, [M]; None if nothing is predicted.
-        of_rows: B of the whole batch, of which this may be a part.
+        of_rows: B of the whole batch; this may be a part of it.
         of_masked: M of the whole batch.
     """
 
@@ -66,6 +67,15 @@ class Inputs:
     targets: Tensor | None
     of_rows: int
     of_masked: int
+
+
+def common_shape(model: Model, vocab_size: int) -> dict[str, Any]:
+    """Return the entries of config.json for the shape that most architectures call alike."""
+    return {
+        "vocab_size": vocab_size, "hidden_size": model.hidden, "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads, "intermediate_size": model.intermediate,
+        "max_position_embeddings": model.reach,
+    }  # fmt: skip
 
 
 class Layer(nn.Module):
@@ -130,9 +140,20 @@ class LayeredBody(Body):
 
     Attributes:
         pools_all: Whether the classifier reads the states of all positions, or only that of [CLS].
+        classifier_name: The name of the library's class of the same parameters.
+        fixed: Entries of config.json that the code implements.
+        dropouts: Names of the dropouts in config.json.
     """
 
+    classifier_name: str
     pools_all: bool
+    fixed: ClassVar[dict[str, Any]]
+    dropouts: tuple[str, ...]
+
+    @staticmethod
+    @abstractmethod
+    def shape(model: Model) -> dict[str, Any]:
+        """Return the entries of config.json for the shape, besides those of `common_shape` and `fixed`."""
 
     @abstractmethod
     def embed(self, ids: Tensor, types: Tensor | None) -> Tensor:

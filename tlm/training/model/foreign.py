@@ -21,7 +21,7 @@ from transformers.models.auto.modeling_auto import (
 
 from tlm.errors import InputError, nearest, reason
 from tlm.settings.sections import OWN, Model
-from tlm.training.model.encoder import Body, Encoder, Inputs
+from tlm.training.model.encoder import Body, Encoder, Inputs, common_shape
 
 _OTHER_NAMES = {"intermediate_size": "hidden_dim"}  # of what most configs call alike
 _VOLATILE = ("transformers_version", "_name_or_path")
@@ -67,15 +67,8 @@ def foreign_config(model: Model, vocab_size: int, pad: int) -> dict[str, Any]:
 
     There are more positions than `model.reach`, because RoBERTa and models like it count them from the padding id + 1.
     """
-    shape = {
-        "hidden_size": model.hidden,
-        "num_hidden_layers": model.layers,
-        "num_attention_heads": model.heads,
-        "intermediate_size": model.intermediate,
-        "max_position_embeddings": model.reach + pad + 1,
-        "vocab_size": vocab_size,
-        "type_vocab_size": model.token_types,
-    }
+    shape = common_shape(model, vocab_size) | {"type_vocab_size": model.token_types}
+    shape["max_position_embeddings"] += pad + 1
     kind: Any = CONFIG_MAPPING[model.architecture]
     known = {*vars(kind()), *kind.attribute_map}
     named = {name if name in known else _OTHER_NAMES.get(name, ""): value for name, value in shape.items()}
@@ -95,7 +88,7 @@ def library_config(config: dict[str, Any]) -> PreTrainedConfig:
 
 
 def foreign_dropout(config: dict[str, Any], share: float) -> dict[str, float]:
-    """All dropouts of `config`, set to `share`."""
+    """Return all dropouts of `config`, set to `share`."""
     names = [name for name in config if "dropout" in name and not isinstance(config[name], bool)]
     return {name: share for name in names if isinstance(config[name], int | float | None)}
 

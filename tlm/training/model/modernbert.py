@@ -4,7 +4,7 @@ The classifier reads the mean of all states.
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -17,38 +17,6 @@ EPSILON = 1e-5
 INITIAL = 0.02
 CUTOFF = 2.0  # initial weights come from a normal distribution truncated at so many standard deviations
 ROTARY_BASE = 10_000.0  # the published models use 160,000, for texts of thousands of tokens
-FIXED: dict[str, Any] = {  # entries of config.json that the code below implements
-    "classifier_pooling": "mean",
-    "classifier_activation": "gelu",
-    "hidden_activation": "gelu",
-    "norm_eps": EPSILON,
-    **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
-}
-
-
-def modernbert_config(model: Model, vocab_size: int) -> dict[str, Any]:
-    """The part of config.json that gives the shape."""
-    rotary = {"rope_type": "default", "rope_theta": ROTARY_BASE}
-    return {
-        "architectures": ["ModernBertForSequenceClassification"],
-        "model_type": "modernbert",
-        "vocab_size": vocab_size,
-        "hidden_size": model.hidden,
-        "num_hidden_layers": model.layers,
-        "num_attention_heads": model.heads,
-        "intermediate_size": model.intermediate,
-        "max_position_embeddings": model.reach,
-        "layer_types": ["full_attention"] * model.layers,
-        "rope_parameters": {"full_attention": rotary, "sliding_attention": rotary},
-        "initializer_range": INITIAL,
-        "initializer_cutoff_factor": CUTOFF,
-        **FIXED,
-    }
-
-
-def modernbert_dropout(share: float) -> dict[str, float]:
-    """The part of config.json that sets dropout."""
-    return dict.fromkeys(("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout"), share)
 
 
 def _truncated_normal(weight: Tensor, deviation: float) -> None:
@@ -150,8 +118,24 @@ class ModernBertLayer(Layer):
 class ModernBertBody(LayeredBody):
     """A body with the parameters of `transformers.ModernBertForSequenceClassification`."""
 
+    classifier_name = "ModernBertForSequenceClassification"
     pools_all = True
     head_names = ("head.", "classifier.")
+    fixed: ClassVar[dict[str, Any]] = {
+        "classifier_pooling": "mean", "classifier_activation": "gelu", "hidden_activation": "gelu", "norm_eps": EPSILON,
+        **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
+    }  # fmt: skip
+    dropouts = ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout")
+
+    @staticmethod
+    def shape(model: Model) -> dict[str, Any]:
+        """Return the entries of config.json that only ModernBERT has."""
+        rotary = {"rope_type": "default", "rope_theta": ROTARY_BASE}
+        return {
+            "layer_types": ["full_attention"] * model.layers,
+            "rope_parameters": {"full_attention": rotary, "sliding_attention": rotary},
+            "initializer_range": INITIAL, "initializer_cutoff_factor": CUTOFF,
+        }  # fmt: skip
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()

@@ -53,9 +53,8 @@ def _config(folder: Path) -> Any:
     try:
         config = AutoConfig.from_pretrained(folder, **HERE)
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            f"{folder}/config.json does not load: {reason(error)}; expected an encoder of transformers"
-        ) from None
+        what = f"{folder}/config.json does not load: {reason(error)}"
+        raise InputError(f"{what}; expected an encoder of transformers") from None
     if config.model_type not in model_types():
         hint = nearest(config.model_type, model_types())
         raise InputError(f"{folder} is a '{config.model_type}', no encoder that predicts words and classes{hint}")
@@ -85,9 +84,8 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
     task, tokenizer = inputs["task"].details, inputs["task_tokens"].input("tokenizer")
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        whole, found = AutoModelForMaskedLM.from_pretrained(
-            folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE
-        )
+        how = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True, **HERE}
+        whole, found = AutoModelForMaskedLM.from_pretrained(folder, **how)
     except Exception as error:  # three libraries read the files, each with its own errors
         raise InputError(f"{folder} does not load: {reason(error)}; download the model again") from None
     own = plain_config(whole.config)

@@ -1,9 +1,9 @@
-"""The steps `train` and `train-multitask`: stage 1, joint training on external and internal data (section 3.2).
+"""The steps `train`, `train-multitask` (stage 1, joint training; section 3.2) and `finetune` (stage 2; section 3.3).
 
-This module is imported without torch: finding a finished checkpoint needs none.
+This module is imported without torch: finding a finished checkpoint or model needs none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact, home
@@ -15,8 +15,8 @@ from tlm.settings import presets
 from tlm.settings.options import Compute
 from tlm.settings.sections import OWN, Model, Train, model_settings
 from tlm.training.distributed.launch import train_together
-from tlm.training.input.mixture import Mixture
-from tlm.training.input.tokenize import tokenize
+from tlm.training.input.batches import Mixture
+from tlm.training.input.tokenize import tokenize, tokens_for
 
 VERSION = 3
 TASK_ONLY, MULTI_TASK = "task-only", "multi-task"  # arms
@@ -33,7 +33,7 @@ def train(
     subset: str = "",
     start: str = "",
     preset: str = "pocket",
-    overrides: list[str] = (),  # type: ignore[assignment]
+    overrides: Sequence[str] = (),
     seed: int = 0,
     compute: Compute = Compute(),
     root: str | None = None,
@@ -58,7 +58,7 @@ def train(
     arguments = dict(locals())
     refuse_negative(seed=seed)
     recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
-    return train_together(recipe, root, lambda draft: _write(draft, recipe, arguments), train, arguments, _rows(recipe))
+    return _stage1(recipe, root, train, arguments)
 
 
 def train_multitask(
@@ -67,7 +67,7 @@ def train_multitask(
     tokenizer: str,
     subset: str = "",
     preset: str = "pocket",
-    overrides: list[str] = (),  # type: ignore[assignment]
+    overrides: Sequence[str] = (),
     seed: int = 0,
     compute: Compute = Compute(),
     root: str | None = None,
@@ -99,26 +99,29 @@ def train_multitask(
         inputs[f"task-{number}"] = Artifact.open(uri, "task")
         inputs[f"task_tokens-{number}"] = Artifact.open(tokenize(uri, tokenizer, **how, root=root))
     recipe = Recipe("checkpoint", "train-multitask", VERSION, {**alone.settings, "arm": MULTI_TASK}, inputs)
-    return train_together(
-        recipe, root, lambda draft: _write(draft, recipe, arguments), train_multitask, arguments, _rows(recipe)
-    )
+    return _stage1(recipe, root, train_multitask, arguments)
 
 
-def _rows(recipe: Recipe) -> int:
-    """Texts in a batch: most steps are external, where there are such steps."""
-    train: dict[str, int] = recipe.settings["train"]
-    return train.get("external_batch") or train["internal_batch"]
+def _stage1(recipe: Recipe, root: str | None, step: Callable[..., str], arguments: dict[str, Any]) -> str:
+    def write(draft: Draft) -> None:
+        from tlm.training.joint import train_jointly
+
+        settings = presets.resolve(arguments["preset"], arguments["overrides"])
+        _carry_out(train_jointly, draft, recipe, settings, arguments)
+
+    settings: dict[str, int] = recipe.settings["train"]  # most steps are external, where there are such steps
+    rows = settings.get("external_batch") or settings["internal_batch"]
+    return train_together(recipe, root, write, step, arguments, rows)
 
 
-def _write(draft: Draft, recipe: Recipe, arguments: dict[str, Any]) -> None:
+def _carry_out(
+    work: Callable[..., None], draft: Draft, recipe: Recipe, settings: object, given: dict[str, Any]
+) -> None:
     from tlm.training.checkpoint import Snapshots
-    from tlm.training.joint import train_jointly
 
-    compute: Compute = arguments["compute"]
-    snapshots = Snapshots(recipe, arguments["root"], compute, draft.spending)
-    preset, overrides = arguments["preset"], arguments["overrides"]
-    train_jointly(draft, recipe, presets.resolve(preset, overrides), compute.place, snapshots)
-    draft.run |= presets.named(preset, overrides)
+    snapshots = Snapshots(recipe, given["root"], given["compute"], draft.spending)
+    work(draft, recipe, settings, given["compute"].place, snapshots)
+    draft.run |= presets.named(given["preset"], given["overrides"])
 
 
 def checkpoint_recipe(
@@ -132,7 +135,7 @@ def checkpoint_recipe(
     *,
     start: str = "",
 ) -> Recipe:
-    """What decides the result of `train`, with everything checked and the texts tokenized."""
+    """Return all that decides the result of `train`, with everything checked and the texts tokenized."""
     settings = presets.resolve(preset, overrides)
     examples, begin = Artifact.open(task, "task"), Artifact.open(start, "checkpoint") if start else None
     vocabulary = _tokenizer(tokenizer, begin)
@@ -207,16 +210,14 @@ def _shape(start: Artifact, settings: presets.Preset) -> Model:
 
 
 def _arm(start: Artifact | None, passages: Artifact | None) -> str:
-    """bm25, random or task-only; after a checkpoint, its arm comes first, as in plm-mlm."""
+    """Return bm25, random or task-only; after a checkpoint, its arm comes first, as in plm-mlm."""
     own = TASK_ONLY if passages is None else str(passages.details["arm"])
     return own if start is None else f"{start.details['arm']}-{'mlm' if passages is None else own}"
 
 
 def _check_passages(settings: presets.Preset, passages: Artifact | None) -> None:
     if passages is None and settings.train.rho1 == "inf":
-        raise InputError(
-            "train.rho1=inf trains on external data only, but no subset is given; give one or another rho1"
-        )
+        raise InputError("train.rho1=inf trains on external data only, but no subset is given; give one, or change it")
     if passages is not None and passages.details["passages"] == 0:
         raise InputError(f"{passages.uri} has no passages; retrieve with a larger K, or train without a subset")
 
@@ -236,3 +237,59 @@ def _check_tasks(uris: list[str]) -> None:
         known[name] = uri
         if not task.counts["train"]:
             raise InputError(f"{uri} has no train examples; stage 1 needs them, give load-task such a file")
+
+
+STAGE2_VERSION = 3
+
+
+def finetune(
+    checkpoint: str,
+    task: str,
+    *,
+    preset: str,
+    overrides: Sequence[str] = (),
+    seed: int = -1,
+    compute: Compute = Compute(),
+    root: str | None = None,
+) -> str:
+    """Fine-tune a stage-1 checkpoint on the task alone and keep the weights that are best on dev (stage 2).
+
+    Saves its state while it works, also on SIGTERM and Ctrl-C. Repeat the command to continue from there.
+
+    Args:
+        checkpoint: URI of the checkpoint.
+        task: URI of the task.
+        preset: Named settings, usually those of stage 1; `tlm show` lists them.
+        overrides: Settings to change, such as finetune.lr=1e-4.
+        seed: For the fresh head, order and dropout; -1: that of the checkpoint.
+        compute: Where to train, and how often to save the state.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    arguments = dict(locals())
+    start, examples = Artifact.open(checkpoint, "checkpoint"), trainable(task)
+    settings = presets.resolve(preset, overrides).finetune
+    if seed < -1:
+        raise InputError(f"seed is {seed}; expected -1 or more")
+    warn_of(start, examples)
+    root = home(root, [start, examples]).root
+    tokens = tokens_for(start, examples, root)
+    facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}
+    inputs = {"checkpoint": start, "task": examples, "task_tokens": tokens}
+    own = settings.for_key({"epochs"} if settings.steps else ())
+    recipe = Recipe("model", "finetune", STAGE2_VERSION, settings={**facts, "finetune": own}, inputs=inputs)
+
+    def write(draft: Draft) -> None:
+        from tlm.training.classification import fine_tune
+
+        _carry_out(fine_tune, draft, recipe, settings, arguments)
+
+    return train_together(recipe, root, write, finetune, arguments, settings.batch)
+
+
+def trainable(task: str) -> Artifact:
+    """Open a task. Raises InputError if it has no train or dev examples."""
+    examples = Artifact.open(task, "task")
+    for split in ("train", "dev"):
+        if not examples.counts[split]:
+            raise InputError(f"{task} has no {split} examples; stage 2 needs them: give load-task such a file or share")
+    return examples

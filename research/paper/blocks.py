@@ -19,7 +19,7 @@ class Block(NamedTuple):
 
     heading: str
     rows: list[tuple[str, ...]]
-    lines: list[str]
+    lines: Sequence[pages.Line]
 
 
 def plus_minus(spread: dict[str, Any], digits: int = 1) -> str:

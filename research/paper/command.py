@@ -25,6 +25,7 @@ from research.paper.tables import (
     title,
 )
 from tlm.errors import InputError, TlmError, nearest
+from tlm.evaluation.pages.blocks import Line, Span
 from tlm.progress import say
 
 MARKED = re.compile(
@@ -190,10 +191,10 @@ def _missing(table: str, scales: list[str], task: str, results: ByKey) -> list[B
             seeds.setdefault((cell.task, "" if is_of(cell, "") else cell.corpus), []).extend(left)
         total = sum(map(len, seeds.values()))
         heading = f"Still to be run for table {table} at scale {scale}: {f'{total} runs' if total else 'nothing'}"
-        lines = [
-            f"{title(name)}, {len(left)} runs: {command_for(table, scale, name, sorted(set(left)), corpus)}"
-            for (name, corpus), left in seeds.items()
-        ]
+        lines: list[Line] = []
+        for (name, corpus), left in seeds.items():
+            command = command_for(table, scale, name, sorted(set(left)), corpus)
+            lines.append((f"{title(name)}, {len(left)} runs: ", Span(command, "code")))
         blocks += [Block(heading, [], lines)] if found else []
     if task and not blocks:
         known = list(map(task_of, all_tables()[table]["row"][0]["values"]))

@@ -14,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests import house
 from tlm.cli.main import COMMANDS
 
 HOME = Path(__file__).parents[2]
@@ -204,6 +205,14 @@ def test_files_are_small(part):
     files = [path for path in (HOME / part).rglob("*") if path.suffix in TEXTS]
     lines = {str(path.relative_to(HOME)): len(path.read_text().splitlines()) for path in files}
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_the_product_does_not_grow_unnoticed(capsys):
+    house.main()
+    print(capsys.readouterr().out)
+    size, files = house.rooms()
+    assert size.total() <= house.MOST_LINES
+    assert files.total() <= house.MOST_FILES
 
 
 def test_components_have_no_logic():

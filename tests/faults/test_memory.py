@@ -56,7 +56,7 @@ CASES = {
 
 CHILD = """
 import sys
-from tlm import cli
+from tlm.cli import main as cli
 from tlm.artifacts.spending import peak_memory
 for name in sys.argv[1:]:
     sys.argv = ["tlm", "load-corpus", name, "--root", "root", *["--id-field", "id"] * ("id" in name)]

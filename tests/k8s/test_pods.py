@@ -12,6 +12,7 @@ from kfp.compiler import Compiler
 from kfp.dsl.python_component import PythonComponent
 
 import components
+import research.components
 from components.base import TRAIN_IMAGE
 from pipelines.resources import LONG
 from pipelines.tlm import tlm
@@ -164,7 +165,9 @@ def test_every_pod_is_under_the_network_policy(compiled):
 
 def of_the_train_image() -> set[str]:
     """The names of the components that run in the image with torch."""
-    modules = [importlib.import_module(f"components.{one.name}") for one in pkgutil.iter_modules(components.__path__)]
+    packages = (components, research.components)
+    names = [f"{one.__name__}.{found.name}" for one in packages for found in pkgutil.iter_modules(one.__path__)]
+    modules = map(importlib.import_module, names)
     found = {one for module in modules for one in vars(module).values() if isinstance(one, PythonComponent)}
     return {one.name for one in found if one.component_spec.implementation.container.image == TRAIN_IMAGE}
 

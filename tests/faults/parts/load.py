@@ -30,7 +30,7 @@ SERVER_MEMORY = 1 << 30
 # `tlm`, and then the peak of its process alone: what wait4 tells counts the memory of who started it
 MEASURED = """
 import atexit
-from tlm import cli
+from tlm.cli import main as cli
 from tlm.artifacts.spending import peak_memory
 atexit.register(lambda: print(peak_memory()))
 cli.main()

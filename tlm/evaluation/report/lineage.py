@@ -183,8 +183,8 @@ def dropped_section(steps: Sequence[dict[str, Any]]) -> Iterator[Block]:
     yield Items(tuple(f"{step}: {counted}." for step, counted in counts if counted), "samples")
     rows = [row for step in steps for row in _reason_rows(step)]
     yield Table(["Step", Column("reason", "words"), "rows"], rows, merged=True)
-    reasons = [(f"{_step(step)}, {reason['reason']}: ", reason) for step in steps for reason in step["reasons"]]
-    if samples := tuple(_line(about, sample) for about, reason in reasons for sample in reason["samples"]):
+    reasons = [(_step(step), reason) for step in steps for reason in step["reasons"]]
+    if samples := tuple(_line(step, reason, sample) for step, reason in reasons for sample in reason["samples"]):
         yield Details("Samples of what was left out", (Items(samples, "samples"),))
 
 
@@ -197,9 +197,9 @@ def _reason_rows(step: dict[str, Any]) -> list[Row]:
     return [*reasons] or [(_step(step), Quote.of(step["missing"]) if step["missing"] else "nothing", "0")]
 
 
-def _line(about: str, sample: dict[str, str]) -> Line:
+def _line(step: str, reason: dict[str, Any], sample: dict[str, str]) -> Line:
     texts = [piece for text in (sample["detail"], sample["text"]) if text for piece in (" · ", Quote.of(text))]
-    return (about, Quote.of(sample["where"]), *texts)
+    return (f"{step}, ", Quote.of(reason["reason"]), ": ", Quote.of(sample["where"]), *texts)
 
 
 def evenly(total: int, wanted: int) -> list[int]:

@@ -84,8 +84,9 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
     task, tokenizer = inputs["task"].details, inputs["task_tokens"].input("tokenizer")
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        how = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True, **HERE}
-        whole, found = AutoModelForMaskedLM.from_pretrained(folder, **how)
+        whole, found = AutoModelForMaskedLM.from_pretrained(
+            folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE
+        )
     except Exception as error:  # three libraries read the files, each with its own errors
         raise InputError(f"{folder} does not load: {reason(error)}; download the model again") from None
     own = plain_config(whole.config)

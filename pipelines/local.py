@@ -203,6 +203,7 @@ def run_pipeline(
         report = _run_pipeline(pipeline, values)
     artifact = Artifact.open(report, "report")
     headline, results, *_ = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
+    results = results.partition("\n### ")[0]  # the table of all scores is in the pages
     sys.stdout.write(f"\n{headline}\n## {results}\nReport: {artifact.path('report.html')}\n{report}\n")
 
 

@@ -124,9 +124,10 @@ def disturbed(root: Path, disturb: Callable[[int], None], *overrides: str) -> di
 
 def looks(root: Path, ticks: tuple[float, float]) -> list[dict[str, Any]]:
     """How often each process waited for its losses, and the checkpoint; a batch takes `ticks[rank]` of its seconds."""
-    from tlm.training import checkpoint, joint
+    from tlm.training import joint
+    from tlm.training.checkpoint import Curve
 
-    counted, now, batch, check = [0], [0.0], joint.Joint.batch, checkpoint.Curve.check
+    counted, now, batch, check = [0], [0.0], joint.Joint.batch, Curve.check
 
     def batch_in_time(self: Any, step: int) -> Any:
         now[0] += ticks[ProcessGroup.current().rank]
@@ -138,7 +139,7 @@ def looks(root: Path, ticks: tuple[float, float]) -> list[dict[str, Any]]:
 
     def work(rank: int) -> Any:
         joint.Joint.batch = batch_in_time  # type: ignore[method-assign]
-        checkpoint.Curve.check = check_and_count  # type: ignore[method-assign]
+        Curve.check = check_and_count  # type: ignore[method-assign]
         time.monotonic = lambda: now[0]
         os.environ["MASTER_PORT"] = str(PORTS[0])
         examples = task(root)

@@ -48,11 +48,11 @@ def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
         raise InputError(f"{report}: no arm of this report has FLOPs, which only encoders have")
     drawn = score_against_compute(arms, published(), f"{shown['task']['metric_name']} on test")
     Path(to).write_text(drawn, encoding="utf-8", newline="\n")
-    return "\n".join([f"{to} has the picture.", *told(broken_even(opened, shown))])
+    return "\n".join([f"{to} has the picture.", *told(break_even_of(opened, shown))])
 
 
-def broken_even(report: Artifact, shown: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of `break_even` for a report and its contents."""
+def break_even_of(report: Artifact, shown: dict[str, Any]) -> list[dict[str, Any]]:
+    """Compute `break_even` for the runs of a report, from what its report.json has."""
     lineage = Lineage()
     groups = grouped([Run.read(report.input(name), lineage) for name in report.manifest.inputs])
     return break_even({group.name: group for group in groups}, finished(shown["groups"]), shown["differences"])

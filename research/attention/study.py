@@ -16,10 +16,10 @@ from research.attention.subjects import Subject
 from research.studies import write_study_pages
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
+from tlm.data.passages import evenly
 from tlm.data.tasks.examples import read_splits
 from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.lineage import evenly
 from tlm.progress import track
 from tlm.training.device import resolve_device
 

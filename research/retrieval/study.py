@@ -15,9 +15,10 @@ from research.retrieval.words import shift
 from research.studies import write_study_pages
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
+from tlm.data.passages import evenly, rows_at
 from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
-from tlm.evaluation.report.lineage import Lineage, evenly, rows_at
+from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.preview import PASSAGES, examples_by_query
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from research.retrieval.subsets import Subset
 from tlm.artifacts.artifact import Artifact
+from tlm.data.passages import rows_at
 from tlm.data.text import tokens
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.lineage import rows_at
 from tlm.evaluation.report.preview import PASSAGES, Ints
 
 PRIOR_WORDS = 500.0  # total count of the prior

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from research.compute import broken_even, compute, tasks_to_break_even, told
+from research.compute import break_even_of, compute, tasks_to_break_even, told
 from research.score_and_compute import published
 from tests.toy_reports import toy_world
 from tlm.artifacts.artifact import Artifact
@@ -58,7 +58,7 @@ def world(tmp_path, skill: float, name: str = "bert-base-uncased"):
 def rows(tmp_path, uris):
     """What the break-even is computed to be for these runs, as `compute` does it."""
     made = Artifact.open(report(uris, root=str(tmp_path)))
-    return broken_even(made, json.loads(made.path("report.json").read_text()))
+    return break_even_of(made, json.loads(made.path("report.json").read_text()))
 
 
 def test_a_report_says_that_pretraining_never_breaks_even_where_scratch_costs_no_more(tmp_path):

@@ -20,10 +20,9 @@ from tlm.cli.command import flat
 from tlm.data.corpus.load import load_corpus
 from tlm.data.corpus.plan import STAGED
 from tlm.data.corpus.staging import Stage, distinct
-from tlm.data.passages import Shards, passages
+from tlm.data.passages import Shards, passages, rows_at
 from tlm.data.text import fold, normalise
 from tlm.errors import InputError
-from tlm.evaluation.report.lineage import rows_at
 
 
 def write(path, rows):

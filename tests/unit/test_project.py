@@ -207,9 +207,8 @@ def test_files_are_small(part):
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
 
 
-def test_the_product_does_not_grow_unnoticed(capsys):
+def test_the_product_does_not_grow_unnoticed():
     house.main()
-    print(capsys.readouterr().out)
     size, files = house.rooms()
     assert size.total() <= house.MOST_LINES
     assert files.total() <= house.MOST_FILES

@@ -12,11 +12,11 @@ import pytest
 from tests.toy_reports import LABELS, as_if, is_safe, reported, told_of, toy_world
 from tests.toys import make_task, read_json, words
 from tlm.artifacts.artifact import Artifact
+from tlm.data.passages import evenly, rows_at
 from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
 from tlm.evaluation.report import kfp
 from tlm.evaluation.report.findings import same_vocabulary
-from tlm.evaluation.report.lineage import evenly, rows_at
 from tlm.evaluation.report.page import in_units
 from tlm.evaluation.report.report import report
 from tlm.evaluation.report.runs import spread

@@ -2,7 +2,9 @@
 
 import math
 import re
+import tomllib
 from collections import Counter
+from importlib.resources import files
 from itertools import pairwise
 
 import numpy as np
@@ -12,9 +14,20 @@ from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages, sample
 from tlm.errors import InputError
+from tlm.evaluation.report.findings import OTHER_TEXT
 from tlm.retrieval.search.embed import LEARNED_FROM
 from tlm.retrieval.select import scored
-from tlm.retrieval.select.retrieve import BY_VECTORS, SCORED, best, draws, retrieve
+from tlm.retrieval.select.retrieve import (
+    ARMS,
+    BY_VECTORS,
+    NOTHING_FOUND,
+    RERANKED,
+    SCORED,
+    WITH_QUERIES,
+    best,
+    draws,
+    retrieve,
+)
 from tlm.retrieval.select.scored import (
     LEAST,
     OTHERS,
@@ -34,6 +47,14 @@ from tlm.runs.plan import arms_of
 def grams(text):
     words = re.findall(r"[^\W_]+", text.lower())
     return Counter(words) + Counter(" ".join(pair) for pair in pairwise(words))
+
+
+def test_every_selector_has_its_words() -> None:
+    """Where they are missing, a report or a card would show the bare name, and a query without hits would fail."""
+    card = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
+    assert {*ARMS, RERANKED} <= {*card["passages"]}
+    assert {*ARMS, RERANKED} - {"bm25"} <= {*OTHER_TEXT}
+    assert {*WITH_QUERIES} == {*NOTHING_FOUND}
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ COMMANDS = {  # name: (module:function, summary)
     "gc": ("tlm.cli.upkeep:gc", "Delete artifacts that no kept report or study uses"),
 }
 HELP = "Train a text classifier from scratch on a task and the part of a corpus that matters to it."
-# Commands of studies, which were here until 0.1. They work for one more release.
+# Commands of studies, now in `research`. For one more release they work here, too.
 MOVED = (
     *("dilute", "fewer-labels", "merge-subsets", "train-multitask", "rerank"),
     *("report-multitask", "retrieval-study", "attention", "paper", "keep"),

@@ -1,9 +1,10 @@
 """Passages: cut from documents, kept in parquet shards, read from a corpus or a subset."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -194,3 +195,32 @@ def sample(corpus: Artifact, count: int, seed: int = 0) -> Iterator[str]:
         rows = np.flatnonzero(taken[start : start + batch.num_rows])
         start += batch.num_rows
         yield from batch.column(0).take(rows).to_pylist()
+
+
+def evenly(total: int, wanted: int) -> list[int]:
+    """At most `wanted` ordinals below `total`, evenly spaced."""
+    count = min(total, wanted)
+    return [(2 * index + 1) * total // (2 * count) for index in range(count)]
+
+
+def rows_at(artifact: Artifact, pattern: str, ordinals: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Read rows of a sharded table (files that match `pattern`, in order) by ordinal; others are left out."""
+    wanted, start = sorted(set(ordinals)), 0
+    found: dict[int, dict[str, Any]] = {}
+    for entry in artifact.entries(pattern):
+        stop = start + (entry.rows if entry.rows is not None else pq.read_metadata(artifact.verified(entry)).num_rows)
+        if inside := [ordinal for ordinal in wanted if start <= ordinal < stop]:
+            found.update(_from_file(pq.ParquetFile(artifact.verified(entry)), start, inside))
+        start = stop
+    return found
+
+
+def _from_file(file: pq.ParquetFile, start: int, wanted: list[int]) -> dict[int, dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    for group in range(file.num_row_groups):
+        stop = start + file.metadata.row_group(group).num_rows
+        if inside := [ordinal for ordinal in wanted if start <= ordinal < stop]:
+            rows = file.read_row_group(group).take([ordinal - start for ordinal in inside]).to_pylist()
+            found.update(zip(inside, rows, strict=True))
+        start = stop
+    return found

@@ -18,7 +18,7 @@ from tlm.training.distributed.launch import train_together
 from tlm.training.input.batches import Mixture
 from tlm.training.input.tokenize import tokenize, tokens_for
 
-VERSION = 3
+VERSION, STAGE2_VERSION = 3, 3  # of stage 1 and of stage 2
 TASK_ONLY, MULTI_TASK = "task-only", "multi-task"  # arms
 
 _OF_EXTERNAL = {"external_batch", "external_length", "head_steps"}
@@ -237,9 +237,6 @@ def _check_tasks(uris: list[str]) -> None:
         known[name] = uri
         if not task.counts["train"]:
             raise InputError(f"{uri} has no train examples; stage 1 needs them, give load-task such a file")
-
-
-STAGE2_VERSION = 3
 
 
 def finetune(

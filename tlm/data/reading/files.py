@@ -135,7 +135,7 @@ def raw_files(paths: Sequence[str], *, together: bool = True) -> Iterator[list[R
     """Expand `paths` to files, without duplicates and sorted by `where`; downloads are removed at the end.
 
     A path is a file, a folder (searched recursively, except for names beginning with '.' or '_'), a pattern
-    (`patterns`), ``s3://bucket/`` with the same behind it, or ``hf://name[:split]``. What exists under exactly this
+    (`matches`), ``s3://bucket/`` with the same behind it, or ``hf://name[:split]``. What exists under exactly this
     name goes before a pattern.
 
     Args:

@@ -6,10 +6,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.passages import evenly, rows_at
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Card, Heading, Part, Quote, Span, Text
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
-from tlm.evaluation.report.lineage import Lineage, evenly, rows_at, without_root
+from tlm.evaluation.report.lineage import Lineage, without_root
 from tlm.evaluation.report.runs import Group
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 from tlm.retrieval.subset.protected import UNCHECKED, unchecked, unprotected

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.passages import evenly, rows_at
 from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION
 from tlm.evaluation.pages.blocks import Block, Heading, Quote, Span, Table, Text
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.lineage import dropped, evenly, flat, rows_at
+from tlm.evaluation.report.lineage import dropped, flat
 from tlm.evaluation.score.mix import Row
 from tlm.evaluation.score.scores import positive
 

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.passages import rows_at
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Details, Heading, Items, Line, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import visible
@@ -200,32 +201,3 @@ def _reason_rows(step: dict[str, Any]) -> list[Row]:
 def _line(step: str, reason: dict[str, Any], sample: dict[str, str]) -> Line:
     texts = [piece for text in (sample["detail"], sample["text"]) if text for piece in (" · ", Quote.of(text))]
     return (f"{step}, ", Quote.of(reason["reason"]), ": ", Quote.of(sample["where"]), *texts)
-
-
-def evenly(total: int, wanted: int) -> list[int]:
-    """At most `wanted` ordinals below `total`, evenly spaced."""
-    count = min(total, wanted)
-    return [(2 * index + 1) * total // (2 * count) for index in range(count)]
-
-
-def rows_at(artifact: Artifact, pattern: str, ordinals: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Read rows of a sharded table (files that match `pattern`, in order) by ordinal; others are left out."""
-    wanted, start = sorted(set(ordinals)), 0
-    found: dict[int, dict[str, Any]] = {}
-    for entry in artifact.entries(pattern):
-        stop = start + (entry.rows if entry.rows is not None else pq.read_metadata(artifact.verified(entry)).num_rows)
-        if inside := [ordinal for ordinal in wanted if start <= ordinal < stop]:
-            found.update(_from_file(pq.ParquetFile(artifact.verified(entry)), start, inside))
-        start = stop
-    return found
-
-
-def _from_file(file: pq.ParquetFile, start: int, wanted: list[int]) -> dict[int, dict[str, Any]]:
-    found: dict[int, dict[str, Any]] = {}
-    for group in range(file.num_row_groups):
-        stop = start + file.metadata.row_group(group).num_rows
-        if inside := [ordinal for ordinal in wanted if start <= ordinal < stop]:
-            rows = file.read_row_group(group).take([ordinal - start for ordinal in inside]).to_pylist()
-            found.update(zip(inside, rows, strict=True))
-        start = stop
-    return found

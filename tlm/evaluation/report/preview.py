@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.passages import evenly, rows_at
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Quote, Span, Text
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
-from tlm.evaluation.report.lineage import evenly, rows_at
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 
 AT_ONCE = 1 << 16

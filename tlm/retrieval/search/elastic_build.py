@@ -52,7 +52,7 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 def ensure(details: Mapping[str, Any], user: str, fill: Callable[[str], list[Rejected]], total: int) -> list[Rejected]:
     """Build the index described by `details` and publish its alias. A finished index is left as it is.
 
-    The store that uses the index is noted before anything relies on it (`users`).
+    The store that uses the index is noted before anything relies on it (`alias_of`).
 
     Args:
         details: The index (`index.located`).

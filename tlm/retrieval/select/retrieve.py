@@ -143,7 +143,7 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     def hits() -> Iterator[Found]:
         for number, (docs, scores) in zip(searched, answers, strict=True):
             if not len(docs):
-                dropped.append((number, "no hit", NOTHING_FOUND.get(recipe.settings["arm"], "no passage is near it")))
+                dropped.append((number, "no hit", NOTHING_FOUND[recipe.settings["arm"]]))
             yield number, docs, scores
 
     rows = write_hits(draft.folder / "hits.parquet", hits())

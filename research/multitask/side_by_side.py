@@ -11,7 +11,7 @@ from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import hundred, points
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Cost, Group, Run, grouped, spreads, total, with_interval
-from tlm.evaluation.score.intervals import LEAST_SEEDS, Arm, compared, difference
+from tlm.evaluation.score.intervals import LEAST_SEEDS, Arm, chance, compared, difference
 from tlm.settings.options import Prices
 
 TOGETHER = "multi-task"
@@ -114,7 +114,7 @@ def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Seq
         pairs += [(a.on("test"), b.on("test")) for a, b in zip(ours, theirs, strict=True)]
         for task, (a, b) in zip(["", *names], pairs, strict=True):
             found = difference(a, b, comparisons=len(others) * len(pairs))
-            yield {"task": task, **compared(together["name"], other["name"], found)}
+            yield {"task": task, **compared(together["name"], other["name"], found, chance(a, b))}
 
 
 def _compared(arms: Sequence[Contents]) -> tuple[Contents | None, list[Contents]]:

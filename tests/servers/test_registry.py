@@ -111,6 +111,7 @@ def test_the_model_that_the_report_names_is_there(url: str, name: str, made: str
     }
     assert values.pop("tlm")
     assert values.pop("sure") == told["best"]["sure"]
+    assert values.pop("checks").split(", ") == list(dict.fromkeys(check["code"] for check in told["checks"]))
     assert values == {
         "model": model.uri, "content": model.content, "report": made, "task": "toy", "arm": told["best"]["name"],
         "seed": "0", "metric": "macro_f1", "dev": best.details["dev"], "test": best.details["test"],

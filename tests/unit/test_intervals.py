@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tlm.data.tasks.metrics import score, scores_of, sums_of
-from tlm.evaluation.score.intervals import Arm, Scored, difference, differences, interval
+from tlm.evaluation.score.intervals import Arm, Scored, chance, difference, differences, interval
 
 CLASSES = ("macro_f1", "micro_f1", "accuracy", "matthews")
 NUMBERS = ("pearson", "spearman")
@@ -122,6 +122,31 @@ def test_too_few_seeds_name_no_order(seeds):
     assert interval(best)[1:] == (None, None)
     found = difference(best, worst)
     assert (found.mean, found.low, found.high, found.sign) == (1.0, None, None, 0)
+
+
+def test_the_chance_of_being_ahead_is_the_share_of_resamples_in_which_an_arm_is():
+    rng = np.random.default_rng(7)
+    gold = rng.integers(2, size=400)
+    first, second = (np.where(rng.random(400) < skill, gold, 1 - gold) for skill in (0.72, 0.68))
+    one, other = arm(gold, [first], fixed=True), arm(gold, [second], fixed=True)
+    rows = rng.integers(400, size=(4000, 400))
+    better = accuracy(gold, first, rows) - accuracy(gold, second, rows)
+    share = (better > 0).mean() + (better == 0).mean() / 2
+    assert chance(one, other) == pytest.approx(share, abs=0.02)
+    assert chance(one, other) + chance(other, one) == pytest.approx(1)
+    assert chance(one, one) == 0.5
+
+
+def accuracy(gold, predicted, rows):
+    return (gold == predicted)[rows].mean(axis=1)
+
+
+def test_the_chance_counts_seeds_where_there_are_enough():
+    ones = np.ones(1000, int)
+    spread_out = [rights(count, 1000) for count in (500, 560, 620)]
+    linear = arm(ones, [rights(540, 1000)], fixed=True)
+    assert 0.5 < chance(arm(ones, spread_out), linear) < 0.75
+    assert chance(arm(ones, [spread_out[1]]), linear) > 0.9  # of this very model, which is paired with the linear one
 
 
 def test_runs_on_one_draw_of_text_are_one():

@@ -167,7 +167,7 @@ def test_an_imported_subset_without_a_task_is_warned_of_and_a_line_of_the_report
     linear = baseline(world.task, root=world.root)
     for one, expected in ((metrics, True), (metrics_of_bound, False)):
         said = json.loads(Artifact.open(report([linear, one], root=world.root)).path("report.json").read_text())
-        assert any("not checked against dev and test texts" in line for line in said["findings"]) == expected
+        assert any("not checked against dev and test texts" in one["sentence"] for one in said["checks"]) == expected
 
 
 def test_scores_of_such_a_subset_are_not_mixed_and_the_report_says_so(world, monkeypatch) -> None:
@@ -179,8 +179,10 @@ def test_scores_of_such_a_subset_are_not_mixed_and_the_report_says_so(world, mon
     with pytest.raises(InputError, match=f"{metrics} was trained on {world.others}, which was made for another split"):
         mix([linear, metrics], root=world.root)
     mix([linear, static(world.task, subset=world.subset, root=world.root)], root=world.root)
-    findings = json.loads(Artifact.open(report([linear, metrics], root=world.root)).path("report.json").read_text())
-    assert any("dev and test texts were not looked for" in line for line in findings["findings"])
+    said = json.loads(Artifact.open(report([linear, metrics], root=world.root)).path("report.json").read_text())
+    (leak,) = [one for one in said["checks"] if one["code"] == "TLM001"]
+    assert leak["severity"] == "warning"
+    assert "dev and test texts were not looked for" in leak["sentence"]
 
 
 def test_stage_2_on_another_split_is_warned_of(world, capsys) -> None:

@@ -185,7 +185,8 @@ FOLDER = "model"  # of every artifact that predicts
 def register(report: str, *, address: str, name: str = "", run: str = "", run_name: str = "") -> str:
     """Register the model that a report's first sentence says to use; of its seeds, the one that is best on dev.
 
-    The version's description is that sentence, and its property ``sure`` says how sure that is. Its name is the
+    The version's description is that sentence; its property ``sure`` says how sure that is, and ``checks`` has the
+    codes of the report's checks. Its name is the
     beginning of the model's content. A model that is registered already is found, and nothing there is changed; what an
     interrupted call left undone is done by the next.
 
@@ -219,7 +220,8 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
     name = name or visible(scored.details["task"], 80)
     if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
         raise InputError(f"the registered model's name is {name!r}; expected 1 to {LONGEST_NAME} printable characters")
-    about = {"description": facts["findings"][0], "customProperties": _about(found, best, scored, model)}
+    codes = ", ".join(dict.fromkeys(check["code"] for check in facts["checks"]))
+    about = {"description": facts["findings"][0], "customProperties": _about(found, best, codes, scored, model)}
     files = _file_facts(model)
     if run:
         files |= {"modelSourceKind": "kfp", "modelSourceClass": "pipelinerun"}
@@ -228,13 +230,14 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
     return f"{registry.url}/model_versions/{version['id']}"
 
 
-def _about(report: Artifact, best: dict[str, Any], scored: Artifact, model: Artifact) -> dict[str, Any]:
+def _about(report: Artifact, best: dict[str, Any], checks: str, scored: Artifact, model: Artifact) -> dict[str, Any]:
     """Return the custom properties of the version, each with its type."""
     details = scored.details
     corpora = (one.uri for one in scored.lineage() if one.manifest.kind == "corpus")  # the linear model has none
     values: dict[str, Any] = {
         "model": model.uri, "content": model.content, "report": report.uri, "corpus": next(corpora, ""),
-        "task": visible(details["task"], 80), "arm": best["name"], "sure": best["sure"], "seed": int(details["seed"]),
+        "task": visible(details["task"], 80), "arm": best["name"], "sure": best["sure"], "checks": checks,
+        "seed": int(details["seed"]),
         "metric": str(details["metric"]), "dev": float(details["dev"]), "test": float(details["test"]),
         "tlm": model.manifest.tool,
     }  # fmt: skip

@@ -38,8 +38,11 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-se
 
 
 @mpl.rc_context(STYLE)
-def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float = 100.0) -> str:
-    """One row per group: a dot for each seed, a band (95 % interval), a stroke (mean); a line for the baseline."""
+def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float = 100.0, *, best: str = "") -> str:
+    """One row per group: a dot for each seed, a band (95 % interval), a stroke (mean); a line for the baseline.
+
+    The name of the group `best` is bold.
+    """
     shown = [group for group in groups if group[part]["mean"] is not None]
     figure, [axes] = panels(4.1, 0.7 + 0.38 * len(shown))
     for row, group in enumerate(reversed(shown)):
@@ -52,6 +55,8 @@ def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float 
         values = [factor * value for value in spread["values"]]
         axes.plot(values, [row] * len(values), "o", color=tone, markersize=5, alpha=0.75, markeredgewidth=0)
     axes.set_yticks(range(len(shown)), [short(group["name"]) for group in reversed(shown)], color=INK)
+    for name, group in zip(axes.get_yticklabels(), reversed(shown), strict=True):
+        name.set_fontweight("bold" if group["name"] == best else "normal")
     axes.set_ylim(-0.6, len(shown) - 0.4)
     plain_rows(axes)
     axes.margins(x=0.08)

@@ -10,8 +10,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill import predictions, spent
-from tlm.evaluation.report.evidence import evidence, unchecked_text
-from tlm.evaluation.report.findings import findings, finished, planned, recommended, sure
+from tlm.evaluation.report.checks import checks
+from tlm.evaluation.report.evidence import evidence
+from tlm.evaluation.report.findings import findings, finished, planned, recommended, same_vocabulary, sure
 from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, numbers
 from tlm.evaluation.report.page import curves
 from tlm.evaluation.report.runs import Group, Run, grouped, spread
@@ -56,10 +57,12 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
             "counts": numbers(task.counts) if task is not None else {},
             "test": first["splits"]["test"]["n"],
         },
-        "groups": summaries,
+        "groups": _best_first(summaries, whole),
+        "losses": [group["name"] for group in same_vocabulary(summaries)],
         "prices": asdict(prices),
         "differences": compared,
-        "findings": [*findings(summaries, first["metric"], compared), *unchecked_text(groups, task)],
+        "findings": findings(summaries, first["metric"], compared),
+        "checks": [check._asdict() for check in checks(groups, summaries, best, compared, task)],
         "bill": {"spent": spent(groups, lineage, prices), "predictions": predictions(groups, prices)},
         "metric_names": METRIC_NAMES,
         "curves": curves([*whole_groups.values()], regression),
@@ -78,6 +81,11 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     found["lineage"] = lineage_rows(lineage.everything(metrics))
     found["gone"] = lineage.missing()
     return found
+
+
+def _best_first(groups: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the report by their score on dev; what ended after stage 1 stands last."""
+    return sorted(groups, key=lambda group: (group not in whole, -group["dev"]["mean"]))
 
 
 def _colour(groups: list[dict[str, Any]], whole: list[dict[str, Any]]) -> None:

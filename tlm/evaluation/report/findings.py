@@ -5,10 +5,14 @@ from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from tlm.evaluation.pages.text import power
+from tlm.evaluation.score.baseline import EMBEDDINGS
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
 from tlm.evaluation.score.mix import ENCODER, LINEAR, NETWORKS, STUDENT
 from tlm.evaluation.score.scores import METRIC_NAMES
+
+SAME = 0.005  # half a point on dev is no reason to prefer a model with a network to one without
+LIKELY = 0.8  # the probability of being ahead from which a model with no more on dev is preferred to the linear one
 
 Summary = dict[str, Any]  # of `Group.summary`
 Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
@@ -50,27 +54,51 @@ def best_on_dev(groups: list[Summary]) -> Summary:
 def challenger(groups: list[Summary]) -> Summary:
     """The model to compare with the linear one: the best on dev of the models with an interval, else of all.
 
-    The linear model and imported predictions only count where there is nothing else.
+    Where one without a network is within `SAME` of it on dev, that one. The linear model and imported predictions only
+    count where there is nothing else.
     """
+    found = _eligible(groups)
+    best = best_on_dev(found)
+    simple = [group for group in found if not _has_network(group) and _gap(best, group) < SAME]
+    return best_on_dev(simple or [best])
+
+
+def _eligible(groups: list[Summary]) -> list[Summary]:
     others = [group for group in groups if group["kind"] != LINEAR] or groups
     trained = [group for group in others if group["kind"] != IMPORTED] or others
-    return best_on_dev([group for group in trained if group["test"]["low"] is not None] or trained)
+    return [group for group in trained if group["test"]["low"] is not None] or trained
+
+
+def _has_network(group: Summary) -> bool:
+    return any(one in group["kind"] for one in (*NETWORKS, EMBEDDINGS))
+
+
+def _gap(first: Summary, second: Summary) -> float:
+    """By how much the first is ahead on dev."""
+    return float(first["dev"]["mean"] - second["dev"]["mean"])
 
 
 def recommended(groups: list[Summary], differences: Sequence[Difference]) -> tuple[Summary, Difference | None]:
-    """The model to use, and its difference to the model that it was compared with; None if there is no other.
+    """The model to use, and its difference on test to the model that it was compared with; None if there is no other.
 
-    It is the challenger, unless its interval leaves open, or denies, that it is ahead of the linear model.
+    Dev chooses the challenger of the linear model. Between these two, test has a say: the linear model is named where
+    it is more likely to be ahead, and where the challenger is less than `SAME` above it on dev and not `LIKELY` ahead.
 
     Args:
         groups: Summaries of the groups that can be compared.
         differences: The differences on test of their `planned` pairs.
     """
     best, linear = challenger(groups), linear_of(groups)
+    found = _against(best, linear, differences)
+    if linear is None or found is None:
+        return best, found
+    needed = LIKELY if _gap(best, linear) < SAME else 0.5
+    return best if found["chance"] >= needed else linear, found
+
+
+def _against(best: Summary, linear: Summary | None, differences: Sequence[Difference]) -> Difference | None:
     names = best["name"], linear["name"] if linear is not None else ""
-    found = next((one for one in differences if (one["first"], one["second"]) == names), None)
-    behind = linear is not None and found is not None and found["low"] is not None and found["ahead"] != best["name"]
-    return linear if linear is not None and behind else best, found
+    return next((one for one in differences if (one["first"], one["second"]) == names), None)
 
 
 def linear_of(groups: list[Summary]) -> Summary | None:
@@ -89,7 +117,7 @@ def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
     for first, second in product((group for group in groups if group["kind"] == best["kind"]), repeat=2):
         if first["text"] == "bm25" and second["text"] in ("random", "task-only"):
             yield first, second, TEXT
-    with_network = [group for group in groups if any(one in group["kind"] for one in NETWORKS)]
+    with_network = [group for group in groups if _has_network(group)]
     without = [group for group in groups if group not in with_network and group["kind"] != IMPORTED]
     if with_network and without:
         yield best_on_dev(with_network), best_on_dev(without), NETWORK
@@ -126,7 +154,7 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     if best is linear:
         return [f"Only the baseline was scored: {hundred(best['test'])} {METRIC_NAMES[metric]} on test."]
     shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
-    shown += [*_open(best, trained), *_copies(best, linear), *_shared_training(trained)]
+    shown += [*_open(best, trained), *_shared_training(trained)]
     return [*shown, *_unseen_text(trained), *_scale(trained)]
 
 
@@ -163,10 +191,27 @@ def plain_score(spread: dict[str, Any], factor: float = 1.0, digits: int = 2) ->
 
 
 def points(difference: Difference, first: str) -> str:
-    """A difference in points (hundredths) with its interval, as `first` minus the other group."""
+    """A difference in points (hundredths), as `first` minus the other group, with its interval and how likely it is."""
+    mean, interval = _interval(difference, first)
+    return f"{mean} points ({interval}, {chance(_chance(difference, first))} that it is ahead on new texts)"
+
+
+def _interval(difference: Difference, first: str) -> tuple[str, str]:
     sign = 100 if first == difference["first"] else -100
     low, high = sorted((sign * difference["low"], sign * difference["high"]))
-    return f"{sign * difference['mean'] + 0.0:+.1f} points (95 % interval {low:+.1f} to {high:+.1f})"
+    return f"{sign * difference['mean'] + 0.0:+.1f}", f"95 % interval {low:+.1f} to {high:+.1f}"
+
+
+def chance(probability: float) -> str:
+    """A probability in percent; never 0 % or 100 %."""
+    percent = round(100 * probability)
+    return "under 1 %" if percent < 1 else "over 99 %" if percent > 99 else f"{percent} %"
+
+
+def _chance(difference: Difference, first: str) -> float:
+    """The probability that `first` is ahead of the other group."""
+    found = float(difference["chance"])
+    return found if first == difference["first"] else 1 - found
 
 
 def sure(chosen: Summary, found: Difference | None) -> str:
@@ -174,32 +219,65 @@ def sure(chosen: Summary, found: Difference | None) -> str:
     if found is None:
         return "compared with no other model" if chosen["kind"] == LINEAR else "not compared with a linear model"
     other = found["second"] if chosen["name"] == found["first"] else found["first"]
+    likely = f"{chance(_chance(found, chosen['name']))} that it is ahead of {other} on new texts"
     if found["low"] is None:
-        return f"open beside {other}: fewer than {LEAST_SEEDS} seeds or draws give no interval"
-    verdict = "ahead of" if found["ahead"] else "not shown to differ from"
-    return f"{verdict} {other}: {points(found, chosen['name'])}"
+        return f"{likely}, as it was trained; fewer than {LEAST_SEEDS} seeds or draws say nothing of another training"
+    mean, interval = _interval(found, chosen["name"])
+    return f"{likely}: {mean} points ({interval})"
+
+
+WORDS = ((0.99, "almost certainly"), (0.9, "very probably"), (0.75, "probably"), (0.0, "perhaps"))
 
 
 def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) -> str:
-    """Say which model to use: the best on dev if its interval is above the linear model, else the linear model."""
+    """Say which model to use, what it scores, and how likely it is to be better than the linear model."""
     best, linear = challenger(groups), linear_of(groups)
     chosen, found = recommended(groups, differences)
-    name, spread = best["name"], "mean and standard deviation of " if len(best["seeds"]) > 1 else ""
-    how = "" if best["fixed"] else f" ({spread}{best['repeats']})"
-    score = f"{hundred(best['test'])} {METRIC_NAMES[metric]} on test{how}"
-    if linear is None or found is None:
-        return f"{name}, the best on dev, reaches {score}."
-    theirs = f"the linear model {hundred(linear['test'])}"
+    if chosen is linear and found is not None:
+        return f"Use the linear model: {_score(chosen, metric)}. {_passed_over(best, linear, found)}"
+    scored = f"Use {chosen['name']}: {_score(chosen, metric)}"
+    first = f"{scored}. {_ahead(chosen['name'], found)}" if found is not None else f"{scored}. It is the best on dev."
+    return f"{first}{_simpler(groups, best)}"
+
+
+def _score(group: Summary, metric: str) -> str:
+    over = "mean and standard deviation of " if len(group["seeds"]) > 1 else ""
+    how = "" if group["fixed"] else f" ({over}{group['repeats']})"
+    return f"{hundred(group['test'])} {METRIC_NAMES[metric]} on test{how}"
+
+
+def _ahead(name: str, found: Difference) -> str:
+    """Say in words and numbers how far a model is ahead of the linear one, and how sure that is."""
+    likely = _chance(found, name)
+    word = next(word for least, word in WORDS if likely >= least)
+    side = "above" if found["mean"] >= 0 else "below"
+    said = f"That is {100 * abs(found['mean']):.1f} points {side} the linear model"
     if found["low"] is None:
-        few = f"Fewer than {LEAST_SEEDS} seeds or draws give no interval, so it is open which one is better."
-        return f"{name}, the best on dev, reaches {score}, {theirs}. {few}"
-    gain = f"{points(found, name)}, over seeds, draws of text and test examples"
-    if chosen is best:
-        return f"Use {name}: it reaches {score}, {theirs}; {gain}."
-    place = "behind it" if found["ahead"] else "not shown to differ from it"
-    return (
-        f"Use the linear model: {name}, the best other one on dev, reaches {score}, {theirs}, and is {place}: {gain}."
-    )
+        return (
+            f"{said}, and {word} more on new texts, too ({chance(likely)}), with the models of this run: fewer than "
+            f"{LEAST_SEEDS} seeds or draws of text say nothing of another training."
+        )
+    return f"{said} ({_interval(found, name)[1]}): {word} better on new texts, too ({chance(likely)})."
+
+
+def _passed_over(best: Summary, linear: Summary, found: Difference) -> str:
+    """Say why the linear model is named and not the best of the others."""
+    gap, likely = 100 * _gap(best, linear), f"({chance(_chance(found, best['name']))} that it is ahead on new texts)"
+    on_test = f"{100 * found['mean']:+.1f} points on test {likely}"
+    if gap < 0:
+        return f"No other model is above it on dev; {best['name']}, the next, has {on_test}."
+    if gap < 100 * SAME:
+        return f"{best['name']}, the best other model, is only {gap:.1f} points above it on dev, and has {on_test}."
+    return f"{best['name']} is {gap:.1f} points above it on dev, but has {on_test}."
+
+
+def _simpler(groups: list[Summary], chosen: Summary) -> str:
+    """Name the model with a network that was passed over, if one was."""
+    other = best_on_dev(_eligible(groups))
+    if other is chosen:
+        return ""
+    gap = f"{100 * _gap(other, chosen):.1f} points above it on dev"
+    return f" {other['name']} is only {gap}, which does not make up for a network."
 
 
 def _gains(best: Summary, groups: list[Summary], differences: Sequence[Difference]) -> Iterator[str]:
@@ -230,8 +308,6 @@ def _beside(found: Difference, what: str, other: str) -> str:
 
 
 def _order(differences: Sequence[Difference]) -> Iterator[str]:
-    if any(one["low"] is None for one in differences):
-        yield "Of arms with one or two seeds or draws no order is claimed, because a few points can be chance."
     found = [one for one in differences if one["low"] is not None and one["question"] in (ARMS, OTHERS)]
     for one in found:
         if one["ahead"]:
@@ -244,20 +320,11 @@ def _order(differences: Sequence[Difference]) -> Iterator[str]:
 def _open(best: Summary, trained: list[Summary]) -> Iterator[str]:
     """Name a model that may be better but has too few seeds."""
     found = best_on_dev([best, *trained])
-    if found["dev"]["mean"] > best["dev"]["mean"]:
+    if found["test"]["low"] is None and found["dev"]["mean"] > best["dev"]["mean"]:
         yield (
             f"{found['name']} is higher on dev ({hundred(found['dev'])}, {best['name']} {hundred(best['dev'])}), "
             f"but has no interval: {LEAST_SEEDS} seeds, or draws of its text, or more are needed to know."
         )
-
-
-def _copies(best: Summary, baseline: Summary | None) -> Iterator[str]:
-    if found := best["without_copies"].get("test"):
-        theirs = baseline["without_copies"]["test"]["score"] if baseline is not None else None
-        also = f" and the baseline {hundred(theirs)}" if theirs else ""
-        total = best["examples"]["test"]
-        copied = f"{total - found['n']:,} of the {total:,} test texts are in train too, which raises every score."
-        yield f"{copied} Without them, {best['name']} reaches {hundred(found['score'])}{also}."
 
 
 def _shared_training(trained: list[Summary]) -> Iterator[str]:

@@ -28,8 +28,8 @@ from tlm.evaluation.pages.blocks import (
     opening,
 )
 from tlm.evaluation.pages.render import write_pages
-from tlm.evaluation.report import evidence, lineage
-from tlm.evaluation.report.findings import hundred, plain_score, same_vocabulary
+from tlm.evaluation.report import checks, evidence, lineage
+from tlm.evaluation.report.findings import chance, hundred, plain_score
 from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.mix import PARTS
 from tlm.evaluation.score.scores import METRIC_NAMES
@@ -219,10 +219,12 @@ def _explained(columns: dict[str, Any], prices: dict[str, float]) -> str:
 def results(contents: Contents) -> Iterator[Block]:
     """Scores of all arms, their differences, and scores without the texts that train has too."""
     groups, task = contents["groups"], contents["task"]
-    losses = same_vocabulary(groups)
+    losses = [group for group in groups if group["name"] in contents["losses"]]
+    best = contents["best"]["name"] if len(groups) > 1 else ""
     yield Heading("Results")
-    yield _scores(groups, task, contents["best"]["name"], losses)
-    yield _figures(groups, f"{task['metric_name']} on test", losses)
+    yield _figures(groups, f"{task['metric_name']} on test", losses, best)
+    yield _scores(groups, task, best, losses)
+    yield Details("How to read intervals and probabilities", (Text(READING, "small"),))
     yield Heading("Other scores on test", 3)
     yield by_arm(groups, _others(groups[0]["scores"]))
     yield from _differences(contents["differences"])
@@ -249,23 +251,34 @@ def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> 
         columns["FLOPs"] = lambda group: flops(group["cost"])
     note = (
         f"Dev and test: {task['metric_name']} in hundredths, mean ± standard deviation over seeds, or over draws of "
-        "the text; – for a model that is the same with every seed. Bold: the model that the first sentence of this "
-        "report names. Intervals account for the choice of seeds (with 3 seeds or more), of the text where it was "
-        "drawn (with 3 draws or more), and of test examples. A mixture’s dev score is cross-fitted."
+        "the text; – for a model that is the same with every seed. The best on dev comes first. Bold: the model that "
+        "the first sentence of this report names. Intervals account for the choice of seeds (with 3 seeds or more), of "
+        "the text where it was drawn (with 3 draws or more), and of test examples. A mixture’s dev score is "
+        "cross-fitted."
     )
     if losses:
         note += " The masked-LM loss is of stage 1 on test texts; compare it within one vocabulary only."
-    return by_arm(groups, columns, note=note, strong=best if len(groups) > 1 else "")
+    return by_arm(groups, columns, note=note, strong=best)
 
 
-def _figures(groups: Groups, label: str, losses: Groups) -> Drawn:
-    drawn = plots.dots(groups, "test", label)
+READING = (
+    "Another test set, another seed and other retrieved text would give another score. The 95 % interval says how far: "
+    "in 19 of 20 such repetitions it holds the score that endless test texts would give. A probability says how likely "
+    "one model is to be ahead of another on endless new texts like these, by this test alone: 50 % is a coin toss, and "
+    "from 95 % on a mistake is rare. Intervals of differences are wider, because several comparisons are made at once; "
+    "an order is claimed only where such an interval leaves 0 out."
+)
+
+
+def _figures(groups: Groups, label: str, losses: Groups, best: str) -> Drawn:
+    drawn = plots.dots(groups, "test", label, best=best)
     figures = [Figure("Test score, a dot for each seed", drawn, "" if losses else "single")]
     if losses:
         loss = plots.dots(losses, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0)
         figures.append(Figure("Masked-LM loss on unseen text", loss))
-    dashed = " Dashed: the baseline." if groups[0]["arm"] == "baseline" else ""
-    note = Text(f"Stroke: mean. Band: 95 % interval (for losses, over seeds only).{dashed}", "small")
+    dashed = " Dashed: the linear model." if any(group["arm"] == "baseline" for group in groups) else ""
+    marked = f" Bold: the model to use.{dashed}" if best else dashed
+    note = Text(f"Stroke: mean. Band: 95 % interval (for losses, over seeds only).{marked}", "small")
     return Drawn((*figures, note))
 
 
@@ -281,13 +294,18 @@ def _others(names: Iterable[str]) -> dict[str, Form]:
 def _differences(found: Groups) -> Iterator[Block]:
     if not found:
         return
-    columns = [Column("Question", "left"), Column("arms", "words"), *map(Column, ("difference", "95 % interval"))]
+    columns = [
+        Column("Question", "left"),
+        Column("arms", "words"),
+        *map(Column, ("difference", "95 % interval", "ahead on new texts")),
+    ]
     rows = [
         (
             one["question"],
             (Span(one["first"]), " − ", Span(one["second"])),
             f"{100 * one['mean']:+.1f}",
             interval(one, "{:+.1f} to {:+.1f}"),
+            chance(one["chance"]),
             Span(one["ahead"]) if one["ahead"] else "–" if one["low"] is None else "no order claimed",
         )
         for one in found
@@ -297,7 +315,8 @@ def _differences(found: Groups) -> Iterator[Block]:
         of = f"{tested} comparison{'s' if tested > 1 else ''}"
         note += f" Intervals are corrected for {of} (Bonferroni): together they have 95 % confidence."
     yield Heading("Differences on test", 3)
-    yield Table([*columns, Column("ahead", "left")], rows, note)
+    note += " Ahead on new texts: the probability that the first arm is; with too few seeds, of these models alone."
+    yield Table([*columns, Column("claimed", "left")], rows, note)
 
 
 def _without_copies(groups: Groups, task: dict[str, Any], split: str) -> Iterator[Block]:
@@ -361,6 +380,7 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
     task = contents["task"]
     yield from opening("TLM report", Span(task["name"]), _facts(task), contents["findings"], contents["gone"])
     yield from results(contents)
+    yield from checks.section(contents["checks"])
     yield from curves_section(contents["curves"], contents["groups"])
     yield from predictions(contents)
     yield from evidence.section(contents["evidence"])

@@ -353,8 +353,9 @@ def spread(values: Iterable[float | None]) -> dict[str, Any]:
 
 def with_interval(arm: Arm) -> dict[str, Any]:
     """The `spread` of an arm's scores over its seeds, with the interval over seeds and test examples."""
-    _, low, high = interval(arm)
-    return spread(arm.scores) | {"low": low, "high": None if high is None else min(high, 1.0)}  # no score exceeds 1
+    found = interval(arm)
+    high = None if found.high is None else min(found.high, 1.0)  # no score exceeds 1
+    return spread(arm.scores) | {"low": found.low, "high": high}
 
 
 def grouped(runs: list[Run]) -> list[Group]:

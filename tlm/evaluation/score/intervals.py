@@ -8,6 +8,10 @@ paired by example. A variance of 1/groups² is added, as if one more group could
 Agresti and Min 2005): where resampling shows almost no spread, three or four lucky answers would otherwise decide. The
 interval is Student's t with the degrees of freedom of Welch and Satterthwaite. Among m comparisons each interval has
 the confidence 1 - 0.05/m (Bonferroni).
+
+The chance that an arm is ahead on new texts is the share of the same t above 0, without a correction: it answers one
+question, about two arms that dev chose. With too few seeds for an interval it covers the test examples alone, and
+so speaks of the models that were trained, not of another training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,15 +130,30 @@ class Interval(NamedTuple):
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
 
-def compared(first: str, second: str, found: Interval) -> dict[str, Any]:
-    """A difference as plain values: both names, mean, low, high, and the name of the one ahead ("" if not shown)."""
+def compared(first: str, second: str, found: Interval, chance: float) -> dict[str, Any]:
+    """A difference as plain values.
+
+    Both names, mean, low, high, the name of the one ahead ("" if not shown), and the `chance` that it is the first.
+    """
     ahead = {1: first, 0: "", -1: second}[found.sign]
-    return {"first": first, "second": second, "ahead": ahead, **found._asdict()}
+    return {"first": first, "second": second, "ahead": ahead, "chance": chance, **found._asdict()}
 
 
 def interval(arm: Arm) -> Interval:
     """The arm's mean score with its 95 % interval."""
     return _interval([arm], float(arm.scores.mean()), arm.mean_draws, 1)
+
+
+def chance(first: Arm, second: Arm) -> float:
+    """The probability that the mean score of the first arm is above that of the second on new texts.
+
+    Over seeds and test examples where both arms have enough seeds; else over test examples alone.
+    """
+    from scipy.special import stdtr
+
+    draws, arms = first.mean_draws - second.mean_draws, [first, second]
+    total, freedom = _variance(arms if all(arm.counts for arm in arms) else [], first.splits, draws)
+    return float(stdtr(freedom, (first.scores.mean() - second.scores.mean()) / total**0.5))
 
 
 def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
@@ -155,7 +174,10 @@ def differences(arms: Mapping[str, Arm], pairs: Sequence[tuple[str, str]]) -> li
     Corrected for the number of pairs that have an interval: no other order can be claimed.
     """
     tested = max(1, sum(arms[one].counts and arms[other].counts for one, other in pairs))
-    return [compared(one, other, difference(arms[one], arms[other], tested)) for one, other in pairs]
+    return [
+        compared(one, other, difference(arms[one], arms[other], tested), chance(arms[one], arms[other]))
+        for one, other in pairs
+    ]
 
 
 def t_quantile(confidence: float, degrees: int) -> float:
@@ -169,16 +191,21 @@ def _interval(arms: Sequence[Arm], mean: float, draws: Floats, comparisons: int)
     """Student's t interval from the variances over seeds and over examples (`draws`, shape [splits, resamples])."""
     if not all(arm.counts for arm in arms):
         return Interval(mean, None, None)
-    seeds, splits = [arm.seed_variance() for arm in arms], arms[0].splits
+    total, freedom = _variance(arms, arms[0].splits, draws)
+    half = t_quantile(1 - (1 - CONFIDENCE) / comparisons, freedom) * total**0.5
+    return Interval(mean, mean - half, mean + half)
+
+
+def _variance(arms: Sequence[Arm], splits: Sequence[Scored], draws: Floats) -> tuple[float, int]:
+    """The variance over the seeds of `arms` and over examples, and its degrees of freedom."""
+    seeds = [arm.seed_variance() for arm in arms]
     examples = [
         (float(np.var(drawn, ddof=1) + split.groups**-2) / len(splits) ** 2, max(1, split.groups - 1))
         for drawn, split in zip(draws, splits, strict=True)
     ]
     parts = [(variance, degrees) for variance, degrees in [*seeds, *examples] if variance > 0]
     total = sum(variance for variance, _ in parts)
-    freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
-    half = t_quantile(1 - (1 - CONFIDENCE) / comparisons, int(freedom + 1e-9)) * total**0.5
-    return Interval(mean, mean - half, mean + half)
+    return total, int(total**2 / sum(variance**2 / degrees for variance, degrees in parts) + 1e-9)
 
 
 def _counts(groups: int, resamples: int) -> Iterator[Floats]:

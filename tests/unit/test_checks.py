@@ -1,0 +1,107 @@
+"""The checks of a report: each is found where it applies, and nowhere else, and the documentation explains it."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.toy_reports import reported, told_of, toy_world
+from tests.toys import World, words
+from tlm.artifacts.artifact import Artifact
+from tlm.evaluation.report import checks
+from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.evaluate import evaluate
+from tlm.training.input.tokenizer import build_tokenizer
+from tlm.training.stages import finetune, train
+
+PAGE = Path("docs/your-task.md")
+
+
+def codes(told: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys(check["code"] for check in told["checks"]))
+
+
+def of(told: dict[str, Any], code: str) -> str:
+    """The one sentence of a check."""
+    (found,) = [check["sentence"] for check in told["checks"] if check["code"] == code]
+    return str(found)
+
+
+def runs(world: World, arm: str = "bm25", skill: float = 0.7, seeds: int = 3) -> list[str]:
+    return [world.metrics(arm, seed, skill) for seed in range(seeds)]
+
+
+def test_a_small_dev_or_test_split(tmp_path: Path, monkeypatch: Any) -> None:
+    metrics = runs(toy_world(tmp_path))
+    small = [check["sentence"] for check in told_of(metrics)["checks"] if check["code"] == "TLM003"]
+    assert [sentence.partition(" has ")[0] for sentence in small] == ["dev", "test"]
+    assert "10 examples in 10 groups" in small[0]
+    for name in ("LEAST_EXAMPLES", "LEAST_GROUPS"):
+        monkeypatch.setattr(checks, name, 10)
+    assert codes(told_of(metrics)) == []
+
+
+def trained(world: World, max_length: int) -> str:
+    """Metrics of a tiny encoder that reads so many tokens."""
+    root, length = str(world.root), [f"model.max_length={max_length}", "train.external_length=16"]
+    tokenizer = build_tokenizer(world.corpus, world.task, vocab_size=300, root=root)
+    checkpoint = train(world.task, tokenizer=tokenizer, preset="tiny", overrides=length, root=root)
+    return evaluate(finetune(checkpoint, world.task, preset="tiny", overrides=length), world.task, root=root)
+
+
+def test_texts_that_a_model_does_not_read_to_the_end(tmp_path: Path) -> None:
+    world = toy_world(tmp_path, texts=[" ".join(words(60, 5))[:600]])
+    metrics = trained(world, 48)
+    sentence = of(told_of([metrics]), "TLM004")
+    tokens = Artifact.open(metrics).input("model").input("task_tokens")
+    whole = np.diff(np.load(tokens.path("offsets.npy"))) + 2
+    assert sentence.startswith(f"{(whole > 48).mean():.0%} of the texts are longer than 48 tokens")
+    lost = (whole - whole.clip(max=48)).sum() / whole.sum()
+    assert f"task-only does not read {lost:.0%} of all tokens" in sentence
+    assert "TLM004" not in codes(told_of([trained(world, int(whole.max()))]))
+
+
+def test_a_model_behind_the_linear_one(tmp_path: Path) -> None:
+    texts = [f"{word} sign{index % 3}" for index, word in enumerate(words(60, 4))]
+    world = toy_world(tmp_path, texts=texts)
+    linear = baseline(world.task, root=str(tmp_path))
+    assert "bm25 is behind the linear model, -" in of(told_of([*runs(world, skill=0.0), linear]), "TLM005")
+    assert "TLM005" not in codes(told_of([*runs(world, "task-only", skill=1.0), linear]))
+
+
+def test_groups_in_several_splits(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    task = Artifact.open(world.task)
+    assert list(checks._divided(task)) == list(checks._divided(None)) == []
+    task.counts["divided groups"] = 12
+    (found,) = checks._divided(task)
+    assert found.severity == checks.WARNING
+    assert found.sentence.startswith("12 groups are in more than one split")
+
+
+def test_few_seeds(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    assert "TLM009" in codes(told_of([*runs(world), *runs(world, "task-only", seeds=2)]))
+    assert "TLM009" not in codes(told_of([*runs(world), *runs(world, "task-only")]))
+
+
+def test_warnings_come_first_and_pages_show_them_all(tmp_path: Path) -> None:
+    world = toy_world(tmp_path, copies=[41])
+    metrics = [*runs(world), *runs(world, "task-only", seeds=2)]
+    told = told_of(metrics)
+    assert codes(told) == ["TLM002", "TLM003", "TLM009"]
+    files = reported(tmp_path, metrics)
+    for check in told["checks"]:
+        for form in ("html", "md"):
+            assert check["code"] in files[form]
+            assert check["sentence"][:40] in files[form]
+
+
+def test_the_documentation_explains_each_code() -> None:
+    source = Path(checks.__file__).read_text(encoding="utf-8")
+    used = set(re.findall(r'"(TLM\d{3})"', source))
+    explained = re.findall(
+        r"^\| <a id=\"(tlm\d{3})\"></a>(TLM\d{3}) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert [anchor.upper() for anchor, _ in explained] == [code for _, code in explained] == sorted(used)

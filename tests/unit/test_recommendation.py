@@ -1,0 +1,119 @@
+"""Which model the report says to use: chosen on dev, with the test's word between it and the linear model."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tlm.evaluation.report.findings import LIKELY, chance, findings, planned, recommended, sure
+
+
+def row(name: str, kind: str, dev: float, test: float = 0.5, *, text: str = "", seeds: int = 0) -> dict[str, Any]:
+    """A group of one fixed model, or of so many seeds."""
+    low = None if 0 < seeds < 3 else test - 0.05
+    spread = {"mean": test, "std": None, "low": low, "high": low}
+    return {
+        "name": name, "kind": kind, "text": text, "stage": "stage 2", "draws": 0, "fixed": not seeds,
+        "seeds": list(range(seeds or 1)), "repeats": f"{seeds} seeds", "dev": {"mean": dev, "std": None},
+        "test": spread, "taught_by": [], "models": [], "mlm_loss": {"mean": None}, "stages": {},
+        "cost": {"paper_flops": {"mean": 0}},
+    }  # fmt: skip
+
+
+def said(groups: list[dict[str, Any]], probability: float) -> tuple[str, str, str]:
+    """The first sentence, the model's name, and how sure that is, where each first of a pair is ahead with it."""
+    test = {group["name"]: group["test"]["mean"] for group in groups}
+    known = {group["name"]: group["test"]["low"] is not None for group in groups}
+    found = [
+        {
+            "first": one.first, "second": one.second, "question": one.question, "chance": probability, "ahead": "",
+            "mean": test[one.first] - test[one.second],
+            "low": -0.1 if known[one.first] and known[one.second] else None, "high": 0.1,
+        }
+        for one in planned(groups)
+    ]  # fmt: skip
+    chosen, against = recommended(groups, found)
+    return findings(groups, "macro_f1", found)[0], chosen["name"], sure(chosen, against)
+
+
+LINEAR = row("linear", "linear", 0.50, 0.45)
+MIXED = row("static-bm25 + linear", "static + linear", 0.54, 0.53, text="bm25")
+
+
+def test_what_the_best_on_dev_scores_and_how_likely_it_is_ahead() -> None:
+    sentence, name, how_sure = said([LINEAR, MIXED], 0.974)
+    assert sentence == (
+        "Use static-bm25 + linear: 53.0 macro-F1 on test. That is 8.0 points above the linear model (95 % interval "
+        "-10.0 to +10.0): very probably better on new texts, too (97 %)."
+    )
+    assert name == "static-bm25 + linear"
+    assert how_sure.startswith("97 % that it is ahead of linear on new texts: +8.0 points")
+
+
+@pytest.mark.parametrize(
+    ("probability", "word"),
+    [(0.996, "almost certainly better on new texts, too (over 99 %)"), (0.8, "probably"), (0.55, "perhaps")],
+)
+def test_how_sure_it_is_in_words(probability: float, word: str) -> None:
+    assert word in said([LINEAR, MIXED], probability)[0]
+
+
+def test_a_model_that_test_finds_behind_is_not_named() -> None:
+    sentence, name, how_sure = said([LINEAR, MIXED | {"test": row("", "", 0, 0.44)["test"]}], 0.3)
+    assert name == "linear"
+    assert sentence == (
+        "Use the linear model: 45.0 macro-F1 on test. static-bm25 + linear is 4.0 points above it on dev, but has -1.0 "
+        "points on test (30 % that it is ahead on new texts)."
+    )
+    assert how_sure.startswith("70 % that it is ahead of static-bm25 + linear on new texts")
+
+
+@pytest.mark.parametrize(("gap", "probability", "expected"), [
+    (0.004, LIKELY - 0.01, "linear"), (0.004, LIKELY, "other"), (0.006, 0.51, "other"), (0.006, 0.49, "linear"),
+    (-0.01, LIKELY - 0.01, "linear"), (-0.01, LIKELY, "other"),
+])  # fmt: skip
+def test_the_linear_model_is_named_where_nothing_is_likely_better(
+    gap: float, probability: float, expected: str
+) -> None:
+    other = row("other", "static", LINEAR["dev"]["mean"] + gap)
+    assert said([LINEAR, other], probability)[1] == expected
+
+
+def test_half_a_point_on_dev_does_not_make_up_for_a_network() -> None:
+    network = row("bm25 + linear", "encoder + linear", 0.544, seeds=3)
+    sentence, name, _ = said([LINEAR, MIXED, network], 0.9)
+    assert name == "static-bm25 + linear"
+    assert sentence.endswith("bm25 + linear is only 0.4 points above it on dev, which does not make up for a network.")
+    assert said([LINEAR, MIXED, row("bm25", "encoder", 0.546, seeds=3)], 0.9)[1] == "bm25"
+
+
+def test_one_run_is_judged_as_it_is() -> None:
+    sentence, name, how_sure = said([LINEAR, row("bm25", "encoder", 0.6, 0.5, seeds=1)], 0.91)
+    assert name == "bm25"
+    assert "very probably more on new texts, too (91 %), with the models of this run" in sentence
+    assert "fewer than 3 seeds or draws say nothing of another training" in how_sure
+
+
+def test_without_a_linear_model_dev_decides() -> None:
+    sentence, _, how_sure = said([MIXED, row("static", "static", 0.5)], 0.9)
+    assert sentence == "Use static-bm25 + linear: 53.0 macro-F1 on test. It is the best on dev."
+    assert how_sure == "not compared with a linear model"
+
+
+@given(st.floats(0, 1))
+def test_a_probability_is_never_certain(probability: float) -> None:
+    assert chance(probability) not in ("0 %", "100 %")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["static", "encoder", "static + linear"]), st.floats(0, 1)), min_size=1),
+    st.floats(0, 1),
+)
+def test_the_linear_model_is_never_named_where_the_other_is_likely_better(
+    others: list[tuple[str, float]], probability: float
+) -> None:
+    groups = [LINEAR, *(row(f"{kind} {number}", kind, dev) for number, (kind, dev) in enumerate(others))]
+    sentence, name, _ = said(groups, probability)
+    assert (name == "linear") <= (probability < LIKELY)
+    assert sentence.startswith("Use the linear model" if name == "linear" else f"Use {name}: ")

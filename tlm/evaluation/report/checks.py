@@ -1,0 +1,134 @@
+"""Checks of a report: what may make its scores misleading, each with a code that docs/your-task.md explains."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.evaluation.pages.blocks import Block, Heading, Items, Span
+from tlm.evaluation.report.evidence import unchecked_text
+from tlm.evaluation.report.findings import AHEAD, Difference, Summary, hundred, linear_of, points
+from tlm.evaluation.report.lineage import Lineage
+from tlm.evaluation.report.runs import Group
+from tlm.evaluation.score.intervals import LEAST_SEEDS
+from tlm.training.input.texts import Texts
+
+WARNING, NOTE = "warning", "note"
+LEAST_EXAMPLES, LEAST_GROUPS = 100, 30  # of dev and of test
+CUT = 0.01  # share of texts
+UNCUT = 1 << 30  # tokens
+
+
+class Check(NamedTuple):
+    """Something that was found.
+
+    Attributes:
+        code: TLM001 and so on.
+        severity: `WARNING`: do not rely on the scores before it is understood. `NOTE`: know it when reading them.
+        sentence: What was found, with its numbers.
+    """
+
+    code: str
+    severity: str
+    sentence: str
+
+
+def checks(
+    groups: Sequence[Group],
+    summaries: Sequence[Summary],
+    best: Summary,
+    differences: Sequence[Difference],
+    task: Artifact | None,
+) -> list[Check]:
+    """Check the runs of a report and their task, the warnings first.
+
+    Args:
+        groups: The groups of the report.
+        summaries: Their summaries.
+        best: The one that the report recommends.
+        differences: The differences on test of the planned pairs.
+        task: The task; None if it is gone.
+    """
+    found = [Check("TLM001", WARNING, sentence) for sentence in unchecked_text(list(groups), task)]
+    found += _copies(best, linear_of(list(summaries)))
+    found += _small(groups)
+    found += _cut(groups)
+    found += _behind(differences)
+    found += _divided(task)
+    found += _few(differences)
+    return sorted(found, key=lambda check: check.severity != WARNING)
+
+
+def section(found: Iterable[dict[str, str]]) -> Iterator[Block]:
+    """The checks of a page."""
+    lines = tuple((Span(one["code"], "code"), f" {one['severity']}: {one['sentence']}") for one in found)
+    if lines:
+        yield Heading("Checks")
+        yield Items(lines)
+
+
+def _copies(best: Summary, linear: Summary | None) -> Iterator[Check]:
+    if found := best["without_copies"].get("test"):
+        theirs = linear["without_copies"]["test"]["score"] if linear is not None and linear is not best else None
+        also = f" and the linear model {hundred(theirs)}" if theirs else ""
+        total = best["examples"]["test"]
+        copied = f"{total - found['n']:,} of the {total:,} test texts are in train too, which raises every score."
+        yield Check("TLM002", WARNING, f"{copied} Without them, {best['name']} has {hundred(found['score'])}{also}.")
+
+
+def _small(groups: Sequence[Group]) -> Iterator[Check]:
+    for split, effect in (("dev", "so the choice of a model is partly luck"), ("test", "so intervals are wide")):
+        (scored,) = groups[0].on(split).splits
+        count = len(scored.gold)
+        if count < LEAST_EXAMPLES or scored.groups < LEAST_GROUPS:
+            of = f"{count:,} examples in {scored.groups:,} groups, {effect}"
+            yield Check("TLM003", WARNING, f"{split} has {of}; {LEAST_EXAMPLES} in {LEAST_GROUPS} or more are better.")
+
+
+def _cut(groups: Sequence[Group]) -> Iterator[Check]:
+    """The share of texts that are longer than a model reads, once for each vocabulary and length."""
+    seen = set()
+    for group in groups:
+        run, length = group.runs[0], _max_length(group)
+        tokens = Lineage().follow(run.model or run.checkpoint, "task_tokens")
+        if tokens is None or not length or (tokens.manifest.key, length) in seen:
+            continue
+        seen.add((tokens.manifest.key, length))
+        try:
+            kept, whole = (Texts.open(tokens, most).lengths for most in (length, UNCUT))
+        except InputError:  # gone, which the report says elsewhere
+            continue
+        share, lost = float(np.mean(kept < whole)), 1 - float(kept.sum() / whole.sum())
+        if share >= CUT:
+            of = f"{share:.0%} of the texts are longer than {length} tokens"
+            yield Check(
+                "TLM004", NOTE, f"{of}; {group.name} does not read {lost:.0%} of all tokens (model.max_length)."
+            )
+
+
+def _max_length(group: Group) -> int:
+    checkpoint = group.runs[0].checkpoint
+    shape: dict[str, Any] = checkpoint.manifest.settings.get("model", {}) if checkpoint is not None else {}
+    return int(shape.get("max_length", 0))
+
+
+def _behind(differences: Sequence[Difference]) -> Iterator[Check]:
+    for one in differences:
+        if one["question"] == AHEAD and one["ahead"] == one["second"]:
+            behind = f"{one['first']} is behind the linear model, {points(one, one['first'])}"
+            yield Check("TLM005", NOTE, f"{behind}: it needs more training, or the task less.")
+
+
+def _divided(task: Artifact | None) -> Iterator[Check]:
+    count = task.counts.get("divided groups", 0) if task is not None else 0
+    if count:
+        of = f"{count:,} groups are in more than one split"
+        yield Check("TLM008", WARNING, f"{of}, so scores may be higher than they would be for new groups.")
+
+
+def _few(differences: Sequence[Difference]) -> Iterator[Check]:
+    if any(one["low"] is None for one in differences):
+        few = f"Some arms have fewer than {LEAST_SEEDS} seeds or draws of text"
+        yield Check("TLM009", NOTE, f"{few}; no order is claimed for them, because a few points can be chance.")

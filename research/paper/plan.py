@@ -150,7 +150,7 @@ def make_subsets(
     for subset in subsets_for(cells, [*draws.values()]):
         if subset in draws:
             like = made[str(next(top_k(cell) for cell in cells if cell.arm == RANDOM))]
-            hits = retrieve(index, task, arm="random", like=like, seed=draws[subset], root=root)
+            hits = retrieve(index, task, arm="random", same_size_as=like, seed=draws[subset], root=root)
         else:
             cell = next(cell for cell in cells if str(top_k(cell)) == subset)
             query = resolve(cell.preset, cell.overrides).retrieve.query

@@ -171,7 +171,7 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
-        The URI of the mixture's metrics. The model itself, for `predict` and `fetch`, is named on stderr.
+        The URI of the mixture's metrics. The model itself, for `predict` and `download`, is named on stderr.
     """
 
     opened = [Artifact.open(uri, "metrics") for uri in metrics]

@@ -184,6 +184,21 @@ def test_words_alone_are_learned_where_rho2_is_infinite(tmp_path):
     assert words.details["cost"]["flops"] < both.details["cost"]["flops"]
 
 
+def test_a_rate_for_fresh_weights_is_warned_of(tmp_path, capsys):
+    start, warning = loaded(tmp_path), "with which a published model forgets what it knows; it takes 2e-5"
+    onward = trained(tmp_path, start, "train.lr=5e-4")
+    model(tmp_path, onward, start.input("task").uri, "finetune.lr=5e-4")
+    assert warning not in capsys.readouterr().err
+    trained(tmp_path, start, "train.lr=6e-4")
+    assert f"warning: train.lr is 0.0006, {warning}" in capsys.readouterr().err
+    model(tmp_path, onward, start.input("task").uri, "finetune.lr=1e-3")
+    assert f"warning: finetune.lr is 0.001, {warning}" in capsys.readouterr().err
+    fresh = train(start.input("task").uri, tokenizer=start.input("task_tokens").input("tokenizer").uri, preset="tiny",
+                  compute=Compute("cpu"), overrides=[*STEPS], root=str(tmp_path))  # fmt: skip
+    model(tmp_path, Artifact.open(fresh), start.input("task").uri, "finetune.lr=1e-3")
+    assert warning not in capsys.readouterr().err
+
+
 def test_without_a_start_the_recipe_has_nothing_new(tmp_path):
     examples = task(tmp_path)
     uri = train(examples, tokenizer=tokenizer(tmp_path, examples), preset="tiny", compute=Compute("cpu"),

@@ -67,8 +67,8 @@ def to_device(batch: Batch, device: torch.device) -> Inputs:
 def has_bf16(device: torch.device) -> bool:
     """Whether the device computes in bf16 faster than in fp32. CPUs do with AVX512-BF16 or AMX."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    known = getattr(torch.cpu, "get_capabilities", dict)()  # older releases of torch have no such function
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    known: Any = getattr(torch.cpu, "get_capabilities", dict)()  # older releases of torch have no such function
     return device.type == "cpu" and bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
 

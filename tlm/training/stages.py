@@ -15,6 +15,7 @@ from tlm.retrieval.subset.protected import check_protected, warn_of
 from tlm.settings import presets
 from tlm.settings.options import Compute
 from tlm.settings.sections import OWN, Model, Train, model_settings
+from tlm.training import MLM_HEAD
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.batches import Mixture
 from tlm.training.input.tokenize import tokenize, tokens_for
@@ -164,6 +165,8 @@ def checkpoint_recipe(
     external = passages is not None or bool(examples.counts.get(UNLABELLED))
     training = train_settings(settings.train, external=external, fresh=begin is None)
     resolved = {**facts, "model": model_settings(model), "train": training}
+    if begin is not None and model.architecture in OWN and not begin.entries(MLM_HEAD):
+        resolved["mlm_head"] = "identity"  # where it begins; checkpoints of before began with a random one
     return Recipe("checkpoint", "train", VERSION, settings=resolved, inputs=inputs)
 
 

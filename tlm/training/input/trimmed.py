@@ -84,9 +84,10 @@ def trimmed(tokenizer: Tokenizer, used: set[int]) -> tuple[Tokenizer, Ints]:
     kept = {place for token, place in ids.items() if place < _FIRST or place in used or _is_single(token, model)}
     kept |= {added["id"] for added in state["added_tokens"]}
     kept |= {ids[token] for token in [model.get("unk_token")] if token in ids}
-    for left, right in _pairs(model):
-        if ids[_joined(left, right, model)] in kept:
-            kept |= {ids[left], ids[right]}
+    merges = model.get("merges", [])
+    for pair in reversed(merges):  # so that each comes before the merges that make its parts
+        if ids[_joined(pair, model)] in kept:
+            kept |= {ids[part] for part in pair}
     order = sorted(kept)
     new = {names[place]: number for number, place in enumerate(order)}
     state.update(
@@ -97,9 +98,8 @@ def trimmed(tokenizer: Tokenizer, used: set[int]) -> tuple[Tokenizer, Ints]:
         model["vocab"] = [pair for pair in model["vocab"] if pair[0] in new]
     else:
         model["vocab"] = {token: new[token] for token in model["vocab"] if token in new}
-    if model["type"] == "BPE":
-        merges = reversed(list(_pairs(model)))
-        model["merges"] = [[a, b] for a, b in merges if {a, b, _joined(a, b, model)} <= new.keys()]
+    if merges:
+        model["merges"] = [pair for pair in merges if {*pair, _joined(pair, model)} <= new.keys()]
     found = Tokenizer.from_str(json.dumps(state))
     assert found.get_vocab(with_added_tokens=True) == new
     return found, np.array(order)
@@ -112,13 +112,7 @@ def _is_single(token: str, model: dict[str, Any]) -> bool:
     return len(letter) <= 1 or (letter.startswith("<0x") and letter.endswith(">"))
 
 
-def _pairs(model: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The merges of BPE, last ones first, so that each comes before the merges that make its parts."""
-    for pair in reversed(model.get("merges", ())):
-        left, right = pair
-        yield left, right
-
-
-def _joined(left: str, right: str, model: dict[str, Any]) -> str:
+def _joined(pair: list[str], model: dict[str, Any]) -> str:
     """The token that a merge makes."""
+    left, right = pair
     return left + right.removeprefix(model.get("continuing_subword_prefix") or "")

@@ -74,7 +74,9 @@ def has_bf16(device: torch.device) -> bool:
 
 def resolve_precision(device: torch.device, precision: str) -> str:
     """The number format that `precision` means; ``auto`` is bf16 if the device has it, else fp32."""
-    return {True: "bf16", False: "fp32"}[has_bf16(device)] if precision == "auto" else precision
+    if precision != "auto":
+        return precision
+    return "bf16" if has_bf16(device) else "fp32"
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:

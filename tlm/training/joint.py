@@ -64,11 +64,10 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
         if "subset_tokens" in inputs:
             passages = Texts.open(inputs["subset_tokens"], preset.train.external_length)
         encoders = _encoders(inputs, tasks, preset, seed, torch_device)
-        sources = _sources(tasks, passages)
         if preset.train.embeddings == PPMI_SVD and "start" not in inputs and group.first:
-            _begin_with_vectors(encoders[0], sources)
+            _begin_with_vectors(encoders[0], _sources(tasks, passages))
         if "start" in inputs and not inputs["start"].entries(build.MLM_HEAD) and group.first:
-            _begin_to_predict(encoders[0], sources)
+            _begin_to_predict(encoders[0], _sources(tasks, passages))
     work = Joint(encoders, tasks, passages, preset, seed)
     work.label = f"stage 1, {facts['arm']}, seed {seed}"
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)

@@ -8,8 +8,10 @@ from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.stores.store import file_sha256
 from tlm.errors import InputError
+from tlm.retrieval.subset.protected import check_protected
 from tlm.settings import presets
 from tlm.settings.sections import model_settings
+from tlm.training.input import trimmed
 from tlm.training.input.located import CONVERT, WEIGHTS, files_of, model_folder
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import adopt_tokenizer
@@ -19,7 +21,15 @@ ARM = "plm"
 
 
 def load_model(
-    model: str, task: str, *, preset: str = "pocket", overrides: Sequence[str] = (), root: str | None = None
+    model: str,
+    task: str,
+    *,
+    layers: int = 0,
+    trim_vocabulary: bool = False,
+    subset: str = "",
+    preset: str = "pocket",
+    overrides: Sequence[str] = (),
+    root: str | None = None,
 ) -> str:
     """Take a published model, with its own tokenizer, instead of training one: to fine-tune it, or to start stage 1.
 
@@ -29,18 +39,29 @@ def load_model(
         model: A folder as transformers writes it, on this machine or on S3, or a name on the Hugging Face Hub, such as
             bert-base-uncased.
         task: URI of the task.
+        layers: Keep the first so many layers, for a smaller and faster model; 0: all.
+        trim_vocabulary: Keep only the tokens that occur in the training texts and the subset, and those of single
+            characters. Texts of these tokens get the same answers; others are tokenized into smaller pieces.
+        subset: URI of a subset whose tokens stay, too, for a model that is trained on it.
         preset: Named settings. This step uses model.max_length, model.spans_first and the dropout of stage 1.
         overrides: Settings to change, such as model.max_length=256.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     examples, settings = Artifact.open(task, "task"), presets.resolve(preset, overrides)
+    if subset and not trim_vocabulary:
+        raise InputError("a subset is given, which matters to a trimmed vocabulary alone; add --trim-vocabulary")
+    if subset:
+        check_protected(Artifact.open(subset, "subset"), examples)
     root = home(root, [examples]).root
     with model_folder(model) as folder:
         digests = _digests(folder)
         from tlm.training.model import published
 
-        shape = published.shape_of(folder, settings.model)
-        tokenizer = Artifact.open(adopt_tokenizer(folder, root))
+        shape = published.shape_of(folder, settings.model, layers)
+        words = adopt_tokenizer(folder, root)
+        if trim_vocabulary:
+            words = trimmed.trim_vocabulary(words, task, subset, shape.spans_first, root)
+        tokenizer = Artifact.open(words)
         tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, spans_first=shape.spans_first, root=root))
         facts = {"arm": ARM, "seed": 0, "name": published_name(model)}
         resolved = {**facts, "model": model_settings(shape), "files": digests}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tlm.shallow.models import Model
 
 
-VERSION = 6
+VERSION, STATIC_VERSION = 6, 7
 MOST_PASSAGES = 200_000  # that static vectors are learned from: five minutes of one core
 ARM, STATIC, EMBEDDINGS = "baseline", "static", "embeddings"
 
@@ -50,8 +50,9 @@ def static(task: str, *, subset: str = "", spans: Sequence[str] = (), seed: int 
     """Learn static word vectors from a subset and the task's texts; train and score a linear model of their means.
 
     The vectors are a truncated SVD of the words' PPMI within five words (128 dimensions). A text is the mean of its
-    vectors, weighted by rarity, as are its marked spans and the words between them. Of a subset with more than
-    200,000 passages, as many are read, evenly spaced.
+    vectors, weighted by rarity. Where spans are marked, so are the spans and the words between them, single words
+    count by their place, and the vectors know only three words to each side, but which side. Of a subset with more
+    than 200,000 passages, as many are read, evenly spaced.
 
     Args:
         task: URI of the task.
@@ -90,7 +91,7 @@ def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: d
     if spans:
         named_marks(spans)  # raises before anything is made
         settings["spans"] = list(spans)
-    return Recipe("model", step, VERSION, settings, inputs)
+    return Recipe("model", step, STATIC_VERSION if step == STATIC else VERSION, settings, inputs)
 
 
 def _scored(recipe: Recipe, root: str | None, fit: "Callable[[], Model]") -> str:

@@ -16,7 +16,7 @@ from tlm.data.marks import Marks, listed_marks, marks_of
 from tlm.data.tasks.metrics import REGRESSION, Split
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
-from tlm.shallow.features import parts, with_pairs, words_of
+from tlm.shallow.features import of_marked, parts, with_pairs, words_of
 from tlm.shallow.linear import Dense, OnDense, of_pairs
 
 DIMENSIONS = 128
@@ -144,7 +144,6 @@ def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]
 
 
 FAMILY = "static"
-FAR = 10  # words between two spans; a larger distance counts as this
 
 
 @dataclass(frozen=True)
@@ -227,17 +226,11 @@ def learn(
 def represent(vectors: Vectors, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
     """Features of examples, shape [n, features].
 
-    Of marked texts: the means of the whole, of each span and of the words between the first two, their distance and
-    order. Of pairs: the means of both texts, their product and their difference. Else the mean of the text.
+    Of marked texts, those of `of_marked`; of pairs: the means of both texts, their product and their difference. Else
+    the mean of the text.
     """
     if pairs is not None:
         return of_pairs(*(vectors.means([words_of(text) for text in side]) for side in (texts, pairs)))
     if not marks:
         return vectors.means([words_of(text) for text in texts])
-    cut = [parts(text, marks) for text in texts]
-    between = [one.between[0] if one.between else [] for one in cut]
-    means = [vectors.means([one.whole for one in cut]), vectors.means(between)]
-    means += [vectors.means([one.spans[kind] for one in cut]) for kind in range(len(marks))]
-    forward = np.array([[one.order.find("A") < one.order.find("B")] for one in cut], np.float64)
-    distance = np.array([[min(len(words), FAR) / FAR, len(words) <= 1] for words in between], np.float64)
-    return np.hstack([*means, means[1] * forward, forward, distance])
+    return of_marked([parts(text, marks) for text in texts], len(marks), vectors.means, len)

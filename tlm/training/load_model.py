@@ -10,7 +10,7 @@ from tlm.artifacts.stores.store import file_sha256
 from tlm.errors import InputError
 from tlm.settings import presets
 from tlm.settings.sections import model_settings
-from tlm.training.input.located import CONVERT, WEIGHTS, files_of, model_folder
+from tlm.training.input.located import CONVERT, WEIGHTS, files_of, model_folder, published_name
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import adopt_tokenizer
 
@@ -19,7 +19,13 @@ ARM = "plm"
 
 
 def load_model(
-    model: str, task: str, *, preset: str = "pocket", overrides: Sequence[str] = (), root: str | None = None
+    model: str,
+    task: str,
+    *,
+    arm: str = ARM,
+    preset: str = "pocket",
+    overrides: Sequence[str] = (),
+    root: str | None = None,
 ) -> str:
     """Take a published model, with its own tokenizer, instead of training one: to fine-tune it, or to start stage 1.
 
@@ -29,6 +35,7 @@ def load_model(
         model: A folder as transformers writes it, on this machine or on S3, or a name on the Hugging Face Hub, such as
             bert-base-uncased.
         task: URI of the task.
+        arm: Name of the arm in reports.
         preset: Named settings. This step uses model.max_length, model.spans_first and the dropout of stage 1.
         overrides: Settings to change, such as model.max_length=256.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
@@ -42,15 +49,10 @@ def load_model(
         shape = published.shape_of(folder, settings.model)
         tokenizer = Artifact.open(adopt_tokenizer(folder, root))
         tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, spans_first=shape.spans_first, root=root))
-        facts = {"arm": ARM, "seed": 0, "name": published_name(model)}
+        facts = {"arm": arm, "seed": 0, "name": published_name(model)}
         resolved = {**facts, "model": model_settings(shape), "files": digests}
         recipe = Recipe("checkpoint", "load-model", VERSION, resolved, {"task": examples, "task_tokens": tokens})
         return produce(recipe, root, published.write, folder, recipe.inputs, shape, facts)
-
-
-def published_name(model: str) -> str:
-    """The name of a model: the last part of its path or of its name on the Hub."""
-    return model.rstrip("/").rpartition("/")[2]
 
 
 def _digests(folder: Path) -> dict[str, str]:

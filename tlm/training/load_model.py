@@ -8,6 +8,9 @@ from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.stores.store import file_sha256
 from tlm.errors import InputError
+from tlm.retrieval.select.retrieve import ARMS as RETRIEVED
+from tlm.retrieval.select.retrieve import RERANKED
+from tlm.retrieval.subset.export import TASK_ONLY
 from tlm.settings import presets
 from tlm.settings.sections import model_settings
 from tlm.training.input.located import CONVERT, WEIGHTS, files_of, model_folder, published_name
@@ -15,7 +18,7 @@ from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import adopt_tokenizer
 
 VERSION = 2
-ARM = "plm"
+ARM, PUBLISHED = "plm", "published"  # the arm; and what the arms of the pipelines begin with: published-NAME
 
 
 def load_model(
@@ -75,3 +78,8 @@ def _parts(folder: Path) -> set[str]:
         return set()
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError(f"{folder / WEIGHTS[1]} is not an index of weights; download the model again") from None
+
+
+def further_text(arm: str) -> str:
+    """The arm whose text a published model went on with, as the name of its own arm ends: ``published-NAME-bm25``."""
+    return next((text for text in (TASK_ONLY, *RETRIEVED, RERANKED) if arm.endswith(f"-{text}")), "")

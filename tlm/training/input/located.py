@@ -60,6 +60,12 @@ def refuse_code(folder: Path) -> None:
             )
 
 
+def is_hub_name(model: str) -> bool:
+    """Whether a model is to be had from the Hub: it is no folder here, and is not written like one."""
+    written = model.startswith((".", "/", "~")) or model.count("/") > 1 or model.endswith(".json")
+    return not written and not Path(model).exists()
+
+
 def published_name(model: str) -> str:
     """The name of a model: the last part of its path or of its name on the Hub."""
     return Path(model).absolute().name
@@ -95,7 +101,7 @@ def _from_s3(address: str, of_tokenizers: bool, files: Sequence[str]) -> Iterato
 def _from_disk_or_hub(model: str, of_tokenizers: bool, files: Sequence[str]) -> Path:
     if Path(model).is_dir() or (of_tokenizers and Path(model).is_file()):
         return Path(model)
-    if model.startswith((".", "/", "~")) or model.count("/") > 1 or model.endswith(".json"):
+    if not is_hub_name(model):
         raise InputError(f"{model}: there is no such {'file or ' * of_tokenizers}folder; {EXPECTED}")
     return _from_hub(model, files or [*TEXTS, *([] if of_tokenizers else WEIGHTS)])
 

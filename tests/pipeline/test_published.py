@@ -87,20 +87,16 @@ def test_without_a_network_their_embeddings_are_compared(run_module: Callable, t
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "arms", "model", "sentence"),
+    ("pipeline", "setting", "sentence"),
     [
-        ("tlm", "bm25,published", "", "'published' needs a published model, and run_published names none"),
-        ("shallow", "bm25,published-bm25", "models/x", "'published-bm25' trains a network, and this pipeline trains none"),
-        ("tlm", "bm25,publised", "models/x", "'publised' is no arm; did you mean 'published'?"),
-        ("tlm", "bm25", "./models/x", "./models/x: there is no such file or folder"),
+        ("tlm", "run_arms=bm25,published", "'published' needs a published model, and run_published names none"),
+        ("shallow", "run_published=./models/x", "./models/x: there is no such file or folder"),
     ],
 )
 def test_what_cannot_be_had_is_said_before_any_work(
-    pipeline: str, arms: str, model: str, sentence: str, run_module: Callable, tmp_path: Path
+    pipeline: str, setting: str, sentence: str, run_module: Callable
 ) -> None:
-    given = [item for value in (f"run_arms={arms}", f"run_published={model}") for item in ("--set", value)]
-    given += ["--set", "run_published_preset=tiny"]
-    done = run_module("pipelines.run", "local", "--pipeline", pipeline, *given, code=2)
+    done = run_module("pipelines.run", "local", "--pipeline", pipeline, "--set", setting, code=2)
     assert done.stderr.count(sentence) == 1
     assert [line for line in done.stderr.splitlines() if line.startswith("▸")] == ["▸ preflight"]
     assert "Traceback" not in done.stderr

@@ -60,7 +60,7 @@ class Published(OnDense):
 
     def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
         """The features of texts, or of pairs; shape [n, features]."""
-        return _features(self.model, self.marks, texts, pairs)
+        return features_of(self.model, self.marks, texts, pairs)
 
     def write(self, folder: Path) -> None:
         """Write the model, with the published one, into a new folder."""
@@ -98,7 +98,7 @@ def fit(
         raise InputError("the task has no training examples; a linear model needs some")
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
     model = load(folder, CPU)
-    dense = Dense.fit(partial(_features, model, marks), train, dev, metric, labels, FAMILY)
+    dense = Dense.fit(partial(features_of, model, marks), train, dev, metric, labels, FAMILY)
     return Published(None if metric in REGRESSION else labels, folder, marks, dense, train.pairs is not None)
 
 
@@ -108,7 +108,7 @@ def represent(model: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> 
     return vectors[0] if pairs is None else of_pairs(*vectors)
 
 
-def _features(model: Any, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+def features_of(model: Any, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
     """Features of examples, shape [n, features]: of marked texts, those of `of_marked`, else those of `represent`."""
     if pairs is not None or not marks:
         return represent(model, texts, pairs)
@@ -144,9 +144,11 @@ def load(folder: Path, device: str | None = None) -> Any:
     files = files_of(folder)
     try:
         from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
     except ImportError:
         needed = "published embeddings need sentence-transformers; pip install 'tlm-kubeflow[embeddings]'"
         raise InputError(needed) from None
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     options: dict[str, Any] = {"model_kwargs": {"use_safetensors": True}, "device": device}
     with TemporaryDirectory() as links:
         for name, file in files.items():

@@ -92,8 +92,7 @@ def preflight(
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     check_run(Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations), engine, registry, root)
-    more = {"published": published, "published_preset": published_preset, "network": network}
-    return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds, gpus=gpus, **more)
+    return settings(preset, overrides.split(), arms, seeds, gpus, published, published_preset, network)
 
 
 @component(DATA_IMAGE)
@@ -222,13 +221,12 @@ def plan(
     published: str = "",
     published_preset: str = "",
 ) -> list[str]:
-    """List the runs (arms × seeds), each with all that the steps inside the loop need; tokenize shared texts once."""
-    from tlm.runs.plan import plan, texts_of
-    from tlm.training.input.tokenize import tokenize_all
+    """List the runs (arms × seeds), each with all that the steps inside the loop need; tokenize their texts once."""
+    from tlm.runs.plan import plan, tokenize_runs
 
     how = {"preset": preset, "overrides": overrides, "published": published, "published_preset": published_preset}
     runs = plan(arms, seeds, task=task, tokenizer=tokenizer, subsets=subsets, **how)
-    tokenize_all(texts_of(runs, tokenizer), tokenizer, preset=preset, overrides=overrides.split(), root=root)
+    tokenize_runs(runs, root)
     return runs
 
 

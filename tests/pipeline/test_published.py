@@ -52,6 +52,7 @@ def test_they_stand_beside_a_network_from_scratch(run_module: Callable, tmp_path
         both[f"{kind}-tiny-bert + static-bm25 + linear"] = (f"{kind} + static + linear", "bm25")
     assert told(report) == {**alone, **mixed, **both}
     root = str(tmp_path / "store")
+    assert len(artifacts(root, "tokens")) == 4, "task and subset, by our tokenizer and by the model's own"
     before = {one.details["arm"]: one.details["cost"]["steps"] for one in artifacts(root, "checkpoint")}
     assert before == {"bm25": 24, "published-tiny-bert": 0, **dict.fromkeys(further, 24)}
     cards = {

@@ -60,7 +60,7 @@ def parse_arms(text: str, published: str = "", *, network: bool = True) -> Arms:
     Published models that no arm names have the arm embeddings, and published where networks are trained.
 
     Raises:
-        InputError: an arm is unknown, given twice, or cannot be had; or the models cannot be told apart.
+        InputError: an arm is unknown, given twice, or cannot be had; or two models have one name.
     """
     arms, models = listed(text, "arms"), parse_models(published)
     for arm in arms:

@@ -1,6 +1,8 @@
 """The plan of a pipeline run: resolve and check the settings before any work, and make a `Run` of each arm and seed."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -16,6 +18,9 @@ from tlm.runs.arms import KEPT, arm_of, check_models, listed, parse_arms, preset
 from tlm.settings import presets
 from tlm.settings.options import Compute
 from tlm.training.distributed.launch import ROWS
+from tlm.training.input.located import model_folder
+from tlm.training.input.tokenize import tokenize_all
+from tlm.training.input.tokenizer import adopt_tokenizer
 from tlm.training.load_model import load_model
 
 AUTO = "auto"  # an override that stands for the paper's advice on the task
@@ -91,7 +96,6 @@ class Run(NamedTuple):
 
 def settings(
     preset: str,
-    *,
     overrides: Sequence[str] = (),
     arms: str = "bm25",
     seeds: str = "0",
@@ -209,10 +213,20 @@ def plan(
     return [str(run) for run in runs]
 
 
-def texts_of(runs: Sequence[str], tokenizer: str) -> list[str]:
-    """The URIs of the tasks and subsets of runs (as strings) that this tokenizer is for, each once."""
-    found = [run for run in map(Run.parse, runs) if run.tokenizer == tokenizer]
-    return list(dict.fromkeys(uri for run in found for uri in (run.task, run.subset) if uri))
+def tokenize_runs(runs: Sequence[str], root: str | None) -> None:
+    """Tokenize the texts of all runs (as strings) ahead of them, each once for each tokenizer.
+
+    A published model without a tokenizer.json is left to its first run, as reading older files takes its library.
+    """
+    found: dict[tuple[str, str], list[Run]] = {}
+    for run in map(Run.parse, runs):
+        if run.stages:
+            found.setdefault((run.tokenizer, run.model), []).append(run)
+    for (shared, model), alike in found.items():
+        texts = list(dict.fromkeys(uri for run in alike for uri in (run.task, run.subset) if uri))
+        with model_folder(model, of_tokenizers=True) if model else nullcontext(Path()) as folder:
+            if not model or (folder / "tokenizer.json").exists():
+                tokenize_all(texts, shared or adopt_tokenizer(folder, root), **alike[0].settings(), root=root)
 
 
 def parse_seeds(text: str) -> list[int]:

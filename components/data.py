@@ -80,9 +80,9 @@ def preflight(
         ("query", str),
         ("tokenizer_kind", str),
         ("vocab_size", int),
+        ("texts", str),
         ("finetune_gpus", str),
         ("one_gpu", str),
-        ("texts", str),
     ],
 ):
     """Check settings, models, prices, training pods, store, disk, Elasticsearch and model registry before any work."""

@@ -13,7 +13,7 @@ import yaml
 
 from pipelines.compiled import MADE_BY, Compiled, compile_text, of_this_code, parse, reference_fault
 from pipelines.form import ONE_OF_EACH, Machines
-from pipelines.parameters import read_parameters
+from pipelines.parameters import check_reachable, read_parameters
 from pipelines.resources import DAY, WEEK
 from pipelines.tlm import tlm
 from tlm.cli.command import descriptions
@@ -205,6 +205,16 @@ def test_a_wrong_parameter_is_one_sentence(change: str, sentence: str) -> None:
     with pytest.raises(InputError) as error:
         read_parameters(None, [change], of_this_code("tlm"))
     assert str(error.value).startswith(sentence)
+
+
+def test_a_published_model_is_to_be_had_where_pods_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name on the Hub, or from S3, but not from a folder of this machine."""
+    check_reachable({"run_published": "bert-base-uncased, owner/name,s3://bucket/model"})
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for place in ("mine", "./other", "/models/other", "a/b/c"):
+        with pytest.raises(InputError, match=f"parameter 'run_published': pods do not see '{place}' of this machine"):
+            check_reachable({"run_published": f"owner/name,{place}"})
 
 
 def test_the_sample_parameter_files_are_valid() -> None:

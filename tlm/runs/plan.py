@@ -108,9 +108,9 @@ def settings(
 
     Returns:
         The settings of the steps before training, as the component `preflight` names them: `retrieve.top_k`,
-        `retrieve.query`, `tokenizer.kind` and `tokenizer.vocab_size`; of the `gpus` of a training pod, how many the
-        batch of stage 2 fills, and the one that other work with a model takes, as strings; and the arms whose text is
-        selected, separated by commas.
+        `retrieve.query`, `tokenizer.kind` and `tokenizer.vocab_size`; the arms whose text is selected, separated by
+        commas; and of the `gpus` of a training pod, how many the batch of stage 2 fills, and the one that other work
+        with a model takes, as strings.
 
     Raises:
         InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice; or a
@@ -126,7 +126,7 @@ def settings(
     retrieve, tokenizer, texts = resolved.retrieve, resolved.tokenizer, ",".join(found.texts)
     stage2 = min(int(gpus), max(1, *(one.finetune.batch // ROWS for one in (resolved, *theirs))))
     one = min(int(gpus), 1)
-    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size, str(stage2), str(one), texts
+    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size, texts, str(stage2), str(one)
 
 
 def _kept(overrides: Sequence[str]) -> list[str]:

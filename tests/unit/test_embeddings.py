@@ -123,6 +123,7 @@ def test_marked_texts_are_read_in_parts_as_they_are_written_and_each_once() -> N
         again = [numbers[0] * value for value in vectors[1]]
         expected.append([*(value for vector in vectors for value in vector), *again, *numbers])
     np.testing.assert_array_equal(found, [*expected, *expected])
+    np.testing.assert_array_equal(features_of(Library(), marks, ["[[ ]]<< >>"], None), [[*[0] * 15, 1, 0, 1]])
     assert sorted(model.read) == sorted({part for parts, _ in MARKED.values() for part in parts if part})
 
 

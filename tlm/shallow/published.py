@@ -120,7 +120,7 @@ def _each_once(model: Any, parts: list[str]) -> NDArray[np.float64]:
     """Embeddings of parts of texts, as they are written but for their spaces; 0 of an empty part."""
     written = [" ".join(part.split()) for part in parts]
     row = {text: number for number, text in enumerate(dict.fromkeys(filter(None, written)))}
-    found = _encoded(model, list(row))
+    found = _encoded(model, list(row) or [""])  # for its dimensions
     known = np.array([row.get(text, -1) for text in written])
     return np.where(known[:, np.newaxis] >= 0, found[known], 0.0)
 

@@ -14,9 +14,9 @@ from tlm.runs.plan import Run, parse_seeds
 from tlm.settings import presets
 from tlm.settings.options import Filters
 from tlm.settings.presets import resolve
-from tlm.training.input.located import EXPECTED
+from tlm.training.input.located import EXPECTED, published_name
 from tlm.training.input.tokenize import tokenize_all
-from tlm.training.load_model import load_model, published_name
+from tlm.training.load_model import load_model
 
 ByKey = Mapping[str, Mapping[int, Result]]
 RANDOM = "random"

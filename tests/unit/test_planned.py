@@ -20,6 +20,18 @@ from tlm.evaluation.score.mix import Row
         ("bm25 × 5", "mixture", ("bm25 × 5", "encoder × 5", "bm25")),
         ("bm25 + random", "mixture", ("bm25 + random", "encoder + encoder", "bm25 + random")),
         ("bm25 + static-random", "mixture", ("bm25 + static-random", "encoder + static", "bm25 + random")),
+        ("published-mini-lm", "stage 2", ("published-mini-lm", "published", "")),
+        ("published-mini-lm-task-only", "stage 2", ("published-mini-lm-task-only", "published", "task-only")),
+        (
+            "published-b-bm25 + static-bm25 + baseline",
+            "mixture",
+            ("published-b-bm25 + static + linear", "published + static + linear", "bm25"),
+        ),
+        (
+            "published-b + static-bm25 + baseline",
+            "mixture",
+            ("published-b + static-bm25 + linear", "published + static + linear", "bm25"),
+        ),
         ("gpt + baseline", "imported", ("gpt + baseline", "imported", "")),
     ],
 )
@@ -58,6 +70,20 @@ def test_networks_are_held_against_the_best_without_one() -> None:
         ("random", "bm25"),
     }
     assert len(found) == 7
+
+
+def test_published_models_are_networks_and_text_is_compared_within_one_model() -> None:
+    rows = [
+        row(f"published-{name}-{text}", "published", text, dev)
+        for name, text, dev in (("a", "bm25", 0.9), ("a", "random", 0.7), ("b", "bm25", 0.8), ("b", "task-only", 0.7))
+    ]
+    found = planned([LINEAR, *STATIC, row("published-a", "published", "", 0.6), *rows])
+    assert {one[:2] for one in found if one.question == TEXT} == {
+        ("published-a-bm25", "published-a-random"),
+        ("published-b-bm25", "published-b-task-only"),
+    }
+    assert ("published-a-bm25", "linear", NETWORK) not in found  # asked already, as the best one
+    assert ("published-a-bm25", "linear", AHEAD) in found
 
 
 def test_encoders_alone_are_compared_as_fetched_text_and_with_each_other() -> None:

@@ -1,6 +1,7 @@
 """Published models: taken over weight by weight, with their own tokenizers, and trained on."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -196,6 +197,23 @@ def test_stage_1_goes_on_from_it_and_stage_2_after_that(tmp_path, kind):
     end = model(tmp_path, with_text, start.input("task").uri, seed=3)
     assert AutoModelForSequenceClassification.from_pretrained(end.path("model")).config.num_labels == 3
     assert "published" in (end.path("model") / "README.md").read_text()
+
+
+def test_arms_of_the_pipelines_have_the_model_s_name(tmp_path):
+    start = loaded(tmp_path, arm="published-bert")
+    further = [trained(tmp_path, start), trained(tmp_path, start, subset=passages(tmp_path, "subset", arm="dsir"))]
+    said = []
+    for checkpoint in (start, *further):
+        end = model(tmp_path, checkpoint, start.input("task").uri, seed=3)
+        card = (end.path("model") / "README.md").read_text()
+        said.append((end.details["arm"], *re.findall(r"^- passages: (.*)$", card, re.MULTILINE)))
+        assert "What its pre-training cost is not counted here." in card
+    dsir = "drawn from the corpus so that their words are distributed as the training texts' (DSIR)"
+    assert said == [
+        ("published-bert", "none beside those of the published model"),
+        ("published-bert-task-only", "none beside those of the published model and, in stage 1, the task's own"),
+        ("published-bert-dsir", f"those of the published model and, in stage 1, passages {dsir}"),
+    ]
 
 
 def test_words_alone_are_learned_where_rho2_is_infinite(tmp_path):

@@ -14,14 +14,13 @@ from tlm.data.marks import Marks, listed_marks, marks_of
 from tlm.data.tasks.metrics import REGRESSION, Split
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
-from tlm.shallow.features import Marked, parts, words_of
+from tlm.shallow.features import Marked, of_marked, parts, words_of
 from tlm.shallow.linear import Dense, OnDense, of_pairs
 from tlm.shallow.vectors import Near, Vectors, exact_svd, word_vectors
 
 FAMILY = "static"
 # Of marked texts: few words, by their side, show what a word does; many show its topic (Levy and Goldberg, ACL 2014).
 MARKED = Near(3, sided=True)
-FAR = 10  # words between two spans; a larger distance counts as this
 EDGES = (slice(0, 1), slice(1, 2), slice(-1, None), slice(-2, -1))  # the words between two spans that count by place
 
 
@@ -110,32 +109,25 @@ def represent(
 ) -> NDArray[np.float64]:
     """Features of examples, shape [n, features].
 
-    Of marked texts: the means of the whole, of each span and of the words between the first two, their distance and
-    order, and `_edges`. Of pairs: the means of both texts, their product and their difference. Else the mean of the
-    text.
+    Of marked texts, those of `of_marked`, and `_edges`; of pairs: the means of both texts, their product and their
+    difference. Else the mean of the text.
     """
     if pairs is not None:
         return of_pairs(*(vectors.means([words_of(text) for text in side]) for side in (texts, pairs)))
     if not marks:
         return vectors.means([words_of(text) for text in texts])
     cut = [parts(text, marks) for text in texts]
-    between = [one.between[0] if one.between else [] for one in cut]
-    means = [vectors.means([one.whole for one in cut]), vectors.means(between)]
-    means += [vectors.means([one.spans[kind] for one in cut]) for kind in range(len(marks))]
-    forward = np.array([[one.order.find("A") < one.order.find("B")] for one in cut], np.float64)
-    distance = np.array([[min(len(words), FAR) / FAR, len(words) <= 1] for words in between], np.float64)
-    more = _edges(vectors, cut) if edges else []
-    return np.hstack([*means, means[1] * forward, forward, distance, *more])
+    found = of_marked(cut, len(marks), vectors.means, len)
+    return np.hstack([found, *_edges(vectors, cut)]) if edges else found
 
 
-def _edges(vectors: Vectors, cut: Sequence[Marked]) -> list[NDArray[np.float64]]:
+def _edges(vectors: Vectors, cut: Sequence[Marked[list[str]]]) -> list[NDArray[np.float64]]:
     """The first and last two words between the first two spans, the last word of each span, the product of these spans.
 
     In English, the last word of a noun phrase is mostly its head.
     """
-    between = [one.between[0] if one.between else [] for one in cut]
     spans = [*zip(*(one.spans for one in cut), strict=True)]
-    single = [[words[place] for words in between] for place in EDGES]
+    single = [[one.first_between[place] for one in cut] for place in EDGES]
     single += [[words[-1:] for words in span] for span in spans]
     product = [vectors.means(spans[0]) * vectors.means(spans[1])] if len(spans) > 1 else []
     return [*(vectors.means(words) for words in single), *product]

@@ -8,22 +8,26 @@ from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.stores.store import file_sha256
 from tlm.errors import InputError
+from tlm.retrieval.select.retrieve import ARMS as RETRIEVED
+from tlm.retrieval.select.retrieve import RERANKED
+from tlm.retrieval.subset.export import TASK_ONLY
 from tlm.retrieval.subset.protected import check_protected
 from tlm.settings import presets
 from tlm.settings.sections import model_settings
 from tlm.training.input import trimmed
-from tlm.training.input.located import CONVERT, WEIGHTS, files_of, model_folder
+from tlm.training.input.located import CONVERT, WEIGHTS, files_of, model_folder, published_name
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import adopt_tokenizer
 
 VERSION = 2
-ARM = "plm"
+ARM, PUBLISHED = "plm", "published"  # the arm; and what the arms of the pipelines begin with: published-NAME
 
 
 def load_model(
     model: str,
     task: str,
     *,
+    arm: str = ARM,
     layers: int = 0,
     trim_vocabulary: bool = False,
     subset: str = "",
@@ -39,6 +43,7 @@ def load_model(
         model: A folder as transformers writes it, on this machine or on S3, or a name on the Hugging Face Hub, such as
             bert-base-uncased.
         task: URI of the task.
+        arm: Name of the arm in reports.
         layers: Keep the first so many layers, for a smaller and faster model; 0: all.
         trim_vocabulary: Keep only the tokens that occur in the training texts and the subset, and those of single
             characters. Texts of these tokens get the same answers; others are tokenized into smaller pieces.
@@ -63,15 +68,10 @@ def load_model(
             words = trimmed.trim_vocabulary(words, task, subset, shape.spans_first, root)
         tokenizer = Artifact.open(words)
         tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, spans_first=shape.spans_first, root=root))
-        facts = {"arm": ARM, "seed": 0, "name": published_name(model)}
+        facts = {"arm": arm, "seed": 0, "name": published_name(model)}
         resolved = {**facts, "model": model_settings(shape), "files": digests}
         recipe = Recipe("checkpoint", "load-model", VERSION, resolved, {"task": examples, "task_tokens": tokens})
         return produce(recipe, root, published.write, folder, recipe.inputs, shape, facts)
-
-
-def published_name(model: str) -> str:
-    """The name of a model: the last part of its path or of its name on the Hub."""
-    return model.rstrip("/").rpartition("/")[2]
 
 
 def _digests(folder: Path) -> dict[str, str]:
@@ -94,3 +94,8 @@ def _parts(folder: Path) -> set[str]:
         return set()
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError(f"{folder / WEIGHTS[1]} is not an index of weights; download the model again") from None
+
+
+def further_text(arm: str) -> str:
+    """The arm whose text a published model went on with, as the name of its own arm ends: ``published-NAME-bm25``."""
+    return next((text for text in (TASK_ONLY, *RETRIEVED, RERANKED) if arm.endswith(f"-{text}")), "")

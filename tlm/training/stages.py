@@ -19,6 +19,7 @@ from tlm.training import MLM_HEAD
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.batches import Mixture
 from tlm.training.input.tokenize import tokenize, tokens_for
+from tlm.training.load_model import PUBLISHED
 
 VERSION, STAGE2_VERSION = 3, 3  # of stage 1 and of stage 2
 PUBLISHED_RATE = 5e-4  # the highest learning rate for weights of a published model
@@ -216,9 +217,12 @@ def _shape(start: Artifact, settings: presets.Preset) -> Model:
 
 
 def _arm(start: Artifact | None, passages: Artifact | None) -> str:
-    """Return bm25, random or task-only; after a checkpoint, its arm comes first, as in plm-mlm."""
+    """Return bm25, random or task-only; after a checkpoint, its arm comes first, as in published-NAME-bm25, plm-mlm."""
     own = TASK_ONLY if passages is None else str(passages.details["arm"])
-    return own if start is None else f"{start.details['arm']}-{'mlm' if passages is None else own}"
+    if start is None:
+        return own
+    begun = str(start.details["arm"])
+    return f"{begun}-{own if passages is not None or begun.startswith(f'{PUBLISHED}-') else 'mlm'}"
 
 
 def _check_passages(settings: presets.Preset, passages: Artifact | None) -> None:

@@ -10,6 +10,7 @@ from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
 from tlm.evaluation.score.mix import ENCODER, LINEAR, NETWORKS, STUDENT
 from tlm.evaluation.score.scores import METRIC_NAMES
+from tlm.training.load_model import PUBLISHED
 
 SAME = 0.005  # half a point on dev is no reason to prefer a model with a network to one without
 LIKELY = 0.8  # the probability of being ahead from which a model with no more on dev is preferred to the linear one
@@ -115,7 +116,7 @@ def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
         if encoders:
             yield best_on_dev(encoders), linear, AHEAD
     for first, second in product((group for group in groups if group["kind"] == best["kind"]), repeat=2):
-        if first["text"] == "bm25" and second["text"] in ("random", "task-only"):
+        if first["text"] == "bm25" and second["text"] in ("random", "task-only") and _differ_in_text(first, second):
             yield first, second, TEXT
     with_network = [group for group in groups if _has_network(group)]
     without = [group for group in groups if group not in with_network and group["kind"] != IMPORTED]
@@ -126,6 +127,12 @@ def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
     for student, teacher in product(groups, repeat=2):
         if student["kind"] == STUDENT and set(student["taught_by"]) & set(teacher["models"]):
             yield student, teacher, TEACHER
+
+
+def _differ_in_text(first: Summary, second: Summary) -> bool:
+    """Whether two groups of a kind are of the same model: there may be several published ones, some without text."""
+    renamed = first["name"].replace(f"-{first['text']}", f"-{second['text']}")
+    return PUBLISHED not in first["kind"] or renamed == second["name"]
 
 
 OTHER_TEXT = {

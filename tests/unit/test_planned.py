@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tlm.evaluation.report.findings import AHEAD, ARMS, NETWORK, OTHERS, TEXT, challenger, planned
+from tlm.evaluation.report.findings import AHEAD, ARMS, NETWORK, OTHERS, PRETRAINED, TEXT, challenger, planned
 from tlm.evaluation.score.mix import Row
 
 
@@ -100,6 +100,15 @@ def test_imported_predictions_are_compared_with_our_best_and_never_chosen() -> N
     assert ("static-bm25 + linear", "gpt", OTHERS) in planned([LINEAR, *MIXED, OTHER])
     assert challenger([LINEAR, OTHER]) is OTHER
     assert planned([LINEAR, OTHER]) == [("gpt", "linear", AHEAD)]
+
+
+def test_a_published_model_is_compared_with_ours_and_text_also_where_it_leads() -> None:
+    published = row("published-bert + linear", "published + linear", "", 0.70)
+    found = planned([LINEAR, *MIXED, published])
+    assert ("static-bm25 + linear", "published-bert + linear", PRETRAINED) in found or (
+        "published-bert + linear", "static-bm25 + linear", NETWORK,
+    ) in found  # fmt: skip
+    assert ("static-bm25 + linear", "static-random + linear", TEXT) in found
 
 
 def test_nothing_is_planned_for_one_row() -> None:

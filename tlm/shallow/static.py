@@ -16,11 +16,11 @@ from tlm.errors import InputError
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Marked, parts, words_of
 from tlm.shallow.linear import Dense, OnDense, of_pairs
-from tlm.shallow.vectors import Near, Vectors, exact_svd, word_vectors
+from tlm.shallow.vectors import How, Vectors, word_vectors
 
 FAMILY = "static"
 # Of marked texts: few words, by their side, show what a word does; many show its topic (Levy and Goldberg, ACL 2014).
-MARKED = Near(3, sided=True)
+UNMARKED, MARKED = How(exact=True), How(3, sided=True, exact=True)
 FAR = 10  # words between two spans; a larger distance counts as this
 EDGES = (slice(0, 1), slice(1, 2), slice(-1, None), slice(-2, -1))  # the words between two spans that count by place
 
@@ -35,7 +35,7 @@ class Static(OnDense):
         marks: The marks around spans.
         dense: The model of the features.
         pair: Whether the examples are pairs of texts.
-        edges: Whether the features of marked texts include single words; older models lack them.
+        edges: Whether the features of marked texts include single words and a product, which older models lack.
     """
 
     labels: list[str] | None
@@ -98,7 +98,7 @@ def learn(
         raise InputError("the task has no training examples; a static model needs some")
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
     own = (" ".join(parts(text, marks).whole) for text in chain(train.texts, train.pairs or (), unlabelled))
-    vectors = word_vectors(chain(passages, own), near=MARKED if marks else Near(), svd=exact_svd)
+    vectors = word_vectors(chain(passages, own), how=MARKED if marks else UNMARKED)
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
     dense = Dense.fit(partial(represent, vectors, marks), train, dev, metric, labels, FAMILY)
@@ -111,8 +111,8 @@ def represent(
     """Features of examples, shape [n, features].
 
     Of marked texts: the means of the whole, of each span and of the words between the first two, their distance and
-    order, and `_edges`. Of pairs: the means of both texts, their product and their difference. Else the mean of the
-    text.
+    order, single words (`_edges`), and the product of the means of the first two kinds of spans. Of pairs: the means of
+    both texts, their product and their difference. Else the mean of the text.
     """
     if pairs is not None:
         return of_pairs(*(vectors.means([words_of(text) for text in side]) for side in (texts, pairs)))
@@ -124,18 +124,13 @@ def represent(
     means += [vectors.means([one.spans[kind] for one in cut]) for kind in range(len(marks))]
     forward = np.array([[one.order.find("A") < one.order.find("B")] for one in cut], np.float64)
     distance = np.array([[min(len(words), FAR) / FAR, len(words) <= 1] for words in between], np.float64)
-    more = _edges(vectors, cut) if edges else []
-    return np.hstack([*means, means[1] * forward, forward, distance, *more])
+    single = _edges(vectors, cut, between) if edges else []
+    product = [means[2] * means[3]] if edges and len(marks) > 1 else []
+    return np.hstack([*means, means[1] * forward, forward, distance, *single, *product])
 
 
-def _edges(vectors: Vectors, cut: Sequence[Marked]) -> list[NDArray[np.float64]]:
-    """The first and last two words between the first two spans, the last word of each span, the product of these spans.
-
-    In English, the last word of a noun phrase is mostly its head.
-    """
-    between = [one.between[0] if one.between else [] for one in cut]
-    spans = [*zip(*(one.spans for one in cut), strict=True)]
-    single = [[words[place] for words in between] for place in EDGES]
-    single += [[words[-1:] for words in span] for span in spans]
-    product = [vectors.means(spans[0]) * vectors.means(spans[1])] if len(spans) > 1 else []
-    return [*(vectors.means(words) for words in single), *product]
+def _edges(vectors: Vectors, cut: Sequence[Marked], between: Sequence[list[str]]) -> list[NDArray[np.float64]]:
+    """The first and last two words between the first two spans, and the last word of each span, mostly its head."""
+    columns = [[words[place] for words in between] for place in EDGES]
+    columns += [[words[-1:] for words in span] for span in zip(*(one.spans for one in cut), strict=True)]
+    return [vectors.means(words) for words in columns]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.shallow import vectors
-from tlm.shallow.vectors import Near, Svd, Vectors, cooccurrences, exact_svd, ppmi, quick_svd, word_vectors
+from tlm.shallow.vectors import How, Vectors, cooccurrences, ppmi, word_vectors
 
 WINDOW, LEAST = 5, 3
 A, SMOOTHING = 1e-3, 0.75
@@ -80,7 +80,7 @@ def test_neighbours_are_counted_within_five_words_and_within_a_text(texts: list[
 
 @given(corpora, st.integers(1, 4))
 def test_neighbours_are_counted_by_their_side(texts: list[list[int]], window: int) -> None:
-    found = cooccurrences(*flat(texts), 5, Near(window, sided=True))
+    found = cooccurrences(*flat(texts), 5, How(window, sided=True))
     expected = counted_by_side(texts, 5, window)
     assert np.allclose(found.toarray(), expected, atol=1e-12)
     assert np.allclose(ppmi(found).toarray(), informed(expected), atol=1e-9)
@@ -117,14 +117,14 @@ def test_only_so_many_words_have_vectors(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("svd", "few"), [(quick_svd, 0), (exact_svd, 0), (exact_svd, 500)])
+@pytest.mark.parametrize(("exact", "few"), [(False, 0), (True, 0), (True, 500)])
 def test_vectors_are_the_left_singular_vectors_of_the_ppmi(
-    svd: Svd, few: int, seed: int, monkeypatch: pytest.MonkeyPatch
+    exact: bool, few: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Times the square roots of the values: their products are those of the best approximation of that rank."""
     monkeypatch.setattr(vectors, "FEW", few)
     texts = random_texts(seed)
-    found = word_vectors(texts, 6, svd=svd)
+    found = word_vectors(texts, 6, How(exact=exact))
     left, values, _ = np.linalg.svd(of_words(found, texts))
     assert values[5] - values[6] > 1e-3  # else there is no single best one
     best = left[:, :6] * values[:6] @ left[:, :6].T
@@ -159,25 +159,25 @@ def test_vectors_are_the_same_each_time(seed: int) -> None:
     ],
     ids=["a ring", "a star", "clusters", "a large star"],
 )
-@pytest.mark.parametrize("svd", [quick_svd, exact_svd])
-def test_vectors_of_words_in_the_same_company_are_the_same_each_time(svd: Svd, texts: list[str]) -> None:
+@pytest.mark.parametrize("exact", [False, True])
+def test_vectors_of_words_in_the_same_company_are_the_same_each_time(exact: bool, texts: list[str]) -> None:
     """Their PPMI has fewer dimensions than the vectors, or equal singular values."""
 
-    found = {word_vectors(texts, svd=svd).vectors.tobytes() for _ in range(6)}
+    found = {word_vectors(texts, how=How(exact=exact)).vectors.tobytes() for _ in range(6)}
     assert len(found) == 1
 
 
 def test_a_few_other_texts_hardly_change_exact_vectors() -> None:
-    """The words of the changed corpus have another order, and the quick SVD gives them other vectors."""
+    """The words of the changed corpus have another order, and the approximate SVD gives them other vectors."""
     texts = random_texts(0, 4000, 900)
-    assert moved(texts, texts[5:], exact_svd) < MOVED < moved(texts, texts[5:], quick_svd)
+    assert moved(texts, texts[5:], exact=True) < MOVED < moved(texts, texts[5:], exact=False)
 
 
-def moved(texts: list[str], others: list[str], svd: Svd) -> float:
+def moved(texts: list[str], others: list[str], exact: bool) -> float:
     """How much the cosines between words differ, the 99th percentile."""
     found = []
     for some in (texts, others):
-        learned = word_vectors(some, 32, Near(3, sided=True), svd)
+        learned = word_vectors(some, 32, How(3, sided=True, exact=exact))
         place = {word: number for number, word in enumerate(learned.words)}
         rows = learned.vectors[[place[f"w{number}"] for number in range(1, 100)]].astype(np.float64)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)

@@ -16,11 +16,11 @@ from tlm.errors import InputError
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Marked, of_marked, parts, words_of
 from tlm.shallow.linear import Dense, OnDense, of_pairs
-from tlm.shallow.vectors import Near, Vectors, exact_svd, word_vectors
+from tlm.shallow.vectors import How, Vectors, word_vectors
 
 FAMILY = "static"
 # Of marked texts: few words, by their side, show what a word does; many show its topic (Levy and Goldberg, ACL 2014).
-MARKED = Near(3, sided=True)
+UNMARKED, MARKED = How(exact=True), How(3, sided=True, exact=True)
 EDGES = (slice(0, 1), slice(1, 2), slice(-1, None), slice(-2, -1))  # the words between two spans that count by place
 
 
@@ -34,7 +34,7 @@ class Static(OnDense):
         marks: The marks around spans.
         dense: The model of the features.
         pair: Whether the examples are pairs of texts.
-        edges: Whether the features of marked texts include single words; older models lack them.
+        edges: Whether the features of marked texts include single words and a product, which older models lack.
     """
 
     labels: list[str] | None
@@ -97,7 +97,7 @@ def learn(
         raise InputError("the task has no training examples; a static model needs some")
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
     own = (" ".join(parts(text, marks).whole) for text in chain(train.texts, train.pairs or (), unlabelled))
-    vectors = word_vectors(chain(passages, own), near=MARKED if marks else Near(), svd=exact_svd)
+    vectors = word_vectors(chain(passages, own), how=MARKED if marks else UNMARKED)
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
     dense = Dense.fit(partial(represent, vectors, marks), train, dev, metric, labels, FAMILY)
@@ -109,7 +109,7 @@ def represent(
 ) -> NDArray[np.float64]:
     """Features of examples, shape [n, features].
 
-    Of marked texts, those of `of_marked`, and `_edges`; of pairs: the means of both texts, their product and their
+    Of marked texts, those of `of_marked` and `_edges`; of pairs: the means of both texts, their product and their
     difference. Else the mean of the text.
     """
     if pairs is not None:

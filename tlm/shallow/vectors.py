@@ -1,6 +1,6 @@
 """Static word vectors, learned from text: positive pointwise mutual information of neighbours, and its SVD."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -24,19 +24,19 @@ FEW = 500  # words, of which all singular vectors are computed
 
 
 @dataclass(frozen=True)
-class Near:
-    """Which words count as neighbours of a word.
+class How:
+    """How vectors are learned.
 
     Attributes:
-        window: Words to each side; one at distance d counts (window + 1 - d) / window.
+        window: Words to each side that are neighbours of a word; one at distance d counts (window + 1 - d) / window.
         sided: Whether a word to the left and the same word to the right are two different neighbours.
+        exact: Whether the SVD is exact. Of an approximate one, the vectors of smaller values depend on the order of the
+            words, so a few other texts change them.
     """
 
     window: int = 5
     sided: bool = False
-
-
-Svd = Callable[[Any, int], tuple[NDArray[np.float64], NDArray[np.float64]]]  # of a matrix and a rank: left, values
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,35 +73,22 @@ class Vectors:
         return {word: number for number, word in enumerate(self.words)}
 
 
-def quick_svd(matrix: Any, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Left singular vectors of a sparse matrix and their values, the largest first: an approximation.
-
-    The smaller values have vectors that depend on the order of the rows: a few other texts give others.
-    """
-    left, values, _ = randomized_svd(matrix, rank, random_state=0)
-    return left, values
-
-
 def exact_svd(matrix: Any, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The same without the error: a few other texts hardly change the vectors.
+    """The left singular vectors of a sparse matrix and their values, the largest first.
 
     The largest entry of each vector is positive.
     """
-    size = matrix.shape[0]
+    size, transposed = matrix.shape[0], matrix.T.tocsr()
     if size <= FEW:
-        left, values, _ = np.linalg.svd(matrix.toarray(), full_matrices=False)
-        left, values = left[:, :rank], values[:rank]
+        left, values = (found[..., :rank] for found in np.linalg.svd(matrix.toarray(), full_matrices=False)[:2])
     else:
-        transposed = matrix.T.tocsr()
         product = LinearOperator((size, size), lambda vector: matrix @ (transposed @ vector), dtype=np.float64)
         squares, left = eigsh(product, rank, v0=np.ones(size), rng=0)  # by Lanczos, the smallest first
         left, values = left[:, ::-1], np.sqrt(squares[::-1].clip(min=0))
     return left * np.sign(left[np.abs(left).argmax(axis=0), np.arange(rank)]), values
 
 
-def word_vectors(
-    texts: Iterable[str], dimensions: int = DIMENSIONS, near: Near = Near(), svd: Svd = quick_svd
-) -> Vectors:
+def word_vectors(texts: Iterable[str], dimensions: int = DIMENSIONS, how: How = How()) -> Vectors:
     """Learn vectors from texts.
 
     Memory grows with the pairs of words that occur together, and with the words of all texts (4 bytes each).
@@ -109,8 +96,7 @@ def word_vectors(
     Args:
         texts: The texts to learn from.
         dimensions: Length of a vector; fewer if there are fewer words.
-        near: Which words count as neighbours.
-        svd: `quick_svd` or `exact_svd`.
+        how: How they are learned.
     """
     ids, lengths, words = _encoded(texts)
     counts = np.bincount(ids, minlength=len(words))
@@ -118,53 +104,49 @@ def word_vectors(
     kept = order[counts[order] >= LEAST_COUNT][:MOST_WORDS]
     number = np.full(len(words), -1, np.int32)
     number[kept] = np.arange(len(kept), dtype=np.int32)
-    vectors = neighbour_vectors(number[ids], lengths, len(kept), dimensions, near, svd)
+    vectors = neighbour_vectors(number[ids], lengths, len(kept), dimensions, how)
     weights = SIF / (SIF + counts[kept] / max(1, len(ids)))
     return Vectors([words[one] for one in kept], vectors.astype(np.float32), weights.astype(np.float32))
 
 
 def neighbour_vectors(
-    ids: NDArray[np.int32],
-    lengths: NDArray[np.int64],
-    size: int,
-    dimensions: int,
-    near: Near = Near(),
-    svd: Svd = quick_svd,
+    ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int, dimensions: int, how: How = How()
 ) -> NDArray[np.float64]:
     """PPMI-SVD vectors of words: left singular vectors, scaled by the square roots of their values.
 
     Their shape is [size, dimensions], fewer if there are fewer words.
 
-    `ids`, `lengths`, `size` and `near` are those of `cooccurrences`, `svd` is that of `word_vectors`.
+    `ids`, `lengths`, `size` and `how` are those of `cooccurrences`.
     """
-    matrix = ppmi(cooccurrences(ids, lengths, size, near))
+    matrix = ppmi(cooccurrences(ids, lengths, size, how))
     if not matrix.nnz:
         return np.zeros((size, 1))
-    left, values = svd(matrix, min(dimensions, size))
+    rank = min(dimensions, size)
+    left, values = exact_svd(matrix, rank) if how.exact else randomized_svd(matrix, rank, random_state=0)[:2]
     return left * np.sqrt(values)  # type: ignore[no-any-return]
 
 
-def cooccurrences(ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int, near: Near = Near()) -> Any:
+def cooccurrences(ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int, how: How = How()) -> Any:
     """Count how often words stand near each other in a text, the nearer the heavier.
 
     Args:
         ids: The words of all texts in order, as numbers below `size`; -1 for a word that is not counted.
         lengths: Number of words of each text.
         size: How many words there are.
-        near: Which words count as neighbours.
+        how: Which words are neighbours.
 
     Returns:
         A sparse matrix, float64: symmetric, shape [size, size]; or of shape [size, 2 * size], the right neighbours
         first.
     """
-    text, window = np.repeat(np.arange(len(lengths)), lengths), near.window
+    text, window = np.repeat(np.arange(len(lengths)), lengths), how.window
     total = sparse.csr_matrix((size, size))
     for distance in range(1, window + 1):
         first, second = ids[:-distance], ids[distance:]
         counted = (first >= 0) & (second >= 0) & (text[:-distance] == text[distance:])
         weights = np.full(int(counted.sum()), (window + 1 - distance) / window)
         total = total + sparse.coo_matrix((weights, (first[counted], second[counted])), shape=(size, size)).tocsr()
-    return sparse.hstack([total, total.T], format="csr") if near.sided else total + total.T
+    return sparse.hstack([total, total.T], format="csr") if how.sided else total + total.T
 
 
 def ppmi(counts: Any) -> Any:

@@ -90,7 +90,8 @@ install: $(VENV)/ready  ## Create .venv with the locked packages and tlm (other 
 lock: .tools/bin/uv pyproject.toml  ## Write the requirements files; keep versions that fit (ARGS=--upgrade: take the newest)
 	$(COMPILE) pyproject.toml --extra train --extra pipelines --extra dev --output-file requirements.txt
 	$(COMPILE) pyproject.toml --constraint requirements.txt --output-file requirements-data.txt
-	$(COMPILE) pyproject.toml --constraint requirements.txt --extra train --output-file requirements-train.txt
+	$(COMPILE) pyproject.toml --constraint requirements.txt --extra train --extra embeddings \
+		--output-file requirements-train.txt
 	$(COMPILE) pyproject.toml --constraint requirements.txt --extra serve --excludes docker/not-in-serve.txt \
 		--output-file requirements-serve.txt
 	echo 'cyclonedx-bom>=7,<8' | $(COMPILE) - --output-file docker/requirements-sbom.txt

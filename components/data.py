@@ -70,6 +70,9 @@ def preflight(
     node_selector: dict[str, str],
     tolerations: list[dict[str, str]],
     registry: str = "",
+    published: str = "",
+    published_preset: str = "",
+    network: bool = True,
 ) -> NamedTuple(  # type: ignore[valid-type]
     "Settings",
     [
@@ -77,18 +80,19 @@ def preflight(
         ("query", str),
         ("tokenizer_kind", str),
         ("vocab_size", int),
+        ("texts", str),
         ("finetune_gpus", str),
         ("one_gpu", str),
     ],
 ):
-    """Check settings, prices, training pods, store, disk, Elasticsearch and model registry before any work starts."""
+    """Check settings, models, prices, training pods, store, disk, Elasticsearch and model registry before any work."""
     from tlm.runs.plan import settings
     from tlm.runs.preflight import check_run
     from tlm.settings.options import Pods, Prices
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     check_run(Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations), engine, registry, root)
-    return settings(preset, overrides=overrides.split(), arms=arms, seeds=seeds, gpus=gpus)
+    return settings(preset, overrides.split(), arms, seeds, gpus, published, published_preset, network)
 
 
 @component(DATA_IMAGE)
@@ -206,16 +210,24 @@ def tokenizer(corpus: str, task: str, kind: str, vocab_size: int, root: str) -> 
 
 @component(DATA_IMAGE)
 def plan(
-    arms: str, seeds: str, task: str, tokenizer: str, subsets: list[str], preset: str, overrides: str, root: str
+    arms: str,
+    seeds: str,
+    task: str,
+    tokenizer: str,
+    subsets: list[str],
+    preset: str,
+    overrides: str,
+    root: str,
+    published: str = "",
+    published_preset: str = "",
 ) -> list[str]:
     """List the runs (arms × seeds), each with all that the steps inside the loop need; tokenize their texts once."""
-    from tlm.runs.plan import plan
-    from tlm.training.input.tokenize import tokenize_all
+    from tlm.runs.plan import plan, tokenize_runs
 
-    data, how = filter(None, (task, *subsets)), {"preset": preset, "overrides": overrides.split()}
-    tokenize_all(data, tokenizer, **how, root=root)
-    sources = {"task": task, "tokenizer": tokenizer, "subsets": subsets}
-    return plan(arms, seeds, **sources, preset=preset, overrides=overrides)
+    how = {"preset": preset, "overrides": overrides, "published": published, "published_preset": published_preset}
+    runs = plan(arms, seeds, task=task, tokenizer=tokenizer, subsets=subsets, **how)
+    tokenize_runs(runs, root)
+    return runs
 
 
 @component(DATA_IMAGE)
@@ -230,8 +242,14 @@ def baseline(task: str, root: str, metrics: Output[Metrics]) -> str:
 
 
 @component(DATA_IMAGE)
+def none() -> list[str]:
+    """List no models, where none is asked for."""
+    return []
+
+
+@component(DATA_IMAGE)
 def mix(baseline: str, static: list[str], trained: list[str], root: str) -> list[str]:
-    """Mix each model with the linear model, and an encoder also with the static model of its text; list them all."""
+    """Mix each model with the linear model, and a network also with the static model of its text; list them all."""
     from tlm.evaluation.score.mix import mixtures
 
     return [*static, *trained, *mixtures(baseline, [*static, *trained], root=root)]

@@ -7,12 +7,12 @@ from components.base import TRAIN_IMAGE, component
 
 @component(TRAIN_IMAGE)
 def train(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
-    """Stage 1: train an encoder jointly on the task and the arm's subset; a run without stage 1 passes its start on."""
+    """Stage 1: train a network jointly on the task and the arm's subset; a run without stage 1 passes its start on."""
     from tlm.evaluation.report.kfp import log_counts
     from tlm.runs.plan import Run
     from tlm.training.stages import train
 
-    arm = Run.parse(run)
+    arm = Run.parse(run).loaded(root)
     uri = train(arm.task, **arm.inputs(), **arm.on(gpus), root=root) if "1" in arm.stages else arm.start
     return log_counts(uri, cost)
 
@@ -38,14 +38,22 @@ def evaluate(
     metrics: Output[Metrics],
     confusion_matrix: Output[ClassificationMetrics],
 ) -> str:
-    """Score the model on dev and test, once each."""
+    """Score the model on dev and test, once each; in a run without training, a linear model of embeddings."""
     from tlm.evaluation.report.kfp import log_scores
-    from tlm.evaluation.score.evaluate import evaluate
     from tlm.runs.plan import Run
 
-    uri = evaluate(model, Run.parse(run).task, device="auto" if int(gpus) else "cpu", root=root)
+    uri = Run.parse(run).scored(model, gpus, root)
     log_scores(uri, metrics, confusion_matrix)
     return uri
+
+
+@component(TRAIN_IMAGE)
+def embed(task: str, published: str, root: str) -> list[str]:
+    """Train and score a linear model of the embeddings of each published model."""
+    from tlm.evaluation.score.baseline import baseline
+    from tlm.runs.arms import parse_models
+
+    return [baseline(task, features=model, root=root) for model in parse_models(published)]
 
 
 @component(TRAIN_IMAGE)
@@ -65,6 +73,6 @@ def train_on_nodes(
     from tlm.runs.trainjob import train_on_nodes
     from tlm.settings.options import Pods
 
-    arm, pods = Run.parse(run), Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
+    arm, pods = Run.parse(run).loaded(root), Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
     how = {**arm.inputs(), **arm.settings(), "nodes": nodes, "pods": pods, "root": root}
     return train_on_nodes(arm.task, **how) if "1" in arm.stages else arm.start

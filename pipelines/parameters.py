@@ -13,9 +13,10 @@ from tlm.errors import InputError, nearest, with_article
 from tlm.runs.pods import check_pods
 from tlm.runs.registry import check_address
 from tlm.settings.options import Pods
+from tlm.training.input.located import is_hub_name
 
 # Parameters that are paths or URIs.
-_LOCATIONS = ("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "paper_models")
+_LOCATIONS = ("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "run_published", "paper_models")
 # Passwords in URLs, AWS access keys, tokens of the Hugging Face Hub; and variables whose values are secret.
 _SECRET = re.compile(r"://[^/?#\s]*:[^/?#\s]*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "KFP_EXISTING_TOKEN")
@@ -89,7 +90,7 @@ def check_reachable(values: Mapping[str, Any], where: str = "pods", schemes: str
     """Raise InputError for a parameter that names a file of this machine, which steps in pods or containers lack."""
     for name in _LOCATIONS:
         for place in map(str.strip, str(values.get(name, "")).split(",")):
-            if place and not re.match(schemes, place):
+            if place and not re.match(schemes, place) and not (name == "run_published" and is_hub_name(place)):
                 raise InputError(f"parameter '{name}': {where} do not see '{place}' of this machine; give s3://…")
 
 

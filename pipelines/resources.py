@@ -34,11 +34,12 @@ SMALL = Needs("100m", "1", "256Mi", "1Gi", "1Gi")
 MEDIUM = Needs("500m", "2", "1Gi", "4Gi", "20Gi")
 LARGE = Needs("1", "4", "2Gi", "8Gi", "200Gi")
 NEEDS = (
-    dict.fromkeys(("preflight", "plan-apart", "register", "train-on-nodes"), SMALL)  # the last only starts other pods
+    dict.fromkeys(("preflight", "plan-apart", "register", "none"), SMALL)
     | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "mix", "report", "report-tasks"), MEDIUM)
+    | {"train-on-nodes": MEDIUM}  # it starts other pods, perhaps from a published model, which it loads
     | dict.fromkeys(("load-corpus", "index", "retrieve", "export", "tokenizer", "plan"), LARGE)
     | dict.fromkeys(("plan-corpus", "stage-corpus", "dedup-corpus", "write-corpus"), LARGE)
-    | dict.fromkeys(("select", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
+    | dict.fromkeys(("select", "embed", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
     | {"publish-corpus": MEDIUM, "plan-together": LARGE}
 )
 # of the steps that take GPUs: the output of preflight that says how many; without one, all that a training pod has

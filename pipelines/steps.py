@@ -86,6 +86,15 @@ def selected(
     return dsl.Collected(made["subset"]), dsl.Collected(made["static"])
 
 
+def embeddings(task: Any, published: Any, root: Any) -> dsl.OneOf:
+    """Return the URIs of the metrics of published models' embeddings: none, and no pod with torch, without a model."""
+    with dsl.If(published != "", name="published"):
+        embedded = training.embed(task=task, published=published, root=root)
+    with dsl.Else(name="no-published"):
+        none = data.none()
+    return dsl.OneOf(embedded.output, none.output)
+
+
 def report(scores: dict[str, Any], train: Pods, prices: Prices, registry: Registry, root: Any, **more: Any) -> Any:
     """Return the URI of the report on some metrics; the model it names is registered, if there is a registry."""
     made = data.report(**scores, **vars(prices), root=root, **more).outputs["Output"]

@@ -29,7 +29,7 @@ FILLER = re.compile(
     re.IGNORECASE,
 )
 WORDS = {  # and what to write instead
-    r"fetch(ed|es|ing)|fetch(?! URI)": "passages are retrieved, files downloaded; fetch is a command",
+    r"fetch(ed|es|ing)?": "passages are retrieved, files downloaded",
     r"worth": "say what it gains or costs",
     r"told": "say who says it, or what it is",
     r"mend(s|ed|ing)?": "repair, correct or replace",

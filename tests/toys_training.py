@@ -53,16 +53,16 @@ def task(root: Path, examples: list[Row] | None = None, metric: str = "macro_f1"
     return make_task(root, examples or rows(), metric, sorted(TOPICS) if labels else None)
 
 
-def passages(root: Path, kind: str, count: int = 120) -> str:
-    """A corpus, or a subset of the BM25 arm."""
+def passages(root: Path, kind: str, count: int = 120, arm: str = "bm25") -> str:
+    """A corpus, or a subset of an arm."""
     chance, topics = random.Random(1), list(TOPICS)
     texts = [sentence(chance, topics[i % 3], chance.randint(5, 30)) for i in range(count)]
 
     def write(draft: Any) -> None:
         save(draft, "passages-00000.parquet", {"doc": list(range(count)), "text": texts})
-        draft.details.update(passages=count, **({"arm": "bm25"} if kind == "subset" else {}))
+        draft.details.update(passages=count, **({"arm": arm} if kind == "subset" else {}))
 
-    return make(kind, root, write, {"count": count})
+    return make(kind, root, write, {"count": count, **({"arm": arm} if arm != "bm25" else {})})
 
 
 def tokenizer(root: Path, examples: str, **settings: Any) -> str:

@@ -135,7 +135,7 @@ def point(corpus: str, task: str, draw: int, top_k: int, preset: str, arms: Sequ
             return ""
         if arm == RERANKED:
             return influential(corpus, task, bm25, draw, preset or JUDGE)
-        return export(retrieve(index, task, arm=arm, top_k=top_k, like=bm25, seed=draw))
+        return export(retrieve(index, task, arm=arm, top_k=top_k, same_size_as=bm25, seed=draw))
 
     subsets = [bm25, *map(chosen, arms)]
     linear, models = baseline(task), [static(task, subset=subset) for subset in subsets]

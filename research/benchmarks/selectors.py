@@ -48,7 +48,7 @@ def of_task(corpus: str, task: Path, share: float, root: str, judge: str = JUDGE
     taken: list[float] = []
     for arm in ("bm25", *OTHERS):
         with Stopwatch() as watch:
-            hits = retrieve(index, labelled, arm=arm, like=subsets[0] if subsets else "")
+            hits = retrieve(index, labelled, arm=arm, same_size_as=subsets[0] if subsets else "")
         taken.append(watch.cost().cpu)
         subsets.append(export(hits))
     with Stopwatch() as watch:

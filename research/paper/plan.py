@@ -14,9 +14,9 @@ from tlm.runs.plan import Run, parse_seeds
 from tlm.settings import presets
 from tlm.settings.options import Filters
 from tlm.settings.presets import resolve
-from tlm.training.input.located import EXPECTED
+from tlm.training.input.located import EXPECTED, published_name
 from tlm.training.input.tokenize import tokenize_all
-from tlm.training.load_model import load_model, published_name
+from tlm.training.load_model import load_model
 
 ByKey = Mapping[str, Mapping[int, Result]]
 RANDOM = "random"
@@ -150,7 +150,7 @@ def make_subsets(
     for subset in subsets_for(cells, [*draws.values()]):
         if subset in draws:
             like = made[str(next(top_k(cell) for cell in cells if cell.arm == RANDOM))]
-            hits = retrieve(index, task, arm="random", like=like, seed=draws[subset], root=root)
+            hits = retrieve(index, task, arm="random", same_size_as=like, seed=draws[subset], root=root)
         else:
             cell = next(cell for cell in cells if str(top_k(cell)) == subset)
             query = resolve(cell.preset, cell.overrides).retrieve.query

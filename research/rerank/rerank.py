@@ -22,7 +22,7 @@ def rerank(
     checkpoint: str,
     subset: str,
     *,
-    like: str,
+    same_size_as: str,
     seed: int = 0,
     device: Device = "auto",
     root: str | None = None,
@@ -36,7 +36,7 @@ def rerank(
     Args:
         checkpoint: URI of the checkpoint of stage 1.
         subset: URI of the subset to choose from.
-        like: URI of the subset whose size the new subset is to have.
+        same_size_as: URI of the subset whose size the new subset is to have.
         seed: Seed of the masks.
         device: "cpu", "cuda", or "auto" for a GPU if there is one.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
@@ -52,13 +52,15 @@ def rerank(
     trained, many, wanted = (
         Artifact.open(checkpoint, "checkpoint"),
         Artifact.open(subset, "subset"),
-        Artifact.open(like, "subset"),
+        Artifact.open(same_size_as, "subset"),
     )
     hits, task = many.input("hits"), trained.input("task")
     if not (
         hits.input("task").content == task.content and many.input("corpus").content == wanted.input("corpus").content
     ):
-        raise InputError(f"{checkpoint}, {subset} and {like} are not of one task and corpus; give those of one run")
+        raise InputError(
+            f"{checkpoint}, {subset} and {same_size_as} are not of one task and corpus; give those of one run"
+        )
     tokenizer = trained.input("task_tokens").input("tokenizer")
     tokens = Artifact.open(tokenize(many.uri, tokenizer.uri, root=root))
     inputs = {

@@ -77,5 +77,7 @@ def reranked(runs: Sequence[Artifact], *, device: Device = "auto", root: str | N
     query, deeper = hits.details["query"], min(DEEPER * hits.details["top_k"], MOST_HITS)
     more = retrieve(hits.input("index").uri, hits.input("task").uri, query=query, top_k=deeper, root=root)
     filters = Filters.of(few.manifest.settings)
-    chosen = rerank(checkpoint.uri, export(more, filters=filters, root=root), like=few.uri, device=device, root=root)
+    chosen = rerank(
+        checkpoint.uri, export(more, filters=filters, root=root), same_size_as=few.uri, device=device, root=root
+    )
     return export(chosen, filters=filters, root=root)

@@ -16,7 +16,7 @@ from tests.making import make
 from tlm.artifacts.artifact import Artifact, FileEntry, content_digest
 from tlm.artifacts.snapshots import Progress
 from tlm.artifacts.stores import open_store
-from tlm.cli.upkeep import fetch, gc
+from tlm.cli.upkeep import download, gc
 from tlm.data.corpus.load import load_corpus
 from tlm.errors import InputError
 from tlm.training.input.located import model_folder
@@ -111,7 +111,9 @@ def _through(place: str, pattern: str, root: Path, target: Path) -> Iterator[str
         yield refused(lambda: work.store.read(f"{work.kind}/step-000000001/manifest.json"), "reading through a link")
     else:
         yield refused(lambda: _read_all(made.uri), f"reading through a link for the {place}")
-        yield refused(lambda: fetch(made.uri, str(root / "copy"), force=True), f"fetching through one for the {place}")
+        yield refused(
+            lambda: download(made.uri, str(root / "copy"), force=True), f"downloading through one for the {place}"
+        )
     with suppress(InputError):
         gc(keep_runs=0, unused_days=0, delete=True, root=str(root))
     yield "" if _state(target.parent) == before else f"removing through a link for the {place} reached the other side"

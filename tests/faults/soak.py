@@ -26,7 +26,7 @@ CHAIN = (
     ("index", "index {corpus}"),
     ("hits", "retrieve {index} {task}"),
     ("subset", "export {hits}"),
-    ("random", "retrieve {index} {task} --arm random --like {subset}"),
+    ("random", "retrieve {index} {task} --arm random --same-size-as {subset}"),
     ("tokenizer", "tokenizer {corpus} {task} --vocab-size 300"),
     ("tokens", "tokenize {subset} {tokenizer}"),
     ("checkpoint", "train {task} --tokenizer {tokenizer} --subset {subset} --preset tiny --set train.steps=20"),

@@ -1,4 +1,4 @@
-"""`tlm manifest`: valid for KServe's own definitions, and the files at its address are what the runtimes load."""
+"""`tlm kserve-manifest`: valid for KServe's definitions; the files at its address are what the runtimes load."""
 
 from pathlib import Path
 

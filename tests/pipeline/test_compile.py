@@ -13,7 +13,7 @@ import yaml
 
 from pipelines.compiled import MADE_BY, Compiled, compile_text, of_this_code, parse, reference_fault
 from pipelines.form import ONE_OF_EACH, Machines
-from pipelines.parameters import read_parameters
+from pipelines.parameters import check_reachable, read_parameters
 from pipelines.resources import DAY, WEEK
 from pipelines.tlm import tlm
 from tlm.cli.command import descriptions
@@ -207,6 +207,16 @@ def test_a_wrong_parameter_is_one_sentence(change: str, sentence: str) -> None:
     assert str(error.value).startswith(sentence)
 
 
+def test_a_published_model_is_to_be_had_where_pods_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name on the Hub, or from S3, but not from a folder of this machine."""
+    check_reachable({"run_published": "bert-base-uncased, owner/name,s3://bucket/model"})
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for place in ("mine", "./other", "/models/other", "a/b/c"):
+        with pytest.raises(InputError, match=f"parameter 'run_published': pods do not see '{place}' of this machine"):
+            check_reachable({"run_published": f"owner/name,{place}"})
+
+
 def test_the_sample_parameter_files_are_valid() -> None:
     for path in sorted((ROOT / "pipelines" / "params").glob("*.yaml")):
         assert read_parameters(path, [], of_this_code("tlm"))
@@ -215,6 +225,6 @@ def test_the_sample_parameter_files_are_valid() -> None:
 def test_both_pipelines_have_the_same_parameters_where_they_mean_the_same() -> None:
     theirs, ours = of_this_code("ablation"), of_this_code("tlm")
     assert {name for name in theirs if not name.startswith("paper_")} == {
-        name for name in ours if name not in ("run_arms", "run_overrides", "run_preset")
+        name for name in ours if not name.startswith("run_") or name == "run_seeds"
     }
     assert all(theirs[name] == ours[name] for name in theirs.keys() & ours.keys())

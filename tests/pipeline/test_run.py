@@ -90,7 +90,7 @@ def test_from_files_to_a_report_and_again(tiny: Path, run_module: Callable, tmp_
     assert again.stdout.strip().splitlines()[-1] == uri
     assert runs(root) == before, "a finished run was done again"
     model = next(one for one in artifacts(root, "model") if one.details["arm"] == "bm25")
-    run_module("tlm.cli", "fetch", model.uri, tmp_path / "fetched")
+    run_module("tlm.cli", "download", model.uri, tmp_path / "fetched")
     names = {path.name for path in (tmp_path / "fetched").iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= names
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.base import DATA_IMAGE
+from components.base import DATA_IMAGE, TRAIN_IMAGE
 from pipelines.compiled import build, compile_text, of_this_code
 from pipelines.form import Machines
 from tests.pipeline.test_run import arguments, artifacts
@@ -127,10 +127,14 @@ def test_a_corpus_that_several_pods_load_gives_the_same_report(run_module: Calla
     assert len(artifacts(str(tmp_path / "several"), "corpus-plan")[0].details["parts"]) == 4
 
 
-def test_it_compiles_for_the_data_image_alone() -> None:
-    text = compile_text(name="shallow")
-    executors = yaml.safe_load(text.split("\n---")[0])["deploymentSpec"]["executors"].values()
-    assert {executor["container"]["image"] for executor in executors} == {DATA_IMAGE}
+def test_only_the_branch_of_published_models_needs_more_than_the_data_image() -> None:
+    spec = yaml.safe_load(compile_text(name="shallow").split("\n---")[0])
+    images = {name: one["container"]["image"] for name, one in spec["deploymentSpec"]["executors"].items()}
+    assert {name: image for name, image in images.items() if image != DATA_IMAGE} == {"exec-embed": TRAIN_IMAGE}
+    within = {name: one["dag"]["tasks"] for name, one in spec["components"].items() if "dag" in one}
+    (branch,) = [name for name, tasks in within.items() if "embed" in tasks]
+    (begun,) = [one for tasks in within.values() for one in tasks.values() if one["componentRef"]["name"] == branch]
+    assert begun["triggerPolicy"]["condition"] == "inputs.parameter_values['pipelinechannel--run_published'] != ''"
 
 
 def test_it_takes_the_parameters_of_the_first_pipeline() -> None:

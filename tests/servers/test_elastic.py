@@ -156,7 +156,7 @@ def test_vectors_find_what_exact_search_finds(elasticsearch_root):
     plain = build_index(corpus, engine="elasticsearch", root=root)
     index = build_index(corpus, engine="elasticsearch", name="vectors", vectors=True, root=root)
     like = export(retrieve(plain, task, top_k=10, root=root), root=root)
-    given = {"arm": "dense", "query": "full", "top_k": 10, "like": like, "root": root}
+    given = {"arm": "dense", "query": "full", "top_k": 10, "same_size_as": like, "root": root}
     exact, found = by_query(retrieve(plain, task, **given)), by_query(retrieve(index, task, **given))
     assert exact.keys() == found.keys()
     shared = [len({doc for doc, _ in exact[query]} & {doc for doc, _ in found[query]}) for query in exact]

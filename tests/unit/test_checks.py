@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from tests.published import write_bert
 from tests.toy_reports import reported, told_of, toy_world
 from tests.toys import World, words
 from tlm.artifacts.artifact import Artifact
@@ -13,6 +15,7 @@ from tlm.evaluation.report import checks
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.training.input.tokenizer import build_tokenizer
+from tlm.training.load_model import load_model
 from tlm.training.stages import finetune, train
 
 PAGE = Path("docs/your-task.md")
@@ -68,6 +71,22 @@ def test_a_model_behind_the_linear_one(tmp_path: Path) -> None:
     linear = baseline(world.task, root=str(tmp_path))
     assert "bm25 is behind the linear model, -" in of(told_of([*runs(world, skill=0.0), linear]), "TLM005")
     assert "TLM005" not in codes(told_of([*runs(world, "task-only", skill=1.0), linear]))
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_a_published_model_that_was_trained_as_if_it_were_fresh(head: bool, tmp_path: Path) -> None:
+    world, root = toy_world(tmp_path), str(tmp_path)
+    written = write_bert(tmp_path / "bert", sorted({word for text in world.passages for word in text.split()}))
+    if not head:
+        written.base_model.save_pretrained(tmp_path / "bert")
+    start = load_model(str(tmp_path / "bert"), world.task, preset="tiny", root=root)
+    slow = ["train.lr=1e-4", "finetune.lr=1e-4"]
+    for overrides, expected in (([], ["TLM007", "TLM007"]), (slow, [])):
+        checkpoint = train(world.task, start=start, preset="tiny", overrides=overrides, root=root)
+        model = finetune(checkpoint, world.task, preset="tiny", overrides=overrides)
+        found = [check["code"] for check in told_of([evaluate(model, world.task, root=root)])["checks"]]
+        assert [code for code in found if code == "TLM007"] == expected
+        assert ("TLM006" in found) == (not head)
 
 
 def test_groups_in_several_splits(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from research.__main__ import STUDIES
 from tlm import __version__
 from tlm.cli.command import descriptions, flat
-from tlm.cli.main import COMMANDS, MOVED
+from tlm.cli.main import COMMANDS, MOVED, renamed
 
 ROOT = Path(__file__).parents[2]
 EVERY = {**COMMANDS, **STUDIES}
@@ -47,6 +47,24 @@ def test_commands_of_studies_are_in_research_and_for_now_here_too() -> None:
     assert moved.stderr.startswith("tlm: `tlm paper` is now `python -m research paper`")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (["fetch", "uri", "x"], ["download", "uri", "x"], "tlm: `fetch` is now `download`\n"),
+        (["manifest", "uri"], ["kserve-manifest", "uri"], "tlm: `manifest` is now `kserve-manifest`\n"),
+        (
+            ["retrieve", "--like", "uri"],
+            ["retrieve", "--same-size-as", "uri"],
+            "tlm: `--like` is now `--same-size-as`\n",
+        ),
+        (["download", "fetch", "manifest"], ["download", "fetch", "manifest"], ""),
+    ],
+)
+def test_old_names_still_work(old: list[str], new: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert renamed(old) == new
+    assert capsys.readouterr().err == said
+
+
 def test_the_version_is_printed() -> None:
     assert tlm("--version").stdout.strip() == __version__
 
@@ -77,7 +95,7 @@ def test_no_step_imports_torch_before_it_works(name: str) -> None:
         (["index", "nonsense"], "is no artifact URI"),
         (["export", "artifacts/corpus/none"], "is a corpus; expected hits"),
         (["show", "pockett"], "did you mean 'pocket'?"),
-        (["fetch", "artifacts/model/none", "x"], "there is no finished model here"),
+        (["download", "artifacts/model/none", "x"], "there is no finished model here"),
         (["gc", "--keep-runs", "-1"], "must not be negative"),
         (["ls", "--root", "ftp://somewhere"], "scheme 'ftp' is not known"),
     ],

@@ -117,11 +117,11 @@ from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
-from tlm.shallow.static import word_vectors
+from tlm.shallow.vectors import word_vectors
 root, texts = sys.argv[1], list(docstrings())[:3000]
 index, task = build_index(corpus_of(texts, root), root=root), task_of(texts[::100], root)
 like = export(retrieve(index, task, top_k=10, root=root), root=root)
-hits = retrieve(index, task, arm="dense", top_k=10, like=like, root=root)
+hits = retrieve(index, task, arm="dense", top_k=10, same_size_as=like, root=root)
 kernels = {one["architecture"] for one in threadpool_info() if one["internal_api"] == "openblas"}
 print(*kernels, hashlib.sha256(word_vectors(texts).vectors.tobytes()).hexdigest(), Artifact.open(hits).content)
 """
@@ -150,7 +150,7 @@ def test_a_text_without_a_known_word_finds_nothing_by_its_vector(made, root, arm
     """Its passages would come first into the subset."""
     _, index, _, subset = made
     task = task_of([*COOKING, "zyx 3a", "zyx wvu"], root)
-    hits = retrieve(index, task, arm=arm, top_k=3, like=subset, root=root)
+    hits = retrieve(index, task, arm=arm, top_k=3, same_size_as=subset, root=root)
     of_words = {"dense": [], "hybrid": [3]}[arm]  # a word that is too rare for a vector, but in one passage
     found = pq.read_table(Artifact.open(hits).path("hits.parquet")).to_pydict()
     assert [doc for query, doc in zip(found["query"], found["doc"], strict=True) if query >= len(COOKING)] == of_words
@@ -183,7 +183,7 @@ def test_static_vectors_have_length_one_and_nothing_in_common_and_can_be_kept(ma
 @pytest.mark.parametrize("arm", BY_VECTORS)
 def test_a_search_by_vectors_becomes_a_subset_of_the_size_of_bm25s(made, root, arm):
     _, index, task, subset = made
-    given = {"arm": arm, "top_k": 10, "like": subset, "root": root}
+    given = {"arm": arm, "top_k": 10, "same_size_as": subset, "root": root}
     found = Artifact.open(retrieve(index, task, seed=1, **given))
     wanted = Artifact.open(subset).details["passages"]
     assert found.details == {"arm": arm, "query": "full", "top_k": 50, "like": wanted}
@@ -199,7 +199,7 @@ def test_published_embeddings_are_part_of_the_key(made, root, tmp_path: Path):
         of_model2vec(tmp_path / name)
     (tmp_path / "two" / "more.txt").write_text("more")
     _, index, task, subset = made
-    given = {"arm": "dense", "top_k": 10, "like": subset, "root": root}
+    given = {"arm": "dense", "top_k": 10, "same_size_as": subset, "root": root}
     one, two = (retrieve(index, task, embedder=str(tmp_path / name), **given) for name in ("one", "two"))
     assert len({one, two, retrieve(index, task, **given)}) == 3
     assert Artifact.open(one).content == Artifact.open(two).content
@@ -210,7 +210,7 @@ def test_published_embeddings_are_part_of_the_key(made, root, tmp_path: Path):
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"arm": "dense"}, "arm 'dense' needs --like with the URI of the BM25 subset"),
+        ({"arm": "dense"}, "arm 'dense' needs --same-size-as with the URI of the BM25 subset"),
         ({"arm": "bm25", "embedder": "x"}, "arm 'bm25' compares no vectors; leave --embedder out, or take dense or"),
     ],
 )
@@ -223,4 +223,4 @@ def test_wrong_settings_are_said(made, root, settings, expected):
 def test_an_embedder_that_is_no_folder_is_said(made, root):
     _, index, task, subset = made
     with pytest.raises(InputError, match="--embedder nowhere is not a folder; download the model"):
-        retrieve(index, task, arm="dense", like=subset, embedder="nowhere", root=root)
+        retrieve(index, task, arm="dense", same_size_as=subset, embedder="nowhere", root=root)

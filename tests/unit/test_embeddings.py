@@ -20,13 +20,13 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoModel, AutoTokenizer
 
 from tests.published import write_bert
-from tests.unit.test_shallow import task_of
+from tests.unit.test_shallow import subset_of, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
-from tlm.evaluation.score.baseline import baseline
-from tlm.evaluation.score.mix import Row, mix
-from tlm.shallow.published import digests, files_of, load
+from tlm.evaluation.score.baseline import baseline, static
+from tlm.evaluation.score.mix import Row, mix, mixtures
+from tlm.shallow.published import digests, features_of, files_of, load
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "because", "of", "inside", "hitze", "ist"]
 
@@ -70,7 +70,7 @@ WRITERS = [of_transformers, of_model2vec, of_sentence_transformers, with_dense]
 
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
-@pytest.mark.parametrize("kind", ["plain", "pairs", "numbers"])
+@pytest.mark.parametrize("kind", ["plain", "pairs", "numbers", "marked"])
 def test_it_is_scored_served_and_mixed(write: Callable[[Path], None], kind: str, tmp_path: Path) -> None:
     write(tmp_path / "tiny")
     root, task = str(tmp_path / "store"), task_of(tmp_path / "store", kind)
@@ -87,6 +87,80 @@ def test_it_is_scored_served_and_mixed(write: Callable[[Path], None], kind: str,
         assert [one["label"] for one in answers] == [one["predicted"] for one in table]
     mixed = Artifact.open(mix([metrics.uri, baseline(task, root=root)], root=root))
     assert mixed.details["arm"] == "embeddings-tiny + baseline"
+
+
+class Library:
+    """Stands for a model of the library: a vector for each text, and a note of all that it reads."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def encode(self, texts: list[str], **_: object) -> np.ndarray:
+        self.read += texts
+        return np.array([self.vector(text) for text in texts], np.float32)
+
+    @staticmethod
+    def vector(text: str) -> list[int]:
+        return [len(text), text.count("t"), sum(map(ord, text)) % 97] if text else [0, 0, 0]
+
+
+MARKED = {  # the whole, what is between the spans, both spans; whether they stand in order, their distance
+    "The [[ Red Cat ]] sat on, well,\n<< a Mat >>!": (
+        ("The Red Cat sat on, well, a Mat !", "sat on, well,", "Red Cat", "a Mat"), [1, 0.5, 0],
+    ),
+    "<< a Mat >> of [[ Red Cat ]]": (("a Mat of Red Cat", "of", "Red Cat", "a Mat"), [0, 0.1, 1]),
+    "A [[ Red Cat ]]": (("A Red Cat", "", "Red Cat", ""), [0, 0, 1]),
+    "No span": (("No span", "", "", ""), [0, 0, 1]),
+}  # fmt: skip
+
+
+def test_marked_texts_are_read_in_parts_as_they_are_written_and_each_once() -> None:
+    model, marks = Library(), (("[[", "]]"), ("<<", ">>"))
+    found = features_of(model, marks, [*MARKED, *MARKED], None)
+    expected = []
+    for parts, numbers in MARKED.values():
+        vectors = [Library.vector(part) for part in parts]
+        again = [numbers[0] * value for value in vectors[1]]
+        expected.append([*(value for vector in vectors for value in vector), *again, *numbers])
+    np.testing.assert_array_equal(found, [*expected, *expected])
+    np.testing.assert_array_equal(features_of(Library(), marks, ["[[ ]]<< >>"], None), [[*[0] * 15, 1, 0, 1]])
+    assert sorted(model.read) == sorted({part for parts, _ in MARKED.values() for part in parts if part})
+
+
+def test_named_marks_replace_those_that_are_found(tmp_path: Path) -> None:
+    of_model2vec(tmp_path / "tiny")
+    root, task = str(tmp_path / "store"), task_of(tmp_path / "store", "marked")
+    for spans, marks in (((), [["<<", ">>"], ["[[", "]]"]]), (("[[ ]]",), [["[[", "]]"]])):
+        metrics = Artifact.open(baseline(task, features=str(tmp_path / "tiny"), spans=spans, root=root))
+        assert json.loads(metrics.input("model").path("model/config.json").read_text())["marks"] == marks
+    with pytest.raises(InputError, match=r"no training text has the marks '\{ \}'"):
+        baseline(task, features=str(tmp_path / "tiny"), spans=["{ }"], root=root)
+
+
+def test_a_name_on_the_hub_is_the_folder_that_it_stands_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its folders of modules; and named by itself, not by the folder of the library's cache."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with_dense(tmp_path / "tiny")
+    cache, commit = tmp_path / "cache" / "models--owner--tiny", "0123456789abcdef0123456789abcdef01234567"
+    shutil.copytree(tmp_path / "tiny", cache / "snapshots" / commit)
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text(commit)
+    root, task = str(tmp_path / "store"), task_of(tmp_path / "store", "plain")
+    found = baseline(task, features="owner/tiny", root=root)
+    assert found == baseline(task, features=str(tmp_path / "tiny"), root=root)
+    assert Artifact.open(found).details["arm"] == "embeddings-tiny"
+
+
+def test_they_are_mixed_with_the_static_model_of_retrieved_text(tmp_path: Path) -> None:
+    of_model2vec(tmp_path / "tiny")
+    root, task = str(tmp_path / "store"), task_of(tmp_path / "store", "plain")
+    linear, embedded = baseline(task, root=root), baseline(task, features=str(tmp_path / "tiny"), root=root)
+    text = static(task, subset=subset_of(tmp_path / "store", ["alpha beta because of gamma"] * 30), root=root)
+    made = [Artifact.open(uri).details["arm"] for uri in mixtures(linear, [text, embedded], root=root)]
+    parts = ("embeddings-tiny + baseline", "embeddings-tiny + static-bm25 + baseline")
+    assert made == ["static-bm25 + baseline", *parts]
+    assert [Artifact.open(uri).details["arm"] for uri in mixtures(linear, [embedded], root=root)] == [parts[0]]
 
 
 def test_the_embedding_of_a_transformers_folder_is_the_mean_of_its_last_states(tmp_path: Path) -> None:
@@ -212,14 +286,12 @@ def test_code_of_the_folder_is_refused(name: str, values: object, tmp_path: Path
 
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     root, task = str(tmp_path / "store"), task_of(tmp_path / "store", "plain")
-    with pytest.raises(InputError, match="is not a folder; download the model"):
+    with pytest.raises(InputError, match=r"nowhere: there is no such folder; expected a model"):
         baseline(task, features=str(tmp_path / "nowhere"), root=root)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"has no \.safetensors file"):
         baseline(task, features=str(tmp_path / "empty"), root=root)
     of_model2vec(tmp_path / "tiny")
-    with pytest.raises(InputError, match="--spans has no effect on published embeddings"):
-        baseline(task, features=str(tmp_path / "tiny"), spans=["[[ ]]"], root=root)
     (tmp_path / "tiny" / "model.safetensors").write_bytes(b"broken")
     with pytest.raises(InputError, match=r"tiny does not load: .*; expected a model of sentence-transformers"):
         baseline(task, features=str(tmp_path / "tiny"), root=root)

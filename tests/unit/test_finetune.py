@@ -17,7 +17,7 @@ from tlm.data.tasks.metrics import dev_score
 from tlm.errors import InputError
 from tlm.settings.options import Compute
 from tlm.training.classification import class_logits, masked_lm_loss
-from tlm.training.device import memory_advice, resolve_device
+from tlm.training.device import autocast, memory_advice, resolve_device, resolve_precision
 from tlm.training.input.texts import Examples
 from tlm.training.model import build
 from tlm.training.stages import train
@@ -225,6 +225,22 @@ def test_bf16_differs_in_the_last_digits_only(root, examples, start):
     assert curve(half)["mlm"] == pytest.approx(curve(start)["mlm"], abs=0.02)
     assert curve(half)["mlm"] != curve(start)["mlm"]
     assert half.run()["precision"] == "bf16"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_auto_is_bf16_where_the_processor_has_it(root, examples, monkeypatch, capsys, there):
+    """Only what torch says of the processor is replaced: no machine is both."""
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": there}, raising=False)
+    cpu, slow = torch.device("cpu"), "this CPU has no bf16"
+    assert resolve_precision(cpu, "auto") == ("bf16" if there else "fp32")
+    assert [resolve_precision(cpu, given) for given in ("bf16", "fp32")] == ["bf16", "fp32"]
+    for given, warned in (("auto", False), ("fp32", False), ("bf16", not there)):
+        with autocast(cpu, given):
+            assert torch.is_autocast_enabled("cpu") == (given == "bf16" or (there and given == "auto"))
+        assert (slow in capsys.readouterr().err) == warned
+    made = checkpoint(root, examples, "train.precision=auto", "train.steps=4", f"train.lr={1e-3 + there * 1e-4}")
+    assert made.run()["precision"] == ("bf16" if there else "fp32")
+    assert made.manifest.settings["train"]["precision"] == "auto"
 
 
 # ---- what is refused

@@ -108,8 +108,8 @@ def test_a_model_is_as_it_was_afterwards(opened):
 
 def test_what_is_chosen_becomes_a_subset_of_the_size_of_bm25s(world):
     root, few, many, checkpoint = world
-    hits = rerank(checkpoint, many, like=few, seed=1, device="cpu", root=root)
-    assert rerank(checkpoint, many, like=few, seed=1, device="cpu", root=root) == hits
+    hits = rerank(checkpoint, many, same_size_as=few, seed=1, device="cpu", root=root)
+    assert rerank(checkpoint, many, same_size_as=few, seed=1, device="cpu", root=root) == hits
     made = Artifact.open(export(hits, root=root))
     assert made.details == {"arm": "rerank", "passages": Artifact.open(few).details["passages"]}
     docs, those = (
@@ -125,7 +125,7 @@ def test_what_is_chosen_again_in_another_root_has_the_same_content(world, tmp_pa
     found = []
     for place in (root, str(other)):
         one, two, three = (uri.replace(root, place) for uri in (checkpoint, many, few))
-        hits = rerank(one, two, like=three, seed=2, device="cpu", root=place)
+        hits = rerank(one, two, same_size_as=three, seed=2, device="cpu", root=place)
         assert hits.startswith(f"{place}/")
         found.append([Artifact.open(made).content for made in (hits, export(hits, root=place))])
     assert found[0] == found[1]
@@ -139,4 +139,4 @@ def test_artifacts_of_different_tasks_are_refused(world, tmp_path):
     index = Artifact.open(many).input("hits").input("index").uri
     foreign = export(retrieve(index, other, top_k=3, root=root), root=root)
     with pytest.raises(InputError, match="are not of one task and corpus; give those of one run"):
-        rerank(checkpoint, foreign, like=few, device="cpu", root=root)
+        rerank(checkpoint, foreign, same_size_as=few, device="cpu", root=root)

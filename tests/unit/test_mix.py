@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.toys import Row, make, make_task, random_model, read_json, words
 from tlm.artifacts.artifact import Artifact
-from tlm.cli.upkeep import fetch
+from tlm.cli.upkeep import download
 from tlm.data.tasks.examples import read_splits
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
@@ -385,7 +385,7 @@ def test_the_saved_mixture_predicts_what_was_scored(kind: str, store: Store, tmp
     found = store.mixed(*members_of(store, kind))
     expected = values_of(found, "test")
     assert np.abs(answered(found.uri) - expected).max() < 1e-6
-    folder = fetch(found.input("model").uri, str(tmp_path / "fetched"))
+    folder = download(found.input("model").uri, str(tmp_path / "fetched"))
     assert np.abs(answered(folder) - expected).max() < 1e-6
     assert np.abs(answered(store.baseline) - expected).max() > 1e-3
 
@@ -400,7 +400,7 @@ def test_a_mixture_of_numbers(numbers: Store, tmp_path: Path) -> None:
     assert tuple(found.input("model").details["temperatures"]) == (1, 1)
     assert any(line != [1, 0] for line in found.input("model").details["lines"])
     assert np.abs(answered(found.uri, True) - values_of(found, "test")).max() < 1e-6
-    folder = fetch(found.input("model").uri, str(tmp_path / "fetched"))
+    folder = download(found.input("model").uri, str(tmp_path / "fetched"))
     assert np.abs(answered(folder, True) - values_of(found, "test")).max() < 1e-6
     assert found.details["test"] == pytest.approx(
         np.corrcoef(values_of(found, "test")[:, 0], gold_of(True, "test"))[0, 1]

@@ -1,6 +1,7 @@
 """The plan: everything checked before any work, arms × seeds as flat strings."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.toys_training import passages
 from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index
 from tlm.runs.advise import advise, advise_command
+from tlm.runs.arms import parse_arms
 from tlm.runs.plan import Run, advised, plan, settings
 from tlm.settings import presets
 from tlm.settings.presets import resolve
@@ -39,6 +41,46 @@ def test_a_run_has_the_text_that_its_seed_drew(tmp_path: Path) -> None:
     bm25, *drawn = subset_of("bm25", tmp_path), subset_of("random", tmp_path, 0), subset_of("random", tmp_path, 7)
     runs = [Run.parse(text) for text in plan("random,bm25", "7,0", subsets=[drawn[1], bm25, drawn[0]], **SOURCES)]
     assert [(run.seed, run.subset) for run in runs] == [(7, drawn[1]), (7, bm25), (0, drawn[0]), (0, bm25)]
+
+
+def test_published_models_have_presets_names_and_text_of_their_own(tmp_path: Path) -> None:
+    bm25, other = subset_of("bm25", tmp_path), "s3://b/models/big/"
+    arms, how = "bm25,published,published-bm25,published-task-only,embeddings", {"published": f"owner/mini, {other}"}
+    sources = {**SOURCES, "overrides": "train.steps=9 model.max_length=64"}
+    texts = plan(arms, "0,7", subsets=[bm25], **sources, **how)
+    scratch, *published = [Run.parse(text) for text in texts if "seed=7" in text]
+    assert (scratch.arm, scratch.model, scratch.overrides) == ("bm25", "", sources["overrides"])
+    assert [(run.arm, run.stages, run.preset, run.subset, run.model) for run in published] == [
+        (f"published-{name}{end}", stages, preset, subset, place)
+        for name, place in (("mini", "owner/mini"), ("big", other))
+        for end, stages, preset, subset in (
+            ("", "2", "finetune-published", ""), ("-bm25", "12", "adapt", bm25), ("-task-only", "12", "adapt", ""),
+        )
+    ]  # fmt: skip
+    assert {(run.tokenizer, run.overrides) for run in published} == {("", "model.max_length=64")}
+    last = [Run.parse(text) for text in texts[-2:]]
+    assert [(run.arm, run.stages, run.seed) for run in last] == [("embeddings-mini", "", 0), ("embeddings-big", "", 0)]
+    own = plan(arms, "0", subsets=[bm25], **sources, **how, published_preset="tiny")
+    assert {Run.parse(text).preset for text in own} == {"pocket", "tiny", ""}
+
+
+@pytest.mark.parametrize(
+    ("arms", "published", "network", "expected"),
+    [
+        ("bm25", "a", True, (["bm25"], [""], True, ["bm25"])),
+        ("bm25", "a", False, (["bm25"], [], True, ["bm25"])),
+        ("random,published-dsir", "a", True, (["random"], ["dsir"], False, ["random", "dsir"])),
+        ("published", "a", True, ([], [""], False, ["bm25"])),
+        ("published-task-only", "a", True, ([], ["task-only"], False, ["task-only"])),
+        ("bm25", "", True, (["bm25"], [], False, ["bm25"])),
+    ],
+)
+def test_a_published_model_that_no_arm_names_has_those_it_can_have(
+    arms: str, published: str, network: bool, expected: tuple[list[str], list[str], bool, list[str]]
+) -> None:
+    """And where no arm needs text, BM25's is there."""
+    found = parse_arms(arms, published, network=network)
+    assert (found.scratch, found.further, found.embeddings, found.texts) == expected
 
 
 def subset_of(arm: str, root: Path, seed: int | None = None) -> str:
@@ -102,9 +144,23 @@ def test_without_auto_settings_stay_as_given(task: str) -> None:
         ({"arms": ""}, "arms: '' is empty"),
         ({"seeds": "0,0"}, "seeds: '0,0' is empty or names one twice"),
         ({"seeds": "-1"}, "seeds: '-1' is no whole number"),
+        ({"arms": "bm25,embeddings"}, "arms: 'embeddings' needs a published model, and run_published names none"),
+        (
+            {"arms": "publised-bm25", "published": "a"},
+            "arms: 'publised-bm25' is no arm; did you mean 'published-bm25'?",
+        ),
+        (
+            {"arms": "published-bm25", "published": "a", "network": False},
+            "arms: 'published-bm25' trains a network, and this pipeline trains none; take the arm embeddings",
+        ),
+        ({"published": "a/one,b/one"}, "run_published: two models are called 'one'; rename the folder of one"),
+        ({"published": "a/one-random"}, "run_published: the last part of 'a/one-random' names its arm; expected"),
+        ({"published": "a/one + two"}, "run_published: the last part of 'a/one + two' names its arm; expected"),
+        ({"published": "./nowhere", "published_preset": "tiny"}, "./nowhere: there is no such file or folder"),
+        ({"published": "a/b", "published_preset": "tyni"}, "preset 'tyni' is unknown"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(wrong: dict[str, str], sentence: str) -> None:
+def test_what_is_wrong_is_one_sentence(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError) as error:
         settings("pocket", **wrong)
     assert str(error.value).startswith(sentence)

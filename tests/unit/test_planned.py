@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tlm.evaluation.report.findings import AHEAD, ARMS, NETWORK, OTHERS, TEXT, challenger, planned
+from tlm.evaluation.report.findings import AHEAD, ARMS, NETWORK, OTHERS, PRETRAINED, TEXT, challenger, planned
 from tlm.evaluation.score.mix import Row
 
 
@@ -20,6 +20,18 @@ from tlm.evaluation.score.mix import Row
         ("bm25 × 5", "mixture", ("bm25 × 5", "encoder × 5", "bm25")),
         ("bm25 + random", "mixture", ("bm25 + random", "encoder + encoder", "bm25 + random")),
         ("bm25 + static-random", "mixture", ("bm25 + static-random", "encoder + static", "bm25 + random")),
+        ("published-mini-lm", "stage 2", ("published-mini-lm", "published", "")),
+        ("published-mini-lm-task-only", "stage 2", ("published-mini-lm-task-only", "published", "task-only")),
+        (
+            "published-b-bm25 + static-bm25 + baseline",
+            "mixture",
+            ("published-b-bm25 + static + linear", "published + static + linear", "bm25"),
+        ),
+        (
+            "published-b + static-bm25 + baseline",
+            "mixture",
+            ("published-b + static-bm25 + linear", "published + static + linear", "bm25"),
+        ),
         ("gpt + baseline", "imported", ("gpt + baseline", "imported", "")),
     ],
 )
@@ -60,6 +72,20 @@ def test_networks_are_held_against_the_best_without_one() -> None:
     assert len(found) == 7
 
 
+def test_published_models_are_networks_and_text_is_compared_within_one_model() -> None:
+    rows = [
+        row(f"published-{name}-{text}", "published", text, dev)
+        for name, text, dev in (("a", "bm25", 0.9), ("a", "random", 0.7), ("b", "bm25", 0.8), ("b", "task-only", 0.7))
+    ]
+    found = planned([LINEAR, *STATIC, row("published-a", "published", "", 0.6), *rows])
+    assert {one[:2] for one in found if one.question == TEXT} == {
+        ("published-a-bm25", "published-a-random"),
+        ("published-b-bm25", "published-b-task-only"),
+    }
+    assert ("published-a-bm25", "linear", NETWORK) not in found  # asked already, as the best one
+    assert ("published-a-bm25", "linear", AHEAD) in found
+
+
 def test_encoders_alone_are_compared_as_fetched_text_and_with_each_other() -> None:
     found = planned(NETWORKS)
     assert {one[:2]: one.question for one in found} == {
@@ -74,6 +100,15 @@ def test_imported_predictions_are_compared_with_our_best_and_never_chosen() -> N
     assert ("static-bm25 + linear", "gpt", OTHERS) in planned([LINEAR, *MIXED, OTHER])
     assert challenger([LINEAR, OTHER]) is OTHER
     assert planned([LINEAR, OTHER]) == [("gpt", "linear", AHEAD)]
+
+
+def test_a_published_model_is_compared_with_ours_and_text_also_where_it_leads() -> None:
+    published = row("published-bert + linear", "published + linear", "", 0.70)
+    found = planned([LINEAR, *MIXED, published])
+    assert ("static-bm25 + linear", "published-bert + linear", PRETRAINED) in found or (
+        "published-bert + linear", "static-bm25 + linear", NETWORK,
+    ) in found  # fmt: skip
+    assert ("static-bm25 + linear", "static-random + linear", TEXT) in found
 
 
 def test_nothing_is_planned_for_one_row() -> None:

@@ -1,6 +1,7 @@
 """Published models: taken over weight by weight, with their own tokenizers, and trained on."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -25,7 +26,8 @@ from tlm.settings.options import Compute
 from tlm.training.classification import masked_lm_loss
 from tlm.training.device import to_device
 from tlm.training.input.batches import MASK, Masking, collate, generator
-from tlm.training.input.texts import Examples
+from tlm.training.input.texts import Examples, Ragged
+from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.load_model import load_model
 from tlm.training.model import build
@@ -156,6 +158,31 @@ def test_without_a_head_for_words_there_is_no_loss_of_words(tmp_path):
     assert trained(tmp_path, start).entries(build.MLM_HEAD)
 
 
+@pytest.mark.parametrize("kind", ["bert", "bert of another kind"])
+def test_without_such_a_head_stage_1_begins_with_the_identity_and_the_frequencies_of_tokens(tmp_path, kind, capsys):
+    """Its bias is log p of the texts that are trained on, and its states are those of the model, normalised."""
+    published(tmp_path / kind, kind).bert.save_pretrained(tmp_path / kind)
+    start, text = loaded(tmp_path, kind), passages(tmp_path, "subset")
+    begun = trained(tmp_path, start, "train.lr=1e-12", subset=text)
+    assert begun.manifest.settings["mlm_head"] == "identity"
+    warned = "no head that predicts tokens, so stage 1 begins with a random one" in capsys.readouterr().err
+    assert warned == (kind != "bert")
+    if warned:
+        return
+    model = build.load(begun.path("model"), begun.path(build.MLM_HEAD))
+    words, size = start.input("task_tokens").input("tokenizer").uri, len(model.mlm.bias)
+    task_ids, ids = (
+        Ragged.open(Artifact.open(tokenize(uri, words, root=str(tmp_path)))) for uri in (start.input("task").uri, text)
+    )
+    counts = np.bincount(np.concatenate([task_ids.ids[: task_ids.offsets[48]], ids.ids]), minlength=size) + 1
+    assert np.allclose(model.mlm.bias.detach().exp(), counts / counts.sum(), rtol=1e-4)
+    states = torch.randn(50, 32, generator=torch.Generator().manual_seed(0))
+    exact = torch.nn.functional.layer_norm(states, (32,))
+    near = torch.nn.functional.cosine_similarity(model.mlm.transform(states), exact)
+    assert near.min() > 0.98
+    assert not trained(tmp_path, begun).manifest.settings.get("mlm_head")
+
+
 @KINDS
 def test_stage_1_goes_on_from_it_and_stage_2_after_that(tmp_path, kind):
     start = loaded(tmp_path, kind)
@@ -172,6 +199,23 @@ def test_stage_1_goes_on_from_it_and_stage_2_after_that(tmp_path, kind):
     assert "published" in (end.path("model") / "README.md").read_text()
 
 
+def test_arms_of_the_pipelines_have_the_model_s_name(tmp_path):
+    start = loaded(tmp_path, arm="published-bert")
+    further = [trained(tmp_path, start), trained(tmp_path, start, subset=passages(tmp_path, "subset", arm="dsir"))]
+    said = []
+    for checkpoint in (start, *further):
+        end = model(tmp_path, checkpoint, start.input("task").uri, seed=3)
+        card = (end.path("model") / "README.md").read_text()
+        said.append((end.details["arm"], *re.findall(r"^- passages: (.*)$", card, re.MULTILINE)))
+        assert "What its pre-training cost is not counted here." in card
+    dsir = "drawn from the corpus so that their words are distributed as the training texts' (DSIR)"
+    assert said == [
+        ("published-bert", "none beside those of the published model"),
+        ("published-bert-task-only", "none beside those of the published model and, in stage 1, the task's own"),
+        ("published-bert-dsir", f"those of the published model and, in stage 1, passages {dsir}"),
+    ]
+
+
 def test_words_alone_are_learned_where_rho2_is_infinite(tmp_path):
     start = loaded(tmp_path)
     words = trained(tmp_path, start, "train.rho2=inf")
@@ -182,6 +226,21 @@ def test_words_alone_are_learned_where_rho2_is_infinite(tmp_path):
     assert torch.equal(*classifier)  # fresh by the same seed, and never changed
     both = trained(tmp_path, start)
     assert words.details["cost"]["flops"] < both.details["cost"]["flops"]
+
+
+def test_a_rate_for_fresh_weights_is_warned_of(tmp_path, capsys):
+    start, warning = loaded(tmp_path), "with which a published model forgets what it knows; it takes 2e-5"
+    onward = trained(tmp_path, start, "train.lr=5e-4")
+    model(tmp_path, onward, start.input("task").uri, "finetune.lr=5e-4")
+    assert warning not in capsys.readouterr().err
+    trained(tmp_path, start, "train.lr=6e-4")
+    assert f"warning: train.lr is 0.0006, {warning}" in capsys.readouterr().err
+    model(tmp_path, onward, start.input("task").uri, "finetune.lr=1e-3")
+    assert f"warning: finetune.lr is 0.001, {warning}" in capsys.readouterr().err
+    fresh = train(start.input("task").uri, tokenizer=start.input("task_tokens").input("tokenizer").uri, preset="tiny",
+                  compute=Compute("cpu"), overrides=[*STEPS], root=str(tmp_path))  # fmt: skip
+    model(tmp_path, Artifact.open(fresh), start.input("task").uri, "finetune.lr=1e-3")
+    assert warning not in capsys.readouterr().err
 
 
 def test_without_a_start_the_recipe_has_nothing_new(tmp_path):

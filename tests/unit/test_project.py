@@ -73,7 +73,7 @@ def declared(*extras: str) -> Iterator[Requirement]:
 LOCKS = {
     "requirements.txt": ("train", "pipelines", "dev"),
     "requirements-data.txt": (),
-    "requirements-train.txt": ("train",),
+    "requirements-train.txt": ("train", "embeddings"),
     "requirements-serve.txt": ("serve",),
     "docker/requirements-sbom.txt": None,
 }

@@ -91,8 +91,8 @@ def test_words_that_no_text_should_use(text):
     "text",
     [
         "Passages that BM25 retrieved.",
-        "Run `tlm fetch`; it sets `told`.",
-        "```\ntlm fetch $model my-model  # worth it\n```\n",
+        "Run `tlm download`; it sets `told`.",
+        "```\ntlm download $model my-model  # worth it\n```\n",
         "those who read; that which was shown",
         "Recommend it, amend it: worthwhile.",
         "A setting of whichever kind.",

@@ -40,7 +40,7 @@ def tiny(tmp_path_factory):
     task, index = load_task(str(folder / "task"), root=root), build_index(corpus, root=root)
     found = export(retrieve(index, task, top_k=8, root=root), filters=Filters(overlap=False), root=root)
     drawn = export(
-        retrieve(index, task, arm="random", like=found, root=root), filters=Filters(overlap=False), root=root
+        retrieve(index, task, arm="random", same_size_as=found, root=root), filters=Filters(overlap=False), root=root
     )
     return root, found, drawn
 

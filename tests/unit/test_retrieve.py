@@ -147,7 +147,7 @@ def test_a_finished_search_is_found_again_without_searching(root, index, monkeyp
 def test_random_passages(root, index):
     task = task_of(["red"], root)
     like = subset_of(retrieve(index, task, root=root), 2, root)
-    draws = [retrieve(index, task, arm="random", like=like, seed=seed, root=root) for seed in (0, 1, 2, 0)]
+    draws = [retrieve(index, task, arm="random", same_size_as=like, seed=seed, root=root) for seed in (0, 1, 2, 0)]
     assert draws[0] == draws[3]
     found = [columns(hits, "hits.parquet") for hits in draws[:3]]
     for hits in found:
@@ -164,7 +164,7 @@ def test_there_are_more_random_passages_than_are_wanted(root):
     index = build_index(corpus_of([f"word {number}" for number in range(1500)], root), root=root)
     task = task_of(["word"], root)
     like = subset_of(retrieve(index, task, root=root), 20, root)
-    docs = columns(retrieve(index, task, arm="random", like=like, root=root), "hits.parquet")["doc"]
+    docs = columns(retrieve(index, task, arm="random", same_size_as=like, root=root), "hits.parquet")["doc"]
     assert len(set(docs)) == len(docs) == 1040
 
 
@@ -173,8 +173,8 @@ def test_there_are_more_random_passages_than_are_wanted(root):
     [
         ({"arm": "bm52"}, "arm 'bm52' is not known; did you mean 'bm25'?"),
         ({"query": "fll"}, "query 'fll' is not known; did you mean 'full'?"),
-        ({"arm": "random"}, "needs --like"),
-        ({"like": "root/subset/123"}, "arm 'bm25' takes no --like"),
+        ({"arm": "random"}, "needs --same-size-as"),
+        ({"same_size_as": "root/subset/123"}, "arm 'bm25' takes no --same-size-as"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(root, index, settings, sentence, monkeypatch):
@@ -189,7 +189,7 @@ def test_a_subset_of_another_corpus_is_refused(root, index):
     task = task_of(["else"], root)
     like = subset_of(retrieve(other, task, root=root), 1, root)
     with pytest.raises(InputError, match="was not taken from the corpus of"):
-        retrieve(index, task, arm="random", like=like, root=root)
+        retrieve(index, task, arm="random", same_size_as=like, root=root)
 
 
 def test_a_task_without_training_examples_is_refused(root, index):

@@ -127,7 +127,7 @@ def test_the_best_come_first_and_of_equal_ones_the_first():
 @pytest.mark.parametrize("arm", SCORED)
 def test_a_selection_becomes_a_subset_of_the_size_of_bm25s(made, root, arm):
     _, index, task, subset = made
-    hits = retrieve(index, task, arm=arm, like=subset, seed=1, root=root)
+    hits = retrieve(index, task, arm=arm, same_size_as=subset, seed=1, root=root)
     made_of_it = Artifact.open(export(hits, root=root))
     assert made_of_it.details == {"arm": arm, "passages": Artifact.open(subset).details["passages"]}
     texts = [text for batch in passages(made_of_it) for text in batch.column("text").to_pylist()]
@@ -148,7 +148,7 @@ def test_what_is_computed_again_in_another_root_has_the_same_content(tmp_path, a
     found = []
     for root in (str(tmp_path / "one"), str(tmp_path / "two")):
         _, index, task, subset = cooking(root)
-        hits = retrieve(index, task, arm=arm, top_k=10, like=subset, seed=1, root=root)
+        hits = retrieve(index, task, arm=arm, top_k=10, same_size_as=subset, seed=1, root=root)
         found.append([Artifact.open(one).content for one in (subset, hits, export(hits, root=root))])
     assert found[0] == found[1]
     assert len({*found[0]}) == 3
@@ -164,7 +164,7 @@ def test_an_arm_that_draws_has_a_subset_for_each_seed_and_the_others_have_one(ma
         *(("dsir", seed) for seed in (0, 1, 5)), ("dense", 0), ("hybrid", 0), ("classifier", 0),
     ]  # fmt: skip
     drawn = [Artifact.open(arm.subset(root=root)) for arm in found if arm.name == "random"]
-    assert drawn[0].uri == export(retrieve(index, task, arm="random", like=subset, root=root), root=root)
+    assert drawn[0].uri == export(retrieve(index, task, arm="random", same_size_as=subset, root=root), root=root)
     assert len({one.content for one in drawn}) == 3
     assert [seed_of(one) for one in drawn] == [0, 1, 5]
     assert len({one.details["passages"] for one in drawn}) == 1
@@ -192,8 +192,8 @@ def lengths(texts):
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"arm": "dsir"}, "arm 'dsir' needs --like with the URI of the BM25 subset"),
-        ({"arm": "bm25", "like": "x"}, "arm 'bm25' takes no --like"),
+        ({"arm": "dsir"}, "arm 'dsir' needs --same-size-as with the URI of the BM25 subset"),
+        ({"arm": "bm25", "same_size_as": "x"}, "arm 'bm25' takes no --same-size-as"),
         ({"arm": "dsri"}, "arm 'dsri' is not known; did you mean 'dsir'?"),
     ],
 )

@@ -22,7 +22,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from tests.toys import Row, make, make_task, read_json, save, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.cli.upkeep import fetch
+from tlm.cli.upkeep import download
 from tlm.data.tasks.metrics import Split, score
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
@@ -338,9 +338,9 @@ def test_evaluate_finds_the_scores_that_the_step_made(step: str, store: Path) ->
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_fetched_model_is_a_folder_that_predicts(step: str, store: Path, tmp_path: Path) -> None:
+def test_a_downloaded_model_is_a_folder_that_predicts(step: str, store: Path, tmp_path: Path) -> None:
     model = model_of(STEPS[step](task_of(store, "marked"), root=str(store))).uri
-    folder = fetch(model, str(tmp_path / "fetched"))
+    folder = download(model, str(tmp_path / "fetched"))
     texts = [row[0] for row in rows_of("marked")[:5]]
     assert list(predict(folder, texts)) == list(predict(model, texts))
 
@@ -349,7 +349,7 @@ def test_a_fetched_model_is_a_folder_that_predicts(step: str, store: Path, tmp_p
 @pytest.mark.parametrize("step", STEPS)
 def test_a_folder_that_lacks_a_file_is_said_in_a_sentence(step: str, missing: str, store: Path, tmp_path: Path) -> None:
     model = model_of(STEPS[step](task_of(store, "plain"), root=str(store))).uri
-    folder = Path(fetch(model, str(tmp_path / "fetched")))
+    folder = Path(download(model, str(tmp_path / "fetched")))
     (folder / missing).unlink()
     with pytest.raises(InputError, match=missing):
         list(predict(str(folder), ["alpha"]))
@@ -394,7 +394,7 @@ def test_two_stores_get_the_same_content(step: str, kind: str, tmp_path: Path) -
 
 
 def foreseen() -> list[Row]:
-    """The words of the test texts are not in train; fetched passages say which of those they are like."""
+    """The words of the test texts are not in train; retrieved passages say which of those they are like."""
     known, unknown = {"sea": "kraken", "sky": "griffin"}, {"sea": "octopus", "sky": "pegasus"}
     return [
         (f"the {(known if split == 'train' else unknown)[label]} is {text}", None, label, split)

@@ -1,4 +1,4 @@
-"""Listing, fetching, and removing what no kept run needs."""
+"""Listing, downloading, and removing what no kept run needs."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import pytest
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.artifacts.snapshots import Progress
-from tlm.cli.upkeep import fetch, gc, ls
+from tlm.cli.upkeep import download, gc, ls
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
@@ -48,12 +48,12 @@ def age(root: Path, days: float) -> None:
         os.utime(path, (time.time() - days * 86_400,) * 2)
 
 
-def test_fetch_gives_plain_names(tmp_path: Path) -> None:
+def test_download_gives_plain_names(tmp_path: Path) -> None:
     uri = make(tmp_path / "store", "model", 1)
-    fetch(uri, str(tmp_path / "out"))
+    download(uri, str(tmp_path / "out"))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "curve.txt"]
     with pytest.raises(InputError, match="not an empty folder"):
-        fetch(uri, str(tmp_path / "out"))
+        download(uri, str(tmp_path / "out"))
 
 
 def test_ls_names_each_artifact_once(tmp_path: Path) -> None:

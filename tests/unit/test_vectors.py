@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tlm.shallow import static
-from tlm.shallow.static import Vectors, cooccurrences, ppmi, word_vectors
+from tlm.shallow import vectors
+from tlm.shallow.vectors import How, Vectors, cooccurrences, ppmi, word_vectors
 
 WINDOW, LEAST = 5, 3
 A, SMOOTHING = 1e-3, 0.75
+MOVED = 0.1  # between cosines
 
 corpora = st.lists(st.lists(st.integers(-1, 4), max_size=9), max_size=6)
 
@@ -39,12 +40,24 @@ def counted(texts: list[list[int]], size: int) -> np.ndarray:
     return counts
 
 
+def counted_by_side(texts: list[list[int]], size: int, window: int) -> np.ndarray:
+    """The same by the side of the neighbour: those to the right, then those to the left."""
+    counts = np.zeros((size, 2 * size))
+    for text in texts:
+        for place, word in enumerate(text):
+            for other, neighbour in enumerate(text):
+                distance = abs(place - other)
+                if 1 <= distance <= window and word >= 0 and neighbour >= 0:
+                    counts[word, neighbour + size * (other < place)] += (window + 1 - distance) / window
+    return counts
+
+
 def informed(counts: np.ndarray) -> np.ndarray:
     found = np.zeros_like(counts)
-    total, of_word = counts.sum(), counts.sum(axis=1)
-    smoothed = sum(number**SMOOTHING for number in of_word)
+    total, of_word, of_neighbour = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
+    smoothed = sum(number**SMOOTHING for number in of_neighbour)
     for word, neighbour in zip(*np.nonzero(counts), strict=True):
-        expected = (of_word[word] / total) * (of_word[neighbour] ** SMOOTHING / smoothed)
+        expected = (of_word[word] / total) * (of_neighbour[neighbour] ** SMOOTHING / smoothed)
         found[word, neighbour] = max(0.0, math.log(counts[word, neighbour] / total / expected))
     return found
 
@@ -63,6 +76,14 @@ def of_words(found: Vectors, texts: list[str]) -> np.ndarray:
 def test_neighbours_are_counted_within_five_words_and_within_a_text(texts: list[list[int]]) -> None:
     found = cooccurrences(*flat(texts), 5).toarray()
     assert np.allclose(found, counted(texts, 5), atol=1e-12)
+
+
+@given(corpora, st.integers(1, 4))
+def test_neighbours_are_counted_by_their_side(texts: list[list[int]], window: int) -> None:
+    found = cooccurrences(*flat(texts), 5, How(window, sided=True))
+    expected = counted_by_side(texts, 5, window)
+    assert np.allclose(found.toarray(), expected, atol=1e-12)
+    assert np.allclose(ppmi(found).toarray(), informed(expected), atol=1e-9)
 
 
 def test_a_word_that_is_not_counted_still_takes_its_place() -> None:
@@ -91,15 +112,19 @@ def test_words_are_the_frequent_ones_and_weigh_more_if_rare(seed: int) -> None:
 
 
 def test_only_so_many_words_have_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(static, "MOST_WORDS", 3)
+    monkeypatch.setattr(vectors, "MOST_WORDS", 3)
     assert word_vectors(["a b c d e"] * 3 + ["e d"] * 2 + ["e"]).words == ["e", "d", "a"]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_vectors_are_the_left_singular_vectors_of_the_ppmi(seed: int) -> None:
+@pytest.mark.parametrize(("exact", "few"), [(False, 0), (True, 0), (True, 500)])
+def test_vectors_are_the_left_singular_vectors_of_the_ppmi(
+    exact: bool, few: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Times the square roots of the values: their products are those of the best approximation of that rank."""
+    monkeypatch.setattr(vectors, "FEW", few)
     texts = random_texts(seed)
-    found = word_vectors(texts, 6)
+    found = word_vectors(texts, 6, How(exact=exact))
     left, values, _ = np.linalg.svd(of_words(found, texts))
     assert values[5] - values[6] > 1e-3  # else there is no single best one
     best = left[:, :6] * values[:6] @ left[:, :6].T
@@ -130,21 +155,41 @@ def test_vectors_are_the_same_each_time(seed: int) -> None:
         ["a b", "b c", "c d", "d a"] * 3,
         [f"hub w{number}" for number in range(12)] * 3,
         [f"k{cluster} w{cluster}{number}" for cluster in range(20) for number in range(10)] * 3,
+        [f"hub w{number}" for number in range(600)] * 3,
     ],
-    ids=["a ring", "a star", "clusters"],
+    ids=["a ring", "a star", "clusters", "a large star"],
 )
-def test_vectors_of_words_in_the_same_company_are_the_same_each_time(texts: list[str]) -> None:
+@pytest.mark.parametrize("exact", [False, True])
+def test_vectors_of_words_in_the_same_company_are_the_same_each_time(exact: bool, texts: list[str]) -> None:
     """Their PPMI has fewer dimensions than the vectors, or equal singular values."""
 
-    found = {word_vectors(texts).vectors.tobytes() for _ in range(6)}
+    found = {word_vectors(texts, how=How(exact=exact)).vectors.tobytes() for _ in range(6)}
     assert len(found) == 1
+
+
+def test_a_few_other_texts_hardly_change_exact_vectors() -> None:
+    """The words of the changed corpus have another order, and the approximate SVD gives them other vectors."""
+    texts = random_texts(0, 4000, 900)
+    assert moved(texts, texts[5:], exact=True) < MOVED < moved(texts, texts[5:], exact=False)
+
+
+def moved(texts: list[str], others: list[str], exact: bool) -> float:
+    """How much the cosines between words differ, the 99th percentile."""
+    found = []
+    for some in (texts, others):
+        learned = word_vectors(some, 32, How(3, sided=True, exact=exact))
+        place = {word: number for number, word in enumerate(learned.words)}
+        rows = learned.vectors[[place[f"w{number}"] for number in range(1, 100)]].astype(np.float64)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        found.append(rows @ rows.T)
+    return float(np.quantile(np.abs(found[0] - found[1]), 0.99))
 
 
 def test_the_portions_in_which_texts_are_read_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = random_texts(1)
     whole = word_vectors(texts, 8)
     for portion in (1, 7, len(texts)):
-        monkeypatch.setattr(static, "AT_ONCE", portion)
+        monkeypatch.setattr(vectors, "AT_ONCE", portion)
         found = word_vectors(iter(texts), 8)
         assert found.words == whole.words
         assert found.vectors.tobytes() == whole.vectors.tobytes()
@@ -196,7 +241,7 @@ def test_no_texts_have_no_means() -> None:
 def test_the_module_needs_no_other_import() -> None:
     program = """
 import numpy as np
-from tlm.shallow.static import Vectors
+from tlm.shallow.vectors import Vectors
 print(Vectors(["a"], np.ones((1, 2), np.float32), np.ones(1, np.float32)).means([["a"]]).shape)
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

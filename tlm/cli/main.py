@@ -33,7 +33,7 @@ COMMANDS = {  # name: (module:function, summary)
     "finetune": ("tlm.training.stages:finetune", "Stage 2: fine-tune on the task alone"),
     "evaluate": ("tlm.evaluation.score.evaluate:evaluate", "Score a model on dev and test"),
     "serve": ("tlm.serving.serve:serve", "Serve a model over HTTP"),
-    "manifest": ("tlm.serving.manifest:manifest", "Print a KServe manifest for a model"),
+    "kserve-manifest": ("tlm.serving.manifest:manifest", "Print a KServe manifest for a model"),
     "distill": ("tlm.serving.distill:distill", "Train a small model on the answers of a better one"),
     "export-onnx": ("tlm.serving.export_onnx:export_onnx", "Write a model as ONNX, in float32 and int8"),
     "baseline": ("tlm.evaluation.score.baseline:baseline", "Train and score a linear model of words and spans"),
@@ -44,13 +44,15 @@ COMMANDS = {  # name: (module:function, summary)
     "register": ("tlm.runs.registry:register", "Register the model that a report recommends"),
     "preview": ("tlm.evaluation.report.preview:preview", "Show examples with their retrieved passages"),
     "predict": ("tlm.evaluation.predict.predict:predict_command", "Label new texts"),
-    "fetch": ("tlm.cli.upkeep:fetch", "Copy a model or any artifact out of the store"),
+    "download": ("tlm.cli.upkeep:download", "Copy a model or any artifact out of the store"),
     "show": ("tlm.cli.show:show", "Print a preset's settings and their sources"),
     "advise": ("tlm.runs.advise:advise_command", "Choose K, rho1 and rho2 by the paper's rules"),
     "ls": ("tlm.cli.upkeep:ls", "List finished artifacts"),
     "gc": ("tlm.cli.upkeep:gc", "Delete artifacts that no kept report or study uses"),
 }
 HELP = "Train a text classifier from scratch on a task and the part of a corpus that matters to it."
+# Old names of commands and options, which work for one more release.
+RENAMED = {"fetch": "download", "manifest": "kserve-manifest", "--like": "--same-size-as"}
 # Commands of studies, now in `research`. For one more release they work here, too.
 MOVED = (
     *("dilute", "fewer-labels", "merge-subsets", "train-multitask", "rerank"),
@@ -86,7 +88,16 @@ def tlm() -> None:
     if name in MOVED:
         print(f"tlm: `tlm {name}` is now `python -m research {name}`", file=sys.stderr)
         os.execv(sys.executable, [sys.executable, "-m", "research", *arguments])
-    build(arguments)()
+    sys.argv[1:] = renamed(arguments)
+    build(sys.argv[1:])()
+
+
+def renamed(arguments: list[str]) -> list[str]:
+    """Replace the old name of a command and of its options, and say so."""
+    for old in (name for place, name in enumerate(arguments) if name in RENAMED and (name[0] == "-") == (place > 0)):
+        print(f"tlm: `{old}` is now `{RENAMED[old]}`", file=sys.stderr)
+        arguments = [RENAMED[old] if one == old else one for one in arguments]
+    return arguments
 
 
 def main(run: Callable[[], object] = tlm) -> None:

@@ -21,7 +21,7 @@ RESULTS = ("report", "study")  # what users read
 TRAINED = ("checkpoint", "model", "metrics")  # what takes long to make
 
 
-def fetch(uri: str, folder: str, *, force: bool = False) -> str:
+def download(uri: str, folder: str, *, force: bool = False) -> str:
     """Copy the verified files of an artifact into a folder, under their names without digests.
 
     A model, checkpoint or tokenizer is copied so that ``from_pretrained(folder)`` loads it.

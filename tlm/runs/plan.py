@@ -1,21 +1,28 @@
 """The plan of a pipeline run: resolve and check the settings before any work, and make a `Run` of each arm and seed."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tlm.artifacts.artifact import Artifact
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError
+from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
-from tlm.retrieval.select.retrieve import ARMS as RETRIEVED
 from tlm.retrieval.select.retrieve import draws
 from tlm.retrieval.subset.export import TASK_ONLY, Arm, seed_of
 from tlm.runs.advise import advice_for
+from tlm.runs.arms import KEPT, arm_of, check_models, listed, parse_arms, preset_of
 from tlm.settings import presets
 from tlm.settings.options import Compute
 from tlm.training.distributed.launch import ROWS
+from tlm.training.input.located import model_folder
+from tlm.training.input.tokenize import tokenize_all
+from tlm.training.input.tokenizer import adopt_tokenizer
+from tlm.training.load_model import load_model
 
-ARMS = (TASK_ONLY, *RETRIEVED)
 AUTO = "auto"  # an override that stands for the paper's advice on the task
 
 
@@ -23,15 +30,17 @@ class Run(NamedTuple):
     """One training run. `str` writes it as a URL query, to be passed between the steps of a pipeline.
 
     Attributes:
-        arm: One of `ARMS`, or `TOGETHER`.
+        arm: Its name in reports: one of `ARMS`, that of a published model, or `TOGETHER`.
         seed: Random seed.
         task: URI of the task; for stage 1 of several tasks together, one URI on each line.
-        tokenizer: URI of the tokenizer.
+        tokenizer: URI of the tokenizer; "" for that of the model that it starts from.
         subset: URI of the subset; "" for the task-only arm.
         preset: Named settings.
         overrides: Settings that replace those of the preset, separated by spaces.
-        stages: 12 for both stages; 1 for stage 1 alone, whose model is evaluated; 2 to fine-tune `start`.
+        stages: 12 for both stages; 1 for stage 1 alone, whose model is evaluated; 2 to fine-tune `start`; "" to train
+            nothing, but fit a linear model of the embeddings of `model`.
         start: URI of the checkpoint that the first of these stages starts from; "" for fresh weights.
+        model: Place of a published model, which becomes `start` when the run is `loaded`; "" for none.
     """
 
     arm: str
@@ -43,6 +52,7 @@ class Run(NamedTuple):
     overrides: str
     stages: str = "12"
     start: str = ""
+    model: str = ""
 
     def __str__(self) -> str:
         return urlencode(self._asdict())
@@ -70,27 +80,57 @@ class Run(NamedTuple):
         """Return `settings`, and where to train, in a pod with so many GPUs."""
         return {**self.settings(), "compute": Compute(gpus=int(gpus))}
 
+    def loaded(self, root: str | None) -> "Run":
+        """Load the published model that the run trains, if there is one, and start from its checkpoint."""
+        if not self.model or not self.stages:
+            return self
+        start = load_model(self.model, self.task, arm=arm_of(self.model), **self.settings(), root=root)
+        return self._replace(start=start)
+
+    def scored(self, model: str, gpus: str, root: str | None) -> str:
+        """Return the URI of the metrics of the model that was trained, or of embeddings where nothing is trained."""
+        if not self.stages:
+            return baseline(self.task, features=self.model, root=root)
+        return evaluate(model, self.task, device="auto" if int(gpus) else "cpu", root=root)
+
 
 def settings(
-    preset: str, *, overrides: Sequence[str] = (), arms: str = "bm25", seeds: str = "0", gpus: str = "0"
-) -> tuple[int, str, str, int, str, str]:
-    """Resolve a preset with its overrides, and check arms and seeds, before any work.
+    preset: str,
+    overrides: Sequence[str] = (),
+    arms: str = "bm25",
+    seeds: str = "0",
+    gpus: str = "0",
+    published: str = "",
+    published_preset: str = "",
+    network: bool = True,
+) -> tuple[int, str, str, int, str, str, str]:
+    """Resolve the presets with their overrides, and check arms, seeds and published models, before any work.
 
     Returns:
         The settings of the steps before training, as the component `preflight` names them: `retrieve.top_k`,
-        `retrieve.query`, `tokenizer.kind` and `tokenizer.vocab_size`; and of the `gpus` of a training pod, how many the
-        batch of stage 2 fills, and the one that other work with a model takes, as strings.
+        `retrieve.query`, `tokenizer.kind` and `tokenizer.vocab_size`; the arms whose text is selected, separated by
+        commas; and of the `gpus` of a training pod, how many the batch of stage 2 fills, and the one that other work
+        with a model takes, as strings.
 
     Raises:
-        InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice.
+        InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice; or a
+            published model that is not there.
     """
-    resolved = presets.resolve(preset, [override for override in overrides if override != AUTO])
-    runs = len(parse_arms(arms)) * len(parse_seeds(seeds))
+    found, given = parse_arms(arms, published, network=network), [one for one in overrides if one != AUTO]
+    resolved = presets.resolve(preset, given)
+    theirs = [presets.resolve(one, _kept(given)) for one in found.presets(published_preset)]
+    runs = (len(found.scratch) + len(found.further) * len(found.models)) * len(parse_seeds(seeds))
+    runs += found.embeddings * len(found.models)
     say(f"settings: preset {preset}, K={resolved.retrieve.top_k}, {runs} runs (arms {arms}, seeds {seeds})")
-    retrieve, tokenizer = resolved.retrieve, resolved.tokenizer
-    stage2 = min(int(gpus), max(1, resolved.finetune.batch // ROWS))
+    check_models(found.models)
+    retrieve, tokenizer, texts = resolved.retrieve, resolved.tokenizer, ",".join(found.texts)
+    stage2 = min(int(gpus), max(1, *(one.finetune.batch // ROWS for one in (resolved, *theirs))))
     one = min(int(gpus), 1)
-    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size, str(stage2), str(one)
+    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size, texts, str(stage2), str(one)
+
+
+def _kept(overrides: Sequence[str]) -> list[str]:
+    return [override for override in overrides if override.startswith(KEPT)]
 
 
 def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str = "") -> tuple[int, str, str, str]:
@@ -124,49 +164,75 @@ def arms_of(names: str, seeds: str, task: str, like: str) -> list[str]:
     """
     index = Artifact.open(like, "subset").input("hits").input("index")
     passages, vectors = index.input("corpus").details["passages"], bool(index.details.get("vectors"))
-    chance = {name: draws(name, passages, vectors=vectors) for name in parse_arms(names)}
+    chance = {name: draws(name, passages, vectors=vectors) for name in parse_arms(names).scratch}
     return [
         str(Arm(name, task, like, seed)) for name in chance for seed in (parse_seeds(seeds) if chance[name] else [0])
     ]
 
 
 def plan(
-    arms: str, seeds: str, *, task: str, tokenizer: str, subsets: Sequence[str], preset: str, overrides: str
+    arms: str,
+    seeds: str,
+    *,
+    task: str,
+    tokenizer: str,
+    subsets: Sequence[str],
+    preset: str,
+    overrides: str,
+    published: str = "",
+    published_preset: str = "",
 ) -> list[str]:
-    """Return a `Run` as a string for each arm and seed (both comma-separated).
+    """Return a `Run` as a string for each arm and seed (both comma-separated), and one for each model's embeddings.
 
-    `subsets` are the URIs of the arms' subsets, in any order; "" for task-only. A run with an arm that draws has the
-    subset that was drawn by its seed.
+    Args:
+        arms: The arms.
+        seeds: The seeds.
+        task: URI of the task.
+        tokenizer: URI of the tokenizer of the networks from scratch.
+        subsets: URIs of the arms' subsets, in any order; "" for task-only. A run with an arm that draws has the subset
+            that was drawn by its seed.
+        preset: Named settings of the networks from scratch.
+        overrides: Settings to change, separated by spaces; those about texts hold for published models, too.
+        published: Places of published models, separated by commas.
+        published_preset: Named settings of those, instead of their own.
     """
-    opened = [Artifact.open(uri, "subset") for uri in subsets if uri]
-    subset_of = {(one.details["arm"], seed_of(one)): one.uri for one in opened} | {(TASK_ONLY, 0): ""}
-    return [
-        str(Run(arm, seed, task, tokenizer, subset_of.get((arm, seed)) or subset_of[arm, 0], preset, overrides))
-        for seed in parse_seeds(seeds)
-        for arm in parse_arms(arms)
-    ]
+    found, opened = parse_arms(arms, published), [Artifact.open(uri, "subset") for uri in subsets if uri]
+    subset_of = {(one.details["arm"], seed_of(one)): one.uri for one in opened}
+    subset_of |= {(text, 0): "" for text in (TASK_ONLY, "")}
+    kept, runs = " ".join(_kept(overrides.split())), []
+    for seed in parse_seeds(seeds):
+        chosen = {text: subset_of.get((text, seed)) or subset_of[text, 0] for text in (*found.scratch, *found.further)}
+        runs += [Run(arm, seed, task, tokenizer, chosen[arm], preset, overrides) for arm in found.scratch]
+        for model in found.models:
+            for text in found.further:
+                how = {"preset": preset_of(text, published_preset), "overrides": kept}
+                stages = "12" if text else "2"
+                runs.append(Run(arm_of(model, text), seed, task, "", chosen[text], **how, stages=stages, model=model))
+    for model in found.models if found.embeddings else ():
+        runs.append(Run(arm_of(model, None), 0, task, "", "", "", "", stages="", model=model))
+    return [str(run) for run in runs]
 
 
-def parse_arms(text: str) -> list[str]:
-    """Return the arms written as 'bm25,random'. Raises InputError for an unknown one, or one that is given twice."""
-    arms = _items(text, "arms")
-    for arm in arms:
-        if arm not in ARMS:
-            raise InputError(f"arms: '{arm}' is no arm{nearest(arm, ARMS)}")
-    return arms
+def tokenize_runs(runs: Sequence[str], root: str | None) -> None:
+    """Tokenize the texts of all runs (as strings) ahead of them, each once for each tokenizer.
+
+    A published model without a tokenizer.json is left to its first run, as reading older files takes its library.
+    """
+    found: dict[tuple[str, str], list[Run]] = {}
+    for run in map(Run.parse, runs):
+        if run.stages:
+            found.setdefault((run.tokenizer, run.model), []).append(run)
+    for (shared, model), alike in found.items():
+        texts = list(dict.fromkeys(uri for run in alike for uri in (run.task, run.subset) if uri))
+        with model_folder(model, of_tokenizers=True) if model else nullcontext(Path()) as folder:
+            if not model or (folder / "tokenizer.json").exists():
+                tokenize_all(texts, shared or adopt_tokenizer(folder, root), **alike[0].settings(), root=root)
 
 
 def parse_seeds(text: str) -> list[int]:
     """Return the seeds written as '0,1,2'. Raises InputError for one that is no number, or is given twice."""
-    seeds = _items(text, "seeds")
+    seeds = listed(text, "seeds")
     for seed in seeds:
         if not seed.isdecimal():
             raise InputError(f"seeds: '{seed}' is no whole number, 0 or greater; give them as '0,1,2'")
     return [int(seed) for seed in seeds]
-
-
-def _items(text: str, name: str) -> list[str]:
-    items = [item.strip() for item in text.split(",") if item.strip()]
-    if not items or len(set(items)) < len(items):
-        raise InputError(f"{name}: '{text}' is empty or names one twice; give them separated by commas")
-    return items

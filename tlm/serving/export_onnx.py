@@ -38,7 +38,7 @@ def export_onnx(model: str, *, root: str | None = None) -> str:
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
-        The URI of a model, which `tlm predict`, `tlm fetch` and `tlm evaluate` take.
+        The URI of a model, which `tlm predict`, `tlm download` and `tlm evaluate` take.
 
     Raises:
         InputError: the model has no encoder, a package is not installed, or the logits differ by more than 1e-4

@@ -36,7 +36,7 @@ def manifest(
     """Print an InferenceService and a NetworkPolicy, with which KServe serves a model at an address in the cluster.
 
     KServe copies the model from the store. The address of the files has the digest of their contents in it, so that
-    it never changes under a service that runs. Apply it with `tlm manifest … | kubectl apply -f -`.
+    it never changes under a service that runs. Apply it with `tlm kserve-manifest … | kubectl apply -f -`.
 
     Args:
         model: URI of a model on S3, or of its metrics.

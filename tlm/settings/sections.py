@@ -10,7 +10,7 @@ Amount: TypeAlias = Annotated[float, Field(ge=0)]
 Share: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Rate: TypeAlias = Annotated[float, Field(gt=0)]
 Schedule: TypeAlias = Literal["linear", "cosine", "constant"]
-Precision: TypeAlias = Literal["fp32", "bf16"]
+Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
 
 
 # Settings that came after the first keys, with the values that these keys stand for. Keys leave such a value out.
@@ -128,7 +128,7 @@ class Train(Section):
         clip: Largest norm of the gradient; 0 turns clipping off.
         accumulation: Parts that a batch is computed in, to save memory; the gradient is that of the whole batch.
             Several GPUs share the parts.
-        precision: Number format of the forward pass.
+        precision: Number format of the forward pass; auto: bf16 on a GPU or CPU that has it, else fp32.
         embeddings: How the embeddings of tokens start: random; or ppmi-svd, vectors of the tokens that stand near each
             other in subset and task, scaled like random ones. It has no effect if stage 1 starts from a checkpoint.
     """
@@ -182,7 +182,7 @@ class Finetune(Section):
         dropout: Dropout of stage 2.
         clip: Largest norm of the gradient; 0 turns clipping off.
         accumulation: Parts that a batch is computed in, to save memory. Several GPUs share the parts.
-        precision: Number format of the forward pass.
+        precision: Number format of the forward pass; auto: bf16 on a GPU or CPU that has it, else fp32.
     """
 
     epochs: Rate = 3.0

@@ -6,10 +6,10 @@ pattern drops them and one-letter words, but span marks and one-letter words car
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import regex
@@ -22,6 +22,7 @@ from tlm.data.text import is_plain, is_unspaced, word_pattern
 
 NEIGHBOURS = 3  # words beside a span that are features
 LONGEST_BETWEEN = 8  # words between two spans that are one feature as a whole
+FAR = 10  # words between two spans; as a number, a larger distance counts as this
 MOST_FEATURES = 1_000_000
 
 _PLAIN_WORD, _PLAIN_LETTERS = re.compile(r"\w+|[^\w\s]+"), re.compile(r"[^\W_]+")
@@ -60,39 +61,82 @@ def joined(texts: Sequence[str], pairs: Sequence[str] | None) -> list[str]:
     return [f"{first} \n {second}" for first, second in zip(texts, pairs, strict=True)]
 
 
+Part = TypeVar("Part", str, list[str])
+
+
 @dataclass(frozen=True)
-class Marked:
-    """The parts of a text with marked spans, as words.
+class Marked(Generic[Part]):
+    """The parts of a text with marked spans, each as words or as it is written.
 
     Attributes:
-        whole: All words of the text, marks left out.
-        spans: The words inside each kind of mark, in the order of the marks; [] where the text lacks one of them.
+        whole: The text, marks left out.
+        spans: What is inside each kind of mark, in the order of the marks; empty where the text lacks one of them.
         order: The kinds of spans by their place in the text, such as "AB".
-        between: The words between each two consecutive spans.
-        left: The words before the first span.
-        right: The words after the last span.
+        between: What is between each two consecutive spans.
+        left: What is before the first span.
+        right: What is after the last span.
     """
 
-    whole: list[str]
-    spans: list[list[str]]
+    whole: Part
+    spans: list[Part]
     order: str
-    between: list[list[str]]
-    left: list[str]
-    right: list[str]
+    between: list[Part]
+    left: Part
+    right: Part
+
+    @property
+    def first_between(self) -> Part:
+        """What is between the first two spans; empty where there are no two."""
+        return self.between[0] if self.between else self.whole[:0]
 
 
-def parts(text: str, marks: Marks) -> Marked:
+def pieces(text: str, marks: Marks) -> Marked[str]:
     """Cut a text at its marks. A kind of span whose marks the text lacks is empty."""
     found = places(text, marks)
     cuts = [0, *(cut for *place, _ in found for cut in place), len(text)]
-    pieces = [_plain(text[start:stop], marks) for start, stop in zip(cuts[::2], cuts[1::2], strict=True)]
-    inside = dict(zip((kind for *_, kind in found), pieces[1::2], strict=True))
-    spans, order = [inside.get(kind, []) for kind in range(len(marks))], "".join("ABCD"[kind] for *_, kind in found)
-    right = pieces[-1] if found else []
-    return Marked(_plain(text, marks), spans, order, between=pieces[2:-1:2], left=pieces[0], right=right)
+    parted = [_plain(text[start:stop], marks) for start, stop in zip(cuts[::2], cuts[1::2], strict=True)]
+    inside = dict(zip((kind for *_, kind in found), parted[1::2], strict=True))
+    spans, order = [inside.get(kind, "") for kind in range(len(marks))], "".join("ABCD"[kind] for *_, kind in found)
+    right = parted[-1] if found else ""
+    return Marked(_plain(text, marks), spans, order, between=parted[2:-1:2], left=parted[0], right=right)
 
 
-def features(marked: Marked) -> list[str]:
+def parts(text: str, marks: Marks) -> Marked[list[str]]:
+    """The words of the `pieces` of a text."""
+    cut = pieces(text, marks)
+    spans, between = [*map(words_of, cut.spans)], [*map(words_of, cut.between)]
+    return Marked(words_of(cut.whole), spans, cut.order, between, words_of(cut.left), words_of(cut.right))
+
+
+def of_marked(
+    cut: Sequence[Marked[Part]],
+    kinds: int,
+    vectors: Callable[[list[Part]], NDArray[np.float64]],
+    count: Callable[[Part], int],
+) -> NDArray[np.float64]:
+    """Dense features of marked texts, shape [n, features].
+
+    The vectors of the whole, of what is between the first two spans, and of each span; the second of these again where
+    the spans stand in the order of their marks, else 0; whether they do; their distance in words, and whether it is
+    at most one word.
+
+    Args:
+        cut: The texts.
+        kinds: How many kinds of marks there are.
+        vectors: The vectors of parts, shape [parts, dimensions].
+        count: The words of a part.
+    """
+    between = [one.first_between for one in cut]
+    columns: list[list[Part]] = [[one.whole for one in cut], between]
+    columns += [[one.spans[kind] for one in cut] for kind in range(kinds)]
+    found: list[NDArray[np.float64]] = np.split(vectors([part for column in columns for part in column]), len(columns))
+    forward = np.array([[one.order.find("A") < one.order.find("B")] for one in cut], np.float64)
+    words = [count(part) for part in between]
+    distance = np.array([[min(number, FAR) / FAR, number <= 1] for number in words], np.float64)
+    return np.hstack([*found, found[1] * forward, forward, distance])
+
+
+def features(marked: Marked[list[str]]) -> list[str]:
     """Names of the features of a text's spans, for a linear model: their words, their places, and the words between."""
     order, found = marked.order, []
     for name, span in zip("ABCD", marked.spans, strict=False):
@@ -113,10 +157,10 @@ def features(marked: Marked) -> list[str]:
     return found
 
 
-def _plain(text: str, marks: Marks) -> list[str]:
+def _plain(text: str, marks: Marks) -> str:
     for mark in chain.from_iterable(marks):
         text = text.replace(mark, " ")
-    return words_of(text)
+    return text
 
 
 def _grams(words: list[str], longest: int) -> list[str]:

@@ -32,7 +32,9 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, list[str]], Arrays]:
     try:
         return config_of(folder), _json(folder / VOCABULARY), load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{folder / WEIGHTS} cannot be read: {error}; copy the model again with `tlm fetch`") from None
+        raise InputError(
+            f"{folder / WEIGHTS} cannot be read: {error}; copy the model again with `tlm download`"
+        ) from None
 
 
 def config_of(folder: Path) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def _json(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{file} cannot be read: {error}; copy the model again with `tlm fetch`") from None
+        raise InputError(f"{file} cannot be read: {error}; copy the model again with `tlm download`") from None
     if not isinstance(found, dict):
-        raise InputError(f"{file} is not a JSON object; copy the model again with `tlm fetch`")
+        raise InputError(f"{file} is not a JSON object; copy the model again with `tlm download`")
     return found

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.stores.store import file_sha256
+from tlm.data.marks import Marks, listed_marks, marks_of
 from tlm.data.tasks.metrics import REGRESSION, Split
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
+from tlm.shallow.features import of_marked, pieces, words_of
 from tlm.shallow.linear import Dense, OnDense, of_pairs
 
 FAMILY = "published"
@@ -25,6 +27,7 @@ EXPECTED = "expected a model of sentence-transformers, model2vec or transformers
 CONVERT = "if you trust it, convert it by SentenceTransformer('old').save('new') of sentence-transformers"
 MODULES, ADAPTER, PICKLE = "modules.json", "adapter_config.json", "pytorch_model.bin"
 BATCH = 64
+CPU = "cpu"  # so that features are the same with and without a GPU
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,14 @@ class Published(OnDense):
     Attributes:
         labels: The classes in the order of the probabilities; None for numbers.
         folder: The published model.
+        marks: The marks around spans.
         dense: The model of the embeddings.
         pair: Whether the examples are pairs of texts.
     """
 
     labels: list[str] | None
     folder: Path
+    marks: Marks
     dense: Dense
     pair: bool
 
@@ -51,16 +56,17 @@ class Published(OnDense):
     @cached_property
     def model(self) -> Any:
         """The published model, loaded when it is first used."""
-        return load(self.folder)
+        return load(self.folder, CPU)
 
     def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
-        """Embeddings of texts, or features of pairs; shape [n, features]."""
-        return represent(self.model, texts, pairs)
+        """The features of texts, or of pairs; shape [n, features]."""
+        return features_of(self.model, self.marks, texts, pairs)
 
     def write(self, folder: Path) -> None:
         """Write the model, with the published one, into a new folder."""
         values, arrays = self.dense.state()
-        folders.write(folder, {folders.FAMILY: FAMILY, "labels": self.labels, **values, "pair": self.pair}, {}, arrays)
+        config = {folders.FAMILY: FAMILY, "labels": self.labels, **values, "marks": self.marks, "pair": self.pair}
+        folders.write(folder, config, {}, arrays)
         for name, file in files_of(self.folder).items():
             shutil.copyfile(file, _in_folder(folder / EMBEDDER / name))
 
@@ -68,33 +74,69 @@ class Published(OnDense):
     def read(cls, folder: Path) -> "Published":
         """Read what `write` wrote."""
         config, _, arrays = folders.read(folder)
-        return cls(config["labels"], folder / EMBEDDER, Dense.restored(config, arrays), config["pair"])
+        marks, dense = listed_marks(config.get("marks", ())), Dense.restored(config, arrays)
+        return cls(config["labels"], folder / EMBEDDER, marks, dense, config["pair"])
 
 
-def fit(folder: Path, train: Split, dev: Split, metric: str, labels: list[str] | None) -> Published:
+def fit(
+    folder: Path, train: Split, dev: Split, metric: str, labels: list[str] | None, marks: Marks | None = None
+) -> Published:
     """Embed the texts with the model in `folder`, and fit a linear model of the training examples' embeddings.
+
+    Args:
+        folder: The published model.
+        train: The examples to fit on.
+        dev: More examples to choose the regularisation by.
+        metric: What to choose by.
+        labels: The classes; None for numbers.
+        marks: The marks around spans; None: look for them. Pairs of texts have none.
 
     Raises:
         InputError: there are no training examples, or the folder does not load.
     """
     if not train.texts:
         raise InputError("the task has no training examples; a linear model needs some")
-    dense = Dense.fit(partial(represent, load(folder)), train, dev, metric, labels, FAMILY)
-    return Published(None if metric in REGRESSION else labels, folder, dense, train.pairs is not None)
+    marks = () if train.pairs is not None else marks_of(train.texts, marks)
+    model = load(folder, CPU)
+    dense = Dense.fit(partial(features_of, model, marks), train, dev, metric, labels, FAMILY)
+    return Published(None if metric in REGRESSION else labels, folder, marks, dense, train.pairs is not None)
 
 
 def represent(model: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
     """Embeddings of texts, or features of pairs; shape [n, features]."""
-    options = {"batch_size": BATCH, "show_progress_bar": False}
-    sides = [texts] if pairs is None else [texts, pairs]
-    vectors = [np.asarray(model.encode(list(side), **options), np.float64) for side in sides]
+    vectors = [_encoded(model, list(side)) for side in ([texts] if pairs is None else [texts, pairs])]
     return vectors[0] if pairs is None else of_pairs(*vectors)
 
 
-def load(folder: Path) -> Any:
+def features_of(model: Any, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+    """Features of examples, shape [n, features]: of marked texts, those of `of_marked`, else those of `represent`."""
+    if pairs is not None or not marks:
+        return represent(model, texts, pairs)
+    cut = [pieces(text, marks) for text in texts]
+    return of_marked(cut, len(marks), partial(_each_once, model), lambda part: len(words_of(part)))
+
+
+def _each_once(model: Any, parts: list[str]) -> NDArray[np.float64]:
+    """Embeddings of parts of texts, as they are written but for their spaces; 0 of an empty part."""
+    written = [" ".join(part.split()) for part in parts]
+    row = {text: number for number, text in enumerate(dict.fromkeys(filter(None, written)))}
+    found = _encoded(model, list(row) or [""])  # for its dimensions
+    known = np.array([row.get(text, -1) for text in written])
+    return np.where(known[:, np.newaxis] >= 0, found[known], 0.0)
+
+
+def _encoded(model: Any, texts: list[str]) -> NDArray[np.float64]:
+    return np.asarray(model.encode(texts, batch_size=BATCH, show_progress_bar=False), np.float64)
+
+
+def load(folder: Path, device: str | None = None) -> Any:
     """Load a published model from its files, without a network, without pickles, and without code of its own.
 
     The library sees links to `files_of` only: what is neither in the key nor in the artifact cannot be read.
+
+    Args:
+        folder: The folder of the model.
+        device: Where it computes; None: on a GPU if there is one.
 
     Raises:
         InputError: sentence-transformers is not installed, or the model does not load.
@@ -102,10 +144,12 @@ def load(folder: Path) -> Any:
     files = files_of(folder)
     try:
         from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
     except ImportError:
         needed = "published embeddings need sentence-transformers; pip install 'tlm-kubeflow[embeddings]'"
         raise InputError(needed) from None
-    options: dict[str, Any] = {"model_kwargs": {"use_safetensors": True}}
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    options: dict[str, Any] = {"model_kwargs": {"use_safetensors": True}, "device": device}
     with TemporaryDirectory() as links:
         for name, file in files.items():
             _in_folder(Path(links) / name).symlink_to(file.resolve())

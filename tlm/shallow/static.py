@@ -1,150 +1,27 @@
-"""Static word vectors learned from retrieved text (PPMI and SVD), and a linear model of them."""
+"""A linear model of static word vectors that are learned from retrieved text."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import chain, islice
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.utils.extmath import randomized_svd
 
 from tlm.data.marks import Marks, listed_marks, marks_of
 from tlm.data.tasks.metrics import REGRESSION, Split
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
-from tlm.shallow.features import parts, with_pairs, words_of
+from tlm.shallow.features import Marked, of_marked, parts, words_of
 from tlm.shallow.linear import Dense, OnDense, of_pairs
-
-DIMENSIONS = 128
-WINDOW = 5  # words to each side; a neighbour at distance d counts (WINDOW + 1 - d) / WINDOW
-LEAST_COUNT = 3
-MOST_WORDS = 50_000
-SMOOTHING = 0.75  # exponent of the counts of the neighbours (Levy et al., section 3.2)
-SIF = 1e-3  # a in the weight a / (a + p) of a word of probability p (Arora et al., ICLR 2017)
-AT_ONCE = 20_000  # texts
-
-
-@dataclass(frozen=True)
-class Vectors:
-    """Vectors of words.
-
-    Attributes:
-        words: The words, the most frequent first.
-        vectors: Their vectors, float32, shape [words, dimensions].
-        weights: Their weights in the mean of a text, float32, shape [words]: the rarer, the heavier.
-    """
-
-    words: list[str]
-    vectors: NDArray[np.float32]
-    weights: NDArray[np.float32]
-
-    def means(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-        """The weighted mean of each text's words, of length 1, shape [n, dimensions]; 0 where no word is known.
-
-        In scripts without spaces, pairs of letters are words, too.
-        """
-        texts = [with_pairs(words) for words in texts]
-        numbers = np.fromiter((self._numbers.get(word, -1) for word in chain.from_iterable(texts)), np.int64)
-        rows = np.repeat(np.arange(len(texts)), [len(words) for words in texts])
-        known = numbers >= 0
-        shape = (len(texts), len(self.words))
-        counts = sparse.csr_matrix((self.weights[numbers[known]], (rows[known], numbers[known])), shape=shape)
-        sums = np.asarray(counts @ self.vectors, np.float64)
-        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-        return sums / np.where(lengths > 0, lengths, 1)  # type: ignore[no-any-return]
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {word: number for number, word in enumerate(self.words)}
-
-
-def word_vectors(texts: Iterable[str], dimensions: int = DIMENSIONS) -> Vectors:
-    """Learn vectors from texts.
-
-    Memory grows with the pairs of words that occur together, and with the words of all texts (4 bytes each).
-
-    Args:
-        texts: The texts to learn from.
-        dimensions: Length of a vector; fewer if there are fewer words.
-    """
-    ids, lengths, words = _encoded(texts)
-    counts = np.bincount(ids, minlength=len(words))
-    order = np.argsort(-counts, kind="stable")
-    kept = order[counts[order] >= LEAST_COUNT][:MOST_WORDS]
-    number = np.full(len(words), -1, np.int32)
-    number[kept] = np.arange(len(kept), dtype=np.int32)
-    vectors = neighbour_vectors(number[ids], lengths, len(kept), dimensions)
-    weights = SIF / (SIF + counts[kept] / max(1, len(ids)))
-    return Vectors([words[one] for one in kept], vectors.astype(np.float32), weights.astype(np.float32))
-
-
-def neighbour_vectors(
-    ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int, dimensions: int
-) -> NDArray[np.float64]:
-    """PPMI-SVD vectors of words: left singular vectors, scaled by the square roots of their values.
-
-    Their shape is [size, dimensions], fewer if there are fewer words.
-
-    `ids`, `lengths` and `size` are those of `cooccurrences`.
-    """
-    matrix = ppmi(cooccurrences(ids, lengths, size))
-    if not matrix.nnz:
-        return np.zeros((size, 1))
-    left, values, _ = randomized_svd(matrix, min(dimensions, size), random_state=0)  # ARPACK restarts at random
-    return left * np.sqrt(values)  # type: ignore[no-any-return]
-
-
-def cooccurrences(ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int) -> Any:
-    """Count how often words stand within `WINDOW` of each other in a text, the nearer the heavier.
-
-    Args:
-        ids: The words of all texts in order, as numbers below `size`; -1 for a word that is not counted.
-        lengths: Number of words of each text.
-        size: How many words there are.
-
-    Returns:
-        A symmetric sparse matrix, float64, shape [size, size].
-    """
-    text = np.repeat(np.arange(len(lengths)), lengths)
-    total = sparse.csr_matrix((size, size))
-    for distance in range(1, WINDOW + 1):
-        first, second = ids[:-distance], ids[distance:]
-        near = (first >= 0) & (second >= 0) & (text[:-distance] == text[distance:])
-        weights = np.full(int(near.sum()), (WINDOW + 1 - distance) / WINDOW)
-        total = total + sparse.coo_matrix((weights, (first[near], second[near])), shape=(size, size)).tocsr()
-    return total + total.T
-
-
-def ppmi(counts: Any) -> Any:
-    """Positive pointwise mutual information, max(0, log p(w, c) / (p(w) p'(c))), with smoothed p' of the neighbours."""
-    counts = counts.tocoo()
-    of_word = np.asarray(counts.sum(axis=1)).ravel()
-    of_neighbour = of_word**SMOOTHING
-    of_neighbour /= max(of_neighbour.sum(), 1e-300)
-    values = np.log(counts.data / (of_word[counts.row] * of_neighbour[counts.col]))
-    positive = values > 0
-    return sparse.csr_matrix((values[positive], (counts.row[positive], counts.col[positive])), shape=counts.shape)
-
-
-def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64], list[str]]:
-    """The words of all texts as numbers, in order; the number of words of each text; and the words by number."""
-    import pyarrow as pa  # here, because predicting does without it
-
-    lengths, portions, source = [np.zeros(0, np.int64)], [pa.array([], pa.string()).dictionary_encode()], iter(texts)
-    while lists := [with_pairs(words_of(text)) for text in islice(source, AT_ONCE)]:
-        lengths.append(np.array([len(words) for words in lists]))
-        portions.append(pa.array(chain.from_iterable(lists), pa.string()).dictionary_encode())
-    whole = pa.chunked_array(portions).unify_dictionaries().combine_chunks()
-    whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
-    return whole.indices.to_numpy(), np.concatenate(lengths), whole.dictionary.to_pylist()
-
+from tlm.shallow.vectors import How, Vectors, word_vectors
 
 FAMILY = "static"
-FAR = 10  # words between two spans; a larger distance counts as this
+# Of marked texts: few words, by their side, show what a word does; many show its topic (Levy and Goldberg, ACL 2014).
+UNMARKED, MARKED = How(exact=True), How(3, sided=True, exact=True)
+EDGES = (slice(0, 1), slice(1, 2), slice(-1, None), slice(-2, -1))  # the words between two spans that count by place
 
 
 @dataclass(frozen=True)
@@ -157,6 +34,7 @@ class Static(OnDense):
         marks: The marks around spans.
         dense: The model of the features.
         pair: Whether the examples are pairs of texts.
+        edges: Whether the features of marked texts include single words and a product, which older models lack.
     """
 
     labels: list[str] | None
@@ -164,6 +42,7 @@ class Static(OnDense):
     marks: Marks
     dense: Dense
     pair: bool
+    edges: bool = True
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -172,12 +51,13 @@ class Static(OnDense):
 
     def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
         """The features of texts, or of pairs; shape [n, features]."""
-        return represent(self.vectors, self.marks, texts, pairs)
+        return represent(self.vectors, self.marks, texts, pairs, self.edges)
 
     def write(self, folder: Path) -> None:
         """Write the model into a new folder."""
         values, arrays = self.dense.state()
         config = {folders.FAMILY: FAMILY, "labels": self.labels, **values, "marks": self.marks, "pair": self.pair}
+        config["edges"] = self.edges
         arrays |= {"vectors": self.vectors.vectors, "word_weights": self.vectors.weights}
         folders.write(folder, config, {"words": self.vectors.words}, arrays)
 
@@ -186,8 +66,8 @@ class Static(OnDense):
         """Read what `write` wrote."""
         config, vocabulary, arrays = folders.read(folder)
         vectors = Vectors(vocabulary["words"], arrays["vectors"], arrays["word_weights"])
-        dense = Dense.restored(config, arrays)
-        return cls(config["labels"], vectors, listed_marks(config["marks"]), dense, config["pair"])
+        dense, marks = Dense.restored(config, arrays), listed_marks(config["marks"])
+        return cls(config["labels"], vectors, marks, dense, config["pair"], config.get("edges", False))
 
 
 def learn(
@@ -217,27 +97,37 @@ def learn(
         raise InputError("the task has no training examples; a static model needs some")
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
     own = (" ".join(parts(text, marks).whole) for text in chain(train.texts, train.pairs or (), unlabelled))
-    vectors = word_vectors(chain(passages, own))
+    vectors = word_vectors(chain(passages, own), how=MARKED if marks else UNMARKED)
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
     dense = Dense.fit(partial(represent, vectors, marks), train, dev, metric, labels, FAMILY)
     return Static(None if metric in REGRESSION else labels, vectors, marks, dense, train.pairs is not None)
 
 
-def represent(vectors: Vectors, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+def represent(
+    vectors: Vectors, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None, edges: bool = True
+) -> NDArray[np.float64]:
     """Features of examples, shape [n, features].
 
-    Of marked texts: the means of the whole, of each span and of the words between the first two, their distance and
-    order. Of pairs: the means of both texts, their product and their difference. Else the mean of the text.
+    Of marked texts, those of `of_marked` and `_edges`; of pairs: the means of both texts, their product and their
+    difference. Else the mean of the text.
     """
     if pairs is not None:
         return of_pairs(*(vectors.means([words_of(text) for text in side]) for side in (texts, pairs)))
     if not marks:
         return vectors.means([words_of(text) for text in texts])
     cut = [parts(text, marks) for text in texts]
-    between = [one.between[0] if one.between else [] for one in cut]
-    means = [vectors.means([one.whole for one in cut]), vectors.means(between)]
-    means += [vectors.means([one.spans[kind] for one in cut]) for kind in range(len(marks))]
-    forward = np.array([[one.order.find("A") < one.order.find("B")] for one in cut], np.float64)
-    distance = np.array([[min(len(words), FAR) / FAR, len(words) <= 1] for words in between], np.float64)
-    return np.hstack([*means, means[1] * forward, forward, distance])
+    found = of_marked(cut, len(marks), vectors.means, len)
+    return np.hstack([found, *_edges(vectors, cut)]) if edges else found
+
+
+def _edges(vectors: Vectors, cut: Sequence[Marked[list[str]]]) -> list[NDArray[np.float64]]:
+    """The first and last two words between the first two spans, the last word of each span, the product of these spans.
+
+    In English, the last word of a noun phrase is mostly its head.
+    """
+    spans = [*zip(*(one.spans for one in cut), strict=True)]
+    single = [[one.first_between[place] for one in cut] for place in EDGES]
+    single += [[words[-1:] for words in span] for span in spans]
+    product = [vectors.means(spans[0]) * vectors.means(spans[1])] if len(spans) > 1 else []
+    return [*(vectors.means(words) for words in single), *product]

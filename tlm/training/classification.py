@@ -15,6 +15,7 @@ from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.ranges import by_length
 from tlm.data.tasks.metrics import dev_score
 from tlm.errors import InputError
+from tlm.retrieval.subset.export import TASK_ONLY
 from tlm.settings.sections import Finetune, Model
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
@@ -23,6 +24,7 @@ from tlm.training.flops import Cost
 from tlm.training.input.batches import HELD_OUT, STAGE2, Batch, Masking, Order, collate, generator
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for
+from tlm.training.load_model import ARM, PUBLISHED, further_text
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs
@@ -161,8 +163,8 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
     """
     texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
     single, marks = task["problem"] == "classification", [list(pair) for pair in facts["marks"]]
-    start = "published" if facts["arm"].startswith("plm") else "scratch"
-    before = "" if facts["arm"] == "plm" else " after it was trained on with more text (stage 1)"
+    start = "published" if facts["arm"].startswith((ARM, f"{PUBLISHED}-")) else "scratch"
+    before = " after it was trained on with more text (stage 1)" if facts["stage1_steps"] else ""
     filled = {
         "knows": texts["knows"][start],
         "origin": texts["origin"][start].format(before=before, **facts),
@@ -170,10 +172,19 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
         "kind": "classifier" if single else "regressor",
         "output": f"{len(task['labels'])} classes: {', '.join(task['labels'])}" if single else "the output is a number",
         "example": '{"text": "…", "text_pair": "…"}' if task["pair"] else '"…"',
-        "passages": texts["passages"].get(facts["arm"], facts["arm"]),
+        "passages": _passages(facts["arm"], texts["passages"]),
         "taught": texts["taught"].format(**facts) if "teacher" in facts else "",
     }
     return str(texts["card"].format(**{**task, **facts, **filled}))
+
+
+def _passages(arm: str, known: dict[str, str]) -> str:
+    """What is said of the passages of an arm. The arms of published models have their names in them."""
+    if not arm.startswith(f"{PUBLISHED}-"):
+        return known.get(arm, arm)
+    text = further_text(arm)
+    alike = f"{ARM}-{'mlm' if text == TASK_ONLY else text}".rstrip("-")
+    return known.get(alike, f"those of the published model and, in stage 1, passages {known.get(text, text)}")
 
 
 def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetune, seed: int) -> Encoder:

@@ -64,13 +64,30 @@ def to_device(batch: Batch, device: torch.device) -> Inputs:
     )
 
 
+def has_bf16(device: torch.device) -> bool:
+    """Whether the device computes in bf16 faster than in fp32. CPUs do with AVX512-BF16 or AMX."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    known: Any = getattr(torch.cpu, "get_capabilities", dict)()  # older releases of torch have no such function
+    return device.type == "cpu" and bool(known.get("avx512_bf16") or known.get("amx_bf16"))
+
+
+def resolve_precision(device: torch.device, precision: str) -> str:
+    """The number format that `precision` means; ``auto`` is bf16 if the device has it, else fp32."""
+    if precision != "auto":
+        return precision
+    return "bf16" if has_bf16(device) else "fp32"
+
+
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """The context of the forward pass. Raises InputError where a GPU has no bf16."""
-    if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        raise InputError("this GPU has no bf16; set train.precision=fp32 and finetune.precision=fp32")
-    if precision == "bf16" and device.type == "cpu":
-        say("warning: bf16 is slow on a CPU; use precision=fp32")
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+    half = resolve_precision(device, precision) == "bf16"
+    if half and not has_bf16(device):
+        if device.type == "cuda":
+            raise InputError("this GPU has no bf16; set train.precision=fp32 and finetune.precision=fp32")
+        if device.type == "cpu":
+            say("warning: this CPU has no bf16 (AVX512-BF16 or AMX), which is slow on it; use precision=auto or fp32")
+    return torch.autocast(device.type, torch.bfloat16, enabled=half)
 
 
 @contextmanager
@@ -90,13 +107,16 @@ def _is_memory(error: Exception) -> bool:
 
 
 def run_facts(device: torch.device, precision: str) -> dict[str, Any]:
-    """Return the facts for run.json about the device. At most the last bits of the result depend on it."""
+    """Return the facts for run.json about the device. At most the last bits of the result depend on it.
+
+    With ``auto``, it also decides the precision, which changes more than the last bits.
+    """
     on_gpu = device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if on_gpu else device.type,
         "threads": torch.get_num_threads(),
         "processes": ProcessGroup.current().size,
-        "precision": precision,
+        "precision": resolve_precision(device, precision),
         "torch": torch.__version__,
         "peak_memory_bytes": torch.cuda.max_memory_allocated(device) if on_gpu else peak_memory(),
     }

@@ -7,7 +7,7 @@ alone would give, and no task is weighted by its size.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,10 @@ from torch import nn
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.ranges import Ints
+from tlm.progress import say
 from tlm.settings.sections import Model, Preset
 from tlm.shallow.models import one_thread
-from tlm.shallow.static import neighbour_vectors
+from tlm.shallow.vectors import neighbour_vectors
 from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
@@ -30,7 +31,7 @@ from tlm.training.input.batches import Batch, External, Masking, Mixture, Order,
 from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
-from tlm.training.model.encoder import Encoder, Inputs
+from tlm.training.model.encoder import Encoder, Inputs, MlmHead
 from tlm.training.model.losses import Losses, external_loss, internal_loss, with_zero_gradients
 
 PPMI_SVD = "ppmi-svd"
@@ -64,7 +65,9 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
             passages = Texts.open(inputs["subset_tokens"], preset.train.external_length)
         encoders = _encoders(inputs, tasks, preset, seed, torch_device)
         if preset.train.embeddings == PPMI_SVD and "start" not in inputs and group.first:
-            _begin_with_vectors(encoders[0], tasks, passages)
+            _begin_with_vectors(encoders[0], _sources(tasks, passages))
+        if "start" in inputs and not inputs["start"].entries(build.MLM_HEAD) and group.first:
+            _begin_to_predict(encoders[0], _sources(tasks, passages))
     work = Joint(encoders, tasks, passages, preset, seed)
     work.label = f"stage 1, {facts['arm']}, seed {seed}"
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
@@ -118,11 +121,26 @@ def _encoders(
     return encoders
 
 
-def _begin_with_vectors(encoder: Encoder, tasks: dict[str, Examples], passages: Texts | None) -> None:
+Sources: TypeAlias = Sequence[tuple[Texts, Ints]]
+
+
+def _sources(tasks: dict[str, Examples], passages: Texts | None) -> Sources:
+    """The texts that are trained on: which of their rows."""
+    own = [(one.texts, np.concatenate([one.rows("train"), one.without_label()])) for one in tasks.values()]
+    return own if passages is None else [*own, (passages, np.arange(len(passages)))]
+
+
+def _begin_to_predict(encoder: Encoder, sources: Sources) -> None:
+    """Give a model without an MLM head one that starts near the answer, where the head is of our form."""
+    if not isinstance(encoder.mlm, MlmHead):
+        say("warning: this model has no head that predicts tokens, so stage 1 begins with a random one")
+        return
+    counts = np.bincount(_tokens_of(sources)[0], minlength=len(encoder.body.embedding())) + 1
+    encoder.mlm.begin_as_identity(torch.from_numpy(np.log(counts / counts.sum())))
+
+
+def _begin_with_vectors(encoder: Encoder, sources: Sources) -> None:
     """Give the embeddings of all tokens that occur vectors of their neighbourhood, at the scale of fresh ones."""
-    sources = [(one.texts, np.concatenate([one.rows("train"), one.without_label()])) for one in tasks.values()]
-    if passages is not None:
-        sources.append((passages, np.arange(len(passages))))
     table = encoder.body.embedding()
     tokens, vectors = token_vectors(sources, *table.shape)
     with torch.no_grad():
@@ -130,9 +148,7 @@ def _begin_with_vectors(encoder: Encoder, tasks: dict[str, Examples], passages: 
         table[torch.from_numpy(tokens).to(table.device), : scaled.shape[1]] = scaled
 
 
-def token_vectors(
-    sources: Sequence[tuple[Texts, Ints]], vocab_size: int, dimensions: int
-) -> tuple[Ints, NDArray[np.float32]]:
+def token_vectors(sources: Sources, vocab_size: int, dimensions: int) -> tuple[Ints, NDArray[np.float32]]:
     """Vectors of the tokens that occur in texts, with mean 0 and deviation 1 in every dimension.
 
     Args:
@@ -155,7 +171,7 @@ def token_vectors(
     return seen, (vectors[:, real] / spread[real]).astype(np.float32)
 
 
-def _tokens_of(sources: Sequence[tuple[Texts, Ints]]) -> tuple[Ints, Ints]:
+def _tokens_of(sources: Sources) -> tuple[Ints, Ints]:
     """The tokens of all texts, one after the other, and how many each text has."""
     parts = [(ragged, rows) for texts, rows in sources for ragged in (texts.first, texts.second) if ragged is not None]
     total = sum(int(ragged.lengths_of(rows).sum()) for ragged, rows in parts)

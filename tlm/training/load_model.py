@@ -8,18 +8,32 @@ from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.stores.store import file_sha256
 from tlm.errors import InputError
+from tlm.retrieval.select.retrieve import ARMS as RETRIEVED
+from tlm.retrieval.select.retrieve import RERANKED
+from tlm.retrieval.subset.export import TASK_ONLY
+from tlm.retrieval.subset.protected import check_protected
 from tlm.settings import presets
 from tlm.settings.sections import model_settings
-from tlm.training.input.located import CONVERT, WEIGHTS, files_of, model_folder
+from tlm.training.input import trimmed
+from tlm.training.input.located import CONVERT, WEIGHTS, files_of, model_folder, published_name
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import adopt_tokenizer
 
 VERSION = 2
-ARM = "plm"
+ARM, PUBLISHED = "plm", "published"  # the arm; and what the arms of the pipelines begin with: published-NAME
 
 
 def load_model(
-    model: str, task: str, *, preset: str = "pocket", overrides: Sequence[str] = (), root: str | None = None
+    model: str,
+    task: str,
+    *,
+    arm: str = ARM,
+    layers: int = 0,
+    trim_vocabulary: bool = False,
+    subset: str = "",
+    preset: str = "pocket",
+    overrides: Sequence[str] = (),
+    root: str | None = None,
 ) -> str:
     """Take a published model, with its own tokenizer, instead of training one: to fine-tune it, or to start stage 1.
 
@@ -29,28 +43,35 @@ def load_model(
         model: A folder as transformers writes it, on this machine or on S3, or a name on the Hugging Face Hub, such as
             bert-base-uncased.
         task: URI of the task.
+        arm: Name of the arm in reports.
+        layers: Keep the first so many layers, for a smaller and faster model; 0: all.
+        trim_vocabulary: Keep only the tokens that occur in the training texts and the subset, and those of single
+            characters. Texts of these tokens get the same answers; others are tokenized into smaller pieces.
+        subset: URI of a subset whose tokens stay, too, for a model that is trained on it.
         preset: Named settings. This step uses model.max_length, model.spans_first and the dropout of stage 1.
         overrides: Settings to change, such as model.max_length=256.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     examples, settings = Artifact.open(task, "task"), presets.resolve(preset, overrides)
+    if subset and not trim_vocabulary:
+        raise InputError("a subset is given, which matters to a trimmed vocabulary alone; add --trim-vocabulary")
+    if subset:
+        check_protected(Artifact.open(subset, "subset"), examples)
     root = home(root, [examples]).root
     with model_folder(model) as folder:
         digests = _digests(folder)
         from tlm.training.model import published
 
-        shape = published.shape_of(folder, settings.model)
-        tokenizer = Artifact.open(adopt_tokenizer(folder, root))
+        shape = published.shape_of(folder, settings.model, layers)
+        words = adopt_tokenizer(folder, root)
+        if trim_vocabulary:
+            words = trimmed.trim_vocabulary(words, task, subset, shape.spans_first, root)
+        tokenizer = Artifact.open(words)
         tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, spans_first=shape.spans_first, root=root))
-        facts = {"arm": ARM, "seed": 0, "name": published_name(model)}
+        facts = {"arm": arm, "seed": 0, "name": published_name(model)}
         resolved = {**facts, "model": model_settings(shape), "files": digests}
         recipe = Recipe("checkpoint", "load-model", VERSION, resolved, {"task": examples, "task_tokens": tokens})
         return produce(recipe, root, published.write, folder, recipe.inputs, shape, facts)
-
-
-def published_name(model: str) -> str:
-    """The name of a model: the last part of its path or of its name on the Hub."""
-    return model.rstrip("/").rpartition("/")[2]
 
 
 def _digests(folder: Path) -> dict[str, str]:
@@ -73,3 +94,8 @@ def _parts(folder: Path) -> set[str]:
         return set()
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError(f"{folder / WEIGHTS[1]} is not an index of weights; download the model again") from None
+
+
+def further_text(arm: str) -> str:
+    """The arm whose text a published model went on with, as the name of its own arm ends: ``published-NAME-bm25``."""
+    return next((text for text in (TASK_ONLY, *RETRIEVED, RERANKED) if arm.endswith(f"-{text}")), "")

@@ -10,15 +10,19 @@ from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, refuse_negative
+from tlm.progress import say
 from tlm.retrieval.subset.protected import check_protected, warn_of
 from tlm.settings import presets
 from tlm.settings.options import Compute
 from tlm.settings.sections import OWN, Model, Train, model_settings
+from tlm.training import MLM_HEAD
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.batches import Mixture
 from tlm.training.input.tokenize import tokenize, tokens_for
+from tlm.training.load_model import PUBLISHED
 
 VERSION, STAGE2_VERSION = 3, 3  # of stage 1 and of stage 2
+PUBLISHED_RATE = 5e-4  # the highest learning rate for weights of a published model
 TASK_ONLY, MULTI_TASK = "task-only", "multi-task"  # arms
 
 _OF_EXTERNAL = {"external_batch", "external_length", "head_steps"}
@@ -144,6 +148,7 @@ def checkpoint_recipe(
         check_protected(passages, examples)
     if begin is not None:
         warn_of(begin, examples)
+        _warn_of_rate(begin, "train.lr", settings.train.lr)
     root = home(root, [one for one in (examples, begin, vocabulary, passages) if one is not None]).root
     _check_passages(settings, passages)
     model = settings.model if begin is None else _shape(begin, settings)
@@ -161,6 +166,8 @@ def checkpoint_recipe(
     external = passages is not None or bool(examples.counts.get(UNLABELLED))
     training = train_settings(settings.train, external=external, fresh=begin is None)
     resolved = {**facts, "model": model_settings(model), "train": training}
+    if begin is not None and model.architecture in OWN and not begin.entries(MLM_HEAD):
+        resolved["mlm_head"] = "identity"  # where it begins; checkpoints of before began with a random one
     return Recipe("checkpoint", "train", VERSION, settings=resolved, inputs=inputs)
 
 
@@ -210,9 +217,12 @@ def _shape(start: Artifact, settings: presets.Preset) -> Model:
 
 
 def _arm(start: Artifact | None, passages: Artifact | None) -> str:
-    """Return bm25, random or task-only; after a checkpoint, its arm comes first, as in plm-mlm."""
+    """Return bm25, random or task-only; after a checkpoint, its arm comes first, as in published-NAME-bm25, plm-mlm."""
     own = TASK_ONLY if passages is None else str(passages.details["arm"])
-    return own if start is None else f"{start.details['arm']}-{'mlm' if passages is None else own}"
+    if start is None:
+        return own
+    begun = str(start.details["arm"])
+    return f"{begun}-{own if passages is not None or begun.startswith(f'{PUBLISHED}-') else 'mlm'}"
 
 
 def _check_passages(settings: presets.Preset, passages: Artifact | None) -> None:
@@ -268,6 +278,7 @@ def finetune(
     if seed < -1:
         raise InputError(f"seed is {seed}; expected -1 or more")
     warn_of(start, examples)
+    _warn_of_rate(start, "finetune.lr", settings.lr)
     root = home(root, [start, examples]).root
     tokens = tokens_for(start, examples, root)
     facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}
@@ -281,6 +292,16 @@ def finetune(
         _carry_out(fine_tune, draft, recipe, settings, arguments)
 
     return train_together(recipe, root, write, finetune, arguments, settings.batch)
+
+
+def _warn_of_rate(start: Artifact, setting: str, rate: float) -> None:
+    """Warn of a learning rate for fresh weights where a published model is trained on."""
+    published = any(one.manifest.step == "load-model" for one in start.lineage())
+    if published and rate > PUBLISHED_RATE:
+        say(
+            f"warning: {setting} is {rate:g}, with which a published model forgets what it knows; it takes 2e-5 "
+            "(large) to 3e-4 (small), as in the presets finetune-published and adapt"
+        )
 
 
 def trainable(task: str) -> Artifact:

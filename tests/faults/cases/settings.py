@@ -85,7 +85,7 @@ CASES = {
         *INDEX,
         "retrieve {1} {2}",
         "export {3} --min-words 1",
-        "retrieve {1} {2} --arm random --like {4} --seed -1",
+        "retrieve {1} {2} --arm random --same-size-as {4} --seed -1",
         expected="seed is -1; expected 0 or more",
     ),
     "a Jaccard similarity that is NaN": given(

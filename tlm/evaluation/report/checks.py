@@ -13,7 +13,9 @@ from tlm.evaluation.report.findings import AHEAD, Difference, Summary, hundred, 
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.intervals import LEAST_SEEDS
+from tlm.training import MLM_HEAD
 from tlm.training.input.texts import Texts
+from tlm.training.stages import PUBLISHED_RATE
 
 WARNING, NOTE = "warning", "note"
 LEAST_EXAMPLES, LEAST_GROUPS = 100, 30  # of dev and of test
@@ -56,6 +58,7 @@ def checks(
     found += _small(groups)
     found += _cut(groups)
     found += _behind(differences)
+    found += _of_published(groups)
     found += _divided(task)
     found += _few(differences)
     return sorted(found, key=lambda check: check.severity != WARNING)
@@ -119,6 +122,34 @@ def _behind(differences: Sequence[Difference]) -> Iterator[Check]:
         if one["question"] == AHEAD and one["ahead"] == one["second"]:
             behind = f"{one['first']} is behind the linear model, {points(one, one['first'])}"
             yield Check("TLM005", NOTE, f"{behind}: it needs more training, or the task less.")
+
+
+def _of_published(groups: Sequence[Group]) -> Iterator[Check]:
+    """What a published model was trained with that does not suit it."""
+    for group in groups:
+        run, follow = group.runs[0], Lineage().follow
+        published = next((one for one in _starts(run.checkpoint) if one.manifest.step == "load-model"), None)
+        if published is None:
+            continue
+        if run.checkpoint is not published and not published.entries(MLM_HEAD):
+            lacks = (
+                f"{group.name} begins stage 1 without a trained head for words, because the published model has none"
+            )
+            yield Check("TLM006", NOTE, f"{lacks}; a model with one starts better.")
+        stages = {"train": run.checkpoint, "finetune": follow(run.artifact, "model")}
+        rates = {name: one.manifest.settings.get(name, {}).get("lr", 0) for name, one in stages.items() if one}
+        for name in (name for name, rate in rates.items() if rate > PUBLISHED_RATE):
+            high = f"{group.name} was trained with {name}.lr={rates[name]:g}"
+            yield Check(
+                "TLM007", WARNING, f"{high}, at which a published model forgets; {PUBLISHED_RATE:g} is the most."
+            )
+
+
+def _starts(checkpoint: Artifact | None) -> Iterator[Artifact]:
+    """A checkpoint, the one that it started from, and so on."""
+    while checkpoint is not None:
+        yield checkpoint
+        checkpoint = Lineage().follow(checkpoint, "start")
 
 
 def _divided(task: Artifact | None) -> Iterator[Check]:

@@ -10,6 +10,7 @@ from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
 from tlm.evaluation.score.mix import ENCODER, LINEAR, NETWORKS, STUDENT
 from tlm.evaluation.score.scores import METRIC_NAMES
+from tlm.training.load_model import PUBLISHED
 
 SAME = 0.005  # half a point on dev is no reason to prefer a model with a network to one without
 LIKELY = 0.8  # the probability of being ahead from which a model with no more on dev is preferred to the linear one
@@ -19,6 +20,7 @@ Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
 AHEAD = "ahead of the linear model?"
 TEXT = "ahead of other text?"
 NETWORK = "ahead of models without a network?"
+PRETRAINED = "ahead of published models?"
 ARMS = "which arm is ahead?"
 OTHERS = "ahead of another model?"
 TEACHER = "as good as its teacher?"
@@ -70,7 +72,7 @@ def _eligible(groups: list[Summary]) -> list[Summary]:
 
 
 def _has_network(group: Summary) -> bool:
-    return any(one in group["kind"] for one in (*NETWORKS, EMBEDDINGS))
+    return any(one in group["kind"] for one in NETWORKS)
 
 
 def _gap(first: Summary, second: Summary) -> float:
@@ -114,18 +116,36 @@ def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
         yield best, linear, AHEAD
         if encoders:
             yield best_on_dev(encoders), linear, AHEAD
-    for first, second in product((group for group in groups if group["kind"] == best["kind"]), repeat=2):
-        if first["text"] == "bm25" and second["text"] in ("random", "task-only"):
-            yield first, second, TEXT
-    with_network = [group for group in groups if _has_network(group)]
-    without = [group for group in groups if group not in with_network and group["kind"] != IMPORTED]
+    own = [group for group in groups if group["kind"] != IMPORTED]
+    with_network = [group for group in own if _has_network(group)]
+    without = [group for group in own if group not in with_network]
+    yield from _texts(own, best) or (_texts(own, best_on_dev(without)) if without else [])
     if with_network and without:
         yield best_on_dev(with_network), best_on_dev(without), NETWORK
+    of_others = [group for group in own if any(one in group["kind"] for one in (PUBLISHED, EMBEDDINGS))]
+    if of_others and len(of_others) < len(own):
+        yield best_on_dev([group for group in own if group not in of_others]), best_on_dev(of_others), PRETRAINED
     yield from ((first, second, ARMS) for first, second in combinations(encoders, 2))
     yield from ((best, one, OTHERS) for one in groups if one["kind"] == IMPORTED)
     for student, teacher in product(groups, repeat=2):
         if student["kind"] == STUDENT and set(student["taught_by"]) & set(teacher["models"]):
             yield student, teacher, TEACHER
+
+
+def _texts(groups: list[Summary], like: Summary) -> list[tuple[Summary, Summary, str]]:
+    """BM25's text against other text, in models of a kind."""
+    alike = [group for group in groups if group["kind"] == like["kind"]]
+    return [
+        (first, second, TEXT)
+        for first, second in product(alike, repeat=2)
+        if first["text"] == "bm25" and second["text"] in ("random", "task-only") and _differ_in_text(first, second)
+    ]
+
+
+def _differ_in_text(first: Summary, second: Summary) -> bool:
+    """Whether two groups of a kind are of the same model: there may be several published ones, some without text."""
+    renamed = first["name"].replace(f"-{first['text']}", f"-{second['text']}")
+    return PUBLISHED not in first["kind"] or renamed == second["name"]
 
 
 OTHER_TEXT = {
@@ -292,6 +312,8 @@ def _gains(best: Summary, groups: list[Summary], differences: Sequence[Differenc
             yield _beside(one, "Retrieved text", texts[one["second"]])
         if one["question"] == NETWORK:
             yield _beside(one, "The best model with a network", "the best one without")
+        if one["question"] == PRETRAINED:
+            yield _beside(one, "The best model of our own text", "the best one with a published model")
 
 
 def _text_of(group: Summary) -> str:

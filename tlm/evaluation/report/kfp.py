@@ -91,11 +91,14 @@ def _card(artifact: Artifact) -> Iterator[Block]:
 def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
     """Log the counts of an artifact's manifest into the pipeline's Metrics output (duck-typed); returns `uri`.
 
-    The pipeline's Model output, if there is one, gets the URI in its metadata, and as its file, which the page shows.
+    A step that made nothing ("") has none. The pipeline's Model output, if there is one, gets the URI in its metadata,
+    and as its file, which the page shows.
     """
     if model is not None:
         model.metadata["uri"] = uri
         Path(model.path).write_text(uri, encoding="utf-8")
+    if not uri:
+        return uri
     artifact = Artifact.open(uri)
     _name_run(artifact, metrics)
     for name, count in flat(artifact.counts, " "):
@@ -150,7 +153,7 @@ def models(report: str) -> str:
 
 
 def _models(found: Sequence[Artifact], best: str | None) -> Iterator[Block]:
-    commands = [Span(f"tlm {command}", "code") for command in ("fetch URI FOLDER", "predict URI FILE")]
+    commands = [Span(f"tlm {command}", "code") for command in ("download URI FOLDER", "predict URI FILE")]
     yield Heading("Models")
     yield Text((commands[0], " copies a model, ", commands[1], " labels new texts."))
     for one in found:  # no table, because Kubeflow's page leaves no space between columns and cuts off long addresses

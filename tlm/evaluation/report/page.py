@@ -33,6 +33,7 @@ from tlm.evaluation.report.findings import chance, hundred, plain_score
 from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.mix import PARTS
 from tlm.evaluation.score.scores import METRIC_NAMES
+from tlm.training.load_model import PUBLISHED
 
 MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
 Contents = dict[str, Any]
@@ -202,7 +203,9 @@ def training(contents: dict[str, Any]) -> Iterator[Block]:
         name = (named(group), *((" ", Span(devices, "small")) if devices else ()))
         rows += [(name, stage, *(form(cost) for form in columns.values())) for stage, cost in stages.items()]
     yield Heading("Cost of training")
-    yield Table(["Arm", Column("stage", "left"), *columns], rows, _explained(columns, contents["prices"]), merged=True)
+    published = any(PUBLISHED in group["kind"] for group in groups)
+    note = _explained(columns, contents["prices"]) + " The pre-training of published models is not counted." * published
+    yield Table(["Arm", Column("stage", "left"), *columns], rows, note, merged=True)
 
 
 def _explained(columns: dict[str, Any], prices: dict[str, float]) -> str:

@@ -1,25 +1,26 @@
 """The steps `baseline` and `static`: shallow models, trained and scored; every report compares with them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
 from tlm.retrieval.subset.export import Arm
 from tlm.retrieval.subset.protected import check_protected
 from tlm.settings.options import Filters
+from tlm.training.input.located import model_folder, published_name
 
 if TYPE_CHECKING:
+    from tlm.data.marks import Marks
+    from tlm.data.tasks.metrics import Split
     from tlm.shallow.models import Model
 
 
-VERSION = 6
 MOST_PASSAGES = 200_000  # that static vectors are learned from: five minutes of one core
 ARM, STATIC, EMBEDDINGS = "baseline", "static", "embeddings"
+VERSIONS = {ARM: 6, STATIC: 7, EMBEDDINGS: 7}  # of the steps
 
 
 def baseline(
@@ -32,8 +33,9 @@ def baseline(
 
     Args:
         task: URI of the task.
-        features: Folder with a published embedding model (sentence-transformers, model2vec or transformers), whose
-            embeddings of the texts are the features instead. It needs `pip install tlm-kubeflow[embeddings]`.
+        features: A published embedding model (sentence-transformers, model2vec or transformers), whose embeddings of
+            the texts and of their marked spans are the features instead: a folder, on this machine or on S3, or a name
+            on the Hugging Face Hub. It needs `pip install tlm-kubeflow[embeddings]`.
         spans: Marks around the spans that a text is asked about, such as "[[ ]]" "<< >>". By default, marks that
             nearly all training texts hold once are found.
         seed: Recorded with the scores; it has no effect, because the solvers are deterministic.
@@ -41,7 +43,7 @@ def baseline(
     """
     examples = Artifact.open(task, "task")
     if features:
-        return _embedded(examples, Path(features), spans, seed, root)
+        return _embedded(examples, features, spans, seed, root)
     recipe = _recipe("baseline", {"arm": ARM, "seed": seed}, spans, {"task": examples})
     return _scored(recipe, root, lambda: _fitted(recipe))
 
@@ -50,8 +52,9 @@ def static(task: str, *, subset: str = "", spans: Sequence[str] = (), seed: int 
     """Learn static word vectors from a subset and the task's texts; train and score a linear model of their means.
 
     The vectors are a truncated SVD of the words' PPMI within five words (128 dimensions). A text is the mean of its
-    vectors, weighted by rarity, as are its marked spans and the words between them. Of a subset with more than
-    200,000 passages, as many are read, evenly spaced.
+    vectors, weighted by rarity. Where spans are marked, so are the spans and the words between them, single words
+    count by their place, and the vectors know only three words to each side, but which side. Of a subset with more
+    than 200,000 passages, as many are read, evenly spaced.
 
     Args:
         task: URI of the task.
@@ -71,17 +74,14 @@ def static(task: str, *, subset: str = "", spans: Sequence[str] = (), seed: int 
     return _scored(recipe, root, lambda: _fitted(recipe))
 
 
-def _embedded(task: Artifact, folder: Path, spans: Sequence[str], seed: int, root: str | None) -> str:
-    from tlm.data.tasks.examples import read_splits
-    from tlm.shallow.published import digests, fit
+def _embedded(task: Artifact, place: str, spans: Sequence[str], seed: int, root: str | None) -> str:
+    from tlm.shallow.published import SAFE, digests, fit
 
-    if spans:
-        raise InputError("--spans has no effect on published embeddings, which read the whole text; leave it out")
-    files = digests(folder, "--features")
-    settings = {"arm": f"{EMBEDDINGS}-{folder.resolve().name}", "seed": seed, "files": files}
-    splits, details = read_splits(task, "train", "dev"), task.details
-    given = (splits["train"], splits["dev"], details["metric"], details["labels"])
-    return _scored(_recipe(EMBEDDINGS, settings, (), {"task": task}), root, lambda: fit(folder, *given))
+    with model_folder(place, files=[f"*{ending}" for ending in SAFE]) as folder:
+        settings: dict[str, Any] = {"arm": f"{EMBEDDINGS}-{published_name(place)}", "seed": seed}
+        settings["files"] = digests(folder, "--features")
+        recipe = _recipe(EMBEDDINGS, settings, spans, {"task": task})
+        return _scored(recipe, root, lambda: fit(folder, *_given(recipe)))
 
 
 def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: dict[str, Artifact]) -> Recipe:
@@ -90,7 +90,7 @@ def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: d
     if spans:
         named_marks(spans)  # raises before anything is made
         settings["spans"] = list(spans)
-    return Recipe("model", step, VERSION, settings, inputs)
+    return Recipe("model", step, VERSIONS[step], settings, inputs)
 
 
 def _scored(recipe: Recipe, root: str | None, fit: "Callable[[], Model]") -> str:
@@ -116,19 +116,24 @@ def _write(draft: Draft, recipe: Recipe, fit: "Callable[[], Model]") -> None:
 
 
 def _fitted(recipe: Recipe) -> "Model":
-    from tlm.data.marks import named_marks
-    from tlm.data.tasks.examples import read_splits, unlabelled
+    from tlm.data.tasks.examples import unlabelled
     from tlm.shallow.static import learn
     from tlm.shallow.tfidf import tune
 
-    task = recipe.inputs["task"]
-    splits, details = read_splits(task, "train", "dev"), task.details
-    marks = named_marks(recipe.settings["spans"]) if "spans" in recipe.settings else None
-    given = (splits["train"], splits["dev"], details["metric"], details["labels"], marks)
     if recipe.step != STATIC:
-        return tune(*given)
+        return tune(*_given(recipe))
     read = _read(recipe.inputs["subset"]) if "subset" in recipe.inputs else ()
-    return learn(read, unlabelled(task), *given)
+    return learn(read, unlabelled(recipe.inputs["task"]), *_given(recipe))
+
+
+def _given(recipe: Recipe) -> "tuple[Split, Split, str, list[str] | None, Marks | None]":
+    """What all models are fitted on: train, dev, metric, classes, and marks that were named."""
+    from tlm.data.marks import named_marks
+    from tlm.data.tasks.examples import read_splits
+
+    splits, details = read_splits(recipe.inputs["task"], "train", "dev"), recipe.inputs["task"].details
+    marks = named_marks(recipe.settings["spans"]) if "spans" in recipe.settings else None
+    return splits["train"], splits["dev"], details["metric"], details["labels"], marks
 
 
 def _read(subset: Artifact) -> Iterator[str]:

@@ -20,13 +20,14 @@ from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.scores import scored
 from tlm.progress import say
 from tlm.retrieval.subset.protected import check_trained
+from tlm.training.load_model import PUBLISHED, further_text
 
 LINEAR, ENCODER, STUDENT = "linear", "encoder", "student"
 KINDS = (  # in the order of a report's rows; kinds of mixtures that a user made stand before what was imported
-    *(LINEAR, EMBEDDINGS, STATIC, STUDENT, ENCODER),
-    *(f"{STATIC} + {LINEAR}", f"{ENCODER} + {LINEAR}", f"{ENCODER} + {STATIC} + {LINEAR}"),
+    *(LINEAR, EMBEDDINGS, STATIC, STUDENT, ENCODER, PUBLISHED, f"{STATIC} + {LINEAR}"),
+    *(f"{one} + {other}" for one in (EMBEDDINGS, ENCODER, PUBLISHED) for other in (LINEAR, f"{STATIC} + {LINEAR}")),
 )
-NETWORKS = (STUDENT, ENCODER)
+NETWORKS = (EMBEDDINGS, STUDENT, ENCODER, PUBLISHED)
 PARTS = " + "  # between the arms of a mixture
 
 
@@ -49,8 +50,8 @@ class Row(NamedTuple):
         if stage == IMPORTED:
             return cls(arm, IMPORTED, "")
         parts = [_part(part) for part in arm.split(PARTS)]
-        encoders = {part.text for part in parts if part.kind.startswith(ENCODER)}
-        names = (STATIC if part.kind == STATIC and part.text in encoders else part.name for part in parts)
+        trained = {part.text for part in parts if part.kind.startswith((ENCODER, PUBLISHED))}
+        names = (STATIC if part.kind == STATIC and part.text in trained else part.name for part in parts)
         texts = dict.fromkeys(part.text for part in parts if part.text)
         return cls(PARTS.join(names), PARTS.join(part.kind for part in parts), PARTS.join(texts))
 
@@ -72,6 +73,8 @@ def _part(arm: str) -> Row:
         return Row(arm, STATIC + several, model.removeprefix(f"{STATIC}-"))
     if model.startswith(f"{EMBEDDINGS}-"):
         return Row(arm, EMBEDDINGS + several, "")
+    if model.startswith(f"{PUBLISHED}-"):
+        return Row(arm, PUBLISHED + several, further_text(model))
     return Row(arm, ENCODER + several, model)
 
 
@@ -171,7 +174,7 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
-        The URI of the mixture's metrics. The model itself, for `predict` and `fetch`, is named on stderr.
+        The URI of the mixture's metrics. The model itself, for `predict` and `download`, is named on stderr.
     """
 
     opened = [Artifact.open(uri, "metrics") for uri in metrics]
@@ -254,13 +257,14 @@ def _write_metrics(draft: Draft, recipe: Recipe) -> None:
 
 
 def mixtures(baseline: str, metrics: list[str], *, root: str | None = None) -> list[str]:
-    """Mix each model with the linear model, and each encoder also with the static model of its text.
+    """Mix each model with the linear model, and each network also with the static model of its text.
 
-    Where the text was drawn, that is the static model of the encoder's own draw, which has its seed.
+    Where the text was drawn, that is the static model of the network's own draw, which has its seed. Published models
+    without retrieved text, and embeddings, are mixed with the static model of BM25's text.
 
     Args:
         baseline: URI of the linear model's metrics.
-        metrics: URIs of the metrics of static models and encoders. A run that ended after stage 1 is not mixed.
+        metrics: URIs of the metrics of all other models. A run that ended after stage 1 is not mixed.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
@@ -272,7 +276,8 @@ def mixtures(baseline: str, metrics: list[str], *, root: str | None = None) -> l
     for uri, details in found.items():
         if details["stage"] != "stage 1":
             parts.append([uri, baseline])
-            arm, seed = f"{STATIC}-{details['arm']}", details["seed"]
-            if own := static.get((arm, seed), static.get((arm, 0))):
+            row = Row.of(details["arm"], details["stage"])
+            arm, seed = f"{STATIC}-{row.text or 'bm25'}", details["seed"]
+            if row.kind != STATIC and (own := static.get((arm, seed), static.get((arm, 0)))):
                 parts.append([uri, own, baseline])
     return [mix(members, root=root) for members in parts]

@@ -40,7 +40,7 @@ def retrieve(
     arm: Literal["bm25", "random", "dsir", "classifier", "dense", "hybrid"] = "bm25",
     query: Literal["full", "rake", "auto"] = "full",
     top_k: int = 50,
-    like: str = "",
+    same_size_as: str = "",
     embedder: str = "",
     seed: int = 0,
     root: str | None = None,
@@ -55,13 +55,13 @@ def retrieve(
         task: URI of the task.
         arm: "bm25"; "dense": the nearest by vectors; "hybrid": the rankings of both fused; "random": passages drawn
             regardless of the task; "dsir": drawn so that their words are distributed as the task's are; "classifier":
-            passages that a linear model takes for texts of the task. All but "bm25" select more than `like` has, as
-            export removes some.
+            passages that a linear model takes for texts of the task. All but "bm25" select more than `same_size_as`
+            has, as export removes some.
         query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
             Not used without queries.
         top_k: Most passages per query (the paper's K); "dense" and "hybrid" search for five times as many. Not used
             without queries.
-        like: URI of the subset whose size the new subset is to have; not for arm "bm25".
+        same_size_as: URI of the subset whose size the new subset is to have; not for arm "bm25".
         embedder: Folder of a published model whose embeddings "dense" and "hybrid" compare; by default, word vectors
             are learned from the corpus. It needs `pip install tlm-kubeflow[embeddings]`.
         seed: Seed of what is drawn; not for arm "bm25".
@@ -77,16 +77,16 @@ def retrieve(
     """
     source, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
     corpus = source.input("corpus")
-    _check(arm, query, top_k, like, embedder)
+    _check(arm, query, top_k, same_size_as, embedder)
     refuse_negative(seed=seed)
     version = FIRST if arm == "random" or (arm, query) == ("bm25", "full") else VERSION
     settings: dict[str, Any] = {"arm": arm} | ({"query": query, "top_k": top_k} if arm in WITH_QUERIES else {})
     inputs = {"index": source, "task": labelled}
     if arm != "bm25":
-        inputs["like"] = Artifact.open(like, "subset")
+        inputs["like"] = Artifact.open(same_size_as, "subset")
         taken_from = inputs["like"].manifest.inputs.get("corpus")
         if taken_from is None or taken_from.content != corpus.content:
-            raise InputError(f"{like} was not taken from the corpus of {index}; give a subset of that index")
+            raise InputError(f"{same_size_as} was not taken from the corpus of {index}; give a subset of that index")
         settings["seed"] = seed
     if embedder:
         from tlm.shallow.published import digests
@@ -103,7 +103,7 @@ def _check(arm: str, query: str, top_k: int, like: str, embedder: str) -> None:
         raise InputError(f"query '{query}' is not known{nearest(query, KINDS)}")
     Range(f"1 to {MOST_HITS} passages per query", 1, MOST_HITS).check("top_k", top_k)
     if (arm == "bm25") == bool(like):
-        expected = "takes no --like" if like else "needs --like with the URI of the BM25 subset"
+        expected = "takes no --same-size-as" if like else "needs --same-size-as with the URI of the BM25 subset"
         raise InputError(f"arm '{arm}' {expected}")
     if embedder and arm not in BY_VECTORS:
         raise InputError(f"arm '{arm}' compares no vectors; leave --embedder out, or take {' or '.join(BY_VECTORS)}")

@@ -141,7 +141,7 @@ class Arm(NamedTuple):
             return self.like if self.name == "bm25" else ""
         found = Artifact.open(self.like, "subset").input("hits")
         asked = {name: found.details[name] for name in ("query", "top_k")} | {"seed": self.seed}
-        hits = retrieve(found.input("index").uri, self.task, arm=self.name, like=self.like, **asked, root=root)  # type: ignore[arg-type]
+        hits = retrieve(found.input("index").uri, self.task, arm=self.name, same_size_as=self.like, **asked, root=root)  # type: ignore[arg-type]
         return export(hits, filters=filters, root=root)
 
 

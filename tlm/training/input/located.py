@@ -26,20 +26,21 @@ HERE = {"local_files_only": True, "trust_remote_code": False}
 
 
 @contextmanager
-def model_folder(model: str, *, of_tokenizers: bool = False) -> Iterator[Path]:
+def model_folder(model: str, *, of_tokenizers: bool = False, files: Sequence[str] = ()) -> Iterator[Path]:
     """The local folder of a model. Files downloaded from S3 are removed afterwards.
 
     Args:
         model: A folder, ``s3://bucket/folder``, or a name on the Hub: ``bert-base-uncased``, ``owner/name``.
         of_tokenizers: Only the tokenizer is needed, so a file will do as well as a folder.
+        files: Patterns of the files to download, also from folders within; by default those of `files_of`.
 
     Raises:
         InputError: there is no such folder or model, or the Hub cannot be reached.
     """
     with (
-        _from_s3(model, of_tokenizers)
+        _from_s3(model, of_tokenizers, files)
         if model.startswith("s3://")
-        else nullcontext(_from_disk_or_hub(model, of_tokenizers)) as folder
+        else nullcontext(_from_disk_or_hub(model, of_tokenizers, files)) as folder
     ):
         refuse_code(folder)
         yield folder
@@ -59,20 +60,35 @@ def refuse_code(folder: Path) -> None:
             )
 
 
+def is_hub_name(model: str) -> bool:
+    """Whether a model is to be had from the Hub: it is no folder here, and is not written like one."""
+    written = model.startswith((".", "/", "~")) or model.count("/") > 1 or model.endswith(".json")
+    return not written and not Path(model).exists()
+
+
+def published_name(model: str) -> str:
+    """The name of a model: the last part of its path or of its name on the Hub."""
+    return Path(model).absolute().name
+
+
 def files_of(names: Sequence[str], weights: bool = True) -> list[str]:
     """The files of a folder that belong to the model, sorted."""
-    patterns = TEXTS + WEIGHTS if weights else TEXTS
+    return _matching(names, TEXTS + WEIGHTS if weights else TEXTS)
+
+
+def _matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     return sorted(name for name in names if any(fnmatch(name, pattern) for pattern in patterns))
 
 
 @contextmanager
-def _from_s3(address: str, of_tokenizers: bool) -> Iterator[Path]:
+def _from_s3(address: str, of_tokenizers: bool, files: Sequence[str]) -> Iterator[Path]:
     from tlm.artifacts.stores.s3 import S3Store
 
     bucket, _, key = address.removeprefix("s3://").partition("/")
     store, prefix = S3Store(f"s3://{bucket}"), f"{key.rstrip('/')}/" if key else ""
     names = [stored.name.removeprefix(prefix) for stored in store.list(prefix)]
-    chosen = files_of([name for name in names if "/" not in name], weights=not of_tokenizers)
+    own = [name for name in names if "/" not in name]
+    chosen = _matching(names, files) if files else files_of(own, weights=not of_tokenizers)
     if not chosen:
         raise InputError(f"{address}: there is no model here; {EXPECTED}")
     with scratch_folder(cache_folder() / "models", "model") as folder:
@@ -82,21 +98,21 @@ def _from_s3(address: str, of_tokenizers: bool) -> Iterator[Path]:
         yield folder / key
 
 
-def _from_disk_or_hub(model: str, of_tokenizers: bool) -> Path:
+def _from_disk_or_hub(model: str, of_tokenizers: bool, files: Sequence[str]) -> Path:
     if Path(model).is_dir() or (of_tokenizers and Path(model).is_file()):
         return Path(model)
-    if model.startswith((".", "/", "~")) or model.count("/") > 1 or model.endswith(".json"):
+    if not is_hub_name(model):
         raise InputError(f"{model}: there is no such {'file or ' * of_tokenizers}folder; {EXPECTED}")
-    return _from_hub(model, of_tokenizers)
+    return _from_hub(model, files or [*TEXTS, *([] if of_tokenizers else WEIGHTS)])
 
 
-def _from_hub(name: str, of_tokenizers: bool) -> Path:
+def _from_hub(name: str, files: Sequence[str]) -> Path:
     from huggingface_hub import snapshot_download
 
     if os.environ.get("HF_ENDPOINT"):
         check_url(os.environ["HF_ENDPOINT"], "HF_ENDPOINT")
     try:
-        return Path(snapshot_download(name, allow_patterns=[*TEXTS, *([] if of_tokenizers else WEIGHTS)]))
+        return Path(snapshot_download(name, allow_patterns=list(files)))
     except Exception as error:  # the Hub's client raises many kinds
         raise _explained(name, error) from None
 

@@ -215,7 +215,7 @@ def _train(
     corpus, *tasks = sources.values()
     texts = [*passages_sample(corpus, sample), *chain.from_iterable(map(_train_split, tasks))]
     tokenizer = train_vocabulary(kind, texts, vocab_size, lower_case)
-    _write(draft, tokenizer, SPECIAL, kind, lower_case)
+    write_vocabulary(draft, tokenizer, SPECIAL, kind, lower_case)
     draft.counts["texts"] = len(texts)
 
 
@@ -232,7 +232,7 @@ def adopt_tokenizer(path: Path, root: str | None) -> str:
         def write(draft: Draft) -> None:
             kind = json.loads(tokenizer.to_str())["model"]["type"].lower()
             lower_case = tokenizer.normalizer is not None and tokenizer.normalizer.normalize_str("A") == "a"
-            _write(draft, tokenizer, special, kind, lower_case)
+            write_vocabulary(draft, tokenizer, special, kind, lower_case)
             draft.details |= more
 
         return produce(recipe, root, write)
@@ -252,7 +252,8 @@ def _converted(folder: Path, scratch: Path) -> Path:
     return file
 
 
-def _write(draft: Draft, tokenizer: Tokenizer, special: dict[str, str], kind: str, lower_case: bool) -> None:
+def write_vocabulary(draft: Draft, tokenizer: Tokenizer, special: dict[str, str], kind: str, lower_case: bool) -> None:
+    """Write a `tokenizer`: its folder, and the ids of its special tokens."""
     save_vocabulary(tokenizer, special, draft.folder / "tokenizer")
     size = tokenizer.get_vocab_size(with_added_tokens=True)
     ids = {f"{role}_id": tokenizer.token_to_id(token) for role, token in special.items()}

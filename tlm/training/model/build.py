@@ -11,12 +11,12 @@ from safetensors.torch import load_file
 
 from tlm.data.marks import SPANS_FIRST, Marks
 from tlm.settings.sections import Model
+from tlm.training import MLM_HEAD as MLM_HEAD
 from tlm.training.input.texts import Scale, Special
 from tlm.training.model.bert import BertBody
 from tlm.training.model.encoder import Body, Encoder, LayeredBody, common_shape, write_tensors
 from tlm.training.model.modernbert import ModernBertBody
 
-MLM_HEAD = "mlm_head.safetensors"
 HEADS = "heads.safetensors"  # of several tasks
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 # In config.json: the length that task texts are cut to (the model may have more positions), and the marks around the

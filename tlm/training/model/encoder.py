@@ -21,6 +21,7 @@ from tlm.errors import Interrupted
 from tlm.settings.sections import Model
 
 READABLE = 0o644
+NEARLY_LINEAR = 0.1  # factor of states, which have deviations of about 1
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
@@ -208,6 +209,18 @@ class MlmHead(nn.Module):
         super().__init__()
         self.transform = transform
         self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    @torch.no_grad()
+    def begin_as_identity(self, log_frequencies: Tensor) -> None:
+        """Compare the states themselves with the embeddings, and expect tokens as often as they are.
+
+        GELU is nearly linear that close to 0; the norm restores the size of the states.
+        """
+        dense: Any = self.transform.dense
+        dense.weight.copy_(NEARLY_LINEAR * torch.eye(len(dense.weight)))
+        if dense.bias is not None:
+            dense.bias.zero_()
+        self.bias.copy_(log_frequencies)
 
     def forward(self, states: Tensor, embedding: Tensor) -> Tensor:
         """Logits, [M, vocabulary], from states [M, hidden]."""

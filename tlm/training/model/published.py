@@ -1,8 +1,9 @@
 """Published models: their shape, and their weights in our encoders."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from pydantic import ValidationError
 from torch import nn
@@ -12,30 +13,42 @@ from transformers.utils import logging
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
+from tlm.data.ranges import Ints
 from tlm.errors import InputError, nearest, reason
 from tlm.settings.sections import Model
 from tlm.training.input.located import HERE
 from tlm.training.input.texts import Special
+from tlm.training.input.trimmed import KEPT
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder
 from tlm.training.model.foreign import model_types, plain_config
 
+Weights: TypeAlias = dict[str, torch.Tensor]
 _BERT_HEAD = {"transform.": "cls.predictions.transform.", "bias": "cls.predictions.bias"}  # our names: the library's
 
 
-def shape_of(folder: Path, wanted: Model) -> Model:
+def shape_of(folder: Path, wanted: Model, layers: int = 0) -> Model:
     """The settings of a published model, with the length and form of texts and the dropout of `wanted`.
 
+    Args:
+        folder: The published model.
+        wanted: What to take the length and form of texts and the dropout from.
+        layers: How many layers to keep; 0: all.
+
     Raises:
-        InputError: its config cannot be read, it is no encoder that predicts words and classes, or it has too few
-            positions for texts of that length.
+        InputError: its config cannot be read, it is no encoder that predicts words and classes, it has fewer layers,
+            or too few positions for texts of that length.
     """
     config = _config(folder)
+    if not 0 <= layers <= config.num_hidden_layers:
+        raise InputError(
+            f"layers is {layers} and {folder} has {config.num_hidden_layers}; expected no more, or 0 for all"
+        )
     try:
         return Model(
             architecture=config.model_type,
             hidden=config.hidden_size,
-            layers=config.num_hidden_layers,
+            layers=layers or config.num_hidden_layers,
             heads=config.num_attention_heads,
             intermediate=getattr(config, "intermediate_size", None) or config.hidden_dim,
             max_length=wanted.max_length,
@@ -82,29 +95,54 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
         facts: Arm, seed and name, for the details.
     """
     task, tokenizer = inputs["task"].details, inputs["task_tokens"].input("tokenizer")
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        whole, found = AutoModelForMaskedLM.from_pretrained(
-            folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE
-        )
-    except Exception as error:  # three libraries read the files, each with its own errors
-        raise InputError(f"{folder} does not load: {reason(error)}; download the model again") from None
-    own = plain_config(whole.config)
+    whole, missing = _library_model(folder, shape.layers)
+    own, weights = plain_config(whole.config), whole.state_dict()
+    if tokenizer.entries(KEPT):
+        own, weights = _trimmed(own, weights, np.load(tokenizer.path(KEPT), allow_pickle=False))
     _check(own, tokenizer, folder)
     kind = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[own["model_type"]]
     config = build.with_dropout({**own, "architectures": [kind], build.TEXT_LENGTH: shape.max_length}, shape.dropout)
     labels = None if task["problem"] == "regression" else list(task["labels"])
     marks = inputs["task_tokens"].details.get("marks", ())
     model = build.build(build.with_task(config, labels, task["name"], marks), facts["seed"])
-    missing = set(found["missing_keys"])
-    _take_encoder(model, whole, missing, folder)
+    _take_encoder(model, weights, missing, folder)
     build.save(model, draft.folder / "model", tokenizer.path("tokenizer"))
     if all(name.startswith(f"{whole.base_model_prefix}.") for name in missing):
-        model.mlm.load_state_dict(_token_head(model, whole.state_dict()))
+        model.mlm.load_state_dict(_token_head(model, weights))
         build.save_mlm_head(model, draft.folder / build.MLM_HEAD)
     cost = dict.fromkeys(("steps", "tokens", "padded_tokens", "flops", "paper_flops"), 0)
     draft.details = {**facts, "parameters": build.parameter_count(model), "cost": cost}
     draft.counts = {"parameters": draft.details["parameters"]}
+
+
+def _library_model(folder: Path, layers: int) -> tuple[Any, set[str]]:
+    """The library's model with its first `layers`, and the names of the weights that the files lack."""
+    config = _config(folder)
+    if layers < config.num_hidden_layers:
+        if getattr(config, "layer_types", None):
+            config.layer_types = config.layer_types[:layers]
+        config.num_hidden_layers = layers
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # what is missing or too much is checked here
+    try:
+        whole, found = AutoModelForMaskedLM.from_pretrained(
+            folder, config=config, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE
+        )
+    except Exception as error:  # three libraries read the files, each with its own errors
+        raise InputError(f"{folder} does not load: {reason(error)}; download the model again") from None
+    return whole, set(found["missing_keys"])
+
+
+def _trimmed(config: dict[str, Any], weights: Weights, kept: Ints) -> tuple[dict[str, Any], Weights]:
+    """The config and the weights of a model that knows only the tokens `kept`, given by their old ids."""
+    size, new = config["vocab_size"], {old: number for number, old in enumerate(kept.tolist())}
+    ids = {
+        name: new.get(value) if isinstance(value, int) else None
+        for name, value in config.items()
+        if name.endswith("_token_id")
+    }
+    rows = {name: value[kept] if len(value.shape) and len(value) == size else value for name, value in weights.items()}
+    return {**config, **ids, "vocab_size": len(kept)}, rows
 
 
 def _check(config: dict[str, Any], tokenizer: Artifact, folder: Path) -> None:
@@ -116,9 +154,9 @@ def _check(config: dict[str, Any], tokenizer: Artifact, folder: Path) -> None:
         )
 
 
-def _take_encoder(model: Encoder, whole: Any, missing: set[str], folder: Path) -> None:
-    """Copy all weights of `whole` except its classification head. Raises InputError if the files lack some."""
-    mine, theirs, head = model.body.state_dict(), whole.state_dict(), model.body.head_names
+def _take_encoder(model: Encoder, theirs: Weights, missing: set[str], folder: Path) -> None:
+    """Copy all of `theirs` except the classification head. Raises InputError if the files lack some."""
+    mine, head = model.body.state_dict(), model.body.head_names
     names = [name for name in mine if not name.startswith(head)]
     lacking = [name for name in names if name not in theirs or name in missing]
     if lacking:
@@ -126,7 +164,7 @@ def _take_encoder(model: Encoder, whole: Any, missing: set[str], folder: Path) -
     model.body.load_state_dict({**mine, **{name: theirs[name] for name in names}})
 
 
-def _token_head(model: Encoder, theirs: dict[str, Any]) -> dict[str, Any]:
+def _token_head(model: Encoder, theirs: Weights) -> Weights:
     """The weights of our MLM head, from the library's."""
     found = {}
     for name in model.mlm.state_dict():

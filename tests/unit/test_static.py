@@ -1,0 +1,81 @@
+"""The static model: its features are those of a computation word by word, and older folders predict as they did."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tlm.shallow.linear import Dense, Linear
+from tlm.shallow.static import Static, represent
+from tlm.shallow.vectors import Vectors
+
+MARKS = (("<<", ">>"), ("[[", "]]"))
+WORDS = [*"abcdefgh"]
+TEXTS = ["a << b c >> d e f [[ g h ]] a", "[[ x h ]] d << c >>", "<< a b >> [[ c ]] d", "a [[ b ]] c", "a b", ""]
+
+
+def some_vectors() -> Vectors:
+    random = np.random.default_rng(0)
+    return Vectors(WORDS, random.normal(size=(8, 3)).astype(np.float32), random.random(8).astype(np.float32))
+
+
+def mean(words: str) -> np.ndarray:
+    found = some_vectors()
+    total = np.zeros(3)
+    for word in words.split():
+        if word in WORDS:
+            total += np.float64(found.weights[WORDS.index(word)]) * found.vectors[WORDS.index(word)]
+    return total / np.linalg.norm(total) if total.any() else total
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "places", "scalars"),
+    [
+        (TEXTS[0], ("a b c d e f g h a", "d e f", "b c", "g h"), ("d", "e", "f", "e", "c", "h"), (1, 0.3, 0)),
+        (TEXTS[1], ("x h d c", "d", "c", "x h"), ("d", "", "d", "", "c", "h"), (0, 0.1, 1)),
+        (TEXTS[2], ("a b c d", "", "a b", "c"), ("", "", "", "", "b", "c"), (1, 0, 1)),
+        (TEXTS[3], ("a b c", "", "", "b"), ("", "", "", "", "", "b"), (1, 0, 1)),
+        (TEXTS[4], ("a b", "", "", ""), ("",) * 6, (0, 0, 1)),
+        (TEXTS[5], ("", "", "", ""), ("",) * 6, (0, 0, 1)),
+    ],
+)
+def test_features_of_marked_texts(
+    text: str, parts: tuple[str, ...], places: tuple[str, ...], scalars: tuple[float, ...]
+) -> None:
+    """Whole, between, both spans; between again if the spans are in order; scalars; single words; product of spans."""
+    whole, between, first, second = map(mean, parts)
+    old = [whole, between, first, second, between * scalars[0], scalars]
+    expected = np.concatenate([*old, *map(mean, places), first * second])
+    found = represent(some_vectors(), MARKS, ["a << b >> c [[ d ]]", text], None)
+    assert np.allclose(found[1], expected, atol=1e-6)
+    assert np.allclose(represent(some_vectors(), MARKS, [text], None, edges=False)[0], np.concatenate(old), atol=1e-6)
+
+
+def test_features_of_one_kind_of_span() -> None:
+    found = represent(some_vectors(), MARKS[:1], ["a << b c >> d"], None)[0]
+    expected = [mean("a b c d"), mean(""), mean("b c"), mean(""), [0, 0, 1], *[mean("")] * 4, mean("c")]
+    assert np.allclose(found, np.concatenate(expected), atol=1e-6)
+
+
+def test_features_of_unmarked_texts_and_pairs() -> None:
+    first, second = mean("a b"), mean("c d")
+    assert np.allclose(represent(some_vectors(), (), ["a b"], None)[0], first, atol=1e-6)
+    pair = np.concatenate([first, second, first * second, np.abs(first - second)])
+    assert np.allclose(represent(some_vectors(), (), ["a b"], ["c d"])[0], pair, atol=1e-6)
+
+
+@pytest.mark.parametrize("edges", [True, False])
+def test_a_folder_without_the_field_is_of_a_model_without_single_words(edges: bool, tmp_path: Path) -> None:
+    features = represent(some_vectors(), MARKS, TEXTS, None, edges)
+    random = np.random.default_rng(1)
+    weights = Linear(random.normal(size=(3, features.shape[1])), np.zeros(3), 3, softmax=True)
+    dense = Dense(features.mean(axis=0), np.ones(features.shape[1]), weights, {})
+    model = Static(["x", "y", "z"], some_vectors(), MARKS, dense, pair=False, edges=edges)
+    model.write(tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    values = json.loads(config.read_text("utf-8"))
+    assert values.pop("edges") is edges
+    if not edges:
+        config.write_text(json.dumps(values), "utf-8")
+    assert Static.read(tmp_path / "model").predict(TEXTS).tobytes() == model.predict(TEXTS).tobytes()

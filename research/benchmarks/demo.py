@@ -109,8 +109,8 @@ ROW = Row(
     target=f"within {MINUTES:g} minutes, BM25's arm ahead (mean of 5 seeds)",
     what="`make demo` in an empty folder, after installation and download: write the data, load and index the corpus, "
     "retrieve, train the models without a network with five draws of random text, then three arms with one seed, "
-    "report. Then five seeds, whose mean is the score. The baseline selects its settings on dev, among twenty; test is read once, by "
-    "`evaluate`.",
+    "report. Then five seeds, whose mean is the score. The baseline selects its settings on dev, among twenty; test is "
+    "read once, by `evaluate`.",
     run=run,
     packages=("torch", "scikit-learn", "kfp"),
 )

@@ -30,11 +30,11 @@ def wheels(folder: Path = FOLDER, pinned: Path = PINNED) -> list[Path]:
             [*pip, *EXACTLY, "--requirement", pinned, "--dest", folder], stderr=subprocess.PIPE, text=True, check=False
         )
         found = _found(folder)
-        if any(one not in found for one in hashes):
+        if missing := sum(one not in found for one in hashes):
             why = (done.stderr.strip().splitlines() or ["it gives no reason"])[-1]
             raise InputError(
-                f"{folder} has not all {len(hashes)} packages of {pinned}, and pip cannot download them ({why}); "
-                "repeat this where PyPI or a mirror is reached, or copy their wheels there"
+                f"{folder} lacks {missing} of the {len(hashes)} packages of {pinned}, and pip cannot download them ({why}); "
+                "repeat this where PyPI or a mirror can be reached, or copy the wheels there"
             )
     return [found[one] for one in hashes]
 

@@ -355,7 +355,7 @@ def test_without_packages_and_network_one_sentence_says_so(tmp_path):
     )
     assert run.returncode == 2
     assert re.search(
-        r"tlm: .* has not all \d packages of .*, and pip cannot download them \(ERROR: No matching .*\); repeat",
+        r"tlm: .* lacks \d of the \d packages of .*, and pip cannot download them \(ERROR: No matching .*\); repeat",
         run.stderr,
     )
     assert "Traceback" not in run.stderr

@@ -33,8 +33,8 @@ def wheels(folder: Path = FOLDER, pinned: Path = PINNED) -> list[Path]:
         if missing := sum(one not in found for one in hashes):
             why = (done.stderr.strip().splitlines() or ["it gives no reason"])[-1]
             raise InputError(
-                f"{folder} lacks {missing} of the {len(hashes)} packages of {pinned}, and pip cannot download them ({why}); "
-                "repeat this where PyPI or a mirror can be reached, or copy the wheels there"
+                f"{folder} lacks {missing} of the {len(hashes)} packages of {pinned}, and pip cannot download them "
+                f"({why}); repeat this where PyPI or a mirror can be reached, or copy the wheels there"
             )
     return [found[one] for one in hashes]
 

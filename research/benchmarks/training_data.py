@@ -12,7 +12,7 @@ from pathlib import Path
 from tlm.artifacts.artifact import Artifact
 from tlm.settings.options import Layout
 
-EVERY = 8  # quick: every eighth service and docstring
+EVERY = 8  # quick: every eighth service and document
 
 
 def folder() -> Path:

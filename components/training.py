@@ -9,10 +9,10 @@ from components.base import TRAIN_IMAGE, component
 def train(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
     """Stage 1: train a network jointly on the task and the arm's subset; a run without stage 1 passes its start on."""
     from tlm.evaluation.report.kfp import log_counts
-    from tlm.runs.plan import Run
+    from tlm.runs.plan import PlannedRun
     from tlm.training.stages import train
 
-    arm = Run.parse(run).loaded(root)
+    arm = PlannedRun.parse(run).loaded(root)
     uri = train(arm.task, **arm.inputs(), **arm.on(gpus), root=root) if "1" in arm.stages else arm.start
     return log_counts(uri, cost)
 
@@ -21,10 +21,10 @@ def train(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
 def finetune(checkpoint: str, run: str, gpus: str, root: str, cost: Output[Metrics], model: Output[Model]) -> str:
     """Stage 2: fine-tune on the task alone with a new head, best on dev; a run without stage 2 is passed on."""
     from tlm.evaluation.report.kfp import log_counts
-    from tlm.runs.plan import Run
+    from tlm.runs.plan import PlannedRun
     from tlm.training.stages import finetune
 
-    arm = Run.parse(run)
+    arm = PlannedRun.parse(run)
     uri = finetune(checkpoint, arm.task, seed=arm.seed, **arm.on(gpus), root=root) if "2" in arm.stages else checkpoint
     return log_counts(uri, cost, model)
 
@@ -40,9 +40,9 @@ def evaluate(
 ) -> str:
     """Score the model on dev and test, once each; in a run without training, a linear model of embeddings."""
     from tlm.evaluation.report.kfp import log_scores
-    from tlm.runs.plan import Run
+    from tlm.runs.plan import PlannedRun
 
-    uri = Run.parse(run).scored(model, gpus, root)
+    uri = PlannedRun.parse(run).scored(model, gpus, root)
     log_scores(uri, metrics, confusion_matrix)
     return uri
 
@@ -69,10 +69,10 @@ def train_on_nodes(
     root: str,
 ) -> str:
     """Stage 1 on several nodes: start a TrainJob, show its log, and wait for its checkpoint."""
-    from tlm.runs.plan import Run
+    from tlm.runs.plan import PlannedRun
     from tlm.runs.trainjob import train_on_nodes
     from tlm.settings.options import Pods
 
-    arm, pods = Run.parse(run).loaded(root), Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
+    arm, pods = PlannedRun.parse(run).loaded(root), Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
     how = {**arm.inputs(), **arm.settings(), "nodes": nodes, "pods": pods, "root": root}
     return train_on_nodes(arm.task, **how) if "1" in arm.stages else arm.start

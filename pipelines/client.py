@@ -22,7 +22,7 @@ from kfp_server_api import ApiException, Configuration
 from urllib3 import exceptions as http
 
 from pipelines.compiled import Compiled, parse
-from pipelines.form import Connection, Order
+from pipelines.form import Connection, RunOptions
 from tlm.artifacts.stores.store import check_url
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
@@ -277,7 +277,7 @@ def _send(api: Api, text: str, pipeline_id: str, version: str, mark: str) -> Any
         return api.client.pipeline_uploads.upload_pipeline_version(str(file), **options)
 
 
-def submit(api: Api, pipeline: Compiled, values: Mapping[str, Any], order: Order, name: str = "") -> str:
+def submit(api: Api, pipeline: Compiled, values: Mapping[str, Any], order: RunOptions, name: str = "") -> str:
     """Return the ID of the new run.
 
     Raises:

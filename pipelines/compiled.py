@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from pipelines.form import ONE_OF_EACH, Machines
+from pipelines.form import ONE_OF_EACH, Parallelism
 from pipelines.parameters import Parameter, declared, read_mapping
 from tlm import __version__
 from tlm.cli.upkeep import revision
@@ -107,7 +107,7 @@ class Compiled(NamedTuple):
             task["cachingOptions"] = {}
 
 
-def build(name: str, machines: Machines = ONE_OF_EACH) -> Any:
+def build(name: str, machines: Parallelism = ONE_OF_EACH) -> Any:
     """Return the pipeline called `name` for so many machines.
 
     Raises:
@@ -162,7 +162,7 @@ def text_of(file: Path | None, images: Path | None = None, pipeline: str = "") -
 def compile_text(
     images: Path | None = None,
     name: str = "tlm",
-    machines: Machines = ONE_OF_EACH,
+    machines: Parallelism = ONE_OF_EACH,
     *,
     kubernetes_manifests: bool = False,
     namespace: str = "",

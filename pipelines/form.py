@@ -23,7 +23,7 @@ class Parameters:
 
 
 @dataclass
-class Source:
+class PipelineFile:
     """A compiled pipeline, or one of this code.
 
     Args:
@@ -40,7 +40,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Machines:
+class Parallelism:
     """Numbers of pods that share the work of a step.
 
     Args:
@@ -52,7 +52,7 @@ class Machines:
     data_pods: Annotated[int, Option(min=1, max=64)] = 1
 
 
-ONE_OF_EACH = Machines()
+ONE_OF_EACH = Parallelism()
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Connection:
 
 
 @dataclass
-class Order:
+class RunOptions:
     """Settings of a run on Kubeflow.
 
     Args:
@@ -145,7 +145,7 @@ class Registry:
 
 
 @dataclass
-class Run:
+class RunSettings:
     """Settings of model and training.
 
     Args:
@@ -160,7 +160,7 @@ class Run:
 
 
 @dataclass
-class Draws(Run):
+class Draws(RunSettings):
     """Settings of a pipeline in which nothing is random but the draws of text."""
 
     seeds: str = "0,1,2,3,4"

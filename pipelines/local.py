@@ -21,7 +21,7 @@ from kfp.dsl.base_component import BaseComponent
 from kfp.local import DockerRunner
 
 from pipelines.compiled import build, load_images, with_images
-from pipelines.form import ONE_OF_EACH, Machines
+from pipelines.form import ONE_OF_EACH, Parallelism
 from pipelines.parameters import check_reachable
 from pipelines.resources import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm.artifacts.artifact import Artifact
@@ -174,7 +174,7 @@ def run_pipeline(
     images: Path | None = None,
     network: str = "bridge",
     name: str = "tlm",
-    machines: Machines = ONE_OF_EACH,
+    machines: Parallelism = ONE_OF_EACH,
 ) -> None:
     """Run a pipeline, print the table of its report and where the report is. A repeated call resumes a failed run.
 

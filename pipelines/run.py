@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from docstring_parser import parse
 
-from pipelines.form import Connection, Machines, Order, Parameters, Source, Waiting
+from pipelines.form import Connection, Parallelism, Parameters, PipelineFile, RunOptions, Waiting
 from tlm.cli.command import PLAIN, command
 from tlm.errors import InputError, TlmError
 from tlm.progress import say
@@ -47,14 +47,14 @@ def local(
 
     built = images or (Path("build/images.json") if docker else None)
     given = read_parameters(**vars(parameters), known=of_this_code(pipeline))
-    run_pipeline(given, built, network, pipeline, Machines(data_pods=data_pods))
+    run_pipeline(given, built, network, pipeline, Parallelism(data_pods=data_pods))
 
 
 @add
 def compile(
     *,
     output: Annotated[Path, typer.Option("-o", "--output")],
-    machines: Machines,
+    machines: Parallelism,
     images: Path | None = None,
     kubernetes_manifests: Annotated[bool, typer.Option("--kubernetes-manifests")] = False,
     namespace: str = "",
@@ -90,9 +90,9 @@ def compile(
 def submit(
     *,
     parameters: Parameters,
-    source: Source,
+    source: PipelineFile,
     connection: Connection,
-    order: Order,
+    order: RunOptions,
     waiting: Waiting,
     run_name: str = "",
     no_cache: Annotated[bool, typer.Option("--no-cache")] = False,
@@ -152,7 +152,7 @@ def wait(run_id: str, *, connection: Connection, waiting: Waiting) -> None:
 
 
 @add
-def upload(*, source: Source, connection: Connection, name: str = "", version: str = "") -> None:
+def upload(*, source: PipelineFile, connection: Connection, name: str = "", version: str = "") -> None:
     """Put the pipeline into the UI's list, as a new version if it already exists, and print its ID and its link.
 
     Args:

@@ -9,7 +9,7 @@ from kfp import dsl
 from kfp.dsl.pipeline_context import Pipeline
 
 from components import data, training
-from pipelines.form import ONE_OF_EACH, Corpus, Index, Machines, Registry, Task
+from pipelines.form import ONE_OF_EACH, Corpus, Index, Parallelism, Registry, Task
 from pipelines.resources import equip
 from tlm.cli.command import descriptions, flat
 from tlm.settings.options import Filters, Pods, Prices
@@ -23,7 +23,7 @@ def pipeline(name: str, display_name: str, **given: Any) -> Callable[[Callable[.
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @cache
-        def build(machines: Machines = ONE_OF_EACH) -> Any:
+        def build(machines: Parallelism = ONE_OF_EACH) -> Any:
             steps = flat(function, form=True, machines=machines, **given)
             # the form in the UI shows names only, so the description says what the parameters mean
             lines = [f"- `{parameter}`: {meaning}" for parameter, meaning in descriptions(steps).items()]
@@ -40,7 +40,7 @@ def pipeline(name: str, display_name: str, **given: Any) -> Callable[[Callable[.
     return decorate
 
 
-def load(preflight: Any, files: Corpus, task: Task, machines: Machines, root: Any) -> tuple[Any, Any]:
+def load(preflight: Any, files: Corpus, task: Task, machines: Parallelism, root: Any) -> tuple[Any, Any]:
     """Return the URIs of corpus and task, read after the preflight.
 
     The task comes first: it takes seconds, and an error in it should show before hours go into corpus and index.
@@ -49,7 +49,7 @@ def load(preflight: Any, files: Corpus, task: Task, machines: Machines, root: An
     return corpus(task_step, files, machines, root), task_step.outputs["Output"]
 
 
-def corpus(after: Any, files: Corpus, machines: Machines, root: Any) -> Any:
+def corpus(after: Any, files: Corpus, machines: Parallelism, root: Any) -> Any:
     """Return the URI of the corpus, loaded after another step by one pod or several."""
     if machines.data_pods == 1:
         return data.load_corpus(**vars(files), root=root).after(after).outputs["Output"]
@@ -105,7 +105,7 @@ def report(scores: dict[str, Any], train: Pods, prices: Prices, registry: Regist
     return made
 
 
-def scored(plan: Any, train: Pods, machines: Machines, root: Any) -> dsl.Collected:
+def scored(plan: Any, train: Pods, machines: Parallelism, root: Any) -> dsl.Collected:
     """Return the URIs of the metrics of all runs of `plan`."""
     # inside the loop only the run and parameters are used: kfp.local mistakes other steps' outputs for the item
     with dsl.ParallelFor(plan, name="arms-and-seeds") as run:

@@ -9,21 +9,21 @@ from typing import Any
 
 from components import data
 from pipelines import steps as stages
-from pipelines.form import Corpus, Draws, Index, Machines, Registry, Run, Store, Task
+from pipelines.form import Corpus, Draws, Index, Parallelism, Registry, RunSettings, Store, Task
 from pipelines.steps import pipeline
 from tlm.errors import InputError
 from tlm.settings.options import Filters, Pods, Prices
 
 
 def steps(
-    machines: Machines,
+    machines: Parallelism,
     network: bool,
     corpus: Corpus,
     export: Filters,
     index: Index,
     registry: Registry,
     report: Prices,
-    run: Run,
+    run: RunSettings,
     store: Store,
     task: Task,
     train: Pods,
@@ -72,7 +72,7 @@ tlm = build()
 
 @pipeline("tlm-shallow", "TLM without training a network")
 def shallow(
-    machines: Machines,
+    machines: Parallelism,
     corpus: Corpus,
     export: Filters,
     index: Index,

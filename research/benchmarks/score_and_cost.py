@@ -17,7 +17,7 @@ from research.paper.tables import title
 from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED, SPARE_ROLES
 from tlm.evaluation.pages.plots import STYLE
 from tlm.evaluation.score.baseline import STATIC
-from tlm.evaluation.score.mix import LINEAR, Row
+from tlm.evaluation.score.mix import LINEAR, ReportRow
 from tlm.retrieval.select.retrieve import BY_VECTORS, RERANKED, SCORED
 
 PICTURE = "table-selectors/cost.svg"
@@ -59,7 +59,7 @@ def scores(results: Path) -> dict[Place, dict[str, list[Result]]]:
     found: dict[Place, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for run in read_results(results):
         cell = run.values["cell"]
-        row = Row.of(cell["row"], "")
+        row = ReportRow.of(cell["row"], "")
         if cell["table"] == "selectors" and row.kind in (MIXED, LINEAR):
             found[cell["column"], cell["at"]][row.text].append(run)
     return found

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.runs.plan import AUTO, Run, parse_seeds
+from tlm.runs.plan import AUTO, PlannedRun, parse_seeds
 from tlm.settings import presets
 
 TOGETHER = "multi-task"
@@ -19,7 +19,7 @@ def check_together(overrides: Sequence[str]) -> None:
 def plan_together(
     seeds: str, *, tasks: Sequence[str], tokenizer: str, subset: str, preset: str, overrides: str
 ) -> list[str]:
-    """Return a `Run` as a string for each seed: stage 1 of several tasks together.
+    """Return a `PlannedRun` as a string for each seed: stage 1 of several tasks together.
 
     It has as many steps, and as many of them are warm-up, as the runs of the single tasks have together.
     """
@@ -27,7 +27,7 @@ def plan_together(
     more = f"train.steps={train.steps * count} train.warmup_steps={train.warmup_steps * count}"
     own = f"{overrides} {more}".strip()
     return [
-        str(Run(TOGETHER, seed, "\n".join(tasks), tokenizer, subset, preset, own, stages="1"))
+        str(PlannedRun(TOGETHER, seed, "\n".join(tasks), tokenizer, subset, preset, own, stages="1"))
         for seed in parse_seeds(seeds)
     ]
 
@@ -35,7 +35,7 @@ def plan_together(
 def plan_apart(
     together: Sequence[str], checkpoints: Sequence[str], *, subsets: Sequence[str], overrides: str
 ) -> list[str]:
-    """Return two `Run` strings for each task and seed: the task alone, and stage 2 from the checkpoint of all tasks.
+    """Return two `PlannedRun` strings for each task and seed: the task alone, and stage 2 from the checkpoint of all.
 
     Args:
         together: The runs from `plan_together`.
@@ -46,7 +46,7 @@ def plan_apart(
     starts = {Artifact.open(uri, "checkpoint").details["seed"]: uri for uri in checkpoints}
     found = []
     for text in together:
-        run = Run.parse(text)._replace(overrides=overrides)
+        run = PlannedRun.parse(text)._replace(overrides=overrides)
         for task, subset in zip(run.tasks(), subsets, strict=True):
             found.append(run._replace(arm="bm25", task=task, subset=subset, stages="12"))
             found.append(run._replace(task=task, stages="2", start=starts[run.seed]))

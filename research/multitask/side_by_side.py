@@ -10,8 +10,8 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import hundred, points
 from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.runs import Cost, Group, Run, grouped, spreads, total, with_interval
-from tlm.evaluation.score.intervals import LEAST_SEEDS, Arm, chance, compared, difference
+from tlm.evaluation.report.runs import Group, ScoredModel, Spent, grouped, spreads, total, with_interval
+from tlm.evaluation.score.intervals import LEAST_SEEDS, Scores, chance, compared, difference
 from tlm.settings.options import Prices
 
 TOGETHER = "multi-task"
@@ -50,7 +50,7 @@ def side_by_side(metrics: Sequence[Sequence[Artifact]], reports: Sequence[Artifa
 def _by_arm(name: str, metrics: Sequence[Artifact]) -> dict[str, Group]:
     """The groups of a task by arm, whole runs only: groups that ended after stage 1 are left out."""
     found: dict[str, Group] = {}
-    for group in grouped([Run.read(one, Lineage()) for one in metrics]):
+    for group in grouped([ScoredModel.read(one, Lineage()) for one in metrics]):
         if group.stage == "stage 1":
             continue
         if group.arm in found:
@@ -91,7 +91,7 @@ def _seeds(groups: Sequence[Group]) -> list[int]:
     return [seed for seed in groups[0].seeds if all(seed in group.seeds for group in groups)]
 
 
-def _over_tasks(groups: Sequence[Group]) -> Arm:
+def _over_tasks(groups: Sequence[Group]) -> Scores:
     """One arm's predictions for the test splits of all tasks, for the seeds that all tasks have."""
     seeds, splits = _seeds(groups), []
     for group in groups:
@@ -99,7 +99,7 @@ def _over_tasks(groups: Sequence[Group]) -> Arm:
         splits.append(replace(split, predicted=split.predicted[[group.seeds.index(seed) for seed in seeds]]))
     drawn = [[group.draws[group.seeds.index(seed)] for seed in seeds] for group in groups if group.draws]
     draws = tuple(min(drawn, key=lambda one: len(set(one)), default=()))  # of the task that has fewest
-    return Arm(tuple(splits), fixed=groups[0].arm == "baseline", draws=draws)
+    return Scores(tuple(splits), fixed=groups[0].arm == "baseline", draws=draws)
 
 
 def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Sequence[Contents]) -> Iterator[Contents]:
@@ -124,13 +124,13 @@ def _compared(arms: Sequence[Contents]) -> tuple[Contents | None, list[Contents]
 
 
 def _trainings(
-    names: Sequence[str], runs: dict[int, list[Run]]
-) -> tuple[list[tuple[Training, list[Cost]]], list[Cost]]:
+    names: Sequence[str], runs: dict[int, list[ScoredModel]]
+) -> tuple[list[tuple[Training, list[Spent]]], list[Spent]]:
     """The cost of each training (stage and tasks) by seed, and the sum over all trainings by seed."""
-    found: dict[Training, list[Cost]] = {}
+    found: dict[Training, list[Spent]] = {}
     totals = []
     for own in runs.values():
-        once: dict[tuple[str, str], tuple[list[str], Cost]] = {}  # a stage 1 that several tasks share is one training
+        once: dict[tuple[str, str], tuple[list[str], Spent]] = {}  # a stage 1 that several tasks share is one training
         for name, run in zip(names, own, strict=True):
             for stage, cost in run.costs().items():
                 shared = run.checkpoint.manifest.key if run.checkpoint is not None and stage == "stage 1" else name

@@ -11,8 +11,8 @@ from research.paper.plan import ByKey
 from research.paper.results import Result, arm_of, copies_in, copies_of, summed
 from research.paper.tables import curves, title
 from tlm.evaluation.report.runs import ARMS
-from tlm.evaluation.score.intervals import Arm, differences
-from tlm.evaluation.score.mix import Row
+from tlm.evaluation.score.intervals import Scores, differences
+from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
 
 Points = dict[str, dict[float, list[Result]]]  # runs by arm and value
@@ -44,7 +44,7 @@ def points_of(curve: str, results: ByKey) -> dict[str, Points]:
 
 
 def _place(arm: str) -> tuple[int, int, str]:
-    row = Row.of(arm, "")
+    row = ReportRow.of(arm, "")
     return row.place, ARMS.index(row.text) if row.text in ARMS else len(ARMS), arm
 
 
@@ -65,7 +65,7 @@ def _block(curve: str, task: str, points: Points, *, without_copies: bool = Fals
         return plus_minus(summed(own.get(value, []), "test", without_copies=without_copies)) or "–"
 
     head = (facts["axis"], *(f"{value:g}" for value in values))
-    rows = [(Row.of(arm, "").name, *(cell(own, value) for value in values)) for arm, own in points.items()]
+    rows = [(ReportRow.of(arm, "").name, *(cell(own, value) for value in values)) for arm, own in points.items()]
     metric = METRIC_NAMES[runs[0].values["metric"]]
     lines = [f"{metric} on test in hundredths; mean ± standard deviation (draws); {facts['source']}"]
     name = title(task)
@@ -103,8 +103,8 @@ def _more(facts: dict[str, Any], task: str, points: Points) -> Iterator[str]:
 
 def _worth(facts: dict[str, Any], points: Points, *, without_copies: bool) -> Iterator[str]:
     """The gain of the first model of each pair over the second, value by value; all intervals corrected."""
-    named = {Row.of(arm, "").name: own for arm, own in points.items()}
-    arms: dict[str, Arm] = {}
+    named = {ReportRow.of(arm, "").name: own for arm, own in points.items()}
+    arms: dict[str, Scores] = {}
     asked: list[tuple[str, str]] = []
     for pair in facts["pairs"]:
         ours, theirs = (named.get(name, {}) for name in pair)

@@ -19,7 +19,7 @@ from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED, SPARE_ROLES
 from tlm.evaluation.pages.plots import STYLE, svg
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.score.baseline import STATIC
-from tlm.evaluation.score.mix import KINDS, PARTS, Row
+from tlm.evaluation.score.mix import KINDS, PARTS, ReportRow
 
 SYMBOLS = {"retrieve.top_k": "K", "train.rho1": "rho1", "train.rho2": "rho2"}
 OURS, THEIRS = COLOURS["bm25"][0], COLOURS["random"][0]
@@ -148,7 +148,7 @@ def _curves_drawn(curve: str, found: dict[str, Points]) -> str:
     return on_ground(drawn)
 
 
-def _lines(axes: Axes, points: Points, rows: dict[str, Row]) -> list[End]:
+def _lines(axes: Axes, points: Points, rows: dict[str, ReportRow]) -> list[End]:
     """Draw a line for each row, and return their ends."""
     ends, spare = [], _spare_tones(points)
     for arm, row in rows.items():
@@ -180,9 +180,9 @@ def _name_lines(axes: Axes, ends: list[End], gap: float) -> None:
         )
 
 
-def _rows(curve: str, points: Points) -> dict[str, Row]:
+def _rows(curve: str, points: Points) -> dict[str, ReportRow]:
     """The rows that have a line, by arm."""
-    rows = {arm: Row.of(arm, "") for arm in points}
+    rows = {arm: ReportRow.of(arm, "") for arm in points}
     undrawn = curves()[curve].get("undrawn", ())
     return {arm: row for arm, row in rows.items() if row.kind in KINDS and row.kind not in undrawn}
 
@@ -201,7 +201,7 @@ def apart(heights: list[float], gap: float, lowest: float, highest: float) -> li
 
 def _spare_tones(points: Points) -> dict[str, str]:
     """A colour role for each text that has none of its own, in the order of the rows."""
-    texts = dict.fromkeys(Row.of(arm, "").text for arm in points)
+    texts = dict.fromkeys(ReportRow.of(arm, "").text for arm in points)
     others = [text for text in texts if text and text not in COLOURS and PARTS not in text]
     return dict(zip(others, cycle(SPARE_ROLES), strict=False))
 

@@ -16,7 +16,7 @@ from tlm.cli.upkeep import revision as revision_of_code
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import MIXTURE
 from tlm.evaluation.report.lineage import Lineage, flat
-from tlm.evaluation.report.runs import Run
+from tlm.evaluation.report.runs import ScoredModel
 from tlm.evaluation.score.baseline import EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
@@ -64,7 +64,7 @@ def keep(
         check_names(table, scales()[0])
         if at or draw:
             raise InputError(f"--at and --draw are for curves ({', '.join(curves())}), and '{table}' is none")
-    runs = [Run.read(artifact, lineage) for artifact in chain(*(_scored(one, curve) for one in opened))]
+    runs = [ScoredModel.read(artifact, lineage) for artifact in chain(*(_scored(one, curve) for one in opened))]
     made = []
     for run in runs:
         settings = _settings(run, lineage)
@@ -85,7 +85,7 @@ def _scored(given: Artifact, curve: bool) -> list[Artifact]:
     return [metrics for metrics in found if curve or metrics.details["stage"] not in NO_CELL]
 
 
-def _place(run: Run, settings: dict[str, Any], table: str, task: str, corpus: str) -> dict[str, Any]:
+def _place(run: ScoredModel, settings: dict[str, Any], table: str, task: str, corpus: str) -> dict[str, Any]:
     """Key and cell of a run of a table; the baseline, which has no cell, counts at every scale."""
     key, scale, column, row = baseline_key(task), BASELINE, task, BASELINE
     if run.values["arm"] != BASELINE:
@@ -94,7 +94,7 @@ def _place(run: Run, settings: dict[str, Any], table: str, task: str, corpus: st
     return {"key": key, "cell": {"table": table, "scale": scale, "column": column, "row": row}}
 
 
-def _kept(run: Run, lineage: Lineage) -> dict[str, Any]:
+def _kept(run: ScoredModel, lineage: Lineage) -> dict[str, Any]:
     """The part of a run that a result keeps."""
     values = run.values
     scores = {
@@ -114,7 +114,7 @@ def _kept(run: Run, lineage: Lineage) -> dict[str, Any]:
     }
 
 
-def _cell(run: Run, settings: dict[str, Any], table: str, task: str, corpus: str) -> Cell:
+def _cell(run: ScoredModel, settings: dict[str, Any], table: str, task: str, corpus: str) -> Cell:
     """The cell with the settings of the run, at any scale."""
     stages = 1 if run.values["stage"] == "stage 1" else 2
     alike = [
@@ -145,7 +145,7 @@ def _cell(run: Run, settings: dict[str, Any], table: str, task: str, corpus: str
     return best
 
 
-def _settings(run: Run, lineage: Lineage) -> dict[str, Any]:
+def _settings(run: ScoredModel, lineage: Lineage) -> dict[str, Any]:
     """The settings that determined the result, by ``section.name``, from the artifacts' manifests."""
     found: dict[str, Any] = {}
     hits = lineage.follow(run.subset, "hits")
@@ -165,7 +165,7 @@ def _settings(run: Run, lineage: Lineage) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in NEUTRAL}
 
 
-def _versions(run: Run) -> dict[str, str]:
+def _versions(run: ScoredModel) -> dict[str, str]:
     """The versions that the run recorded, else those installed here."""
     noted: dict[str, Any] = {}
     for artifact in (run.artifact, run.checkpoint, run.model):

@@ -12,7 +12,7 @@ from research.paper.results import Result, arm_of, baseline_key, copies_in, summ
 from research.paper.tables import PAPER, Cell, cells, expected, ladders, our_name, own_tables, title
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.runs import spread
-from tlm.evaluation.score.intervals import Arm, difference, differences
+from tlm.evaluation.score.intervals import Scores, difference, differences
 from tlm.evaluation.score.scores import METRIC_NAMES
 
 OK, NEAR, MISS, NOT_RUN = "OK", "near", "miss", "not run"
@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
     cell: Cell
     scores: dict[str, Any]
     verdict: str
-    arm: Arm | None = None
+    arm: Scores | None = None
 
 
 class Comparison(NamedTuple):

@@ -10,7 +10,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
-from tlm.runs.plan import Run, parse_seeds
+from tlm.runs.plan import PlannedRun, parse_seeds
 from tlm.settings import presets
 from tlm.settings.options import Filters
 from tlm.settings.presets import resolve
@@ -91,7 +91,7 @@ def trials(
     subsets: Mapping[str, str],
     models: Mapping[str, Start] | None = None,
 ) -> list[str]:
-    """The runs that `missing` found as strings of `tlm.runs.plan.Run`, seed by seed.
+    """The runs that `missing` found as strings of `tlm.runs.plan.PlannedRun`, seed by seed.
 
     Args:
         todo: Cells, each with its seeds.
@@ -105,7 +105,9 @@ def trials(
         subset = drawn(seed) if cell.arm == RANDOM else str(top_k(cell)) if cell.arm in RETRIEVING else ""
         stages = "2" if cell.arm == PLM else "12" if cell.stages == 2 else "1"
         start, overrides = starts[cell.start], " ".join(cell.overrides)
-        run = Run(cell.arm, seed, task, start.tokenizer, uris[subset], cell.preset, overrides, stages, start.checkpoint)
+        run = PlannedRun(
+            cell.arm, seed, task, start.tokenizer, uris[subset], cell.preset, overrides, stages, start.checkpoint
+        )
         runs.append(str(run))
     return runs
 
@@ -199,7 +201,7 @@ def plan_trials(
     seeds: str = "",
     root: str | None = None,
 ) -> list[str]:
-    """Tokenize the task and the subsets of a table, and list all its runs as strings of `tlm.runs.plan.Run`.
+    """Tokenize the task and the subsets of a table, and list all its runs as strings of `tlm.runs.plan.PlannedRun`.
 
     Args:
         task: URI of the task.

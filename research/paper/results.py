@@ -19,8 +19,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores.store import canonical_json, value_sha256
 from tlm.errors import InputError
 from tlm.evaluation.report.runs import spread, with_interval
-from tlm.evaluation.score.intervals import Arm, Scored
-from tlm.evaluation.score.mix import PARTS, Row
+from tlm.evaluation.score.intervals import Scored, Scores
+from tlm.evaluation.score.mix import PARTS, ReportRow
 from tlm.retrieval.select.retrieve import draws
 
 FOLDER = "research/results"
@@ -203,7 +203,7 @@ def packed(predictions: pa.Table, labels: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copies: bool = False) -> Arm | None:
+def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copies: bool = False) -> Scores | None:
     """The predictions of some runs for a split, by default with the task's own metric.
 
     None if there is no run, one was kept without its predictions, or they were scored on different examples.
@@ -214,12 +214,12 @@ def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copi
     if not all(one.same_examples(scored[0]) for one in scored):
         return None
     together = replace(scored[0], predicted=np.concatenate([one.predicted for one in scored]))
-    return Arm((together,), fixed=runs[0].values["arm"] == BASELINE, draws=_draws(runs))
+    return Scores((together,), fixed=runs[0].values["arm"] == BASELINE, draws=_draws(runs))
 
 
 def _draws(runs: Sequence[Result]) -> tuple[int, ...]:
     """The draw of text that each run learned from, by number; () if none was drawn. Kept corpora are large ones."""
-    if not any(draws(text) for text in Row.of(runs[0].values["arm"], "").text.split(PARTS)):
+    if not any(draws(text) for text in ReportRow.of(runs[0].values["arm"], "").text.split(PARTS)):
         return ()
     made_from = [run.values["made_from"].items() for run in runs]
     subsets = [{content for name, content in one if name.startswith("subset/")} for one in made_from]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from components import data
 from pipelines import steps
-from pipelines.form import Corpus, Index, Machines, Registry, Store, Task
+from pipelines.form import Corpus, Index, Parallelism, Registry, Store, Task
 from pipelines.steps import pipeline
 from research.components.paper import models, subsets, trials
 from tlm.settings.options import Filters, Pods, Prices
@@ -29,7 +29,7 @@ class Paper:
 
 @pipeline("tlm-paper", "TLM, a table of the paper")
 def build(
-    machines: Machines,
+    machines: Parallelism,
     corpus: Corpus,
     export: Filters,
     index: Index,

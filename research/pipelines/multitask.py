@@ -4,7 +4,7 @@ from kfp import dsl
 
 from components import data
 from pipelines import steps
-from pipelines.form import Corpus, Examples, Index, Machines, Run, Store
+from pipelines.form import Corpus, Examples, Index, Parallelism, RunSettings, Store
 from pipelines.steps import pipeline
 from research.components import multitask
 from tlm.errors import InputError
@@ -13,12 +13,12 @@ from tlm.settings.options import Filters, Pods, Prices
 
 @pipeline("tlm-multitask", "TLM for several tasks")
 def build(
-    machines: Machines,
+    machines: Parallelism,
     corpus: Corpus,
     export: Filters,
     index: Index,
     report: Prices,
-    run: Run,
+    run: RunSettings,
     store: Store,
     task: Examples,
     train: Pods,

@@ -2,7 +2,7 @@
 
 from components import data
 from pipelines import steps
-from pipelines.form import Machines, Registry, Run, Store
+from pipelines.form import Parallelism, Registry, RunSettings, Store
 from pipelines.steps import pipeline
 from research.components import reranking
 from tlm.errors import InputError
@@ -11,10 +11,10 @@ from tlm.settings.options import Pods, Prices
 
 @pipeline("tlm-rerank", "TLM with reranked text")
 def build(
-    machines: Machines,
+    machines: Parallelism,
     registry: Registry,
     report: Prices,
-    run: Run,
+    run: RunSettings,
     store: Store,
     train: Pods,
     compared_with: str = "",

@@ -9,7 +9,7 @@ from tlm.evaluation.score.baseline import ARM
 from tlm.evaluation.score.mix import PARTS
 from tlm.retrieval.select.retrieve import MOST_HITS, RERANKED, retrieve
 from tlm.retrieval.subset.export import export
-from tlm.runs.plan import Run, advised, parse_seeds
+from tlm.runs.plan import PlannedRun, advised, parse_seeds
 from tlm.settings.options import Filters
 from tlm.training.input.tokenize import tokenize_all
 
@@ -30,8 +30,8 @@ def plan_reranked(
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
-        A `Run` as a string for each seed, the URI of the linear model's metrics, and those of the report's other models
-        that are no mixtures.
+        A `PlannedRun` as a string for each seed, the URI of the linear model's metrics, and those of the report's other
+        models that are no mixtures.
 
     Raises:
         InputError: the report has no linear model, or none that was trained on BM25's text.
@@ -50,7 +50,7 @@ def plan_reranked(
     task, tokenizer = hits.input("task").uri, hits.input("checkpoint").input("task_tokens").input("tokenizer").uri
     _, _, chosen, _ = advised(task, preset, overrides.split(), hits.input("index").uri)
     tokenize_all([subset.uri], tokenizer, preset=preset, overrides=chosen.split(), root=root)
-    runs = [Run(RERANKED, seed, task, tokenizer, subset.uri, preset, chosen) for seed in parse_seeds(seeds)]
+    runs = [PlannedRun(RERANKED, seed, task, tokenizer, subset.uri, preset, chosen) for seed in parse_seeds(seeds)]
     return [str(run) for run in runs], linear[0], [model.uri for model in models]
 
 

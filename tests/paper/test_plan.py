@@ -5,7 +5,7 @@ import pytest
 from research.paper.plan import Start, command_for, missing, subsets_for, top_k, trials, wanted
 from research.paper.results import Result
 from tlm.errors import InputError
-from tlm.runs.plan import Run
+from tlm.runs.plan import PlannedRun
 from tlm.settings import presets
 
 SUBSETS = {"1": "s3://b/subset/1", "5": "s3://b/subset/5", "50": "s3://b/subset/50", "random": "s3://b/subset/r"}
@@ -18,19 +18,19 @@ def done(*seeds: int) -> dict[int, Result]:
 
 def test_all_that_training_needs_is_in_the_string():
     todo = missing(wanted("4", "pocket", "scierc"), {})
-    found = [Run.parse(text) for text in trials(todo, **URIS)]
+    found = [PlannedRun.parse(text) for text in trials(todo, **URIS)]
     assert [trial.seed for trial in found] == [0] * 4 + [1] * 4 + [2] * 4
     assert [trial.subset for trial in found[:4]] == ["", SUBSETS["1"], SUBSETS["5"], SUBSETS["50"]]
     assert [trial.arm for trial in found[:4]] == ["task-only", "bm25", "bm25", "bm25"]
     for trial in found:
         settings = presets.resolve(trial.preset, trial.overrides.split())
         assert trial.subset in ("", SUBSETS[str(settings.retrieve.top_k)])
-        assert Run.parse(str(trial)) == trial
+        assert PlannedRun.parse(str(trial)) == trial
 
 
 def test_a_trial_is_read_by_the_components_of_the_pipeline_too():
     text = trials(missing(wanted("3", "pocket", "scierc"), {}, [0]), **URIS)[0]
-    run, cell = Run.parse(text), wanted("3", "pocket", "scierc")[0]
+    run, cell = PlannedRun.parse(text), wanted("3", "pocket", "scierc")[0]
     assert run.settings() == {"preset": cell.preset, "overrides": list(cell.overrides)}
     assert run.inputs() == {"tokenizer": URIS["tokenizer"], "subset": SUBSETS["random"], "seed": 0}
     assert (run.arm, run.subset) == ("random", SUBSETS["random"])
@@ -39,7 +39,7 @@ def test_a_trial_is_read_by_the_components_of_the_pipeline_too():
 def test_a_trial_on_random_text_has_the_draw_of_its_seed():
     subsets = SUBSETS | {"random-7": "s3://b/subset/drawn-by-7"}
     todo = missing(wanted("3", "pocket", "scierc"), {}, [0, 7])
-    runs = [Run.parse(text) for text in trials(todo, **URIS | {"subsets": subsets})]
+    runs = [PlannedRun.parse(text) for text in trials(todo, **URIS | {"subsets": subsets})]
     assert [(run.seed, run.subset) for run in runs if run.arm == "random"] == [
         (0, subsets["random"]), (7, subsets["random-7"]),
     ]  # fmt: skip
@@ -47,10 +47,10 @@ def test_a_trial_on_random_text_has_the_draw_of_its_seed():
 
 def test_without_stage_2_and_with_overrides():
     cells = wanted("7", "pocket", "x")
-    runs = map(Run.parse, trials(missing(cells, {}, [0]), **URIS))
+    runs = map(PlannedRun.parse, trials(missing(cells, {}, [0]), **URIS))
     by_key = {cell.key: run for cell, run in zip(cells, runs, strict=True)}
     assert {key: trial.stages for key, trial in by_key.items()} == {"pocket-x-bm25": "12", "pocket-x-bm25-stage-1": "1"}
-    found = [Run.parse(text) for text in trials(missing(wanted("5", "pocket", "x"), {}, [7]), **URIS)]
+    found = [PlannedRun.parse(text) for text in trials(missing(wanted("5", "pocket", "x"), {}, [7]), **URIS)]
     assert [trial.overrides for trial in found] == [
         "train.rho1=1", "", "train.rho1=7", "train.rho1=19", "train.rho1=inf",
     ]  # fmt: skip
@@ -100,7 +100,7 @@ def test_published_models_bring_their_tokenizer_and_their_weights():
     cells = wanted("8", "pocket", "scierc")
     model = cells[0].start
     texts = trials(missing(cells, {}, [4]), **URIS, models={model: Start("s3://b/checkpoint/9", "s3://b/tokenizer/9")})
-    plm, mlm, tlm = map(Run.parse, texts)
+    plm, mlm, tlm = map(PlannedRun.parse, texts)
     assert [(run.arm, run.stages, run.seed) for run in (plm, mlm, tlm)] == [
         ("plm", "2", 4), ("plm-mlm", "12", 4), ("bm25", "12", 4),
     ]  # fmt: skip

@@ -26,7 +26,7 @@ from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix
 from tlm.retrieval.search.index import build_index
-from tlm.runs.plan import Run
+from tlm.runs.plan import PlannedRun
 from tlm.settings.options import Compute
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stages import finetune, train
@@ -51,10 +51,10 @@ class Runs:
         for table, rows in {"3": {RANDOM, BM25}, "7": {"without stage 2"}, "5": {"external only"}}.items():
             todo = [cell for cell in wanted(table, "tiny", "task") if cell.row in rows]
             for cell, text in zip(todo, trials(missing(todo, {}, [0]), **uris), strict=True):
-                self.metrics[cell.key] = self._run(Run.parse(text))
+                self.metrics[cell.key] = self._run(PlannedRun.parse(text))
         self.metrics["baseline"] = baseline(self.task, root=self.root)
 
-    def _run(self, run: Run) -> str:
+    def _run(self, run: PlannedRun) -> str:
         settings = {**run.settings(), "root": self.root, **QUICK}
         trained = train(run.task, **run.inputs(), **settings)
         if "2" in run.stages:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from pipelines.compiled import MADE_BY, Compiled, compile_text, of_this_code, parse, reference_fault
-from pipelines.form import ONE_OF_EACH, Machines
+from pipelines.form import ONE_OF_EACH, Parallelism
 from pipelines.parameters import check_reachable, read_parameters
 from pipelines.resources import DAY, WEEK
 from pipelines.tlm import tlm
@@ -20,7 +20,12 @@ from tlm.cli.command import descriptions
 from tlm.errors import InputError
 
 ROOT = Path(__file__).parents[2]
-ON_MORE = [("tlm", Machines(2, 3)), ("shallow", Machines(1, 2)), ("rerank", Machines(2)), ("multitask", Machines(1, 2))]
+ON_MORE = [
+    ("tlm", Parallelism(2, 3)),
+    ("shallow", Parallelism(1, 2)),
+    ("rerank", Parallelism(2)),
+    ("multitask", Parallelism(1, 2)),
+]
 EVERY = [*((name, ONE_OF_EACH) for name in MADE_BY), *ON_MORE]
 SECRETS = {"password", "passphrase", "secret", "token", "credential", "credentials", "key", "keys", "apikey"}
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,55}[a-z0-9])?")  # a label of Kubernetes, with what KFP adds to the names of runs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.compiled import build, of_this_code
-from pipelines.form import Machines
+from pipelines.form import Parallelism
 from tests.tiny import GLUE, TOPICS, write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
@@ -68,4 +68,4 @@ def test_it_compiles_with_the_parameters_of_the_first_pipeline() -> None:
 
 def test_it_is_not_for_several_nodes() -> None:
     with pytest.raises(InputError, match="trains each stage 1 on one machine; leave --nodes out"):
-        build("multitask", Machines(nodes=2))
+        build("multitask", Parallelism(nodes=2))

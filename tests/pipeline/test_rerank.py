@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipelines.compiled import build, of_this_code
-from pipelines.form import Machines
+from pipelines.form import Parallelism
 from tests.pipeline.test_run import arguments, artifacts
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
@@ -91,4 +91,4 @@ def test_it_compiles_with_parameters_of_the_first_pipeline() -> None:
 
 def test_it_has_no_corpus_to_load() -> None:
     with pytest.raises(InputError, match="loads no corpus; leave --data-pods out"):
-        build("rerank", Machines(data_pods=2))
+        build("rerank", Parallelism(data_pods=2))

@@ -10,7 +10,7 @@ import yaml
 
 from components.base import DATA_IMAGE, TRAIN_IMAGE
 from pipelines.compiled import build, compile_text, of_this_code
-from pipelines.form import Machines
+from pipelines.form import Parallelism
 from tests.pipeline.test_run import arguments, artifacts
 from tests.servers.model_registry import StandIn, serving
 from tests.tiny import in_files, write_tiny
@@ -144,4 +144,4 @@ def test_it_takes_the_parameters_of_the_first_pipeline() -> None:
 
 def test_it_is_not_for_several_nodes() -> None:
     with pytest.raises(InputError, match="trains no network; leave --nodes out"):
-        build("shallow", Machines(nodes=2))
+        build("shallow", Parallelism(nodes=2))

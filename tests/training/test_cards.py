@@ -16,7 +16,7 @@ from tests.toys_training import SMALL, passages, task, tokenizer
 from tests.training import steps
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.runs.plan import Run
+from tlm.runs.plan import PlannedRun
 from tlm.settings.options import Compute
 from tlm.training.distributed.launch import LOCKS, own_cards, processes, train_together
 
@@ -153,7 +153,9 @@ class Page:
 def test_components_compute_on_the_cpu_if_a_pipeline_asks_for_no_gpus(eight, tmp_path):
     examples = task(tmp_path)
     line = str(
-        Run("bm25", 0, examples, tokenizer(tmp_path, examples), passages(tmp_path, "subset"), "tiny", " ".join(SMALL))
+        PlannedRun(
+            "bm25", 0, examples, tokenizer(tmp_path, examples), passages(tmp_path, "subset"), "tiny", " ".join(SMALL)
+        )
     )
     made = train.python_func(line, gpus="0", root=str(tmp_path), cost=Page())
     assert Artifact.open(made).run()["device"] == "cpu"

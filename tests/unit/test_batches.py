@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tlm.training.input.batches import MASK, ORDER, Batch, Masking, Order, collate, generator, split
+from tlm.training.input.batches import MASK, ORDER, Batch, BatchOrder, Masking, collate, generator, split
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.input.tokenizer import SPECIAL, with_layout
 
@@ -72,7 +72,7 @@ def test_rows_and_labels_go_together():
 @settings(max_examples=40)
 @given(st.integers(1, 700), st.integers(1, 20), st.integers(0, 3))
 def test_every_row_comes_exactly_once_an_epoch(rows, size, epoch):
-    order = Order(np.arange(rows) % 17, size, seed=1, stream=0)
+    order = BatchOrder(np.arange(rows) % 17, size, seed=1, stream=0)
     places = range(epoch * order.per_epoch, (epoch + 1) * order.per_epoch)
     batches = [order.rows(place) for place in places]
     assert sorted(np.concatenate(batches).tolist()) == list(range(rows))
@@ -93,7 +93,7 @@ def test_the_order_is_that_of_lists_of_64_bit_rows(rows, size, epoch):
         chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
         batches += np.array_split(chunk, -(-len(chunk) // size))
     expected = [batches[place] for place in random.permutation(len(batches))]
-    order = Order(lengths, size, seed=2, stream=1)
+    order = BatchOrder(lengths, size, seed=2, stream=1)
     found = [order.rows(epoch * order.per_epoch + place) for place in range(order.per_epoch)]
     assert [batch.tolist() for batch in found] == [batch.tolist() for batch in expected]
     assert {batch.dtype for batch in found} == {np.dtype(np.int64)}
@@ -101,7 +101,7 @@ def test_the_order_is_that_of_lists_of_64_bit_rows(rows, size, epoch):
 
 def test_an_order_takes_few_bytes_a_row():
     rows = 200_000
-    order = Order(np.random.default_rng(0).integers(3, 50, rows).astype(np.int32), 16, seed=0, stream=0)
+    order = BatchOrder(np.random.default_rng(0).integers(3, 50, rows).astype(np.int32), 16, seed=0, stream=0)
     tracemalloc.start()
     try:
         order.rows(0)
@@ -114,19 +114,19 @@ def test_an_order_takes_few_bytes_a_row():
 
 def test_any_batch_can_be_had_at_once_and_orders_differ():
     lengths = np.random.default_rng(0).integers(3, 50, 500)
-    walked = Order(lengths, 8, seed=3, stream=0)
+    walked = BatchOrder(lengths, 8, seed=3, stream=0)
     for place in range(100):
         walked.rows(place)
-    assert np.array_equal(walked.rows(100), Order(lengths, 8, seed=3, stream=0).rows(100))
-    first = Order(lengths, 8, seed=3, stream=0)
-    for other in (Order(lengths, 8, seed=4, stream=0), Order(lengths, 8, seed=3, stream=1)):
+    assert np.array_equal(walked.rows(100), BatchOrder(lengths, 8, seed=3, stream=0).rows(100))
+    first = BatchOrder(lengths, 8, seed=3, stream=0)
+    for other in (BatchOrder(lengths, 8, seed=4, stream=0), BatchOrder(lengths, 8, seed=3, stream=1)):
         assert not all(np.array_equal(first.rows(place), other.rows(place)) for place in range(10))
     assert not all(np.array_equal(first.rows(place), first.rows(place + first.per_epoch)) for place in range(10))
 
 
 def test_texts_of_similar_length_come_together_but_lengths_come_in_random_order():
     lengths = np.clip(np.random.default_rng(0).lognormal(3.4, 0.6, 20_000), 3, 128).astype(int)
-    order = Order(lengths, 16, seed=0, stream=0)
+    order = BatchOrder(lengths, 16, seed=0, stream=0)
     batches = [lengths[order.rows(place)] for place in range(order.per_epoch)]
     fill = lengths.sum() / sum(len(batch) * batch.max() for batch in batches)
     assert fill > 0.93  # shuffled alone: 0.5

@@ -20,7 +20,7 @@ from tlm.evaluation.report import kfp
 from tlm.evaluation.report.bill import amounts, million, spent_on, summed
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.report import report
-from tlm.evaluation.report.runs import Cost
+from tlm.evaluation.report.runs import Spent
 from tlm.evaluation.score.baseline import baseline
 from tlm.settings.options import Prices
 
@@ -51,18 +51,18 @@ def row(bill: dict[str, Any], part: str, arm: str = "") -> dict[str, Any]:
 
 def test_half_a_kilowatt_hour() -> None:
     """1.8 MJ; 190 g at 380 g a kWh; two hours of a core at 0.05 and the energy at 0.3 cost 0.10 + 0.15."""
-    told = amounts(Cost(seconds=3600.0, cpu_seconds=7200.0, joules=1.8e6), GRID)
+    told = amounts(Spent(seconds=3600.0, cpu_seconds=7200.0, joules=1.8e6), GRID)
     assert told["kilowatt_hours"] == 0.5
     assert told["grams"] == 190
     assert told["money"] == pytest.approx(0.25)
-    assert amounts(Cost(seconds=3600.0, cpu_seconds=7200.0, joules=1.8e6), Prices())["grams"] is None
+    assert amounts(Spent(seconds=3600.0, cpu_seconds=7200.0, joules=1.8e6), Prices())["grams"] is None
 
 
 def test_what_was_not_measured_has_neither_grams_nor_money() -> None:
-    assert amounts(Cost(), GRID) == NOTHING
-    told = amounts(Cost(seconds=10.0, cpu_seconds=10.0), GRID)
+    assert amounts(Spent(), GRID) == NOTHING
+    told = amounts(Spent(seconds=10.0, cpu_seconds=10.0), GRID)
     assert told["kilowatt_hours"] is told["grams"] is told["money"] is None  # energy has a price
-    assert amounts(Cost(seconds=10.0, cpu_seconds=10.0), Prices(cpu_hour=36))["money"] == pytest.approx(0.1)
+    assert amounts(Spent(seconds=10.0, cpu_seconds=10.0), Prices(cpu_hour=36))["money"] == pytest.approx(0.1)
 
 
 def test_a_million_predictions_of_known_speed() -> None:
@@ -78,11 +78,11 @@ def test_a_million_predictions_of_known_speed() -> None:
 
 
 def test_a_sum_knows_what_all_its_parts_know() -> None:
-    measured, waited = Cost(seconds=5.0, cpu_seconds=9.0, joules=30.0), Cost(seconds=7.0)
-    assert summed([measured, measured]) == Cost(seconds=10.0, cpu_seconds=18.0, joules=60.0)
-    assert summed([measured, waited]) == Cost(seconds=12.0)
-    assert summed([measured, Cost(seconds=1.0, gpu_seconds=4.0, joules=2.0)]).gpu_seconds == 4.0
-    assert summed([measured, Cost()]) == Cost()
+    measured, waited = Spent(seconds=5.0, cpu_seconds=9.0, joules=30.0), Spent(seconds=7.0)
+    assert summed([measured, measured]) == Spent(seconds=10.0, cpu_seconds=18.0, joules=60.0)
+    assert summed([measured, waited]) == Spent(seconds=12.0)
+    assert summed([measured, Spent(seconds=1.0, gpu_seconds=4.0, joules=2.0)]).gpu_seconds == 4.0
+    assert summed([measured, Spent()]) == Spent()
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_missing_measurements_stay_missing(tmp_path: Path) -> None:
     assert "| `bm25` | – | – | – | – | – |" in files["md"]
 
 
-@pytest.mark.parametrize(("noted", "known"), [(20.0, Cost(cpu_seconds=23.0)), (None, Cost())])
-def test_of_a_corpus_in_parts_the_cpu_time_is_known(tmp_path: Path, noted: float | None, known: Cost) -> None:
+@pytest.mark.parametrize(("noted", "known"), [(20.0, Spent(cpu_seconds=23.0)), (None, Spent())])
+def test_of_a_corpus_in_parts_the_cpu_time_is_known(tmp_path: Path, noted: float | None, known: Spent) -> None:
     world = toy_world(tmp_path)
     as_if(tmp_path, "corpus", seconds=3.0, process_seconds=3.0, parts=64, parts_process_seconds=noted)
     assert spent_on(Artifact.open(world.corpus), Lineage()) == known
@@ -210,11 +210,11 @@ def test_what_a_search_server_did_is_not_measured(tmp_path: Path) -> None:
     opened, searched, scored = Artifact.open(index), hits("bm25"), hits("dsir")
     for kind in ("index", "hits"):
         as_if(tmp_path, kind, seconds=8.0, process_seconds=1.0, cpu_joules=9.0)
-    assert spent_on(opened, Lineage()) == spent_on(searched, Lineage()) == Cost(seconds=8.0)
-    assert spent_on(scored, Lineage()) == Cost(seconds=8.0, cpu_seconds=1.0, joules=9.0)
-    assert spent_on(Artifact.open(world.index), Lineage()) == Cost(seconds=8.0, cpu_seconds=1.0, joules=9.0)
+    assert spent_on(opened, Lineage()) == spent_on(searched, Lineage()) == Spent(seconds=8.0)
+    assert spent_on(scored, Lineage()) == Spent(seconds=8.0, cpu_seconds=1.0, joules=9.0)
+    assert spent_on(Artifact.open(world.index), Lineage()) == Spent(seconds=8.0, cpu_seconds=1.0, joules=9.0)
     as_if(tmp_path, "hits", device="cuda")  # whose energy nobody measured
-    assert spent_on(scored, Lineage()) == Cost(seconds=8.0)
+    assert spent_on(scored, Lineage()) == Spent(seconds=8.0)
 
 
 def test_a_model_that_chose_a_text_is_paid_by_the_arm(tmp_path: Path) -> None:

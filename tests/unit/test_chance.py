@@ -12,7 +12,7 @@ from kfp import dsl
 from components import training
 from tests.toys_training import checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
-from tlm.runs.plan import Run
+from tlm.runs.plan import PlannedRun
 from tlm.training.classification import masked_lm_loss
 from tlm.training.device import to_device
 from tlm.training.input.batches import HELD_OUT, Masking, collate, generator
@@ -76,7 +76,7 @@ def test_the_seed_of_a_pipeline_s_run_reaches_both_stages(tmp_path, start, examp
     outputs = dsl.Metrics(), dsl.Model(uri=str(tmp_path / "model"))
     root, tokenizer = start.store.root, start.input("task_tokens").input("tokenizer").uri
     overrides = " ".join(["train.steps=3", "train.rho1=2", "train.warmup_steps=1", *SHORT])
-    run = Run("task-only", 7, examples, tokenizer, "", "tiny", overrides)
+    run = PlannedRun("task-only", 7, examples, tokenizer, "", "tiny", overrides)
     first = training.train.python_func(str(run), "0", root, dsl.Metrics())
     second = training.finetune.python_func(first, str(run), "0", root, *outputs)
     assert [Artifact.open(uri).details["seed"] for uri in (first, second)] == [7, 7]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from research.score_and_compute import Point, score_against_compute
 from tlm.artifacts.spending import Counter, Spending, nvml, rapl
 from tlm.errors import InputError
-from tlm.evaluation.report.runs import Cost, total
+from tlm.evaluation.report.runs import Spent, total
 from tlm.settings.options import Prices
 
 SPAN = 262_143_328_850  # microjoules, as processors have it
@@ -164,10 +164,10 @@ COUNTED = {"tokens": 10, "padded_tokens": 20, "flops": 100, "paper_flops": 120, 
 
 
 def test_cost_of_a_stage_on_cpu_and_gpu():
-    cpu = Cost.of_stage(COUNTED, {"seconds": 7200.0, "cpu_seconds": 14400.0, "cpu_joules": 3.6e6})
+    cpu = Spent.of_stage(COUNTED, {"seconds": 7200.0, "cpu_seconds": 14400.0, "cpu_joules": 3.6e6})
     assert (cpu.seconds, cpu.cpu_seconds, cpu.gpu_seconds, cpu.joules) == (7200, 14400, None, 3.6e6)
     assert cpu.money(Prices(gpu_hour=9, cpu_hour=0.05, kilowatt_hour=0.3)) == pytest.approx(4 * 0.05 + 0.3)
-    gpu = Cost.of_stage(COUNTED, {"seconds": 1800.0, "gpu_seconds": 7200.0})
+    gpu = Spent.of_stage(COUNTED, {"seconds": 1800.0, "gpu_seconds": 7200.0})
     assert (gpu.gpu_seconds, gpu.cpu_seconds, gpu.joules) == (7200, None, None)
     assert gpu.money(Prices(gpu_hour=2.5)) == pytest.approx(5)
     assert gpu.money(Prices(gpu_hour=2.5, kilowatt_hour=0.3)) is None  # energy has a price and nobody measured it
@@ -178,13 +178,13 @@ def test_cost_of_a_stage_on_cpu_and_gpu():
 
 def test_cost_of_attempts_on_different_machines():
     told = {"seconds": 90.0, "gpu_seconds": 240.0, "cpu_seconds": 60.0, "gpu_joules": 5.0, "cpu_joules": 1.0}
-    both = Cost.of_stage(COUNTED, told)
+    both = Spent.of_stage(COUNTED, told)
     assert (both.seconds, both.gpu_seconds, both.cpu_seconds, both.joules) == (90, 240, 60, 6)
 
 
 def test_what_was_measured_in_part_is_not_taken_for_the_whole():
     part = {"gpu_seconds_at_least": 240.0, "seconds_at_least": 60.0, "gpu_joules": 5.0, "cpu_joules_at_least": 1.0}
-    cost = Cost.of_stage(COUNTED, part)
+    cost = Spent.of_stage(COUNTED, part)
     assert cost.seconds is cost.gpu_seconds is cost.cpu_seconds is cost.joules is None
 
 
@@ -192,19 +192,19 @@ def test_what_was_measured_in_part_is_not_taken_for_the_whole():
 def test_energy_of_work_on_gpus_is_unknown_where_they_do_not_tell(gpu):
     """Without NVML there is the CPU's energy alone, a small part of it."""
     told = {"seconds": 3600.0, "cpu_joules": 3.6e5, **gpu}
-    assert Cost.of_stage(COUNTED, told).joules is None
-    assert Cost.of_stage(COUNTED, {**told, "gpu_joules": 2e7}).joules == 2.036e7
-    assert Cost.of_stage(COUNTED, told).grams(Prices(grams_per_kwh=380)) is None
+    assert Spent.of_stage(COUNTED, told).joules is None
+    assert Spent.of_stage(COUNTED, {**told, "gpu_joules": 2e7}).joules == 2.036e7
+    assert Spent.of_stage(COUNTED, told).grams(Prices(grams_per_kwh=380)) is None
 
 
 def test_what_was_not_measured_stays_unknown():
-    nothing = Cost.of_stage(COUNTED, {})
+    nothing = Spent.of_stage(COUNTED, {})
     assert nothing.flops == 100
     assert nothing.seconds is nothing.gpu_seconds is nothing.cpu_seconds is None
     assert nothing.money(Prices(gpu_hour=1)) is None
-    known = Cost.of_stage(COUNTED, {"seconds": 10.0, "cpu_seconds": 10.0})
+    known = Spent.of_stage(COUNTED, {"seconds": 10.0, "cpu_seconds": 10.0})
     assert total([known, nothing]).cpu_seconds is None
-    assert total([]) == Cost()
+    assert total([]) == Spent()
 
 
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])

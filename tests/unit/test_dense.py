@@ -21,7 +21,7 @@ from tests.unit.test_embeddings import of_model2vec
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.retrieval.search.embed import Published, Static
+from tlm.retrieval.search.embed import PublishedEmbedder, StaticEmbedder
 from tlm.retrieval.select import vectors
 from tlm.retrieval.select.retrieve import BY_VECTORS, retrieve
 from tlm.retrieval.select.vectors import NO_HIT, RRF, Best, Nearest, fused, packed, unpacked
@@ -171,13 +171,13 @@ def test_reciprocal_ranks_by_hand():
 
 
 def test_static_vectors_have_length_one_and_nothing_in_common_and_can_be_kept(made, tmp_path):
-    embed = Static.learn(Artifact.open(made[0]), seed=0)
+    embed = StaticEmbedder.learn(Artifact.open(made[0]), seed=0)
     texts = ["stir the soup", "park the car", "unheard-of"]
     vectors = embed(texts)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 0], abs=1e-6)
     assert vectors @ embed.common == pytest.approx(np.zeros(3), abs=1e-6)
     embed.write(tmp_path / "vectors")
-    assert np.array_equal(Static.read(tmp_path / "vectors")(texts), vectors)
+    assert np.array_equal(StaticEmbedder.read(tmp_path / "vectors")(texts), vectors)
 
 
 @pytest.mark.parametrize("arm", BY_VECTORS)
@@ -203,7 +203,7 @@ def test_published_embeddings_are_part_of_the_key(made, root, tmp_path: Path):
     one, two = (retrieve(index, task, embedder=str(tmp_path / name), **given) for name in ("one", "two"))
     assert len({one, two, retrieve(index, task, **given)}) == 3
     assert Artifact.open(one).content == Artifact.open(two).content
-    vectors = Published(str(tmp_path / "one"))(COOKING)
+    vectors = PublishedEmbedder(str(tmp_path / "one"))(COOKING)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(4), abs=1e-5)
 
 

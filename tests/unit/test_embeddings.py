@@ -25,7 +25,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline, static
-from tlm.evaluation.score.mix import Row, mix, mixtures
+from tlm.evaluation.score.mix import ReportRow, mix, mixtures
 from tlm.shallow.published import digests, features_of, files_of, load
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "because", "of", "inside", "hitze", "ist"]
@@ -75,7 +75,7 @@ def test_it_is_scored_served_and_mixed(write: Callable[[Path], None], kind: str,
     write(tmp_path / "tiny")
     root, task = str(tmp_path / "store"), task_of(tmp_path / "store", kind)
     metrics = Artifact.open(baseline(task, features=str(tmp_path / "tiny"), root=root))
-    assert Row.of(metrics.details["arm"], metrics.details["stage"]) == ("embeddings-tiny", "embeddings", "")
+    assert ReportRow.of(metrics.details["arm"], metrics.details["stage"]) == ("embeddings-tiny", "embeddings", "")
     model = metrics.input("model")
     table = pq.read_table(metrics.path("predictions.parquet")).to_pylist()
     rows = pq.read_table(Artifact.open(task).path("examples.parquet")).to_pylist()

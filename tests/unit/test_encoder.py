@@ -28,7 +28,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.settings.presets import resolve
 from tlm.training.checkpoint import AdamW, paper_flops
 from tlm.training.device import to_device
-from tlm.training.flops import Cost
+from tlm.training.flops import FlopCount
 from tlm.training.input.batches import MASK, Masking, collate, generator, split
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.model import build
@@ -334,7 +334,7 @@ def test_flops_are_those_that_torch_counts(architecture, tokens, classes):
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         model(inputs, inputs.corrupted, tokens=tokens, classes=classes)
     counted = counter.get_total_flops()
-    assert Cost(settings, VOCABULARY, 3).of(batch, tokens=tokens, classes=classes) == 3 * counted
+    assert FlopCount(settings, VOCABULARY, 3).of(batch, tokens=tokens, classes=classes) == 3 * counted
 
 
 def test_the_paper_s_estimate_gives_its_own_figure():

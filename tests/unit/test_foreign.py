@@ -19,7 +19,7 @@ from tlm.settings.presets import resolve
 from tlm.settings.sections import OWN
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.classification import masked_lm_loss
-from tlm.training.flops import Cost
+from tlm.training.flops import FlopCount
 from tlm.training.input.batches import Batch
 from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.input.tokenize import tokenize
@@ -164,7 +164,7 @@ def test_its_flops_are_an_estimate_near_those_of_a_bert_of_that_shape():
     batch = inputs_of(equal=True)
     counted = Batch(batch.ids.numpy(), batch.lengths.numpy(), positions=batch.positions.numpy())
     shapes = [resolve("tiny", [f"model.architecture={name}", "model.layers=6"]).model for name in ("bert", "roberta")]
-    exact, estimate = (Cost(shape, VOCABULARY, 3) for shape in shapes)
+    exact, estimate = (FlopCount(shape, VOCABULARY, 3) for shape in shapes)
     ours, theirs = (cost.of(counted, tokens=True, classes=False) for cost in (exact, estimate))
     assert ours < theirs < 1.2 * ours  # what is left out of the last layer
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tlm.data.tasks.metrics import score, scores_of, sums_of
-from tlm.evaluation.score.intervals import Arm, Scored, chance, difference, differences, interval
+from tlm.evaluation.score.intervals import Scored, Scores, chance, difference, differences, interval
 
 CLASSES = ("macro_f1", "micro_f1", "accuracy", "matthews")
 NUMBERS = ("pearson", "spearman")
@@ -19,7 +19,7 @@ NUMBERS = ("pearson", "spearman")
 def arm(gold, predicted, group=None, metric="accuracy", **more):
     gold = np.asarray(gold)
     group = np.arange(len(gold)) if group is None else np.asarray(group)
-    return Arm((Scored(metric, gold, np.asarray(predicted), group),), **more)
+    return Scores((Scored(metric, gold, np.asarray(predicted), group),), **more)
 
 
 def rights(count: int, total: int) -> np.ndarray:
@@ -223,15 +223,15 @@ def test_a_mean_over_tasks_has_the_variance_of_a_mean():
     rng = np.random.default_rng(5)
     gold = np.ones(400, int)
     splits = [Scored("accuracy", gold, np.array([rng.random(400) < 0.7] * 3).astype(int), np.arange(400)) for _ in "ab"]
-    one, both = interval(Arm((splits[0],))), interval(Arm(tuple(splits)))
-    assert both.mean == pytest.approx(np.mean([interval(Arm((split,))).mean for split in splits]))
+    one, both = interval(Scores((splits[0],))), interval(Scores(tuple(splits)))
+    assert both.mean == pytest.approx(np.mean([interval(Scores((split,))).mean for split in splits]))
     assert both.high - both.low == pytest.approx((one.high - one.low) / 2**0.5, rel=0.1)
 
 
 # ---- what the intervals promise, by simulation
 
 
-def simulated(rng, rows: int, seeds: int, gap: float, deviation: float, own: float) -> list[Arm]:
+def simulated(rng, rows: int, seeds: int, gap: float, deviation: float, own: float) -> list[Scores]:
     """Two arms whose expected share of right answers differs by `gap`.
 
     An answer is right where the example is easy enough for the run's skill, which differs by `deviation` between

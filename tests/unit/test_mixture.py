@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tlm.training.input.batches import Mixture
+from tlm.training.input.batches import Interleaving
 
 
 @pytest.mark.parametrize(
@@ -22,18 +22,18 @@ from tlm.training.input.batches import Mixture
     ],
 )
 def test_counts_of_table_b1(rho1, steps, internal):
-    mixture = Mixture(rho1)
+    mixture = Interleaving(rho1)
     assert mixture.internal_before(steps) == internal
     assert sum(map(mixture.is_internal, range(steps))) == internal
 
 
 def test_the_internal_step_comes_after_rho1_external_ones():
-    assert [Mixture(2).is_internal(step) for step in range(7)] == [False, False, True, False, False, True, False]
+    assert [Interleaving(2).is_internal(step) for step in range(7)] == [False, False, True, False, False, True, False]
 
 
 @given(st.one_of(st.integers(0, 50), st.just("inf")), st.integers(0, 300))
 def test_each_kind_takes_its_batches_one_after_another(rho1, steps):
-    mixture = Mixture(rho1)
+    mixture = Interleaving(rho1)
     for kind in (True, False):
         own = [step for step in range(steps) if mixture.is_internal(step) == kind]
         assert [mixture.index(step) for step in own] == list(range(len(own)))

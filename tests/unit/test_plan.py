@@ -12,7 +12,7 @@ from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index
 from tlm.runs.advise import advise, advise_command
 from tlm.runs.arms import parse_arms
-from tlm.runs.plan import Run, advised, plan, settings
+from tlm.runs.plan import PlannedRun, advised, plan, settings
 from tlm.settings import presets
 from tlm.settings.presets import resolve
 
@@ -28,7 +28,7 @@ def test_arms_times_seeds_each_with_its_subset(tmp_path: Path) -> None:
     """In whatever order the subsets come."""
     bm25, random = (subset_of(arm, tmp_path) for arm in ("bm25", "random"))
     for subsets in ([bm25, "", random], [random, bm25]):
-        runs = [Run.parse(text) for text in plan("random, bm25,task-only", "0,7", subsets=subsets, **SOURCES)]
+        runs = [PlannedRun.parse(text) for text in plan("random, bm25,task-only", "0,7", subsets=subsets, **SOURCES)]
         assert [(run.arm, run.seed) for run in runs] == [
             (arm, seed) for seed in (0, 7) for arm in ("random", "bm25", "task-only")
         ]
@@ -39,7 +39,9 @@ def test_arms_times_seeds_each_with_its_subset(tmp_path: Path) -> None:
 
 def test_a_run_has_the_text_that_its_seed_drew(tmp_path: Path) -> None:
     bm25, *drawn = subset_of("bm25", tmp_path), subset_of("random", tmp_path, 0), subset_of("random", tmp_path, 7)
-    runs = [Run.parse(text) for text in plan("random,bm25", "7,0", subsets=[drawn[1], bm25, drawn[0]], **SOURCES)]
+    runs = [
+        PlannedRun.parse(text) for text in plan("random,bm25", "7,0", subsets=[drawn[1], bm25, drawn[0]], **SOURCES)
+    ]
     assert [(run.seed, run.subset) for run in runs] == [(7, drawn[1]), (7, bm25), (0, drawn[0]), (0, bm25)]
 
 
@@ -48,7 +50,7 @@ def test_published_models_have_presets_names_and_text_of_their_own(tmp_path: Pat
     arms, how = "bm25,published,published-bm25,published-task-only,embeddings", {"published": f"owner/mini, {other}"}
     sources = {**SOURCES, "overrides": "train.steps=9 model.max_length=64"}
     texts = plan(arms, "0,7", subsets=[bm25], **sources, **how)
-    scratch, *published = [Run.parse(text) for text in texts if "seed=7" in text]
+    scratch, *published = [PlannedRun.parse(text) for text in texts if "seed=7" in text]
     assert (scratch.arm, scratch.model, scratch.overrides) == ("bm25", "", sources["overrides"])
     assert [(run.arm, run.stages, run.preset, run.subset, run.model) for run in published] == [
         (f"published-{name}{end}", stages, preset, subset, place)
@@ -58,10 +60,10 @@ def test_published_models_have_presets_names_and_text_of_their_own(tmp_path: Pat
         )
     ]  # fmt: skip
     assert {(run.tokenizer, run.overrides) for run in published} == {("", "model.max_length=64")}
-    last = [Run.parse(text) for text in texts[-2:]]
+    last = [PlannedRun.parse(text) for text in texts[-2:]]
     assert [(run.arm, run.stages, run.seed) for run in last] == [("embeddings-mini", "", 0), ("embeddings-big", "", 0)]
     own = plan(arms, "0", subsets=[bm25], **sources, **how, published_preset="tiny")
-    assert {Run.parse(text).preset for text in own} == {"pocket", "tiny", ""}
+    assert {PlannedRun.parse(text).preset for text in own} == {"pocket", "tiny", ""}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ def test_what_is_wrong_is_one_sentence(wrong: dict[str, Any], sentence: str) -> 
 def test_several_tasks_together_have_the_steps_of_their_own_runs_and_each_run_its_parts(tmp_path):
     tasks, own = ["root, with a comma/task/a", "root/task/b", "root/task/c"], "train.steps=40 train.rho1=4"
     together = plan_together("5,6", tasks=tasks, tokenizer="v", subset="all", preset="tiny", overrides=own)
-    runs = [Run.parse(text) for text in together]
+    runs = [PlannedRun.parse(text) for text in together]
     assert [(run.arm, run.seed, run.stages, run.tasks(), run.subset) for run in runs] == [
         ("multi-task", seed, "1", tasks, "all") for seed in (5, 6)
     ]
@@ -179,12 +181,14 @@ def test_several_tasks_together_have_the_steps_of_their_own_runs_and_each_run_it
 
     made = [make("checkpoint", tmp_path, lambda draft, seed=seed: draft.details.update(seed=seed), {"seed": seed})
             for seed in (6, 5)]  # fmt: skip  # in another order
-    apart = [Run.parse(text) for text in plan_apart(together, made, subsets=["a", "b", "c"], overrides=own)]
+    apart = [PlannedRun.parse(text) for text in plan_apart(together, made, subsets=["a", "b", "c"], overrides=own)]
     assert [run for run in apart if run.stages == "12"] == [
-        Run("bm25", seed, task, "v", subset, "tiny", own)
+        PlannedRun("bm25", seed, task, "v", subset, "tiny", own)
         for seed in (5, 6)
         for task, subset in zip(tasks, ["a", "b", "c"], strict=True)
     ]
     assert [run for run in apart if run.stages == "2"] == [
-        Run("multi-task", seed, task, "v", "all", "tiny", own, "2", made[6 - seed]) for seed in (5, 6) for task in tasks
+        PlannedRun("multi-task", seed, task, "v", "all", "tiny", own, "2", made[6 - seed])
+        for seed in (5, 6)
+        for task in tasks
     ]

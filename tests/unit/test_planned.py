@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tlm.evaluation.report.findings import AHEAD, ARMS, NETWORK, OTHERS, PRETRAINED, TEXT, challenger, planned
-from tlm.evaluation.score.mix import Row
+from tlm.evaluation.score.mix import ReportRow
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ from tlm.evaluation.score.mix import Row
     ],
 )
 def test_what_the_name_of_an_arm_says(arm: str, stage: str, expected: tuple[str, str, str]) -> None:
-    assert Row.of(arm, stage) == expected
+    assert ReportRow.of(arm, stage) == expected
 
 
 def row(name: str, kind: str, text: str, dev: float, test: float = 0.5, *, seeds: int = 3) -> dict[str, Any]:

@@ -86,11 +86,11 @@ def test_batches_of_each_kind(preset, external, internal):
 
 
 def test_batches_are_counted_as_training_draws_them():
-    from tlm.training.input.batches import Mixture
+    from tlm.training.input.batches import Interleaving
 
     for rho1 in (0, 1, 3, 7, "inf"):
         preset = presets.resolve("tiny", [f"train.rho1={rho1}", "train.steps=23"])
-        mixture = Mixture(preset.train.rho1)
+        mixture = Interleaving(preset.train.rho1)
         assert stage1_cost(preset).internal_batches == sum(mixture.is_internal(step) for step in range(23)), rho1
 
 

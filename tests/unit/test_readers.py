@@ -11,7 +11,7 @@ from backports import zstd
 
 from tlm.data.reading.files import raw_files
 from tlm.data.reading.readers import read
-from tlm.data.reading.records import Reject, Row
+from tlm.data.reading.records import Record, Reject
 
 ROWS = [
     {"text": "Plain words, with a comma", "label": "a"},
@@ -232,7 +232,7 @@ def test_short_records_that_may_be_rows_are_warned_of_if_most_are(tmp_path, caps
 def test_a_quote_in_tsv_swallows_nothing(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text(naive(100, {20: '"He said', 80: 'she said"'}).replace(",", "\t"))
-    assert [row.line for row in rows_of(path) if isinstance(row, Row)] == list(range(2, 102))
+    assert [row.line for row in rows_of(path) if isinstance(row, Record)] == list(range(2, 102))
 
 
 def test_rows_of_csv_are_numbered_by_their_first_lines(tmp_path):

@@ -40,7 +40,7 @@ from tlm.retrieval.select.scored import (
     log_ratios,
     shares,
 )
-from tlm.retrieval.subset.export import Arm, export, seed_of
+from tlm.retrieval.subset.export import Selection, export, seed_of
 from tlm.runs.plan import arms_of
 
 
@@ -158,7 +158,7 @@ def test_an_arm_that_draws_has_a_subset_for_each_seed_and_the_others_have_one(ma
     """The first draw is the subset that `retrieve` and `export` make without a seed."""
     _, index, task, subset = made
     names = ", ".join(["task-only", "bm25", "random", "dsir", *BY_VECTORS, "classifier"])
-    found = [Arm.parse(text) for text in arms_of(names, "0,1,5", task, subset)]
+    found = [Selection.parse(text) for text in arms_of(names, "0,1,5", task, subset)]
     assert [(arm.name, arm.seed) for arm in found] == [
         ("task-only", 0), ("bm25", 0), *(("random", seed) for seed in (0, 1, 5)),
         *(("dsir", seed) for seed in (0, 1, 5)), ("dense", 0), ("hybrid", 0), ("classifier", 0),

@@ -31,7 +31,7 @@ from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.shallow import linear, tfidf
 from tlm.shallow.linear import FOLDS, Linear, Search, views_of
-from tlm.shallow.static import Static, learn
+from tlm.shallow.static import StaticModel, learn
 from tlm.shallow.tfidf import Tfidf, tune
 
 SPLITS = ["train"] * 60 + ["dev"] * 15 + ["test"] * 15
@@ -72,7 +72,7 @@ def split_of(rows: list[Row], labels: list[str] | None, name: str = "train") -> 
     return Split(name, count, texts, pairs if any(pairs) else None, gold, count, np.zeros(len(rows), bool))
 
 
-def fitted(step: str, kind: str) -> Tfidf | Static:
+def fitted(step: str, kind: str) -> Tfidf | StaticModel:
     rows, labels = rows_of(kind), None if kind == "numbers" else LABELS
     given_splits = (split_of(rows[:60], labels), split_of(rows[60:75], labels, "dev"))
     metric = "pearson" if labels is None else "macro_f1"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tlm.shallow.linear import Dense, Linear
-from tlm.shallow.static import Static, represent
+from tlm.shallow.static import StaticModel, represent
 from tlm.shallow.vectors import Vectors
 
 MARKS = (("<<", ">>"), ("[[", "]]"))
@@ -71,11 +71,11 @@ def test_a_folder_without_the_field_is_of_a_model_without_single_words(edges: bo
     random = np.random.default_rng(1)
     weights = Linear(random.normal(size=(3, features.shape[1])), np.zeros(3), 3, softmax=True)
     dense = Dense(features.mean(axis=0), np.ones(features.shape[1]), weights, {})
-    model = Static(["x", "y", "z"], some_vectors(), MARKS, dense, pair=False, edges=edges)
+    model = StaticModel(["x", "y", "z"], some_vectors(), MARKS, dense, pair=False, edges=edges)
     model.write(tmp_path / "model")
     config = tmp_path / "model" / "config.json"
     values = json.loads(config.read_text("utf-8"))
     assert values.pop("edges") is edges
     if not edges:
         config.write_text(json.dumps(values), "utf-8")
-    assert Static.read(tmp_path / "model").predict(TEXTS).tobytes() == model.predict(TEXTS).tobytes()
+    assert StaticModel.read(tmp_path / "model").predict(TEXTS).tobytes() == model.predict(TEXTS).tobytes()

@@ -22,7 +22,7 @@ from tlm.retrieval.search.index import build_index
 from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Fields
-from tlm.training.input.batches import EXTERNAL, External, Order
+from tlm.training.input.batches import EXTERNAL, BatchOrder, External
 from tlm.training.input.batches import UNLABELLED as STREAM
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.input.tokenizer import build_tokenizer
@@ -193,11 +193,11 @@ def test_each_source_has_its_share_of_the_batches_and_is_read_whole() -> None:
 
 def test_one_source_alone_is_read_in_the_order_it_always_had() -> None:
     passages, nothing = texts(30, 100, 9), (texts(5, 500, 7), np.zeros(0, np.int64))
-    order = Order(passages.lengths, 4, 3, EXTERNAL)
+    order = BatchOrder(passages.lengths, 4, 3, EXTERNAL)
     expected = [sorted((100 + order.rows(index)).tolist()) for index in range(20)]
     assert read_by(External(passages, nothing, 4, 3), 20) == expected
     own = texts(10, 500, 7)
-    alone = Order(own.lengths[2:], 4, 3, STREAM)
+    alone = BatchOrder(own.lengths[2:], 4, 3, STREAM)
     expected = [sorted((502 + alone.rows(index)).tolist()) for index in range(8)]
     assert read_by(External(None, (own, np.arange(2, 10)), 4, 3), 8) == expected
     assert not External(None, nothing, 4, 3)

@@ -1,4 +1,4 @@
-"""The plan of a pipeline run: resolve and check the settings before any work, and make a `Run` of each arm and seed."""
+"""The plan of a pipeline run: settings, checked before any work, and a `PlannedRun` for each arm and seed."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -12,7 +12,7 @@ from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
 from tlm.retrieval.select.retrieve import draws
-from tlm.retrieval.subset.export import TASK_ONLY, Arm, seed_of
+from tlm.retrieval.subset.export import TASK_ONLY, Selection, seed_of
 from tlm.runs.advise import advice_for
 from tlm.runs.arms import KEPT, arm_of, check_models, listed, parse_arms, preset_of
 from tlm.settings import presets
@@ -26,7 +26,7 @@ from tlm.training.load_model import load_model
 AUTO = "auto"  # an override that stands for the paper's advice on the task
 
 
-class Run(NamedTuple):
+class PlannedRun(NamedTuple):
     """One training run. `str` writes it as a URL query, to be passed between the steps of a pipeline.
 
     Attributes:
@@ -58,7 +58,7 @@ class Run(NamedTuple):
         return urlencode(self._asdict())
 
     @classmethod
-    def parse(cls, text: str) -> "Run":
+    def parse(cls, text: str) -> "PlannedRun":
         """Return the run that `str` wrote as `text`."""
         values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
         return cls(**{**values, "seed": int(values["seed"])})  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ class Run(NamedTuple):
         """Return `settings`, and where to train, in a pod with so many GPUs."""
         return {**self.settings(), "compute": Compute(gpus=int(gpus))}
 
-    def loaded(self, root: str | None) -> "Run":
+    def loaded(self, root: str | None) -> "PlannedRun":
         """Load the published model that the run trains, if there is one, and start from its checkpoint."""
         if not self.model or not self.stages:
             return self
@@ -158,15 +158,17 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
 
 
 def arms_of(names: str, seeds: str, task: str, like: str) -> list[str]:
-    """Return an `Arm` as a string for each name, and for each seed of one that draws (both comma-separated).
+    """Return an `Selection` as a string for each name, and for each seed of one that draws (both comma-separated).
 
-    `task` and `like` are those of `Arm`.
+    `task` and `like` are those of `Selection`.
     """
     index = Artifact.open(like, "subset").input("hits").input("index")
     passages, vectors = index.input("corpus").details["passages"], bool(index.details.get("vectors"))
     chance = {name: draws(name, passages, vectors=vectors) for name in parse_arms(names).scratch}
     return [
-        str(Arm(name, task, like, seed)) for name in chance for seed in (parse_seeds(seeds) if chance[name] else [0])
+        str(Selection(name, task, like, seed))
+        for name in chance
+        for seed in (parse_seeds(seeds) if chance[name] else [0])
     ]
 
 
@@ -182,7 +184,7 @@ def plan(
     published: str = "",
     published_preset: str = "",
 ) -> list[str]:
-    """Return a `Run` as a string for each arm and seed (both comma-separated), and one for each model's embeddings.
+    """Return a `PlannedRun` as a string for each arm and seed (both comma-separated) and for each model's embeddings.
 
     Args:
         arms: The arms.
@@ -202,14 +204,16 @@ def plan(
     kept, runs = " ".join(_kept(overrides.split())), []
     for seed in parse_seeds(seeds):
         chosen = {text: subset_of.get((text, seed)) or subset_of[text, 0] for text in (*found.scratch, *found.further)}
-        runs += [Run(arm, seed, task, tokenizer, chosen[arm], preset, overrides) for arm in found.scratch]
+        runs += [PlannedRun(arm, seed, task, tokenizer, chosen[arm], preset, overrides) for arm in found.scratch]
         for model in found.models:
             for text in found.further:
                 how = {"preset": preset_of(text, published_preset), "overrides": kept}
                 stages = "12" if text else "2"
-                runs.append(Run(arm_of(model, text), seed, task, "", chosen[text], **how, stages=stages, model=model))
+                runs.append(
+                    PlannedRun(arm_of(model, text), seed, task, "", chosen[text], **how, stages=stages, model=model)
+                )
     for model in found.models if found.embeddings else ():
-        runs.append(Run(arm_of(model, None), 0, task, "", "", "", "", stages="", model=model))
+        runs.append(PlannedRun(arm_of(model, None), 0, task, "", "", "", "", stages="", model=model))
     return [str(run) for run in runs]
 
 
@@ -218,8 +222,8 @@ def tokenize_runs(runs: Sequence[str], root: str | None) -> None:
 
     A published model without a tokenizer.json is left to its first run, as reading older files takes its library.
     """
-    found: dict[tuple[str, str], list[Run]] = {}
-    for run in map(Run.parse, runs):
+    found: dict[tuple[str, str], list[PlannedRun]] = {}
+    for run in map(PlannedRun.parse, runs):
         if run.stages:
             found.setdefault((run.tokenizer, run.model), []).append(run)
     for (shared, model), alike in found.items():

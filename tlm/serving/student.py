@@ -6,7 +6,7 @@ from tlm.settings.sections import Finetune, Model
 from tlm.training.checkpoint import Snapshots
 from tlm.training.classification import Classification, begin, carry_out
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.input.batches import Batch, External, Mixture, collate
+from tlm.training.input.batches import Batch, External, Interleaving, collate
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import Losses, distillation_loss
@@ -52,7 +52,7 @@ class Distillation(Classification):
         if examples.scale:
             self.answers = [examples.scale.standardised(one) for one in self.answers]
         rho1: int = recipe.settings["rho1"] if self.external else 0
-        self.mixture = Mixture(rho1)
+        self.mixture = Interleaving(rho1)
         self.steps *= 1 + rho1
 
     def batch(self, step: int) -> Batch:

@@ -36,7 +36,7 @@ SCALES = _scales()
 PLAIN = "scierc"  # the task whose column the presets `small`, `medium` and `large` are
 
 
-class Published(NamedTuple):
+class PaperModel(NamedTuple):
     """The facts that the paper gives about a preset besides its settings.
 
     Attributes:
@@ -71,7 +71,7 @@ def paper_presets() -> dict[str, Values]:
     return made
 
 
-def published(preset: str) -> Published | None:
+def published(preset: str) -> PaperModel | None:
     """Return the paper's facts about one of its presets; None for other presets."""
     if preset not in paper_presets():
         return None
@@ -79,7 +79,7 @@ def published(preset: str) -> Published | None:
     scale = table_b1()["scales"][name]
     shape = table_b1()["shapes"][scale["shape"]]
     size = None if task == "glue" else _column(name, task or PLAIN)["subset_gb"]
-    return Published(scale["corpus"], size, shape["parameters"], shape["printed"])
+    return PaperModel(scale["corpus"], size, shape["parameters"], shape["printed"])
 
 
 def _column(scale: str, task: str) -> dict[str, Any]:

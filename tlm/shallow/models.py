@@ -12,9 +12,9 @@ from tlm.errors import InputError
 from tlm.shallow import published, static, tfidf
 from tlm.shallow.folder import FAMILY, config_of
 
-Model = tfidf.Tfidf | static.Static | published.Published
-FAMILIES: dict[str, type[Model]] = {tfidf.FAMILY: tfidf.Tfidf, static.FAMILY: static.Static}
-FAMILIES[published.FAMILY] = published.Published
+Model = tfidf.Tfidf | static.StaticModel | published.EmbeddingsModel
+FAMILIES: dict[str, type[Model]] = {tfidf.FAMILY: tfidf.Tfidf, static.FAMILY: static.StaticModel}
+FAMILIES[published.FAMILY] = published.EmbeddingsModel
 
 
 def one_thread() -> Any:

@@ -31,7 +31,7 @@ CPU = "cpu"  # so that features are the same with and without a GPU
 
 
 @dataclass(frozen=True)
-class Published(OnDense):
+class EmbeddingsModel(OnDense):
     """A fitted model.
 
     Attributes:
@@ -71,7 +71,7 @@ class Published(OnDense):
             shutil.copyfile(file, _in_folder(folder / EMBEDDER / name))
 
     @classmethod
-    def read(cls, folder: Path) -> "Published":
+    def read(cls, folder: Path) -> "EmbeddingsModel":
         """Read what `write` wrote."""
         config, _, arrays = folders.read(folder)
         marks, dense = listed_marks(config.get("marks", ())), Dense.restored(config, arrays)
@@ -80,7 +80,7 @@ class Published(OnDense):
 
 def fit(
     folder: Path, train: Split, dev: Split, metric: str, labels: list[str] | None, marks: Marks | None = None
-) -> Published:
+) -> EmbeddingsModel:
     """Embed the texts with the model in `folder`, and fit a linear model of the training examples' embeddings.
 
     Args:
@@ -99,7 +99,7 @@ def fit(
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
     model = load(folder, CPU)
     dense = Dense.fit(partial(features_of, model, marks), train, dev, metric, labels, FAMILY)
-    return Published(None if metric in REGRESSION else labels, folder, marks, dense, train.pairs is not None)
+    return EmbeddingsModel(None if metric in REGRESSION else labels, folder, marks, dense, train.pairs is not None)
 
 
 def represent(model: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:

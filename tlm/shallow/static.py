@@ -25,7 +25,7 @@ EDGES = (slice(0, 1), slice(1, 2), slice(-1, None), slice(-2, -1))  # the words 
 
 
 @dataclass(frozen=True)
-class Static(OnDense):
+class StaticModel(OnDense):
     """A fitted model.
 
     Attributes:
@@ -62,7 +62,7 @@ class Static(OnDense):
         folders.write(folder, config, {"words": self.vectors.words}, arrays)
 
     @classmethod
-    def read(cls, folder: Path) -> "Static":
+    def read(cls, folder: Path) -> "StaticModel":
         """Read what `write` wrote."""
         config, vocabulary, arrays = folders.read(folder)
         vectors = Vectors(vocabulary["words"], arrays["vectors"], arrays["word_weights"])
@@ -78,7 +78,7 @@ def learn(
     metric: str,
     labels: list[str] | None,
     marks: Marks | None = None,
-) -> Static:
+) -> StaticModel:
     """Learn vectors from retrieved passages and the task's texts, then a linear model of the training examples.
 
     Args:
@@ -101,7 +101,7 @@ def learn(
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
     dense = Dense.fit(partial(represent, vectors, marks), train, dev, metric, labels, FAMILY)
-    return Static(None if metric in REGRESSION else labels, vectors, marks, dense, train.pairs is not None)
+    return StaticModel(None if metric in REGRESSION else labels, vectors, marks, dense, train.pairs is not None)
 
 
 def represent(

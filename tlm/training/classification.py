@@ -20,8 +20,8 @@ from tlm.settings.sections import Finetune, Model
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.flops import Cost
-from tlm.training.input.batches import HELD_OUT, STAGE2, Batch, Masking, Order, collate, generator
+from tlm.training.flops import FlopCount
+from tlm.training.input.batches import HELD_OUT, STAGE2, Batch, BatchOrder, Masking, collate, generator
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for
 from tlm.training.load_model import ARM, PUBLISHED, further_text
@@ -222,9 +222,9 @@ class Classification:
         self.label, self.model, self.examples, self.metric = "stage 2", model, examples, metric
         self.shape, self.settings = shape, settings
         self.train_rows, self.dev_rows = examples.rows("train"), examples.rows("dev")
-        self.order = Order(examples.texts.lengths[self.train_rows], settings.batch, seed, STAGE2)
+        self.order = BatchOrder(examples.texts.lengths[self.train_rows], settings.batch, seed, STAGE2)
         self.steps = settings.steps or max(1, round(settings.epochs * self.order.per_epoch))
-        self.cost = Cost(shape, model.body.config["vocab_size"], len(model.body.config["id2label"]))
+        self.cost = FlopCount(shape, model.body.config["vocab_size"], len(model.body.config["id2label"]))
 
     @property
     def evaluated(self) -> set[int]:

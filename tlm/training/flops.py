@@ -9,7 +9,7 @@ BACKWARD = 3  # forward and backward pass together, in forward passes
 
 
 @dataclass(frozen=True)
-class Cost:
+class FlopCount:
     """Counts the operations of a model's matrix products; a multiplication and an addition count as two.
 
     The count is exact for the encoders written here, which compute only some positions of the last layer (encoder.py).

@@ -25,9 +25,9 @@ from tlm.shallow.vectors import neighbour_vectors
 from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.flops import Cost
+from tlm.training.flops import FlopCount
 from tlm.training.input import batches
-from tlm.training.input.batches import Batch, External, Masking, Mixture, Order, collate, generator, number
+from tlm.training.input.batches import Batch, BatchOrder, External, Interleaving, Masking, collate, generator, number
 from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
@@ -228,8 +228,8 @@ class Internal:
     encoder: Encoder
     examples: Examples
     rows: np.ndarray[Any, np.dtype[np.int64]]
-    order: Order
-    cost: Cost
+    order: BatchOrder
+    cost: FlopCount
 
 
 class Joint:
@@ -245,13 +245,13 @@ class Joint:
         self.label, self.settings, self.seed = "stage 1", preset.train, seed
         first = next(iter(tasks.values()))
         self.external = External(passages, (first.texts, first.without_label()), preset.train.external_batch, seed)
-        self.mixture = Mixture(preset.train.rho1 if self.external else 0)
+        self.mixture = Interleaving(preset.train.rho1 if self.external else 0)
         self.tasks = []
         for index, (encoder, (name, examples)) in enumerate(zip(encoders, tasks.items(), strict=True)):
             config, rows = encoder.body.config, examples.rows("train")
             stream = batches.SECOND_TASK + index - 1 if index else batches.INTERNAL
-            order = Order(examples.texts.lengths[rows], preset.train.internal_batch, seed, stream)
-            cost = Cost(preset.model, config["vocab_size"], len(config["id2label"]))
+            order = BatchOrder(examples.texts.lengths[rows], preset.train.internal_batch, seed, stream)
+            cost = FlopCount(preset.model, config["vocab_size"], len(config["id2label"]))
             self.tasks.append(Internal(name, encoder, examples, rows, order, cost))
         heads = [parameter for encoder in encoders for parameter in encoder.body.head_parameters()]
         self.stepped_outside = heads if preset.train.head_steps == "all" else []

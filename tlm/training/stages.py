@@ -17,7 +17,7 @@ from tlm.settings.options import Compute
 from tlm.settings.sections import OWN, Model, Train, model_settings
 from tlm.training import MLM_HEAD
 from tlm.training.distributed.launch import train_together
-from tlm.training.input.batches import Mixture
+from tlm.training.input.batches import Interleaving
 from tlm.training.input.tokenize import tokenize, tokens_for
 from tlm.training.load_model import PUBLISHED
 
@@ -179,7 +179,7 @@ def train_settings(train: Train, *, external: bool, fresh: bool = True) -> dict[
         external: Whether there are a subset or texts without labels. Without them every step is internal.
         fresh: Whether the weights are fresh, not those of a checkpoint.
     """
-    internal_steps = Mixture(train.rho1 if external else 0).internal_before(train.steps)
+    internal_steps = Interleaving(train.rho1 if external else 0).internal_before(train.steps)
     without = set() if external else {"rho1"}
     if not fresh:
         without.add("embeddings")

@@ -22,7 +22,7 @@ from tlm.artifacts.stores.store import ArtifactKind, Ranges, chunks, file_sha256
 from tlm.data.passages import split
 from tlm.data.reading.files import Piece, RawFile, check_downloads
 from tlm.data.reading.readers import check
-from tlm.data.reading.records import Row, name_of, text_of
+from tlm.data.reading.records import Record, name_of, text_of
 from tlm.data.reading.streams import LONGEST_LINE, too_long
 from tlm.errors import InputError
 from tlm.progress import track
@@ -31,7 +31,7 @@ from tlm.settings.options import Layout
 STAGED = pa.schema([("id", "string"), ("text", "string"), ("source", "string")])
 
 
-def passages(layout: Layout, file: RawFile, row: Row) -> list[tuple[str, str, str]]:
+def passages(layout: Layout, file: RawFile, row: Record) -> list[tuple[str, str, str]]:
     """Return id, text and source of each passage of a row, as in the schema STAGED. Raises BadRow."""
     text = text_of(row.values, layout.text_field)
     document = name_of(row.values, layout.id_field, f"{file.name}:{row.line}")

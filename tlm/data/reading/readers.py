@@ -26,7 +26,7 @@ from backports import zstd
 
 from tlm.data.reading import hub, tables
 from tlm.data.reading.files import RawFile
-from tlm.data.reading.records import BadRow, Reject, Rejects, Row, not_utf8, unknown_field
+from tlm.data.reading.records import BadRow, Record, Reject, Rejects, not_utf8, unknown_field
 from tlm.data.reading.streams import lines
 from tlm.errors import InputError
 from tlm.progress import Meter
@@ -39,7 +39,7 @@ LONGEST_PARAGRAPH = 1_000_000  # bytes
 _DAMAGED = (EOFError, OSError, zlib.error, zstd.ZstdError, pa.ArrowException, UnicodeDecodeError)
 
 
-def read(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
+def read(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
     """Yield all rows of `file` in order; `fields` are those needed (CSV, TSV and parquet must have these columns).
 
     Raises:
@@ -57,7 +57,7 @@ def read(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
 
 
 def read_all(
-    files: Sequence[RawFile], fields: Sequence[str], rejects: Rejects, use: Callable[[RawFile, Row], T]
+    files: Sequence[RawFile], fields: Sequence[str], rejects: Rejects, use: Callable[[RawFile, Record], T]
 ) -> Iterator[T]:
     """Yield what `use` returns for each row of `files`; set aside rows that are unreadable or make it raise BadRow.
 
@@ -94,13 +94,13 @@ def check(file: RawFile, fields: Sequence[str]) -> None:
     if len(rejects) == len(rows):
         line, reason, detail, _ = rejects[0]
         raise InputError(f"{file.where}:{line}: {reason}, {detail}; none of the first rows is readable {file.format}")
-    names = dict.fromkeys(name for row in rows if isinstance(row, Row) for name in row.values)
+    names = dict.fromkeys(name for row in rows if isinstance(row, Record) for name in row.values)
     for field in fields:
         if field not in names:
             raise unknown_field(file.where, field, names)
 
 
-def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
+def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
     rows = ((number, line) for number, line in lines(file) if not line.isspace())
     for index, (number, line) in enumerate(rows):
         if index == 0 and not (file.piece and file.piece.start) and line.lstrip().startswith(b"["):
@@ -115,7 +115,7 @@ def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
             yield Reject(number, "invalid JSON", str(error))
         else:
             if isinstance(values, dict):
-                yield Row(number, values)
+                yield Record(number, values)
             else:
                 yield Reject(number, "not an object", f"a JSON {type(values).__name__}: {line[:40]!r}")
 
@@ -131,7 +131,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _JSON = json.JSONDecoder(object_pairs_hook=_object)
 
 
-def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
+def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
     start, length, paragraph = 0, 0, list[bytes]()
     for number, line in itertools.chain(lines(file), [(0, b"\n")]):
         blank = line.isspace()
@@ -139,7 +139,7 @@ def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
             raise InputError(f"{file.where} looks like JSON lines, not plain text; give it the extension .jsonl")
         if paragraph and (blank or length > LONGEST_PARAGRAPH):
             try:
-                yield Row(start, {fields[0]: b"".join(paragraph).decode()})
+                yield Record(start, {fields[0]: b"".join(paragraph).decode()})
             except UnicodeDecodeError as error:
                 yield not_utf8(start, error)
             length, paragraph = 0, []
@@ -149,7 +149,7 @@ def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
             paragraph.append(line)
 
 
-_READERS: dict[str, Callable[[RawFile, Sequence[str]], Iterator[Row | Reject]]] = {
+_READERS: dict[str, Callable[[RawFile, Sequence[str]], Iterator[Record | Reject]]] = {
     "jsonl": _jsonl, "csv": tables.rows, "tsv": tables.rows, "txt": _txt, "parquet": tables.parquet_rows,
-    "hub": lambda file, _: itertools.starmap(Row, enumerate(hub.rows(file.where), start=1)),
+    "hub": lambda file, _: itertools.starmap(Record, enumerate(hub.rows(file.where), start=1)),
 }  # fmt: skip

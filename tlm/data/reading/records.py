@@ -34,7 +34,7 @@ _SEPARATORS = {  # found in the header of a table, and the advice
 _KINDS: dict[type, str] = {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
 
 
-class Row(NamedTuple):
+class Record(NamedTuple):
     """A readable row: its line number (in parquet files its row number), from 1, and its values by field."""
 
     line: int

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.data.reading.files import RawFile
-from tlm.data.reading.records import Reject, Row, check_columns, not_utf8
+from tlm.data.reading.records import Record, Reject, check_columns, not_utf8
 from tlm.data.reading.streams import LONGEST_LINE, check_growth, lines
 from tlm.errors import InputError
 from tlm.progress import say
@@ -61,7 +61,7 @@ class _Record:
         return Reject(self.line, reason, span + detail, self.lines)
 
 
-def rows(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
+def rows(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
     """Yield the rows of a file in order; see `tlm.data.reading.readers.read`."""
     header: list[str] | None = None
     for row in _doubted(file, _csv(file)) if file.format == "csv" else _tsv(file):
@@ -84,7 +84,7 @@ def rows(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
         elif row.invalid is not None:
             yield not_utf8(row.line, row.invalid)
         else:
-            yield Row(row.line, dict(zip(header, row.values, strict=True)))
+            yield Record(row.line, dict(zip(header, row.values, strict=True)))
 
 
 def _doubted(file: RawFile, rows: Iterator[_Record | Reject]) -> Iterator[_Record | Reject]:
@@ -170,7 +170,7 @@ _BATCH_BYTES = 1 << 27  # limit for a batch if a column expands suspiciously:
 _SUSPICIOUS = 10  # times its compressed size; text expands about 3 times
 
 
-def parquet_rows(file: RawFile, fields: Sequence[str]) -> Iterator[Row | Reject]:
+def parquet_rows(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
     """Yield the rows in order, with the columns `fields`, and those of `file.extra` that the file has.
 
     The rows of a piece are numbered as in the whole file.
@@ -210,13 +210,13 @@ def _batch_rows(metadata: pq.FileMetaData, fields: Sequence[str], where: str) ->
     return most
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[Row | Reject]:
+def _rows(batch: pa.RecordBatch) -> Iterator[Record | Reject]:
     try:
-        yield from [Row(0, values) for values in _values(batch)]
+        yield from [Record(0, values) for values in _values(batch)]
     except (ValueError, OverflowError, pa.ArrowException):  # in some row of the batch: convert them one by one
         for index in range(batch.num_rows):
             try:
-                yield Row(0, _values(batch.slice(index, 1))[0])
+                yield Record(0, _values(batch.slice(index, 1))[0])
             except UnicodeDecodeError as error:
                 yield not_utf8(0, error)
             except (ValueError, OverflowError, pa.ArrowException) as error:  # such as a date that Python lacks
@@ -235,8 +235,8 @@ def _microseconds(kind: pa.DataType) -> pa.DataType:
     return pa.duration("us") if pa.types.is_duration(kind) and kind.unit == "ns" else kind
 
 
-def _length(row: Row | Reject, where: str) -> int:
-    lengths = [len(value) for value in row.values.values() if isinstance(value, str)] if isinstance(row, Row) else []
+def _length(row: Record | Reject, where: str) -> int:
+    lengths = [len(value) for value in row.values.values() if isinstance(value, str)] if isinstance(row, Record) else []
     if max(lengths, default=0) > LONGEST_LINE:
         raise InputError(f"{where}: a value is longer than {LONGEST_LINE >> 20} MiB; expected one record per row")
     return sum(lengths)

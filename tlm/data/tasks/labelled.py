@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tlm.data.overlap import overlapping
 from tlm.data.reading.files import RawFile
 from tlm.data.reading.readers import read_all
-from tlm.data.reading.records import BadRow, Rejects, Row, checked_text, name_of, text_of, value_of
+from tlm.data.reading.records import BadRow, Record, Rejects, checked_text, name_of, text_of, value_of
 from tlm.data.text import compared, fold, tokens
 from tlm.errors import InputError
 from tlm.settings.options import Fields
@@ -122,14 +122,14 @@ def twin_key(text: str, pair: str | None = None) -> str:
     return "\0".join(" ".join(tokens(part)) or fold(part) for part in parts)
 
 
-def _text(fields: Fields, file: RawFile, row: Row) -> Example:
+def _text(fields: Fields, file: RawFile, row: Record) -> Example:
     line, values = row
     text = text_of(values, fields.text_field)
     pair = text_of(values, fields.pair_field) if fields.pair_field else None
     return Example(file, line, f"{file.name}:{line}", text, pair, "", UNLABELLED, twin_key(text, pair))
 
 
-def _example(fields: Fields, split_of: Mapping[str, str], file: RawFile, row: Row) -> Example:
+def _example(fields: Fields, split_of: Mapping[str, str], file: RawFile, row: Record) -> Example:
     line, values = row
     found = _text(fields, file, row)
     if isinstance(values.get(fields.label_field), list | tuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tlm.data.reading.files import RawFile
 from tlm.data.reading.readers import read
-from tlm.data.reading.records import Row
+from tlm.data.reading.records import Record
 from tlm.data.tasks.labelled import Example, is_number
 from tlm.data.text import fold
 from tlm.errors import InputError
@@ -111,7 +111,7 @@ def _check_texts(examples: Sequence[Example], fields: Fields) -> None:
 
 def _meant(file: RawFile, fields: Fields, setting: str, repeating: bool) -> str:
     """Suggest the first other column whose values repeat as labels do, or do not as texts do; '' if there is none."""
-    rows = [row.values for row in islice(read(file, fields.wanted), INSPECTED_ROWS) if isinstance(row, Row)]
+    rows = [row.values for row in islice(read(file, fields.wanted), INSPECTED_ROWS) if isinstance(row, Record)]
     for name in dict.fromkeys(name for row in rows for name in row if name not in fields.wanted):
         values: set[Any] = {str(row.get(name)) for row in rows}
         if len(values) > 1 and (len(values) < SHARE_TEXTS * len(rows)) == repeating:

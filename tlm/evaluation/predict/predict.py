@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import Predictor, open_predictor
-from tlm.evaluation.predict.rows import ReadFormat, Row, WriteFormat, checked, read_rows, write_rows
+from tlm.evaluation.predict.rows import InputRow, ReadFormat, WriteFormat, checked, read_rows, write_rows
 from tlm.progress import say
 
 CHUNK = 1024
@@ -68,7 +68,7 @@ def predict(model: str, texts: Iterable[str | tuple[str, str]], *, device: str =
     yield from answers(open_predictor(model_folder(model), device)[0], rows)
 
 
-def answers(predictor: Predictor, rows: Iterator[Row]) -> Iterator[dict[str, Any]]:
+def answers(predictor: Predictor, rows: Iterator[InputRow]) -> Iterator[dict[str, Any]]:
     """Answer each row, in order, `CHUNK` rows at a time."""
     while chunk := list(islice(rows, CHUNK)):
         good = [row for row in chunk if not row.error]
@@ -87,7 +87,7 @@ def model_folder(model: str) -> Path:
     return found.path("model")
 
 
-def _predicted(predictor: Predictor, rows: list[Row]) -> Iterator[dict[str, Any]]:
+def _predicted(predictor: Predictor, rows: list[InputRow]) -> Iterator[dict[str, Any]]:
     pairs = [row.pair or "" for row in rows] if any(row.pair is not None for row in rows) else None
     predicted = predictor.predict([row.text for row in rows], pairs)
     labels = predictor.labels

@@ -21,7 +21,7 @@ LONGEST_CELL = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Row:
+class InputRow:
     """A text or pair of texts to predict, or an error.
 
     Attributes:
@@ -37,7 +37,7 @@ class Row:
     error: str = ""
 
 
-def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_field: str = "") -> Iterator[Row]:
+def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_field: str = "") -> Iterator[InputRow]:
     """Read rows in order. Bytes that are not UTF-8 are expected as surrogate escapes.
 
     Args:
@@ -97,7 +97,7 @@ def inert(cell: Any) -> Any:
     return _FORMULA.sub("'", _UNSEEN.sub(spelled, cell)) if isinstance(cell, str) else cell
 
 
-def _csv_rows(lines: Iterator[str], fields: list[str]) -> Iterator[Row]:
+def _csv_rows(lines: Iterator[str], fields: list[str]) -> Iterator[InputRow]:
     csv.field_size_limit(LONGEST_CELL)
     reader = csv.reader(lines, strict=True)
     header = next(reader)
@@ -107,33 +107,33 @@ def _csv_rows(lines: Iterator[str], fields: list[str]) -> Iterator[Row]:
     return _csv_body(reader, [header.index(field) for field in fields], len(header))
 
 
-def _csv_body(reader: Any, places: list[int], width: int) -> Iterator[Row]:
+def _csv_body(reader: Any, places: list[int], width: int) -> Iterator[InputRow]:
     for number in count(1):
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield Row(number, error=f"not CSV: {error}")
+            yield InputRow(number, error=f"not CSV: {error}")
             continue
         if len(cells) != width:
-            yield Row(number, error=f"{len(cells)} cells; the header has {width}")
+            yield InputRow(number, error=f"{len(cells)} cells; the header has {width}")
         else:
             yield checked(number, [cells[place] for place in places])
 
 
-def _line_row(number: int, line: str, fields: list[str] | None) -> Row:
+def _line_row(number: int, line: str, fields: list[str] | None) -> InputRow:
     if fields is None:
         return checked(number, [line.rstrip("\r\n")])
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
-        return Row(number, error="not JSON")
+        return InputRow(number, error="not JSON")
     if not isinstance(record, dict):
-        return Row(number, error=f"{with_article(type(record).__name__)}; expected an object")
+        return InputRow(number, error=f"{with_article(type(record).__name__)}; expected an object")
     missing = [field for field in fields if field not in record]
     if missing:
-        return Row(number, error=f"no field '{missing[0]}'")
+        return InputRow(number, error=f"no field '{missing[0]}'")
     return checked(number, [record[field] for field in fields])
 
 
@@ -146,13 +146,13 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def checked(number: int, values: Sequence[Any]) -> Row:
+def checked(number: int, values: Sequence[Any]) -> InputRow:
     """A row of these texts (one, or a pair), or what is wrong with them."""
     for value in values:
         if not isinstance(value, str):
-            return Row(number, error=f"the text is {with_article(type(value).__name__)}; expected a string")
+            return InputRow(number, error=f"the text is {with_article(type(value).__name__)}; expected a string")
         if not value.strip():
-            return Row(number, error="the text is empty")
+            return InputRow(number, error="the text is empty")
         if not is_utf8(value):
-            return Row(number, error="the text is not UTF-8")
-    return Row(number, *values)
+            return InputRow(number, error="the text is not UTF-8")
+    return InputRow(number, *values)

@@ -85,14 +85,14 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
     """
     from tlm.evaluation.predict.encoder import OnnxClassifier
     from tlm.settings.sections import Model
-    from tlm.training.flops import BACKWARD, Cost
+    from tlm.training.flops import BACKWARD, FlopCount
     from tlm.training.input.batches import Batch
 
     made = [model, *([model.input("checkpoint")] if "checkpoint" in model.manifest.inputs else [])]
     shape = next((one.manifest.settings["model"] for one in made if "model" in one.manifest.settings), None)
     if shape is None or not isinstance(predictor, EncoderPredictor) or isinstance(predictor, OnnxClassifier):
         return None
-    cost, counted = Cost(Model.model_validate(shape), vocab_size=0, labels=len(predictor.labels or [""])), 0
+    cost, counted = FlopCount(Model.model_validate(shape), vocab_size=0, labels=len(predictor.labels or [""])), 0
     for split in (split for split in splits if split.texts):
         lengths = np.array([len(ids) for ids in predictor.read(split.texts, split.pairs)["input_ids"]])
         batch = Batch(np.zeros((len(lengths), 1), np.int64), lengths)

@@ -9,17 +9,17 @@ from tlm.artifacts.spending import JOULES
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.speed import SPEED
 from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.runs import KILOWATT_HOUR, Cost, Group, Run, spread, total
+from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, ScoredModel, Spent, spread, total
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.mix import PARTS
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 from tlm.settings.options import Prices
 
 Amounts = dict[str, float | None]
-NOTHING_KNOWN = Cost()
+NOTHING_KNOWN = Spent()
 
 
-def amounts(cost: Cost, prices: Prices) -> Amounts:
+def amounts(cost: Spent, prices: Prices) -> Amounts:
     """The amounts of a cost in the bill: FLOPs, seconds, kWh, grams of CO2 equivalents, money."""
     return {
         **{name: getattr(cost, name) for name in ("flops", "seconds", "cpu_seconds", "gpu_seconds")},
@@ -29,12 +29,12 @@ def amounts(cost: Cost, prices: Prices) -> Amounts:
     }
 
 
-def scaled(cost: Cost, factor: float) -> Cost:
+def scaled(cost: Spent, factor: float) -> Spent:
     """The cost of `factor` times as much of the same."""
-    return Cost(**{name: None if value is None else factor * value for name, value in vars(cost).items()})
+    return Spent(**{name: None if value is None else factor * value for name, value in vars(cost).items()})
 
 
-def spent_on(artifact: Artifact | None, lineage: Lineage, counted: Mapping[str, Any] | None = None) -> Cost:
+def spent_on(artifact: Artifact | None, lineage: Lineage, counted: Mapping[str, Any] | None = None) -> Spent:
     """The cost of the step that made an artifact; `counted` are its FLOPs, if it has any.
 
     Of what a search server did, nothing is known but how long we waited. Of a corpus that was loaded in parts, by
@@ -45,15 +45,15 @@ def spent_on(artifact: Artifact | None, lineage: Lineage, counted: Mapping[str, 
     run = artifact.run()
     if "parts" in run:
         noted = run.get("parts_process_seconds")
-        return NOTHING_KNOWN if noted is None else Cost(cpu_seconds=noted + run.get("process_seconds", 0.0))
+        return NOTHING_KNOWN if noted is None else Spent(cpu_seconds=noted + run.get("process_seconds", 0.0))
     elsewhere = _searches(artifact, lineage)
     facts = {name: value for name, value in run.items() if not (elsewhere and name.startswith(JOULES))}
     if not elsewhere and run.get("device", "cpu") == "cpu" and "gpu_seconds" not in run:
         facts.setdefault("cpu_seconds", run.get("process_seconds"))
-    return Cost.of_stage(dict(counted or {}), facts)
+    return Spent.of_stage(dict(counted or {}), facts)
 
 
-def summed(costs: Iterable[Cost]) -> Cost:
+def summed(costs: Iterable[Spent]) -> Spent:
     """The sum. CPU and GPU time are known if each cost has one of the two; FLOPs are of those costs that have any."""
     found = list(costs)
     counted = [cost.flops for cost in found if cost.flops is not None]
@@ -62,9 +62,9 @@ def summed(costs: Iterable[Cost]) -> Cost:
     return sums if whole else replace(sums, cpu_seconds=None, gpu_seconds=None)
 
 
-def mean(costs: Sequence[Cost]) -> Cost:
+def mean(costs: Sequence[Spent]) -> Spent:
     """The mean of each part, over the costs in which it is known."""
-    return Cost(**{name: spread(getattr(cost, name) for cost in costs)["mean"] for name in vars(NOTHING_KNOWN)})
+    return Spent(**{name: spread(getattr(cost, name) for cost in costs)["mean"] for name in vars(NOTHING_KNOWN)})
 
 
 def _searches(artifact: Artifact, lineage: Lineage) -> bool:
@@ -76,7 +76,7 @@ def _searches(artifact: Artifact, lineage: Lineage) -> bool:
 
 ALL_TASKS, THIS_TASK, ARM = "all tasks", "this task", "arm"  # who shares a row
 RETRIEVED = "bm25"  # the text that all arms of a task are measured by
-Rows = Iterator[tuple[dict[str, Any], Cost]]
+Rows = Iterator[tuple[dict[str, Any], Spent]]
 
 
 def spent(groups: Sequence[Group], lineage: Lineage, prices: Prices) -> list[dict[str, Any]]:
@@ -88,7 +88,9 @@ def spent(groups: Sequence[Group], lineage: Lineage, prices: Prices) -> list[dic
     return [row | amounts(cost, prices) for row, cost in rows]
 
 
-def _row(shared: str, part: str, cost: Cost, passages: int | None = None, arm: str = "") -> tuple[dict[str, Any], Cost]:
+def _row(
+    shared: str, part: str, cost: Spent, passages: int | None = None, arm: str = ""
+) -> tuple[dict[str, Any], Spent]:
     return {"shared": shared, "part": part, "arm": arm, "passages": passages}, cost
 
 
@@ -112,7 +114,7 @@ def _for_this(subsets: Iterable[Artifact], lineage: Lineage) -> Rows:
         yield _row(THIS_TASK, "export", _spent_on_all(_distinct([subset, *parts]), lineage), subset.details["passages"])
 
 
-def _tokens(runs: Iterable[Run], lineage: Lineage) -> Rows:
+def _tokens(runs: Iterable[ScoredModel], lineage: Lineage) -> Rows:
     """The tokenizer, and the tokens of the task and of all arms' texts."""
     trained = [one for run in runs for one in (run.checkpoint, run.model) if one is not None]
     found = _distinct(lineage.follow(one, name) for one in trained for name in one.manifest.inputs if "tokens" in name)
@@ -131,13 +133,13 @@ def _selected(groups: Iterable[Group], lineage: Lineage) -> Rows:
             yield _row(ARM, "selection", cost, details["passages"], visible(details["arm"], 40))
 
 
-def _selection(subset: Artifact, lineage: Lineage) -> Cost:
+def _selection(subset: Artifact, lineage: Lineage) -> Spent:
     parts = _parts(subset, lineage)
     costs = [spent_on(one, lineage) for one in _distinct([subset, *parts])]
     return summed([*costs, *(cost for part in parts for cost in _chosen(lineage.follow(part, "hits"), lineage))])
 
 
-def _chosen(hits: Artifact | None, lineage: Lineage) -> list[Cost]:
+def _chosen(hits: Artifact | None, lineage: Lineage) -> list[Spent]:
     """A search; or a model that chose: its training, the passages that it chose from, and the choice."""
     if hits is None or "checkpoint" not in hits.manifest.inputs:
         return [spent_on(hits, lineage)]
@@ -165,7 +167,7 @@ def _parts(subset: Artifact, lineage: Lineage) -> list[Artifact]:
     return [found for name in names if (found := lineage.follow(subset, name))] if names else [subset]
 
 
-def _spent_on_all(artifacts: Iterable[Artifact | None], lineage: Lineage) -> Cost:
+def _spent_on_all(artifacts: Iterable[Artifact | None], lineage: Lineage) -> Spent:
     return summed(spent_on(one, lineage) for one in artifacts)
 
 
@@ -183,11 +185,11 @@ def predictions(groups: Sequence[Group], prices: Prices) -> list[dict[str, Any]]
     return [_predicted(group, prices) for group in groups if group.row.kind != IMPORTED]
 
 
-def million(speed: Speed) -> Cost:
+def million(speed: Speed) -> Spent:
     """The cost of a million predictions like the measured ones."""
     if not speed.get("texts"):
         return NOTHING_KNOWN
-    return scaled(Cost.of_stage(dict(speed), dict(speed)), MILLION / speed["texts"])
+    return scaled(Spent.of_stage(dict(speed), dict(speed)), MILLION / speed["texts"])
 
 
 def _predicted(group: Group, prices: Prices) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tlm.evaluation.report.evidence import evidence
 from tlm.evaluation.report.findings import findings, finished, planned, recommended, same_vocabulary, sure
 from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, numbers
 from tlm.evaluation.report.page import curves
-from tlm.evaluation.report.runs import Group, Run, grouped, spread
+from tlm.evaluation.report.runs import Group, ScoredModel, grouped, spread
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import METRIC_NAMES
@@ -37,7 +37,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         lineage: Finds the artifacts that the metrics were made from, and knows which are gone.
         prices: Prices of time and energy, and grid intensity.
     """
-    groups = grouped([Run.read(artifact, lineage) for artifact in metrics])
+    groups = grouped([ScoredModel.read(artifact, lineage) for artifact in metrics])
     summaries = [group.summary(prices) for group in groups]
     whole = finished(summaries)
     _colour(summaries, whole)

@@ -17,7 +17,7 @@ from tlm.evaluation.pages.blocks import Block, Heading, Quote, Span, Table, Text
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import dropped, flat
-from tlm.evaluation.score.mix import Row
+from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import positive
 
 SAMPLE, LONGEST = 5, 300  # passages of a card, and characters of each
@@ -159,7 +159,7 @@ def _models(found: Sequence[Artifact], best: str | None) -> Iterator[Block]:
     for one in found:  # no table, because Kubeflow's page leaves no space between columns and cuts off long addresses
         use = " (the one that the report names)" if one.manifest.key == best else ""
         known = f"{use}, seed {one.details['seed']}, {100 * one.details['dev']:.1f} on dev:"
-        yield Text((Span(Row.of(one.details["arm"], one.details["stage"]).name), known))
+        yield Text((Span(ReportRow.of(one.details["arm"], one.details["stage"]).name), known))
         yield Text(Quote.of(one.input("model").uri))
 
 
@@ -173,7 +173,10 @@ def _name_run(artifact: Artifact, metrics: Any) -> None:
     """Say which run it is: Kubeflow's page calls the runs of a loop by numbers only."""
     details = artifact.details
     if "arm" in details and "seed" in details:
-        metrics.metadata |= {"arm": Row.of(details["arm"], details.get("stage", "")).name, "seed": details["seed"]}
+        metrics.metadata |= {
+            "arm": ReportRow.of(details["arm"], details.get("stage", "")).name,
+            "seed": details["seed"],
+        }
 
 
 def _values(metrics: str) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import Lineage, flat, plain
-from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Arm, Scored, interval, t_quantile
-from tlm.evaluation.score.mix import Row
+from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Scored, Scores, interval, t_quantile
+from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.select.retrieve import draws
 from tlm.settings.options import Prices
@@ -28,7 +28,7 @@ HOUR, KILOWATT_HOUR = 3600.0, 3.6e6
 
 
 @dataclass(frozen=True)
-class Cost:
+class Spent:
     """Cost of one training stage or of several; None for what was not measured.
 
     Attributes:
@@ -54,7 +54,7 @@ class Cost:
     joules: float | None = None
 
     @classmethod
-    def of_stage(cls, counted: dict[str, Any], run: dict[str, Any]) -> "Cost":
+    def of_stage(cls, counted: dict[str, Any], run: dict[str, Any]) -> "Spent":
         """The cost of a stage from the counts in its manifest (tokens, flops, …) and the facts in its run.json."""
         energy = [run[name] for name in JOULES if run.get(name) is not None]
         on_gpu = run.get("device", "cpu") != "cpu" or any("gpu_seconds" + end in run for end in ("", AT_LEAST))
@@ -79,7 +79,7 @@ class Cost:
         return prices.grams_per_kwh * self.joules / KILOWATT_HOUR
 
 
-def total(costs: Iterable[Cost]) -> Cost:
+def total(costs: Iterable[Spent]) -> Spent:
     """Sum the costs of several stages or runs. A part is None if one of the costs lacks it.
 
     GPU and CPU seconds are the exception: a stage has only one of the two, so the other one counts as 0 in a stage
@@ -93,7 +93,7 @@ def total(costs: Iterable[Cost]) -> Cost:
         values = [getattr(cost, name) for cost in known]
         return None if not values or None in values else float(sum(values))
 
-    return Cost(**{name: added(name) for name in vars(Cost())})
+    return Spent(**{name: added(name) for name in vars(Spent())})
 
 
 def drawn(metrics: Artifact, lineage: Lineage) -> frozenset[str]:
@@ -150,7 +150,7 @@ COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # the part of predi
 
 
 @dataclass(frozen=True)
-class Run:
+class ScoredModel:
     """A metrics artifact with the artifacts that it was made from; None for one that is gone.
 
     Attributes:
@@ -170,7 +170,7 @@ class Run:
     drawn: frozenset[str]
 
     @classmethod
-    def read(cls, artifact: Artifact, lineage: Lineage) -> "Run":
+    def read(cls, artifact: Artifact, lineage: Lineage) -> "ScoredModel":
         """Read metrics.json and find the model, the checkpoint and the subset."""
         values = json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))
         return cls(artifact, values, *_made_from(artifact, lineage), drawn(artifact, lineage))
@@ -194,10 +194,10 @@ class Run:
         teacher = self.model.manifest.inputs.get("teacher") if self.model is not None else None
         return teacher.key if teacher is not None else ""
 
-    def costs(self) -> dict[str, Cost]:
+    def costs(self) -> dict[str, Spent]:
         """The cost of each stage of training."""
         counts = self.values["cost"]
-        return {stage: Cost.of_stage(counted, self.stage_facts(stage)) for stage, counted in counts.items()}
+        return {stage: Spent.of_stage(counted, self.stage_facts(stage)) for stage, counted in counts.items()}
 
     def stage_facts(self, stage: str) -> dict[str, Any]:
         """The recorded facts of a stage's own run: device, threads, seconds, joules and so on."""
@@ -237,9 +237,9 @@ class Group:
     name: str
     arm: str
     stage: str
-    row: Row
-    runs: list[Run] = field(default_factory=list)
-    _predictions: dict[tuple[str, bool], Arm] = field(default_factory=dict, repr=False, compare=False)
+    row: ReportRow
+    runs: list[ScoredModel] = field(default_factory=list)
+    _predictions: dict[tuple[str, bool], Scores] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def seeds(self) -> list[int]:
@@ -252,7 +252,7 @@ class Group:
         found = list(dict.fromkeys(run.drawn for run in self.runs))
         return tuple(found.index(run.drawn) for run in self.runs) if any(found) else ()
 
-    def on(self, split: str, *, without_copies: bool = False) -> Arm:
+    def on(self, split: str, *, without_copies: bool = False) -> Scores:
         """Predictions for a split, or for those of its examples whose text is not also in train.
 
         The same object every time, because it keeps the resampled scores, which take a while.
@@ -262,7 +262,7 @@ class Group:
             self._predictions[key] = self._read(*key)
         return self._predictions[key]
 
-    def _read(self, split: str, without_copies: bool) -> Arm:
+    def _read(self, split: str, without_copies: bool) -> Scores:
         metric, labels = self.runs[0].values["metric"], self.runs[0].values["labels"]
         chosen = pc.field("split") == split
         chosen = chosen & ~pc.field("copied") if without_copies else chosen
@@ -272,7 +272,7 @@ class Group:
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
         fixed = not self.draws and all(run.trained_alike for run in self.runs)
         fixed &= bool((predicted == predicted[0]).all())
-        return Arm((Scored(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
+        return Scores((Scored(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
 
     def summary(self, prices: Prices) -> dict[str, Any]:
         """The contents of the report about this group, as plain values."""
@@ -333,10 +333,10 @@ class Group:
         }
 
 
-def spreads(costs: list[Cost], prices: Prices) -> dict[str, Any]:
+def spreads(costs: list[Spent], prices: Prices) -> dict[str, Any]:
     """The `spread` of each part of some costs, of their money at `prices` and of their CO2 equivalents in grams."""
     values = [{**vars(cost), "money": cost.money(prices), "grams": cost.grams(prices)} for cost in costs]
-    return {name: spread(one[name] for one in values) for name in (*vars(Cost()), "money", "grams")}
+    return {name: spread(one[name] for one in values) for name in (*vars(Spent()), "money", "grams")}
 
 
 def spread(values: Iterable[float | None]) -> dict[str, Any]:
@@ -351,14 +351,14 @@ def spread(values: Iterable[float | None]) -> dict[str, Any]:
     return {"values": found, "mean": mean, "std": std, "low": low, "high": high}
 
 
-def with_interval(arm: Arm) -> dict[str, Any]:
+def with_interval(arm: Scores) -> dict[str, Any]:
     """The `spread` of an arm's scores over its seeds, with the interval over seeds and test examples."""
     found = interval(arm)
     high = None if found.high is None else min(found.high, 1.0)  # no score exceeds 1
     return spread(arm.scores) | {"low": found.low, "high": high}
 
 
-def grouped(runs: list[Run]) -> list[Group]:
+def grouped(runs: list[ScoredModel]) -> list[Group]:
     """Group runs by arm, stage and settings, in the order of `KINDS`, then of `ARMS`.
 
     Groups of one arm are named by the settings in which they differ.
@@ -367,7 +367,7 @@ def grouped(runs: list[Run]) -> list[Group]:
     for run in sorted(runs, key=_order):
         arm, stage = run.values["arm"], run.values["stage"]
         key = (arm, stage, tuple(sorted(run.variant().items())))
-        groups.setdefault(key, Group("", arm, stage, Row.of(arm, stage))).runs.append(run)
+        groups.setdefault(key, Group("", arm, stage, ReportRow.of(arm, stage))).runs.append(run)
     for (arm, stage, variant), group in groups.items():
         alike = [dict(other) for *same, other in groups if same == [arm, stage]]
         group.name = _named(group.row.name, stage, dict(variant), alike)
@@ -389,9 +389,9 @@ def _differs(setting: str, variants: list[dict[str, str]]) -> bool:
     return len(values) > 1
 
 
-def _order(run: Run) -> tuple[Any, ...]:
+def _order(run: ScoredModel) -> tuple[Any, ...]:
     arm, stage = run.values["arm"], run.values["stage"]
-    row = Row.of(arm, stage)
+    row = ReportRow.of(arm, stage)
     place = ARMS.index(row.text) if row.text in ARMS else len(ARMS)
     variant = [(name, _natural(value)) for name, value in sorted(run.variant().items())]
     return row.place, place, arm, stage, variant, run.values["seed"], run.artifact.manifest.key

@@ -7,7 +7,7 @@ from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
-from tlm.retrieval.subset.export import Arm
+from tlm.retrieval.subset.export import Selection
 from tlm.retrieval.subset.protected import check_protected
 from tlm.settings.options import Filters
 from tlm.training.input.located import model_folder, published_name
@@ -149,13 +149,13 @@ def select(arm: str, filters: Filters = Filters(), root: str | None = None) -> t
     """Select the text of an arm, as much as BM25 found; train and score a static model of it.
 
     Args:
-        arm: An `Arm`, as a string.
+        arm: An `Selection`, as a string.
         filters: Those of BM25's subset.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
         The URIs of the subset ("" for task-only), and of the metrics.
     """
-    chosen = Arm.parse(arm)
+    chosen = Selection.parse(arm)
     subset = chosen.subset(filters, root)
     return subset, static(chosen.task, subset=subset, seed=chosen.seed, root=root)

@@ -65,7 +65,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Arm:
+class Scores:
     """Runs that differ in their seed only.
 
     Attributes:
@@ -139,12 +139,12 @@ def compared(first: str, second: str, found: Interval, chance: float) -> dict[st
     return {"first": first, "second": second, "ahead": ahead, "chance": chance, **found._asdict()}
 
 
-def interval(arm: Arm) -> Interval:
+def interval(arm: Scores) -> Interval:
     """The arm's mean score with its 95 % interval."""
     return _interval([arm], float(arm.scores.mean()), arm.mean_draws, 1)
 
 
-def chance(first: Arm, second: Arm) -> float:
+def chance(first: Scores, second: Scores) -> float:
     """The probability that the mean score of the first arm is above that of the second on new texts.
 
     Over seeds and test examples where both arms have enough seeds; else over test examples alone.
@@ -156,7 +156,7 @@ def chance(first: Arm, second: Arm) -> float:
     return float(stdtr(freedom, (first.scores.mean() - second.scores.mean()) / total**0.5))
 
 
-def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
+def difference(first: Scores, second: Scores, comparisons: int = 1) -> Interval:
     """The difference of two arms' mean scores, paired by example; the interval is corrected for `comparisons`.
 
     Raises:
@@ -168,7 +168,7 @@ def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
     return _interval([first, second], mean, first.mean_draws - second.mean_draws, comparisons)
 
 
-def differences(arms: Mapping[str, Arm], pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+def differences(arms: Mapping[str, Scores], pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     """The difference of each pair of arms, named as in `arms`; see `compared`.
 
     Corrected for the number of pairs that have an interval: no other order can be claimed.
@@ -187,7 +187,7 @@ def t_quantile(confidence: float, degrees: int) -> float:
     return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
-def _interval(arms: Sequence[Arm], mean: float, draws: Floats, comparisons: int) -> Interval:
+def _interval(arms: Sequence[Scores], mean: float, draws: Floats, comparisons: int) -> Interval:
     """Student's t interval from the variances over seeds and over examples (`draws`, shape [splits, resamples])."""
     if not all(arm.counts for arm in arms):
         return Interval(mean, None, None)
@@ -196,7 +196,7 @@ def _interval(arms: Sequence[Arm], mean: float, draws: Floats, comparisons: int)
     return Interval(mean, mean - half, mean + half)
 
 
-def _variance(arms: Sequence[Arm], splits: Sequence[Scored], draws: Floats) -> tuple[float, int]:
+def _variance(arms: Sequence[Scores], splits: Sequence[Scored], draws: Floats) -> tuple[float, int]:
     """The variance over the seeds of `arms` and over examples, and its degrees of freedom."""
     seeds = [arm.seed_variance() for arm in arms]
     examples = [

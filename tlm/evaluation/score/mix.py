@@ -31,7 +31,7 @@ NETWORKS = (EMBEDDINGS, STUDENT, ENCODER, PUBLISHED)
 PARTS = " + "  # between the arms of a mixture
 
 
-class Row(NamedTuple):
+class ReportRow(NamedTuple):
     """A row of a report, as the name of its arm describes it.
 
     Attributes:
@@ -45,7 +45,7 @@ class Row(NamedTuple):
     text: str
 
     @classmethod
-    def of(cls, arm: str, stage: str) -> "Row":
+    def of(cls, arm: str, stage: str) -> "ReportRow":
         """Describe an arm, or a mixture such as ``bm25 + static-bm25 + baseline``."""
         if stage == IMPORTED:
             return cls(arm, IMPORTED, "")
@@ -61,21 +61,21 @@ class Row(NamedTuple):
         return KINDS.index(self.kind) if self.kind in KINDS else len(KINDS) + (self.kind == IMPORTED)
 
 
-def _part(arm: str) -> Row:
+def _part(arm: str) -> ReportRow:
     """Describe one part of a mixture; ``× 5`` stands for five seeds of it."""
     model, times, seeds = arm.partition(" × ")
     several = times + seeds
     if model == ARM:
-        return Row(LINEAR + several, LINEAR + several, "")
+        return ReportRow(LINEAR + several, LINEAR + several, "")
     if model == STUDENT:
-        return Row(arm, STUDENT + several, "")
+        return ReportRow(arm, STUDENT + several, "")
     if model.startswith(f"{STATIC}-"):
-        return Row(arm, STATIC + several, model.removeprefix(f"{STATIC}-"))
+        return ReportRow(arm, STATIC + several, model.removeprefix(f"{STATIC}-"))
     if model.startswith(f"{EMBEDDINGS}-"):
-        return Row(arm, EMBEDDINGS + several, "")
+        return ReportRow(arm, EMBEDDINGS + several, "")
     if model.startswith(f"{PUBLISHED}-"):
-        return Row(arm, PUBLISHED + several, further_text(model))
-    return Row(arm, ENCODER + several, model)
+        return ReportRow(arm, PUBLISHED + several, further_text(model))
+    return ReportRow(arm, ENCODER + several, model)
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def mixtures(baseline: str, metrics: list[str], *, root: str | None = None) -> l
     for uri, details in found.items():
         if details["stage"] != "stage 1":
             parts.append([uri, baseline])
-            row = Row.of(details["arm"], details["stage"])
+            row = ReportRow.of(details["arm"], details["stage"])
             arm, seed = f"{STATIC}-{row.text or 'bm25'}", details["seed"]
             if row.kind != STATIC and (own := static.get((arm, seed), static.get((arm, 0)))):
                 parts.append([uri, own, baseline])

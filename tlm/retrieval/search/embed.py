@@ -27,7 +27,7 @@ Embed: TypeAlias = Callable[[Sequence[str]], NDArray[np.float32]]  # vectors of 
 
 
 @dataclass(frozen=True)
-class Static:
+class StaticEmbedder:
     """Weighted means of word vectors, without what nearly all texts have in common (Arora et al., ICLR 2017).
 
     Attributes:
@@ -39,7 +39,7 @@ class Static:
     common: NDArray[np.float64]
 
     @classmethod
-    def learn(cls, corpus: Artifact, seed: int) -> "Static":
+    def learn(cls, corpus: Artifact, seed: int) -> "StaticEmbedder":
         """Learn from a sample of a corpus.
 
         Raises:
@@ -68,14 +68,14 @@ class Static:
         folders.write(folder, {}, {"words": self.vectors.words}, arrays)
 
     @classmethod
-    def read(cls, folder: Path) -> "Static":
+    def read(cls, folder: Path) -> "StaticEmbedder":
         """Read what `write` wrote."""
         _, vocabulary, arrays = folders.read(folder)
         return cls(Vectors(vocabulary["words"], arrays["vectors"], arrays["word_weights"]), arrays["common"])
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedEmbedder:
     """Embeddings of a published model.
 
     Attributes:

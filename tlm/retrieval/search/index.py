@@ -124,11 +124,11 @@ def _embed(draft: Draft, corpus: Artifact, details: dict[str, Any]) -> None:
 def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str, Any], root: str | None) -> str:
     """Fill the index and publish its handle. If the handle exists already, restore the index if it is gone."""
     from tlm.retrieval.search.elastic_build import ensure
-    from tlm.retrieval.search.embed import Static
+    from tlm.retrieval.search.embed import StaticEmbedder
 
     with_vectors = "vectors" in recipe.settings
 
-    def ensured(embed: Static | None) -> list[tuple[int, str]]:
+    def ensured(embed: StaticEmbedder | None) -> list[tuple[int, str]]:
         if embed is not None:
             details["vectors"] = {"dimensions": len(embed.common)}
         there = {**details, **_names(recipe.settings["name"], recipe.key)}
@@ -136,7 +136,7 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
         return ensure(there, user, partial(_fill, corpus, embed), details["documents"])
 
     def write(draft: Draft) -> None:
-        embed = Static.learn(corpus, seed=0) if with_vectors else None
+        embed = StaticEmbedder.learn(corpus, seed=0) if with_vectors else None
         if embed is not None:
             embed.write(draft.folder / VECTORS)
         rejected = ensured(embed)
@@ -150,7 +150,7 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
     uri = produce(recipe, root, write)
     if found:
         try:
-            ensured(Static.read(Artifact.open(uri, "index").path(VECTORS)) if with_vectors else None)
+            ensured(StaticEmbedder.read(Artifact.open(uri, "index").path(VECTORS)) if with_vectors else None)
         except (InputError, OSError) as error:
             say(f"warning: the artifact exists, but its index could not be checked: {error}")
     return uri

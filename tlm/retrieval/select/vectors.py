@@ -16,7 +16,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.parallel import as_done
 from tlm.data.passages import SEVERAL, shard_passages, shards
 from tlm.data.ranges import Ints
-from tlm.retrieval.search.embed import Embed, Published, Static
+from tlm.retrieval.search.embed import Embed, PublishedEmbedder, StaticEmbedder
 from tlm.retrieval.search.index import VECTORS, located, open_engine
 from tlm.retrieval.search.query import Docs, Engine, Scores
 from tlm.shallow.models import one_thread
@@ -42,8 +42,8 @@ def dense(index: Artifact, folder: str, seed: int) -> Engine:
     if not folder and index.details.get("vectors"):
         from tlm.retrieval.search.elastic import ElasticVectors
 
-        return ElasticVectors(located(index), Static.read(index.path(VECTORS)))
-    return Nearest(corpus, Published(folder) if folder else Static.learn(corpus, seed))
+        return ElasticVectors(located(index), StaticEmbedder.read(index.path(VECTORS)))
+    return Nearest(corpus, PublishedEmbedder(folder) if folder else StaticEmbedder.learn(corpus, seed))
 
 
 def hybrid(index: Artifact, folder: str, seed: int) -> Engine:

@@ -106,7 +106,7 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
 TASK_ONLY = "task-only"
 
 
-class Arm(NamedTuple):
+class Selection(NamedTuple):
     """An arm, and the artifacts by which its text is chosen. `str` writes it as a URL query for a step of a pipeline.
 
     Attributes:
@@ -125,7 +125,7 @@ class Arm(NamedTuple):
         return urlencode(self._asdict())
 
     @classmethod
-    def parse(cls, text: str) -> "Arm":
+    def parse(cls, text: str) -> "Selection":
         """Return the arm that `str` wrote as `text`."""
         values = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
         return cls(**{**values, "seed": int(values["seed"])})  # type: ignore[arg-type]

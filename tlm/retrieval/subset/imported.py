@@ -18,7 +18,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus.staging import Stage
 from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.readers import check, read_all
-from tlm.data.reading.records import BadRow, Rejects, Row, text_of
+from tlm.data.reading.records import BadRow, Record, Rejects, text_of
 from tlm.data.registry import subset_address
 from tlm.progress import say
 from tlm.retrieval.subset.export import write_subset
@@ -106,7 +106,7 @@ def _candidates(source: str, stage: Stage) -> Candidates:
     return Candidates(source, batches, docs, ranks, np.full(stage.count, NO_SCORE, np.float32))
 
 
-def _passage(row: Row, field: str) -> tuple[str, int]:
+def _passage(row: Record, field: str) -> tuple[str, int]:
     """Text and rank of a row (from 1, `NO_RANK` if it has none). Raises BadRow if it is unusable."""
     value = row.values.get("rank", "")
     if isinstance(value, float) and value.is_integer():  # pandas makes floats of numbers where one is missing

@@ -161,7 +161,7 @@ def _part(batch: Batch, rows: Ints) -> Batch:
     return replace(part, positions=batch.positions[low:high] - rows[0] * width, targets=batch.targets[low:high])
 
 
-class Order:
+class BatchOrder:
     """Endless batches of rows: each row once an epoch, in a new order. Any batch can be computed directly."""
 
     def __init__(self, lengths: NDArray[Any], batch: int, seed: int, stream: int) -> None:
@@ -206,11 +206,13 @@ class External:
     def __init__(self, passages: Texts | None, unlabelled: tuple[Texts, Ints], batch: int, seed: int) -> None:
         """`unlabelled` are texts of the task with the rows that have no label; there may be none."""
         texts, rows = unlabelled
-        self.sources: list[tuple[Texts, Ints, Order]] = []
+        self.sources: list[tuple[Texts, Ints, BatchOrder]] = []
         if passages is not None:
-            self.sources.append((passages, np.arange(len(passages)), Order(passages.lengths, batch, seed, EXTERNAL)))
+            self.sources.append(
+                (passages, np.arange(len(passages)), BatchOrder(passages.lengths, batch, seed, EXTERNAL))
+            )
         if len(rows):
-            self.sources.append((texts, rows, Order(texts.lengths[rows], batch, seed, UNLABELLED)))
+            self.sources.append((texts, rows, BatchOrder(texts.lengths[rows], batch, seed, UNLABELLED)))
 
     def __bool__(self) -> bool:
         return bool(self.sources)
@@ -236,7 +238,7 @@ class External:
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Interleaving:
     """The mixture of stage 1 (paper, section 3.2): one internal step, on task data, follows every rho1 external steps.
 
     Attributes:

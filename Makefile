@@ -55,8 +55,9 @@ help:  ## Show this help
 	@echo 'make images [REGISTRY=ghcr.io/me] [BASE_IMAGE=python:3.12-slim] [TORCH=cpu] [BUILD_ARGS="..."] [DOCKER=...]'
 	@echo 'PIP_CERT and PIP_CONFIG_FILE, if set, are passed to pip in the build: a CA bundle, a pip.conf'
 
-demo: $(VENV)/ready  ## Run the whole pipeline on real text (a few minutes on two cores); print the results
+demo: $(VENV)/ready  ## Run both pipelines on real text (five minutes on two cores); print the results
 	$(RUN) -m demo demo/data
+	$(RUN) -m pipelines.run local --params pipelines/params/demo.yaml --pipeline shallow $(ARGS)
 	$(RUN) -m pipelines.run local --params pipelines/params/demo.yaml $(ARGS)
 
 PYTEST = $(RUN) -m pytest --durations 25

@@ -1,1 +1,1 @@
-"""The demo's data: an ordinary corpus and an ordinary task, made of text that the installed packages carry."""
+"""The demo's data: an ordinary corpus and an ordinary task, made of the documentation in a few packages."""

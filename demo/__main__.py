@@ -1,8 +1,8 @@
 """Write the corpus and a task of the demo: ``python -m demo FOLDER [--task api-errors]``.
 
 ``FOLDER/corpus.jsonl.gz`` (id, text, source) and ``FOLDER/<task>/{train,dev,test}.jsonl`` (id, text, label, service)
-are ordinary input of `load-corpus` and `load-task`. The same installed packages give the same bytes; nothing is
-downloaded.
+are ordinary input of `load-corpus` and `load-task`. They are made of packages in the versions of ``requirements.txt``,
+which are downloaded once, and are the same bytes everywhere.
 """
 
 import argparse
@@ -10,16 +10,18 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
+from zipfile import ZipFile
 
 from demo import errors, kinds
-from demo.docstrings import docstrings, packages
+from demo.docstrings import docstrings
 from demo.example import SPLITS, Example
-from demo.services import Service, model_files, read_service
+from demo.packages import wheels
+from demo.services import DISCOVERED, MODEL, Service, descriptions, newest, read_service
 from tlm.cli import main as cli
 from tlm.progress import say, track
 
@@ -36,55 +38,60 @@ def main() -> None:
     write(given.folder, task=given.task)
 
 
-def write(
-    folder: Path,
-    models: list[Path] | None = None,
-    code: list[tuple[str, list[Path]]] | None = None,
-    task: str = kinds.NAME,
-) -> None:
+def write(folder: Path, packages: list[Path] | None = None, task: str = kinds.NAME, every: int = 1) -> None:
     """Write corpus and task into `folder`. The test file of the task is written last: if it is there, all files are.
 
     Args:
         folder: Created if it does not exist.
-        models: Service models; by default all that botocore has.
-        code: (package, Python files); by default all installed packages.
+        packages: Wheels; by default those of ``requirements.txt``.
         task: Name of the task.
+        every: 8 takes every eighth service, and every eighth document of the corpus.
     """
     chosen = TASKS[task]
-    services = [read_service(path) for path in track(models or model_files(), "services", unit="read")]
-    rows, left_out = chosen.examples(services)
-    (folder / task).mkdir(parents=True, exist_ok=True)
-    documents = corpus(services, rows, packages() if code is None else code, chosen.split_of)
-    kinds = _write_jsonl(folder / "corpus.jsonl.gz", documents)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(ZipFile(path)) for path in (wheels() if packages is None else packages)]
+        models = [(wheel, *model) for wheel in opened for model in newest(wheel, MODEL).items()][::every]
+        services = [read_service(*model) for model in track(models, "services", unit="read")]
+        rows, left_out = chosen.examples(services)
+        (folder / task).mkdir(parents=True, exist_ok=True)
+        documents = corpus(services, rows, chain.from_iterable(map(other_texts, opened)), chosen.split_of)
+        count = _write_jsonl(folder / "corpus.jsonl.gz", islice(documents, 0, None, every))
     for split in SPLITS:
         _write_jsonl(folder / task / f"{split}.jsonl", map(asdict, rows[split]))
-    say(f"{folder}/corpus.jsonl.gz: {kinds['service']:,} documentation strings, {kinds['package']:,} docstrings")
-    say("  from web services and Python packages; nothing from the services of dev and test")
+    say(
+        f"{folder}/corpus.jsonl.gz: {count['service']:,} texts of Amazon's web services, none of those of dev and test;"
+    )
+    say(f"  {count['google']:,} texts of Google's, and {count['package']:,} docstrings of Python packages")
     say(f"{folder}/{task}: {chosen.QUESTION} {len(chosen.labels())} labels, split by service")
     for split in SPLITS:
-        count = len({row.service for row in rows[split]})
         found = Counter(row.label for row in rows[split])
         counts = ", ".join(f"{label} {found[label]}" for label in chosen.labels())
-        say(f"  {split}: {len(rows[split]):,} texts of {count} services ({counts})")
-    say(f"  left out: {', '.join(f'{reason} {count:,}' for reason, count in left_out.items())}")
+        say(f"  {split}: {len(rows[split]):,} texts of {len({row.service for row in rows[split]})} services ({counts})")
+    say(f"  left out: {', '.join(f'{reason} {number:,}' for reason, number in left_out.items())}")
+
+
+def other_texts(wheel: ZipFile) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield (source, texts) for each of Google's APIs in a package, then for its docstrings."""
+    for name, file in newest(wheel, DISCOVERED).items():
+        yield f"google:{name}", descriptions(wheel, file)
+    yield f"package:{Path(str(wheel.filename)).name.partition('-')[0]}", docstrings(wheel)
 
 
 def corpus(
     services: list[Service],
     rows: dict[str, list[Example]],
-    code: list[tuple[str, list[Path]]],
+    others: Iterable[tuple[str, Iterable[str]]],
     split_of: Callable[[str], str],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the documents of the corpus: texts of the services in train, then docstrings; each text once.
+    """Yield the documents of the corpus: texts of the services in train, then of the others; each text once.
 
     All texts of a dev or test service are left out, even if a train service or a package has the same text.
     """
     seen = {row.text for split in ("dev", "test") for row in rows[split]}
     seen.update(text for service in services if split_of(service.name) != "train" for text in service.texts)
     documented = ((f"service:{own.name}", own.texts) for own in services if split_of(own.name) == "train")
-    coded = ((f"package:{name}", docstrings(files)) for name, files in track(code, "packages", unit="read"))
     texts: Iterable[str]
-    for source, texts in chain(documented, coded):
+    for source, texts in chain(documented, others):
         number = 0
         for text in texts:
             if text not in seen and len(text.split()) >= MIN_WORDS:

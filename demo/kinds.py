@@ -7,7 +7,7 @@ know: their words have to be known from elsewhere.
 
 import re
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
@@ -18,16 +18,17 @@ from tlm.data.text import tokens
 
 NAME = "service-kinds"
 QUESTION = "which kind of service does an operation belong to?"
-TEST_SHARE, DEV_SHARE = 0.4, 0.2  # of the families of each kind
-LABELLED = 20  # texts of each kind in train, and in dev
-MOST_OF_SERVICE = 30  # operations of a service in test
-MAX_WORDS, MIN_WORDS = 60, 12
+TEST_SHARE, DEV_SHARE = 0.4, 0.25  # of the families of each kind
+LABELLED = 20  # texts of each kind in train
+MOST_OF_SERVICE = {"train": 4, "dev": 8, "test": 8}  # texts
+MAX_WORDS, MIN_WORDS = 60, 20
 
 
 @cache
 def kinds() -> dict[str, list[str]]:
     """The services of each kind."""
-    return tomllib.loads(files("demo").joinpath("kinds.toml").read_text(encoding="utf-8"))
+    named = tomllib.loads(files("demo").joinpath("kinds.toml").read_text(encoding="utf-8"))
+    return {kind: names.split() for kind, names in named.items()}
 
 
 def labels() -> tuple[str, ...]:
@@ -45,7 +46,7 @@ def _splits() -> dict[str, str]:
     """The split of each family that has a kind: of each kind, the first families by hash are test, then dev."""
     found = {}
     for names in kinds().values():
-        families = sorted({family(name) for name in names}, key=hashed)
+        families = sorted({family(name) for name in names}, key=lambda one: hashed(f"aws:{one}"))
         for place, one in enumerate(families):
             share = place / len(families)
             found[one] = "test" if share < TEST_SHARE else "dev" if share < TEST_SHARE + DEV_SHARE else "train"
@@ -60,31 +61,37 @@ def split_of(service: str) -> str:
 def examples(services: Iterable[Service]) -> tuple[dict[str, list[Example]], dict[str, int]]:
     """Return the rows of the task by split, and the number of operations that were left out by reason.
 
-    Each text occurs once. Train and dev have `LABELLED` texts of each kind, test `MOST_OF_SERVICE` of a service.
+    Each text occurs once. One that services of several kinds have ("Lists the tags of a resource.") is left out.
     """
     of_service = {name: kind for kind, names in kinds().items() for name in names}
-    found: dict[tuple[str, str], list[Example]] = defaultdict(list)
-    left_out, seen = {"no text": 0, "same text": 0, "more than needed": 0}, set[str]()
+    of_text: dict[str, list[Example]] = defaultdict(list)  # by its words
+    left_out = {"no text": 0, "labels differ": 0, "same text": 0, "more than needed": 0}
     for service in services:
-        if service.name not in of_service:
-            continue
-        own = []
-        for operation, documentation in service.operations.items():
+        for operation, documentation in service.operations.items() if service.name in of_service else ():
             text = " ".join(documentation.split()[:MAX_WORDS])
-            words = " ".join(tokens(text))
             if len(text.split()) < MIN_WORDS:
                 left_out["no text"] += 1
-            elif words in seen:
-                left_out["same text"] += 1
             else:
-                seen.add(words)
-                own.append(Example(f"{service.name}/{operation}", text, of_service[service.name], service.name))
-        kept = sorted(own, key=lambda row: hashed(row.id))[:MOST_OF_SERVICE]
-        left_out["more than needed"] += len(own) - len(kept)
-        found[split_of(service.name), of_service[service.name]] += kept
-    rows: dict[str, list[Example]] = {split: [] for split in SPLITS}
-    for (split, _), own in found.items():
-        kept = own if split == "test" else sorted(own, key=lambda row: hashed(row.id))[:LABELLED]
-        left_out["more than needed"] += len(own) - len(kept)
-        rows[split] += kept
-    return {split: sorted(own, key=lambda row: row.id) for split, own in rows.items()}, left_out
+                row = Example(f"{service.name}/{operation}", text, of_service[service.name], service.name)
+                of_text[" ".join(tokens(text))].append(row)
+    found: dict[str, list[Example]] = {split: [] for split in SPLITS}
+    for same in of_text.values():
+        if len({row.label for row in same}) > 1:
+            left_out["labels differ"] += len(same)
+        else:
+            left_out["same text"] += len(same) - 1
+            found[split_of(same[0].service)].append(same[0])
+    rows = {split: _first(own, "service", MOST_OF_SERVICE[split]) for split, own in found.items()}
+    rows["train"] = _first(rows["train"], "label", LABELLED)
+    left_out["more than needed"] = sum(len(found[split]) - len(rows[split]) for split in SPLITS)
+    return rows, left_out
+
+
+def _first(rows: list[Example], field: str, most: int) -> list[Example]:
+    """So many rows, by hash, of each value of a field; by id."""
+    count: Counter[str] = Counter()
+    kept = []
+    for row in sorted(rows, key=lambda row: hashed(row.id)):
+        count[getattr(row, field)] += 1
+        kept += [row] * (count[getattr(row, field)] <= most)
+    return sorted(kept, key=lambda row: row.id)

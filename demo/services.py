@@ -1,7 +1,8 @@
-"""Documentation of Amazon's web services, as the installed botocore contains it.
+"""Documentation of web services, as the Python clients of Amazon (botocore) and Google contain it.
 
-Each service has one JSON model (``service-2.json``, often gzipped) per API version, in which operations, shapes and
-their members have documentation strings in HTML; shapes marked as exceptions are the errors of the service.
+botocore has one JSON model of each service (``service-2.json``, often gzipped) per API version, in which operations,
+shapes and their members have documentation strings in HTML; shapes marked as exceptions are the errors of the service.
+Google's client has one discovery document per version, in which methods, schemas and properties have descriptions.
 """
 
 import gzip
@@ -10,14 +11,13 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
-
-from tlm.errors import InputError
+from zipfile import ZipFile
 
 INLINE = re.compile(r"</?(?:a|b|code|em|i|strong|sub|sup)\b[^>]*>", re.IGNORECASE)
 MARKUP = re.compile(r"<!--.*?-->|<[^>]*>", re.DOTALL)
+MODEL = re.compile(r"botocore/data/([^/]+)/[^/]+/service-2\.json(?:\.gz)?")
+DISCOVERED = re.compile(r"googleapiclient/discovery_cache/documents/(\w+)\.[^/]+\.json")
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,15 @@ class Service:
     operations: dict[str, str] = field(default_factory=dict)  # documentation by name
 
 
-def model_files(folder: Path | None = None) -> list[Path]:
-    """List the model of the newest API version of each service in `folder` (default: botocore's data), by name.
-
-    Raises InputError: there is no model.
-    """
-    folder = folder or Path(str(files("botocore"))) / "data"
-    newest = {path.parents[1].name: path for path in sorted(folder.glob("*/*/service-2.json*"))}
-    if not newest:
-        raise InputError(f"{folder} has no service models (<service>/<version>/service-2.json.gz); reinstall botocore")
-    return [newest[name] for name in sorted(newest)]
+def newest(wheel: ZipFile, pattern: re.Pattern[str]) -> dict[str, str]:
+    """The file of the newest version of each service that a package has, by name: `MODEL` or `DISCOVERED`."""
+    found = {match[1]: match[0] for file in sorted(wheel.namelist()) if (match := pattern.fullmatch(file))}
+    return dict(sorted(found.items()))
 
 
-def read_service(path: Path) -> Service:
-    """Read one model. Its texts are plain, on one line, without duplicates, in the order of the file."""
-    raw = path.read_bytes()
-    model = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-    texts = dict.fromkeys(plain(text) for text in _documentation(model))
+def read_service(wheel: ZipFile, name: str, file: str) -> Service:
+    """Read one of Amazon's models. Its texts are plain, on one line, without duplicates, in the order of the file."""
+    model = _json(wheel, file)
     errors = [
         ApiError(
             name,
@@ -68,7 +60,12 @@ def read_service(path: Path) -> Service:
         if shape.get("exception") or "error" in shape
     ]
     operations = {name: plain(one.get("documentation", "")) for name, one in model.get("operations", {}).items()}
-    return Service(path.parents[1].name, [text for text in texts if text], errors, operations)
+    return Service(name, _texts(model, "documentation"), errors, operations)
+
+
+def descriptions(wheel: ZipFile, file: str) -> list[str]:
+    """The texts of one of Google's documents, in the same form."""
+    return _texts(_json(wheel, file), "description")
 
 
 def plain(text: str) -> str:
@@ -76,10 +73,19 @@ def plain(text: str) -> str:
     return " ".join(html.unescape(MARKUP.sub(" ", INLINE.sub("", text))).split())
 
 
-def _documentation(node: Any) -> Iterator[str]:
+def _json(wheel: ZipFile, file: str) -> Any:
+    raw = wheel.read(file)
+    return json.loads(gzip.decompress(raw) if file.endswith(".gz") else raw)
+
+
+def _texts(model: Any, key: str) -> list[str]:
+    return [text for text in dict.fromkeys(map(plain, _values(model, key))) if text]
+
+
+def _values(node: Any, key: str) -> Iterator[str]:
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    for key, value in items:
-        if key == "documentation" and isinstance(value, str):
+    for name, value in items:
+        if name == key and isinstance(value, str):
             yield value
         else:
-            yield from _documentation(value)
+            yield from _values(value, key)

@@ -109,7 +109,7 @@ def main() -> int:
         parser.error(f"{store} {'was made already' if given.fresh else 'has no preview.md: make it with --fresh'}")
     if not given.fresh:
         return compare(store, given.excepted.split(","))
-    run("demo", str(store / "data"))  # into the store: later packages would give another corpus
+    run("demo", str(store / "data"))  # into the store: a later demo may have another corpus
     (store / PREVIEW).write_text(repeat(store), "utf-8")
     print("made", by_step(artifacts(store).values()))
     return 0

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from research.benchmarks.measure import compare, per_cpu_second
 from research.benchmarks.row import NotMeasured, Result, Row, against, limit, need
 from research.benchmarks.serving import one_by_one, together
-from research.benchmarks.training_data import locked
 from tlm.artifacts.artifact import Artifact
 from tlm.settings.options import Fields, Layout
 
@@ -77,7 +76,7 @@ def of_demo(folder: Path, root: str) -> Material:
     from tlm.data.corpus.load import load_corpus
     from tlm.data.tasks.task import load_task
 
-    write(folder / "data", code=locked())
+    write(folder / "data")
     corpus = load_corpus(
         [str(folder / "data" / "corpus.jsonl.gz")], layout=Layout(source_field="source", words=64), root=root
     )

@@ -5,7 +5,6 @@ Finished steps are found again in ``build/benchmarks``, or where ``TLM_BENCHMARK
 """
 
 import os
-import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -13,8 +12,7 @@ from pathlib import Path
 from tlm.artifacts.artifact import Artifact
 from tlm.settings.options import Layout
 
-LOCK = Path(__file__).resolve().parents[2] / "requirements.txt"
-EVERY = 8  # quick: every eighth service and package
+EVERY = 8  # quick: every eighth service and document
 
 
 def folder() -> Path:
@@ -52,21 +50,11 @@ class Material:
 def demo_files(quick: bool) -> Path:
     """The demo's data folder, written if it is not there; `quick`: a small part of it."""
     from demo.__main__ import write
-    from demo.services import model_files
 
     data = folder() / ("demo-small" if quick else "demo")
     if not (data / "api-errors" / "test.jsonl").exists():
-        every = EVERY if quick else 1
-        write(data, model_files()[::every], locked()[::every], task="api-errors")
+        write(data, task="api-errors", every=EVERY if quick else 1)
     return data
-
-
-def locked() -> list[tuple[str, list[Path]]]:
-    """The demo's packages as a fresh installation has them, without the packages that only benchmarks need."""
-    from demo.docstrings import STANDARD_LIBRARY, packages
-
-    names = {STANDARD_LIBRARY, *re.findall(r"^([\w.-]+)==", LOCK.read_text("utf-8"), re.MULTILINE)}
-    return [(name, files) for name, files in packages() if name in names]
 
 
 @lru_cache(1)

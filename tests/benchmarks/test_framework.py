@@ -7,12 +7,10 @@ import sys
 
 import pytest
 
-from demo.docstrings import packages
 from research.benchmarks import __main__, kept, page, pictures
 from research.benchmarks.machine import revision
 from research.benchmarks.measure import CPU, MEMORY, Cost, Stopwatch, child, compare, cost_of, per_cpu_second
 from research.benchmarks.row import NotMeasured, Result, Row, against, exponent, growth, limit, need, not_measured
-from research.benchmarks.training_data import locked
 
 
 def test_sides_take_turns_and_each_round_goes_the_other_way():
@@ -130,17 +128,6 @@ def test_every_row_loads_without_heavy_imports():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_demo_s_corpus_leaves_out_what_is_not_locked(tmp_path, monkeypatch):
-    """Packages that only benchmarks need would change its corpus, and with it the scores in research/RESULTS.md."""
-    (tmp_path / "only_here-1.0.dist-info").mkdir()
-    (tmp_path / "only_here-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: only-here\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    kept_packages = {name for name, _ in locked()}
-    assert "only-here" in {name for name, _ in packages()}
-    assert "only-here" not in kept_packages
-    assert {"numpy", "torch", "pyarrow", "pydantic-core", "typing-extensions", "python"} <= kept_packages
 
 
 def run_here(folder, monkeypatch, rows: list[Row], *arguments: str) -> int:

@@ -6,8 +6,10 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
-from demo.docstrings import docstrings, packages
+from demo.docstrings import docstrings
+from demo.packages import wheels
 
 WORDS = 64
 QUERY_WORDS = 24
@@ -15,11 +17,11 @@ SALT = 8  # about one word in so many is replaced by one drawn from all
 
 
 class Prose:
-    """Docstrings of what is installed here, in pieces."""
+    """Docstrings of the demo's packages, in pieces."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        texts = [text.split() for _, files in packages() for text in docstrings(files)]
+        texts = [text.split() for path in wheels() for text in docstrings(ZipFile(path))]
         self.pieces = [text[i : i + WORDS] for text in texts for i in range(0, len(text), WORDS)]
         self.words = [word for piece in self.pieces for word in piece]
 

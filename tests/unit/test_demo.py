@@ -1,22 +1,26 @@
-"""The demo's data: read from small models and files, and from what botocore really carries."""
+"""The demo's data: made of small packages, and of those that are pinned."""
 
 import gzip
+import hashlib
 import json
+import os
+import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from demo import kinds
-from demo.__main__ import TASKS, corpus, write
-from demo.docstrings import docstrings, packages
-from demo.errors import MAX_WORDS, examples, label_of, labels, split_of, text_of
+from demo.__main__ import TASKS, corpus, other_texts, write
+from demo.docstrings import docstrings
+from demo.errors import MAX_WORDS, MIN_WORDS, examples, label_of, split_of, text_of
 from demo.example import SPLITS
-from demo.services import ApiError, Service, model_files, plain, read_service
+from demo.packages import PINNED, wheels
+from demo.services import DISCOVERED, MODEL, ApiError, Service, descriptions, newest, plain, read_service
 from tlm.data.text import tokens
-from tlm.errors import InputError
 
 TRAIN, DEV, TEST = "acm", "s3", "sqs"  # services of each split
 
@@ -37,34 +41,57 @@ def model(word: str, **errors: str) -> dict[str, object]:
     }
 
 
-def put(folder: Path, service: str, version: str, content: dict[str, object], packed: bool = False) -> Path:
-    path = folder / service / version / ("service-2.json.gz" if packed else "service-2.json")
-    path.parent.mkdir(parents=True)
-    data = json.dumps(content).encode()
-    path.write_bytes(gzip.compress(data) if packed else data)
+def packed(folder: Path, name: str, files: dict[str, str | dict[str, object]]) -> Path:
+    """A wheel with these files; those that end in ``.gz`` are compressed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    info = {"METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", "WHEEL": "Wheel-Version: 1.0\n"}
+    with ZipFile(path, "w") as wheel:
+        for file, content in {**files, **{f"{name}-1.0.dist-info/{file}": text for file, text in info.items()}}.items():
+            data = (content if isinstance(content, str) else json.dumps(content)).encode()
+            wheel.writestr(file, gzip.compress(data) if file.endswith(".gz") else data)
     return path
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> list[Path]:
-    folder = tmp_path / "data"
-    put(folder, TRAIN, "2015-01-01", model("old"))
+def packages(tmp_path: Path) -> list[Path]:
+    """Amazon's services, one of Google's, and some code."""
     common = "The request was denied by a common rule."
-    put(
-        folder,
-        TRAIN,
-        "2020-01-01",
-        model("train", ThrottlingException=common, KeyNotFoundException="No key of that name."),
-    )
-    put(folder, DEV, "2020-01-01", model("dev", KeyExistsException="A key of that name is there."), packed=True)
-    put(folder, TEST, "2020-01-01", model("test", ThrottlingException=common, BadException="Nobody knows what it is."))
-    (folder / "endpoints.json").write_text("{}")
-    return model_files(folder)
+    throttled, bad = {"ThrottlingException": common}, {"BadException": "Nobody knows what it is."}
+    aws = {
+        f"{TRAIN}/2015-01-01/service-2.json": model("old"),
+        f"{TRAIN}/2020-01-01/service-2.json": model("train", **throttled, KeyNotFoundException="No key of that name."),
+        f"{DEV}/2020-01-01/service-2.json.gz": model("dev", KeyExistsException="A key of that name is there."),
+        f"{TEST}/2020-01-01/service-2.json": model("test", **throttled, **bad),
+        "endpoints.json": "{}",
+    }
+    list_method = {"id": "search.sites.list", "description": "Lists the sites."}
+    google = {
+        "search.v1.json": {"description": "The first version."},
+        "search.v2.json": {
+            "description": "Searches sites,\nas a <b>user</b> does.",
+            "resources": {"sites": {"resources": {"own": {"methods": {"list": list_method}}}}},
+        },
+        "index.json": {"description": "No service."},
+    }
+    adds = '"""Adds two numbers and\n   returns their sum."""\n\n'
+    code = adds + "def f():\n    r'''Puts one test object.'''\n    '''No.'''\n"
+    folder = tmp_path / "packages"
+    return [
+        packed(folder, "botocore", {f"botocore/data/{file}": content for file, content in aws.items()}),
+        packed(folder, "client", {f"googleapiclient/discovery_cache/documents/{n}": c for n, c in google.items()}),
+        packed(folder, "adder", {"adder/code.py": code, "adder/notes.txt": '"""Not of the code, but long enough."""'}),
+    ]
+
+
+def services_of(paths: list[Path]) -> list[Service]:
+    return [read_service(wheel, *model) for wheel in map(ZipFile, paths) for model in newest(wheel, MODEL).items()]
 
 
 @pytest.fixture(scope="module")
 def services() -> list[Service]:
-    return [read_service(path) for path in model_files()]
+    """What the pinned packages have."""
+    return services_of(wheels())
 
 
 def read(path: Path) -> Rows:
@@ -72,17 +99,20 @@ def read(path: Path) -> Rows:
     return [json.loads(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()]
 
 
-def test_the_newest_version_of_each_service_is_read(models):
-    assert [path.parts[-3:-1] for path in models] == [(TRAIN, "2020-01-01"), (DEV, "2020-01-01"), (TEST, "2020-01-01")]
-    service = read_service(models[1])
-    assert service.name == DEV
-    assert service.texts == [
+def test_the_newest_version_of_each_service_is_read(packages):
+    train, dev, test = services_of(packages)
+    assert (train.name, dev.name, test.name) == (TRAIN, DEV, TEST)
+    assert dev.texts == [
         "Stores dev objects, in Buckets. One & two three",
         "Puts one dev object.",
         "The dev key of the object.",
         "A key of that name is there.",
     ]
-    assert service.errors == [ApiError("KeyExistsException", "A key of that name is there.")]
+    assert dev.errors == [ApiError("KeyExistsException", "A key of that name is there.")]
+    assert "The train key of the object." in train.texts
+    wheel = ZipFile(packages[1])
+    ((name, file),) = newest(wheel, DISCOVERED).items()
+    assert (name, descriptions(wheel, file)) == ("search", ["Searches sites, as a user does.", "Lists the sites."])
 
 
 def test_plain_text():
@@ -92,26 +122,17 @@ def test_plain_text():
     )
 
 
-def test_no_models(tmp_path):
-    with pytest.raises(InputError, match="has no service models"):
-        model_files(tmp_path)
-
-
-def test_files_and_where_each_text_goes(models, tmp_path, capsys):
-    code = tmp_path / "code.py"
-    code.write_text(
-        '"""Adds two numbers and\n   returns their sum."""\n\n'
-        "def f():\n    r'''Puts one test object.'''\n    '''No.'''\n"
-    )
-    write(tmp_path / "out", models, [("adder", [code, tmp_path / "gone.py"])], task="api-errors")
+def test_files_and_where_each_text_goes(packages, tmp_path, capsys):
+    write(tmp_path / "out", packages, task="api-errors")
     rows = read(tmp_path / "out" / "corpus.jsonl.gz")
     assert [(row["source"], row["text"]) for row in rows] == [
         ("service:acm", "Stores train objects, in Buckets. One & two three"),
         ("service:acm", "The train key of the object."),
         ("service:acm", "No key of that name."),
+        ("google:search", "Searches sites, as a user does."),
         ("package:adder", "Adds two numbers and returns their sum."),
     ]
-    assert len({row["id"] for row in rows}) == 4
+    assert len({row["id"] for row in rows}) == 5
     task = {
         split: [(row["text"], row["label"]) for row in read(tmp_path / "out" / "api-errors" / f"{split}.jsonl")]
         for split in SPLITS
@@ -124,12 +145,26 @@ def test_files_and_where_each_text_goes(models, tmp_path, capsys):
     assert "left out: no label 1, no text 0, labels differ 0, same text 1" in capsys.readouterr().err
 
 
-def test_the_same_bytes_each_time(models, tmp_path):
+def test_the_same_bytes_each_time_and_everywhere(packages, tmp_path):
     for name in ("one", "two"):
-        write(tmp_path / name, models, [], task="api-errors")
+        write(tmp_path / name, packages, task="api-errors")
     files = ["corpus.jsonl.gz", *(f"api-errors/{split}.jsonl" for split in SPLITS)]
     assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in files)
     assert not list(tmp_path.rglob("*.part"))
+    assert digest(tmp_path / "one", "api-errors") == "af42ad76aa23abfb64355b262093f47a1d23bb27d0c9bb5a2b1c6a7c8e49b53b"
+
+
+def digest(folder: Path, task: str) -> str:
+    """Of the texts, not of their compressed bytes: another zlib packs otherwise."""
+    files = [folder / task / f"{split}.jsonl" for split in SPLITS]
+    content = gzip.decompress((folder / "corpus.jsonl.gz").read_bytes()) + b"".join(file.read_bytes() for file in files)
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.slow
+def test_the_real_data_are_the_ones_that_are_recorded(tmp_path):
+    write(tmp_path)
+    assert f"# sha256 {digest(tmp_path, kinds.NAME)}\n" in PINNED.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -194,67 +229,14 @@ def test_a_text_with_two_labels_is_left_out():
 
 def test_families_stay_together():
     assert split_of("bedrock") == split_of("bedrock-agent") == split_of("bedrock-runtime")
-
-
-def test_the_real_task(services):
-    rows, _ = examples(services)
-    assert len(services) > 300
-    assert {
-        split: len(rows[split]) > least for split, least in zip(SPLITS, (2000, 400, 800), strict=True)
-    } == dict.fromkeys(SPLITS, True)
-    everything = [row for split in SPLITS for row in rows[split]]
-    assert (
-        len({" ".join(tokens(row.text)) for row in everything})
-        == len(everything)
-        == len({row.id for row in everything})
-    )
-    for split in SPLITS:
-        found = Counter(row.label for row in rows[split])
-        assert set(found) == set(labels())
-        assert min(found.values()) >= 30
-        assert {split_of(row.id.split("/")[0]) for row in rows[split]} == {split}
-    assert all(3 <= len(row.text.split()) <= MAX_WORDS and "<" not in row.text[:1] for row in everything)
-    assert not [row for row in everything if row.id.split("/")[1] in row.text.split()]
-
-
-@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-def test_the_real_corpus_holds_nothing_of_dev_and_test_services(task, services):
-    rows, _ = task.examples(services)
-    documents = list(corpus(services, rows, [], task.split_of))
-    assert len(documents) > 80_000
-    held_out = [service for service in services if task.split_of(service.name) != "train"]
-    texts = {document["text"] for document in documents}
-    assert not texts & {text for service in held_out for text in service.texts}
-    assert not {document["source"] for document in documents} & {f"service:{service.name}" for service in held_out}
-    assert len(texts) == len(documents)
-
-
-def test_the_real_kinds_of_services(services):
-    rows, left_out = kinds.examples(services)
-    assert {split: len(own) for split, own in rows.items() if split != "test"} == {"train": 120, "dev": 120}
-    assert len(rows["test"]) > 800
-    for split, own in rows.items():
-        found = Counter(row.label for row in own)
-        assert set(found) == set(kinds.labels())
-        assert min(found.values()) >= (50 if split == "test" else kinds.LABELLED)
-        assert {kinds.split_of(row.service) for row in own} == {split}
-        assert len({row.service for row in own if row.label == "media"}) >= 2
-    everything = [row for own in rows.values() for row in own]
-    words = {" ".join(tokens(row.text)) for row in everything}
-    assert len(words) == len(everything) == len({row.id for row in everything})
-    assert all(kinds.MIN_WORDS <= len(row.text.split()) <= kinds.MAX_WORDS for row in everything)
-    assert left_out["more than needed"] > 0
-    installed = {service.name for service in services}
-    assert {row.service for row in everything} <= {name for names in kinds.kinds().values() for name in names}
-    assert sum(name in installed for names in kinds.kinds().values() for name in names) > 90
-
-
-def test_a_kind_has_services_in_each_split_and_families_stay_together():
-    for names in kinds.kinds().values():
-        assert {kinds.split_of(name) for name in names} == set(SPLITS)
     assert kinds.family("mediapackagev2") == kinds.family("mediapackage-vod") == "mediapackage"
     assert kinds.split_of("iot-jobs-data") == kinds.split_of("iot"), "its text would tell about a held-out family"
     assert kinds.split_of("nobody-knows-it") == "train"
+
+
+def test_a_kind_has_services_in_each_split():
+    for names in kinds.kinds().values():
+        assert {kinds.split_of(name) for name in names} == set(SPLITS)
 
 
 def test_each_service_has_one_kind():
@@ -266,31 +248,136 @@ def test_each_service_has_one_kind():
             assert of_family.setdefault(kinds.family(name), kind) == kind
 
 
-def test_operations_become_rows(tmp_path):
-    said = " ".join(f"word{number}" for number in range(70))
-    operations = {"Put": {"documentation": f"<p>{said}</p>"}, "Get": {"documentation": "Too short."}, "Copy": {}}
-    put(tmp_path, "kms", "2020-01-01", model("key") | {"operations": operations | {"Again": operations["Put"]}})
-    rows, left_out = kinds.examples([read_service(path) for path in model_files(tmp_path)])
-    (row,) = rows["dev"]
+def test_operations_become_rows():
+    long = " ".join(f"word{number}" for number in range(70))
+    common = "Lists the tags of a resource. " * 5
+    said = {"Put": long, "Get": "Too short.", "Copy": "", "Again": long, "Tags": common}
+    of_others = [Service("s3", operations={"Tags": common}), Service("nobody-knows-it", operations={"Put": long})]
+    rows, left_out = kinds.examples([Service("kms", operations=said), *of_others])
+    ((row,),) = filter(None, rows.values())
     assert (row.id, row.label, row.service) == ("kms/Put", "security", "kms")
-    assert row.text == " ".join(said.split()[:60])
-    assert left_out == {"no text": 2, "same text": 1, "more than needed": 0}
+    assert row.text == " ".join(long.split()[:60])
+    assert left_out == {"no text": 2, "labels differ": 2, "same text": 1, "more than needed": 0}
 
 
-def test_installed_packages_are_found():
-    found = dict(packages())
-    assert list(found)[-1] == "python"
-    assert "botocore" in found
-    assert not {"pip", "tlm-kubeflow"} & set(found)
-    assert any(
-        "JavaScript Object Notation" in text
-        for text in docstrings(f for f in found["python"] if f.parent.name == "json")
+def test_train_has_some_texts_of_each_kind_and_of_many_services():
+    names = [name for name in kinds.kinds()["security"] if kinds.split_of(name) == "train"]
+    texts = {f"Do{number}": f"{number} " * 20 for number in range(30)}
+    of_service = {name: {key: f"{name} {text}" for key, text in texts.items()} for name in names}
+    rows, left_out = kinds.examples([Service(name, operations=own) for name, own in of_service.items()])
+    assert len(rows["train"]) == kinds.LABELLED
+    assert max(Counter(row.service for row in rows["train"]).values()) <= kinds.MOST_OF_SERVICE["train"]
+    assert left_out["more than needed"] == 30 * len(names) - kinds.LABELLED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_the_real_tasks_and_their_corpus(task, services):
+    rows, _ = task.examples(services)
+    everything = [row for own in rows.values() for row in own]
+    words = {" ".join(tokens(row.text)) for row in everything}
+    assert len(words) == len(everything) == len({row.id for row in everything})
+    for split, own in rows.items():
+        found = Counter(row.label for row in own)
+        assert set(found) == set(task.labels())
+        assert min(found.values()) >= 10
+        assert {task.split_of(row.service) for row in own} == {split}
+    others = [one for path in wheels() for one in other_texts(ZipFile(path))]
+    documents = list(corpus(services, rows, others, task.split_of))
+    held_out = [service for service in services if task.split_of(service.name) != "train"]
+    texts = {document["text"] for document in documents}
+    assert len(texts) == len(documents) > 200_000
+    assert not texts & {text for service in held_out for text in service.texts}
+    assert not {document["source"] for document in documents} & {f"service:{service.name}" for service in held_out}
+
+
+@pytest.mark.slow
+def test_the_real_errors(services):
+    rows, _ = examples(services)
+    everything = [row for own in rows.values() for row in own]
+    assert [len(rows[split]) > least for split, least in zip(SPLITS, (2000, 400, 800), strict=True)] == [True] * 3
+    assert all(MIN_WORDS <= len(row.text.split()) <= MAX_WORDS and "<" not in row.text[:1] for row in everything)
+    assert not [row for row in everything if row.id.split("/")[1] in row.text.split()]
+
+
+@pytest.mark.slow
+def test_the_real_kinds_have_many_services_in_dev_and_test(services):
+    rows, _ = kinds.examples(services)
+    assert max(Counter(row.label for row in rows["train"]).values()) == kinds.LABELLED
+    assert [len({row.service for row in rows[split]}) > least for split, least in (("dev", 50), ("test", 90))] == [
+        True
+    ] * 2
+    assert all(kinds.MIN_WORDS <= len(row.text.split()) <= kinds.MAX_WORDS for own in rows.values() for row in own)
+    assert {name for names in kinds.kinds().values() for name in names} <= {service.name for service in services}
+
+
+# ---- the packages
+
+
+def pinned(folder: Path, paths: list[Path]) -> Path:
+    lines = [
+        f"{path.name.split('-')[0]}==1.0 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+        for path in paths
+    ]
+    file = folder / "pinned.txt"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def test_packages_are_downloaded_once_and_found_by_their_content(packages, tmp_path, monkeypatch, capsys):
+    file, here = pinned(tmp_path, packages), tmp_path / "here"
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(packages[0].parent))
+    first = wheels(here, file)
+    assert [path.name for path in first] == [path.name for path in packages]
+    assert "downloading 3 packages" in capsys.readouterr().err
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "nowhere"))
+    assert wheels(here, file) == first
+    assert capsys.readouterr().err == ""
+    first[0].write_bytes(b"cut off")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(packages[0].parent))
+    assert wheels(here, file) == first
+    assert first[0].read_bytes() == packages[0].read_bytes()
+
+
+def test_without_packages_and_network_one_sentence_says_so(tmp_path):
+    code = (
+        "import demo.__main__ as demo; import demo.packages as packages; from pathlib import Path; "
+        f"packages.wheels.__defaults__ = (Path({str(tmp_path)!r}), packages.PINNED); demo.cli.main(demo.main)"
     )
+    environment = {**os.environ, "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_NO_INDEX": "0"}
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "out")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 2
+    assert re.search(
+        r"tlm: .* lacks \d of the \d packages of .*, and pip cannot download them \(ERROR: No matching .*\); repeat",
+        run.stderr,
+    )
+    assert "Traceback" not in run.stderr
 
 
-def test_command_says_what_is_wrong(tmp_path):
+def test_each_pinned_package_has_one_file_for_all_platforms():
+    text = PINNED.read_text("utf-8")
+    names = re.findall(r"^([a-z0-9-]+)==[0-9.]+ ", text, re.MULTILINE)
+    assert len(names) == len(re.findall("--hash=sha256:[0-9a-f]{64}$", text, re.MULTILINE)) > 2
+
+
+def test_docstrings_of_a_package(packages):
+    assert list(docstrings(ZipFile(packages[2]))) == [
+        "Adds two numbers and returns their sum.",
+        "Puts one test object.",
+        "No.",
+    ]
+
+
+def test_command_says_what_is_wrong(packages, tmp_path):
     (tmp_path / "file").write_text("")
-    code = "import demo.__main__ as demo; demo.model_files = lambda: []; demo.cli.main(demo.main)"
+    code = "import demo.__main__ as demo; demo.wheels = lambda: []; demo.cli.main(demo.main)"
     run = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "file")], capture_output=True, text=True, check=False
     )

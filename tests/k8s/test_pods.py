@@ -179,7 +179,7 @@ def test_no_training_step_is_drained():
     assert selector["matchLabels"] == policies.OURS
     (kept,) = selector["matchExpressions"]
     assert (kept["key"], kept["operator"]) == ("app.kubernetes.io/component", "In")
-    assert set(kept["values"]) == of_the_train_image() - {"models"}
+    assert set(kept["values"]) == of_the_train_image() - {"models", "embed"}
     assert set(LONG) <= set(kept["values"])
     trainjob = train_job("tlm-1", ["tlm"], Pods(), 2, "image:1")
     assert trainjob["metadata"]["labels"]["app.kubernetes.io/component"] in kept["values"]  # and its pods

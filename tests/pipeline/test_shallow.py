@@ -36,11 +36,9 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
     report = Artifact.open(done.stdout.strip().splitlines()[-1], "report")
     told = json.loads(report.path("report.json").read_text())
     rows = [(group["kind"], group["text"]) for group in told["groups"]]
-    assert rows == [
-        ("linear", ""),
-        *(("static", text) for text in ARMS),
-        *(("static + linear", text) for text in ARMS),
-    ]
+    assert sorted(rows) == sorted(
+        [("linear", ""), *(("static", text) for text in ARMS), *(("static + linear", text) for text in ARMS)]
+    )
     assert {one["question"] for one in told["differences"]} == {
         "ahead of the linear model?",
         "ahead of other text?",

@@ -61,7 +61,7 @@ def test_texts_that_a_model_does_not_read_to_the_end(tmp_path: Path) -> None:
     whole = np.diff(np.load(tokens.path("offsets.npy"))) + 2
     assert sentence.startswith(f"{(whole > 48).mean():.0%} of the texts are longer than 48 tokens")
     lost = (whole - whole.clip(max=48)).sum() / whole.sum()
-    assert f"task-only does not read {lost:.0%} of all tokens" in sentence
+    assert f"task-only does not read {lost:.1%} of all tokens" in sentence
     assert "TLM004" not in codes(told_of([trained(world, int(whole.max()))]))
 
 

@@ -107,7 +107,7 @@ def _cut(groups: Sequence[Group]) -> Iterator[Check]:
         if share >= CUT:
             of = f"{share:.0%} of the texts are longer than {length} tokens"
             yield Check(
-                "TLM004", NOTE, f"{of}; {group.name} does not read {lost:.0%} of all tokens (model.max_length)."
+                "TLM004", NOTE, f"{of}; {group.name} does not read {lost:.1%} of all tokens (model.max_length)."
             )
 
 

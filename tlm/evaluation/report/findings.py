@@ -54,10 +54,10 @@ def best_on_dev(groups: list[Summary]) -> Summary:
 
 
 def challenger(groups: list[Summary]) -> Summary:
-    """The model to compare with the linear one: the best on dev of the models with an interval, else of all.
+    """The model to compare with the linear one: the best on dev, or one without a network within `SAME` of it.
 
-    Where one without a network is within `SAME` of it on dev, that one. The linear model and imported predictions only
-    count where there is nothing else.
+    A single run counts like the mean of several, because test says how good that run is. The linear model and imported
+    predictions only count where there is nothing else.
     """
     found = _eligible(groups)
     best = best_on_dev(found)
@@ -67,8 +67,7 @@ def challenger(groups: list[Summary]) -> Summary:
 
 def _eligible(groups: list[Summary]) -> list[Summary]:
     others = [group for group in groups if group["kind"] != LINEAR] or groups
-    trained = [group for group in others if group["kind"] != IMPORTED] or others
-    return [group for group in trained if group["test"]["low"] is not None] or trained
+    return [group for group in others if group["kind"] != IMPORTED] or others
 
 
 def _has_network(group: Summary) -> bool:
@@ -174,7 +173,7 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     if best is linear:
         return [f"Only the baseline was scored: {hundred(best['test'])} {METRIC_NAMES[metric]} on test."]
     shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
-    shown += [*_open(best, trained), *_shared_training(trained)]
+    shown += _shared_training(trained)
     return [*shown, *_unseen_text(trained), *_scale(trained)]
 
 
@@ -337,16 +336,6 @@ def _order(differences: Sequence[Difference]) -> Iterator[str]:
             yield f"{one['ahead']} is ahead of {other}: {points(one, one['ahead'])}."
     if still_open := [f"{one['first']} and {one['second']}" for one in found if not one["ahead"]]:
         yield f"No order is claimed between {', between '.join(still_open)}, because each interval includes 0."
-
-
-def _open(best: Summary, trained: list[Summary]) -> Iterator[str]:
-    """Name a model that may be better but has too few seeds."""
-    found = best_on_dev([best, *trained])
-    if found["test"]["low"] is None and found["dev"]["mean"] > best["dev"]["mean"]:
-        yield (
-            f"{found['name']} is higher on dev ({hundred(found['dev'])}, {best['name']} {hundred(best['dev'])}), "
-            f"but has no interval: {LEAST_SEEDS} seeds, or draws of its text, or more are needed to know."
-        )
 
 
 def _shared_training(trained: list[Summary]) -> Iterator[str]:

@@ -254,9 +254,10 @@ def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) 
     chosen, found = recommended(groups, differences)
     if chosen is linear and found is not None:
         return f"Use the linear model: {_score(chosen, metric)}. {_passed_over(best, linear, found)}"
-    scored = f"Use {chosen['name']}: {_score(chosen, metric)}"
-    first = f"{scored}. {_ahead(chosen['name'], found)}" if found is not None else f"{scored}. It is the best on dev."
-    return f"{first}{_simpler(groups, best)}"
+    scored, passed = f"Use {chosen['name']}: {_score(chosen, metric)}.", _simpler(groups, best)
+    if found is None:
+        return f"{scored}{passed or ' It is the best on dev.'}"
+    return f"{scored} {_ahead(chosen['name'], found)}{passed}"
 
 
 def _score(group: Summary, metric: str) -> str:

@@ -57,6 +57,8 @@ def test_commands_of_studies_are_in_research_and_for_now_here_too() -> None:
             ["retrieve", "--same-size-as", "uri"],
             "tlm: `--like` is now `--same-size-as`\n",
         ),
+        (["retrieve", "--like=uri"], ["retrieve", "--same-size-as=uri"], "tlm: `--like` is now `--same-size-as`\n"),
+        (["fetch", "uri", "fetch"], ["download", "uri", "fetch"], "tlm: `fetch` is now `download`\n"),
         (["download", "fetch", "manifest"], ["download", "fetch", "manifest"], ""),
     ],
 )

@@ -93,11 +93,15 @@ def tlm() -> None:
 
 
 def renamed(arguments: list[str]) -> list[str]:
-    """Replace the old name of a command and of its options, and say so."""
-    for old in (name for place, name in enumerate(arguments) if name in RENAMED and (name[0] == "-") == (place > 0)):
-        print(f"tlm: `{old}` is now `{RENAMED[old]}`", file=sys.stderr)
-        arguments = [RENAMED[old] if one == old else one for one in arguments]
-    return arguments
+    """Replace the old name of a command, and those of its options, and say so."""
+    found = []
+    for place, argument in enumerate(arguments):
+        old, equals, value = argument.partition("=")
+        new = RENAMED.get(old) if old.startswith("-") == (place > 0) else None
+        if new:
+            print(f"tlm: `{old}` is now `{new}`", file=sys.stderr)
+        found.append(f"{new}{equals}{value}" if new else argument)
+    return found
 
 
 def main(run: Callable[[], object] = tlm) -> None:

@@ -48,7 +48,7 @@ def test_what_the_best_on_dev_scores_and_how_likely_it_is_ahead() -> None:
         "-10.0 to +10.0): very probably better on new texts, too (97 %)."
     )
     assert name == "static-bm25 + linear"
-    assert how_sure.startswith("97 % that it is ahead of linear on new texts: +8.0 points")
+    assert how_sure.startswith("97 % likely to be ahead of linear on new texts: +8.0 points")
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_a_model_that_test_finds_behind_is_not_named() -> None:
     assert name == "linear"
     assert sentence == (
         "Use the linear model: 45.0 macro-F1 on test. static-bm25 + linear is 4.0 points above it on dev, but has -1.0 "
-        "points on test (30 % that it is ahead on new texts)."
+        "points on test (30 % likely to be ahead on new texts)."
     )
-    assert how_sure.startswith("70 % that it is ahead of static-bm25 + linear on new texts")
+    assert how_sure.startswith("70 % likely to be ahead of static-bm25 + linear on new texts")
 
 
 @pytest.mark.parametrize(("gap", "probability", "expected"), [
@@ -91,8 +91,8 @@ def test_half_a_point_on_dev_does_not_make_up_for_a_network() -> None:
 def test_one_run_is_judged_as_it_is() -> None:
     sentence, name, how_sure = said([LINEAR, row("bm25", "encoder", 0.6, 0.5, seeds=1)], 0.91)
     assert name == "bm25"
-    assert "very probably more on new texts, too (91 %), with the models of this run" in sentence
-    assert "fewer than 3 seeds or draws say nothing of another training" in how_sure
+    assert "very probably better on new texts, too (91 %). This holds for this very run" in sentence
+    assert "fewer than 3 seeds or draws do not show how others would do" in how_sure
 
 
 def test_without_a_linear_model_dev_decides() -> None:

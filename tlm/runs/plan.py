@@ -158,7 +158,7 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
 
 
 def arms_of(names: str, seeds: str, task: str, like: str) -> list[str]:
-    """Return an `Selection` as a string for each name, and for each seed of one that draws (both comma-separated).
+    """Return a `Selection` as a string for each name, and for each seed of one that draws (both comma-separated).
 
     `task` and `like` are those of `Selection`.
     """

@@ -1,3 +1,1 @@
 """Training: tokens, the model, stage 1 (joint training on external and internal data), stage 2 (fine-tuning)."""
-
-MLM_HEAD = "mlm_head.safetensors"  # of a checkpoint: the head that predicts tokens

@@ -15,9 +15,9 @@ from tlm.retrieval.subset.protected import check_protected, warn_of
 from tlm.settings import presets
 from tlm.settings.options import Compute
 from tlm.settings.sections import OWN, Model, Train, model_settings
-from tlm.training import MLM_HEAD
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.batches import Interleaving
+from tlm.training.input.located import MLM_HEAD
 from tlm.training.input.tokenize import tokenize, tokens_for
 from tlm.training.load_model import PUBLISHED
 
@@ -296,8 +296,7 @@ def finetune(
 
 def _warn_of_rate(start: Artifact, setting: str, rate: float) -> None:
     """Warn of a learning rate for fresh weights where a published model is trained on."""
-    published = any(one.manifest.step == "load-model" for one in start.lineage())
-    if published and rate > PUBLISHED_RATE:
+    if rate > PUBLISHED_RATE and any(one.manifest.step == "load-model" for one in start.lineage()):
         say(
             f"warning: {setting} is {rate:g}, with which a published model forgets what it knows; it takes 2e-5 "
             "(large) to 3e-4 (small), as in the presets finetune-published and adapt"

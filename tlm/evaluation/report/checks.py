@@ -13,7 +13,7 @@ from tlm.evaluation.report.findings import AHEAD, Difference, Summary, hundred, 
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.intervals import LEAST_SEEDS
-from tlm.training import MLM_HEAD
+from tlm.training.input.located import MLM_HEAD
 from tlm.training.input.texts import Texts
 from tlm.training.stages import PUBLISHED_RATE
 
@@ -43,6 +43,7 @@ def checks(
     best: Summary,
     differences: Sequence[Difference],
     task: Artifact | None,
+    lineage: Lineage,
 ) -> list[Check]:
     """Check the runs of a report and their task, the warnings first.
 
@@ -52,13 +53,14 @@ def checks(
         best: The one that the report recommends.
         differences: The differences on test of the planned pairs.
         task: The task; None if it is gone.
+        lineage: Finds the artifacts that the runs were made from.
     """
     found = [Check("TLM001", WARNING, sentence) for sentence in unchecked_text(list(groups), task)]
     found += _copies(best, linear_of(list(summaries)))
     found += _small(groups)
-    found += _cut(groups)
+    found += _cut(groups, lineage)
     found += _behind(differences)
-    found += _of_published(groups)
+    found += _of_published(groups, lineage)
     found += _divided(task)
     found += _few(differences)
     return sorted(found, key=lambda check: check.severity != WARNING)
@@ -90,12 +92,12 @@ def _small(groups: Sequence[Group]) -> Iterator[Check]:
             yield Check("TLM003", WARNING, f"{split} has {of}; {LEAST_EXAMPLES} in {LEAST_GROUPS} or more are better.")
 
 
-def _cut(groups: Sequence[Group]) -> Iterator[Check]:
+def _cut(groups: Sequence[Group], lineage: Lineage) -> Iterator[Check]:
     """The share of texts that are longer than a model reads, once for each vocabulary and length."""
     seen = set()
     for group in groups:
         run, length = group.runs[0], _max_length(group)
-        tokens = Lineage().follow(run.model or run.checkpoint, "task_tokens")
+        tokens = lineage.follow(run.model or run.checkpoint, "task_tokens")
         if tokens is None or not length or (tokens.manifest.key, length) in seen:
             continue
         seen.add((tokens.manifest.key, length))
@@ -121,35 +123,29 @@ def _behind(differences: Sequence[Difference]) -> Iterator[Check]:
     for one in differences:
         if one["question"] == AHEAD and one["ahead"] == one["second"]:
             behind = f"{one['first']} is behind the linear model, {points(one, one['first'])}"
-            yield Check("TLM005", NOTE, f"{behind}: it needs more training, or the task less.")
+            yield Check("TLM005", NOTE, f"{behind}; use the linear model, or train longer.")
 
 
-def _of_published(groups: Sequence[Group]) -> Iterator[Check]:
+def _of_published(groups: Sequence[Group], lineage: Lineage) -> Iterator[Check]:
     """What a published model was trained with that does not suit it."""
     for group in groups:
-        run, follow = group.runs[0], Lineage().follow
-        published = next((one for one in _starts(run.checkpoint) if one.manifest.step == "load-model"), None)
+        run = group.runs[0]
+        made_from = lineage.everything([run.checkpoint] if run.checkpoint is not None else [])
+        published = next((one for one in made_from if one.manifest.step == "load-model"), None)
         if published is None:
             continue
-        if run.checkpoint is not published and not published.entries(MLM_HEAD):
+        if run.checkpoint is not None and run.checkpoint.uri != published.uri and not published.entries(MLM_HEAD):
             lacks = (
                 f"{group.name} begins stage 1 without a trained head for words, because the published model has none"
             )
             yield Check("TLM006", NOTE, f"{lacks}; a model with one starts better.")
-        stages = {"train": run.checkpoint, "finetune": follow(run.artifact, "model")}
+        stages = {"train": run.checkpoint, "finetune": run.model}
         rates = {name: one.manifest.settings.get(name, {}).get("lr", 0) for name, one in stages.items() if one}
         for name in (name for name, rate in rates.items() if rate > PUBLISHED_RATE):
             high = f"{group.name} was trained with {name}.lr={rates[name]:g}"
             yield Check(
                 "TLM007", WARNING, f"{high}, at which a published model forgets; {PUBLISHED_RATE:g} is the most."
             )
-
-
-def _starts(checkpoint: Artifact | None) -> Iterator[Artifact]:
-    """A checkpoint, the one that it started from, and so on."""
-    while checkpoint is not None:
-        yield checkpoint
-        checkpoint = Lineage().follow(checkpoint, "start")
 
 
 def _divided(task: Artifact | None) -> Iterator[Check]:

@@ -62,7 +62,6 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "prices": asdict(prices),
         "differences": compared,
         "findings": findings(summaries, first["metric"], compared),
-        "checks": [check._asdict() for check in checks(groups, summaries, best, compared, task)],
         "bill": {"spent": spent(groups, lineage, prices), "predictions": predictions(groups, prices)},
         "metric_names": METRIC_NAMES,
         "curves": curves([*whole_groups.values()], regression),
@@ -79,6 +78,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "dropped": _dropped(groups, task, lineage),
     }
     found["lineage"] = lineage_rows(lineage.everything(metrics))
+    found["checks"] = [check._asdict() for check in checks(groups, summaries, best, compared, task, lineage)]
     found["gone"] = lineage.missing()
     return found
 

@@ -212,7 +212,7 @@ def plain_score(spread: dict[str, Any], factor: float = 1.0, digits: int = 2) ->
 def points(difference: Difference, first: str) -> str:
     """A difference in points (hundredths), as `first` minus the other group, with its interval and how likely it is."""
     mean, interval = _interval(difference, first)
-    return f"{mean} points ({interval}, {chance(_chance(difference, first))} that it is ahead on new texts)"
+    return f"{mean} points ({interval}, {chance(_chance(difference, first))} likely to be ahead on new texts)"
 
 
 def _interval(difference: Difference, first: str) -> tuple[str, str]:
@@ -238,9 +238,9 @@ def sure(chosen: Summary, found: Difference | None) -> str:
     if found is None:
         return "compared with no other model" if chosen["kind"] == LINEAR else "not compared with a linear model"
     other = found["second"] if chosen["name"] == found["first"] else found["first"]
-    likely = f"{chance(_chance(found, chosen['name']))} that it is ahead of {other} on new texts"
+    likely = f"{chance(_chance(found, chosen['name']))} likely to be ahead of {other} on new texts"
     if found["low"] is None:
-        return f"{likely}, as it was trained; fewer than {LEAST_SEEDS} seeds or draws say nothing of another training"
+        return f"{likely}, for this very run; fewer than {LEAST_SEEDS} seeds or draws do not show how others would do"
     mean, interval = _interval(found, chosen["name"])
     return f"{likely}: {mean} points ({interval})"
 
@@ -274,15 +274,15 @@ def _ahead(name: str, found: Difference) -> str:
     said = f"That is {100 * abs(found['mean']):.1f} points {side} the linear model"
     if found["low"] is None:
         return (
-            f"{said}, and {word} more on new texts, too ({chance(likely)}), with the models of this run: fewer than "
-            f"{LEAST_SEEDS} seeds or draws of text say nothing of another training."
+            f"{said}: {word} better on new texts, too ({chance(likely)}). This holds for this very run; fewer than "
+            f"{LEAST_SEEDS} seeds or draws of text do not show how others would do."
         )
     return f"{said} ({_interval(found, name)[1]}): {word} better on new texts, too ({chance(likely)})."
 
 
 def _passed_over(best: Summary, linear: Summary, found: Difference) -> str:
     """Say why the linear model is named and not the best of the others."""
-    gap, likely = 100 * _gap(best, linear), f"({chance(_chance(found, best['name']))} that it is ahead on new texts)"
+    gap, likely = 100 * _gap(best, linear), f"({chance(_chance(found, best['name']))} likely to be ahead on new texts)"
     on_test = f"{100 * found['mean']:+.1f} points on test {likely}"
     if gap < 0:
         return f"No other model is above it on dev; {best['name']}, the next, has {on_test}."

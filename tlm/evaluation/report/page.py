@@ -265,11 +265,11 @@ def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> 
 
 
 READING = (
-    "Another test set, another seed and other retrieved text would give another score. The 95 % interval says how far: "
-    "in 19 of 20 such repetitions it holds the score that endless test texts would give. A probability says how likely "
-    "one model is to be ahead of another on endless new texts like these, by this test alone: 50 % is a coin toss, and "
-    "from 95 % on a mistake is rare. Intervals of differences are wider, because several comparisons are made at once; "
-    "an order is claimed only where such an interval leaves 0 out."
+    "Another test set, another seed or other retrieved text would give another score. The 95 % interval shows by how "
+    "much: in 19 of 20 repetitions it contains the score on an unlimited number of test texts. A probability says how "
+    "likely one model is to be ahead of another on new texts like these, judged by this test alone: 50 % is a coin "
+    "toss, and above 95 % mistakes are rare. Intervals of differences are wider, because several comparisons are made "
+    "at once; an order is claimed only where such an interval excludes 0."
 )
 
 

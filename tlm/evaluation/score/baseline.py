@@ -149,7 +149,7 @@ def select(arm: str, filters: Filters = Filters(), root: str | None = None) -> t
     """Select the text of an arm, as much as BM25 found; train and score a static model of it.
 
     Args:
-        arm: An `Selection`, as a string.
+        arm: A `Selection`, as a string.
         filters: Those of BM25's subset.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 

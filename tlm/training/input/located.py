@@ -16,6 +16,7 @@ TEXTS = (
     *("vocab.*", "merges.txt", "*.model"),
 )
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")  # never pytorch_model.bin: a pickle is a program
+MLM_HEAD = "mlm_head.safetensors"  # of a checkpoint, beside its model: the head that predicts tokens
 EXPECTED = "expected a model as transformers writes it (config.json, model.safetensors, tokenizer.json)"
 CONVERT = (
     "older ones (pytorch_model.bin) are pickles, which can run code: if you trust them, convert them by "

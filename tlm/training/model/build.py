@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from tlm.data.marks import SPANS_FIRST, Marks
 from tlm.settings.sections import Model
-from tlm.training import MLM_HEAD as MLM_HEAD
+from tlm.training.input.located import MLM_HEAD as MLM_HEAD
 from tlm.training.input.texts import Scale, Special
 from tlm.training.model.bert import BertBody
 from tlm.training.model.encoder import Body, Encoder, LayeredBody, common_shape, write_tensors

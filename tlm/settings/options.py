@@ -91,7 +91,9 @@ class Fields(Options):
     Attributes:
         text_field: Field or column with the text.
         pair_field: Field with the second text of a pair; none if examples are single texts.
-        label_field: Field with the label, or the number for regression.
+        label_field: Field with the label, the number for regression, or a list of labels (in jsonl and parquet).
+        label_separator: What separates the labels of a text in that field, such as ; in a csv: a text may then have
+            several labels, or none. Empty: one label a text, except where the field holds lists.
         id_field: Field with the example id; default <file name>:<line>.
         group_field: Field that dependent examples share (an author, a document). A split that is drawn divides no
             group, and confidence intervals of scores take groups as wholes; by default, texts that are equal except for
@@ -101,6 +103,7 @@ class Fields(Options):
     text_field: str = "text"
     pair_field: str = ""
     label_field: str = "label"
+    label_separator: str = ""
     id_field: Annotated[str, FINE] = ""
     group_field: str = ""
 
@@ -112,7 +115,7 @@ class Fields(Options):
     @property
     def wanted(self) -> list[str]:
         """The fields needed of each row, the text's first."""
-        return [name for name in vars(self).values() if name]
+        return [value for name, value in vars(self).items() if value and name != "label_separator"]
 
     @property
     def of_texts(self) -> list[str]:
@@ -125,7 +128,8 @@ class Problem(Options):
     """The problem to learn, and its metric.
 
     Attributes:
-        metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman.
+        metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman;
+            for several labels a text auto, micro_f1, macro_f1, example_f1, exact_match.
         problem: classification, regression, or auto: decided by the labels.
     """
 

@@ -1,7 +1,7 @@
 """Linear models of sparse or dense features, and the choice of their settings by cross-validation."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold
 
 from tlm.data.tasks.metrics import REGRESSION, Split, dev_score
+from tlm.data.tasks.thresholds import UNFITTED, fitted
 from tlm.progress import say
 from tlm.shallow.features import joined
 from tlm.shallow.folder import Arrays
@@ -28,12 +29,14 @@ class Linear:
         bias: Of each row; infinite where a class has all or none of the training examples.
         classes: Number of classes; 0 for numbers.
         softmax: Whether the rows are normalised together, not each by itself.
+        thresholds: Of each label, where a text may have several; else None.
     """
 
     weights: NDArray[np.float64]
     bias: NDArray[np.float64]
     classes: int
     softmax: bool = False
+    thresholds: list[float] | None = None
 
     @classmethod
     def fit(cls, features: Any, gold: NDArray[Any], classes: int, strength: float, balanced: bool) -> "Linear":
@@ -41,7 +44,7 @@ class Linear:
 
         Args:
             features: Sparse or dense matrix, shape [n, features].
-            gold: Class ordinals, or numbers; shape [n].
+            gold: Class ordinals, or numbers, shape [n]; 0/1 of several labels, shape [n, classes].
             classes: Number of classes; 0 for numbers.
             strength: C of the logistic regression, the inverse of the regularisation; ridge gets alpha = 10 / C.
             balanced: Whether classes are weighted by the inverse of their frequency.
@@ -51,21 +54,33 @@ class Linear:
             ridge = Ridge(alpha=10 / strength, solver=solver).fit(features, gold)
             return cls(ridge.coef_[np.newaxis], np.array([ridge.intercept_]), 0)
         options = {"C": strength, "class_weight": "balanced" if balanced else None, "max_iter": MOST_ITERATIONS}
-        if not sparse.issparse(features) and len(np.unique(gold)) > 2:
+        several = gold.ndim == 2
+        if not several and not sparse.issparse(features) and len(np.unique(gold)) > 2:
             model = LogisticRegression(random_state=0, **options).fit(features, gold)
             weights, bias = np.zeros((classes, features.shape[1])), np.full(classes, -np.inf)
             weights[model.classes_], bias[model.classes_] = model.coef_, model.intercept_
             return cls(weights, bias, classes, softmax=True)
-        rows = 1 if classes == 2 else classes
+        rows = 1 if classes == 2 and not several else classes
         weights, bias = np.zeros((rows, features.shape[1])), np.zeros(rows)
         for label in range(rows):
-            wanted = gold == label
+            wanted = gold[:, label] == 1 if several else gold == label
             if wanted.all() or not wanted.any():
                 bias[label] = np.inf if wanted.all() else -np.inf
                 continue
             model = LogisticRegression(solver="liblinear", random_state=0, **options).fit(features, wanted)
             weights[label], bias[label] = model.coef_[0], model.intercept_[0]
-        return cls(weights, bias, classes)
+        return cls(weights, bias, classes, thresholds=[UNFITTED] * classes if several else None)
+
+    @classmethod
+    def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Linear":
+        """Return the model of these `facts` and arrays; `config` also has its labels."""
+        classes, thresholds = len(config["labels"] or []), config.get("thresholds")
+        return cls(arrays["weights"], arrays["bias"], classes, config["softmax"], thresholds)
+
+    def facts(self) -> dict[str, Any]:
+        """What a folder keeps of the model beside its arrays."""
+        several = {} if self.thresholds is None else {"thresholds": self.thresholds}
+        return {"softmax": self.softmax, **several}
 
     def predict(self, features: Any) -> NDArray[np.float64]:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
@@ -74,7 +89,9 @@ class Linear:
             return values
         if self.softmax:
             return special.softmax(values, axis=1)  # type: ignore[no-any-return]
-        chances = special.expit(values)
+        chances: NDArray[np.float64] = special.expit(values)
+        if self.thresholds is not None:
+            return chances
         if self.classes == 2:
             chances = np.hstack([chances, 1 - chances])
         total = chances.sum(axis=1, keepdims=True)
@@ -99,12 +116,14 @@ class Setting:
         balanced: Whether classes are weighted by the inverse of their frequency.
         score: By the task's metric, the mean of all views.
         features: Which of the features that were considered.
+        thresholds: Of each label, fitted to what the folds predict, where a text may have several; else None.
     """
 
     strength: float
     balanced: bool
     score: float
     features: Any
+    thresholds: list[float] | None = None
 
 
 def views_of(train: Split, dev: Split) -> list[list[Fold]]:
@@ -163,7 +182,20 @@ class Search:
             score = self._score(iter(predicted))
             self.tried += 1
             if self.best is None or score > self.best.score:
-                self.best = Setting(strength, balanced, score, features)
+                self.best = Setting(strength, balanced, score, features, self._thresholds(predicted))
+
+    def fitted(self, features: Any, gold: NDArray[Any]) -> Linear:
+        """A linear model with the best setting, and with its thresholds. The arguments are those of `Linear.fit`."""
+        assert self.best is not None, "something was considered"
+        found = Linear.fit(features, gold, self.classes, self.best.strength, self.best.balanced)
+        return replace(found, thresholds=self.best.thresholds)
+
+    def _thresholds(self, predicted: Sequence[NDArray[np.float64]]) -> list[float] | None:
+        if self.gold.ndim == 1:
+            return None
+        judged = self.gold[np.concatenate([np.zeros(0, int), *(rows for _, rows in self.folds)])]
+        empty = np.zeros((0, self.classes))
+        return fitted(np.concatenate([empty, *predicted]), judged).tolist()
 
     def _score(self, predicted: Iterator[NDArray[np.float64]]) -> float:
         scores = []
@@ -216,7 +248,7 @@ class Dense:
         search.consider(name, [(both[seen], both[unseen]) for seen, unseen in search.folds], DENSE_STRENGTHS)
         best = search.best
         assert best is not None, "dense features are never empty"
-        linear = Linear.fit(both[:count], train.gold, search.classes, best.strength, best.balanced)
+        linear = search.fitted(both[:count], train.gold)
         chosen = {"class weights": "balanced" if best.balanced else "none", "C": best.strength}
         say(f"{name}: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
         return cls(centre, scale, linear, chosen, search.tried)
@@ -228,14 +260,12 @@ class Dense:
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the values and arrays that a folder keeps of the model."""
         linear = {"weights": self.linear.weights, "bias": self.linear.bias}
-        values = {"softmax": self.linear.softmax, "chosen": self.chosen}
-        return values, {"centre": self.centre, "scale": self.scale, **linear}
+        return {**self.linear.facts(), "chosen": self.chosen}, {"centre": self.centre, "scale": self.scale, **linear}
 
     @classmethod
     def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Dense":
         """Return the model of this `state`; `config` also has its labels."""
-        linear = Linear(arrays["weights"], arrays["bias"], len(config["labels"] or []), config["softmax"])
-        return cls(arrays["centre"], arrays["scale"], linear, config["chosen"])
+        return cls(arrays["centre"], arrays["scale"], Linear.restored(config, arrays), config["chosen"])
 
 
 class OnDense:

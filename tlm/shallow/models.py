@@ -30,6 +30,7 @@ class ShallowPredictor:
 
     Attributes:
         labels: The classes in the order of the probabilities; None for numbers.
+        thresholds: Of each label, where a text may have several; else None.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -38,7 +39,7 @@ class ShallowPredictor:
         if family not in FAMILIES:
             raise InputError(f"{folder} holds a model of the family '{family}'; expected {', '.join(FAMILIES)}")
         self.model = FAMILIES[family].read(folder)
-        self.labels = self.model.labels
+        self.labels, self.thresholds = self.model.labels, self.model.linear.thresholds
         self._libraries = ThreadpoolController()  # found once: looking for them takes longer than to predict a text
 
     def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "") -> NDArray[np.float64]:

@@ -55,7 +55,7 @@ class Tfidf:
         """Write the model into a new folder."""
         values, arrays = self.features.state()
         vocabularies = values.pop("vocabularies")
-        facts = {"labels": self.labels, "softmax": self.linear.softmax, "chosen": self.chosen}
+        facts = {"labels": self.labels, **self.linear.facts(), "chosen": self.chosen}
         config = {folders.FAMILY: FAMILY, **facts, **values}
         linear = {"weights": self.linear.weights, "bias": self.linear.bias}
         folders.write(folder, config, vocabularies, {**arrays, **linear})
@@ -65,9 +65,7 @@ class Tfidf:
         """Read what `write` wrote."""
         config, vocabularies, arrays = folders.read(folder)
         features = TextFeatures.restored({**config, "vocabularies": vocabularies}, arrays)
-        labels = config["labels"]
-        linear = Linear(arrays["weights"], arrays["bias"], len(labels or []), config["softmax"])
-        return cls(labels, features, linear, config["chosen"])
+        return cls(config["labels"], features, Linear.restored(config, arrays), config["chosen"])
 
 
 def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks: Marks | None = None) -> Tfidf:
@@ -112,7 +110,7 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
         features = TextFeatures(shape, marks).fit(texts)
     except ValueError:
         raise wordless from None
-    linear = Linear.fit(features.transform(texts), train.gold, search.classes, best.strength, best.balanced)
+    linear = search.fitted(features.transform(texts), train.gold)
     weights = "balanced" if best.balanced else "none"
     chosen = {**shape.describe(), "class weights": weights, "C": best.strength}
     say(f"baseline: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")

@@ -14,14 +14,16 @@ from tlm.data.tasks.metrics import Split
 from tlm.data.tasks.splits import GROUP, groups_of
 
 LABELLED = [("id", "string"), ("text", "string"), ("text_pair", "string"), ("label", "string"), ("target", "float64")]
-SCHEMA = [*LABELLED, ("split", "string"), (GROUP, "string")]
+SCHEMA = pa.schema([*LABELLED, ("split", "string"), (GROUP, "string")])
+LISTS = pa.list_(pa.string())  # type of `label` where a text may have several labels, or none
+SEVERAL = "several labels"  # the problem of such a task, in its manifest
 
 
 def examples(task: Artifact) -> pa.Table:
     """Read the examples: columns id, text, text_pair, label, target, split; row ordinals identify examples.
 
     Ordered train, dev, test, unlabelled. `text_pair` is null without pairs, `label` for regression, `target` for
-    classes, both without a label. A task with a group field has the column `group` as well (see `groups_of`).
+    classes, both without a label. Several labels a text are a list. A task with a group field has the column `group` as well (see `groups_of`).
     """
     return pq.ParquetFile(task.path("examples.parquet")).read()
 
@@ -32,9 +34,17 @@ def classes_of(task: Artifact) -> list[str] | None:
 
 
 def values_of(column: pa.ChunkedArray, labels: list[str] | None) -> NDArray[Any]:
-    """Ordinals of the labels in a column (int64), or its floats if there are no labels; shape [n]."""
+    """Ordinals of the labels in a column (int64), or its floats if there are no labels; shape [n].
+
+    Of lists of labels, a 0/1 matrix (int64), shape [n, labels].
+    """
     if labels is None:
         return column.to_numpy()  # type: ignore[no-any-return]
+    if pa.types.is_list(column.type):
+        places, found = {label: place for place, label in enumerate(labels)}, np.zeros((len(column), len(labels)), int)
+        for row, own in enumerate(column.to_pylist()):
+            found[row, [places[label] for label in own or ()]] = 1
+        return found
     return pc.index_in(column, pa.array(labels, pa.string())).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
 

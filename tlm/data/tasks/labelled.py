@@ -40,6 +40,11 @@ def label_of(values: Mapping[str, Any], field: str) -> str:
     return label
 
 
+def labels_of(values: Sequence[Any], field: str) -> tuple[str, ...]:
+    """Return a text's labels in `field` as sorted strings, each once. Raises BadRow as `label_of` does."""
+    return tuple(sorted({label_of({field: value}, field) for value in values}))
+
+
 def is_number(label: str) -> bool:
     """Whether a label is a number."""
     return _NUMBER.fullmatch(label) is not None
@@ -61,17 +66,23 @@ class Example:
     split: str
     twin: str  # see `twin_key`
     group: str = ""  # value of the group field, if there is one
+    several: tuple[str, ...] | None = None  # all labels, in place of `label`, where a text may have several or none
 
     @property
     def where(self) -> str:
         """File and line, for messages."""
         return f"{self.file.where}:{self.line}"
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels, of a task with one label a text that one."""
+        return (self.label,) if self.several is None else self.several
+
 
 def read_examples(files: Mapping[str, list[RawFile]], fields: Fields, rejects: Rejects) -> list[Example]:
     """Read the examples of all splits in file order; unusable rows go to `rejects`.
 
-    Raises InputError: a list of labels, too many bad rows, or more than a tenth of the rows of dev or test.
+    Raises InputError: too many bad rows, or more than a tenth of the rows of dev or test.
     """
     split_of = {file.where: split for split, own in files.items() for file in own}
     ordered = [file for own in files.values() for file in own]
@@ -130,13 +141,11 @@ def _text(fields: Fields, file: RawFile, row: Record) -> Example:
 
 
 def _example(fields: Fields, split_of: Mapping[str, str], file: RawFile, row: Record) -> Example:
-    line, values = row
-    found = _text(fields, file, row)
-    if isinstance(values.get(fields.label_field), list | tuple):
-        raise InputError(
-            f"{file.where}:{line}: field '{fields.label_field}' is a list, but several labels per text are not "
-            "supported; give each text one label, or make one task per label"
-        )
-    label = label_of(values, fields.label_field)
+    values, found = row.values, _text(fields, file, row)
+    value, separator = values.get(fields.label_field), fields.label_separator
+    if separator and isinstance(value, str):
+        value = [part for part in value.split(separator) if part.strip()]
+    several = labels_of(value, fields.label_field) if isinstance(value, list | tuple) else None
+    label = label_of(values, fields.label_field) if several is None else ""
     name, group = name_of(values, fields.id_field, found.id), name_of(values, fields.group_field)
-    return replace(found, id=name, label=label, split=split_of[file.where], group=group)
+    return replace(found, id=name, label=label, split=split_of[file.where], group=group, several=several)

@@ -1,12 +1,12 @@
 """The examples of a split, and the metrics that a task is judged by, also on thousands of resampled test sets.
 
 Every metric depends on its examples only through a few sums: for classes the true positives, the gold and the
-predicted examples of each class; for regression the moments. `sums_of` computes the sums of each group of examples,
+predicted examples of each class; for regression the moments; by example, a sum of scores. `sums_of` computes the sums of each group of examples,
 and `scores_of` turns sums into scores, so that scoring thousands of resampled test sets takes one matrix product.
 
 Degenerate cases have a defined score: without examples every score is 0; macro-F1 leaves out classes that are neither
 among the gold labels nor among the predictions (as scikit-learn does); Matthews, Pearson and Spearman are 0 where one
-side is constant. NumPy only: importing scikit-learn would add 1.5 CPU seconds to every fine-tuning process.
+side is constant; a text without labels that gets none is right. NumPy only: importing scikit-learn would add 1.5 CPU seconds to every fine-tuning process.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tlm.data.tasks import thresholds
 from tlm.errors import InputError
 
 CLASSIFICATION = ("macro_f1", "micro_f1", "accuracy", "matthews")
 POSITIVE = "f1"  # of the second of two classes
 REGRESSION = ("pearson", "spearman")
-METRICS = ("auto", *CLASSIFICATION, POSITIVE, *REGRESSION)
+BY_EXAMPLE = ("example_f1", "exact_match")  # of texts with several labels: means over the texts
+OF_SEVERAL = ("micro_f1", "macro_f1", *BY_EXAMPLE)
+METRICS = ("auto", *CLASSIFICATION, POSITIVE, *REGRESSION, *BY_EXAMPLE)
 
 ROUNDING = 1e-12  # a side varies if its variance is above this share of its mean square, whatever its unit
 
@@ -38,7 +41,8 @@ class Split:
         example: Row ordinals in the task; shape [n].
         texts: The texts.
         pairs: The second texts, for a task on pairs.
-        gold: Class ordinals (int64), or targets (float64) for regression; shape [n].
+        gold: Class ordinals (int64), or targets (float64) for regression, shape [n]; of texts with several labels 0/1
+            (int64), shape [n, labels].
         group: Ordinal of each example's group (`tlm.data.tasks.splits`); shape [n].
         copied: Whether train has the same text; shape [n].
     """
@@ -52,18 +56,20 @@ class Split:
     copied: NDArray[np.bool_]
 
 
-def metric_for(labels: Sequence[str], metric: str) -> str:
+def metric_for(labels: Sequence[str], metric: str, *, several: bool = False) -> str:
     """Return the metric for a task with these classes, or for a regression if there are none.
 
-    'auto' is macro_f1 for classes, pearson for regression. Raises InputError if the metric is for another problem.
+    'auto' is macro_f1 for classes, micro_f1 for `several` labels a text, pearson for regression. Raises InputError if
+    the metric is for another problem.
     """
-    metrics = CLASSIFICATION if labels else REGRESSION
+    metrics = OF_SEVERAL if several else CLASSIFICATION if labels else REGRESSION
     if metric == "auto":
         return metrics[0]
-    if len(labels) == 2:
+    if len(labels) == 2 and not several:
         metrics = (*metrics, POSITIVE)
     if metric not in metrics:
         problem = f"a classification with {len(labels)} classes" if labels else "a regression"
+        problem = f"one with {len(labels)} labels, several a text" if several else problem
         raise InputError(f"metric '{metric}' does not fit: the task is {problem}; expected {', '.join(metrics)}")
     return metric
 
@@ -72,21 +78,27 @@ def score(metric: str, gold: Array, predicted: Array) -> float:
     """Score the predictions of one set of examples.
 
     Args:
-        metric: A name from `CLASSIFICATION`, `POSITIVE` or `REGRESSION`.
-        gold: Class ordinals, or floats for regression; shape [n].
-        predicted: The same, as predicted; shape [n].
+        metric: A name from `METRICS` but auto.
+        gold: Class ordinals, or floats for regression, shape [n]; 0/1 of several labels, shape [n, labels].
+        predicted: The same, as predicted.
     """
     if len(gold) == 0:
         return 0.0
     if metric in REGRESSION:
         return _correlation(metric, gold, predicted)
-    if metric != POSITIVE:  # number the classes that occur, so that absent ones do not change how floats are added up
+    if metric != POSITIVE and gold.ndim == 1:  # number the classes that occur, so that absent ones do not change how floats are added up
         gold, predicted = np.unique(np.stack([gold, predicted]), return_inverse=True)[1].reshape(2, -1)
     return float(scores_of(metric, sums_of(metric, gold, predicted, np.zeros(len(gold), np.int64), 1))[0])
 
 
 def dev_score(metric: str, gold: Array, logits: Array) -> float:
-    """Score logits of shape [n, classes], or the predicted values in the first column for regression."""
+    """Score logits of shape [n, classes], or the predicted values in the first column for regression.
+
+    Of several labels a text, `gold` is 0/1 of shape [n, classes], and thresholds are fitted to it.
+    """
+    if gold.ndim == 2:
+        gold = gold.astype(np.int64)
+        return score(metric, gold, thresholds.above(logits, thresholds.fitted(logits, gold)))
     return score(metric, gold, logits[:, 0] if metric in REGRESSION else logits.argmax(axis=1))
 
 
@@ -95,13 +107,18 @@ def sums_of(metric: str, gold: Array, predicted: Array, group: NDArray[np.int64]
 
     Args:
         metric: Name of the metric.
-        gold: Class ordinals, or floats for regression; shape [n].
-        predicted: The same, as predicted; shape [n].
+        gold: Class ordinals, or floats for regression, shape [n]; 0/1 of several labels, shape [n, labels].
+        predicted: The same, as predicted.
         group: Group of each example, 0 to `groups` - 1; shape [n].
         groups: Number of groups.
     """
     if metric in REGRESSION:
         return _moments(metric, gold.astype(np.float64), predicted.astype(np.float64), group, groups)
+    if gold.ndim == 2:
+        sums = _label_sums(metric, gold, predicted)
+        found = np.zeros((groups, sums.shape[1]))
+        np.add.at(found, group, sums)
+        return found
     classes = max(2, int(max(gold.max(initial=0), predicted.max(initial=0))) + 1)
     right = gold == predicted
     kinds = ((group[right], gold[right]), (group, gold), (group, predicted))
@@ -115,15 +132,29 @@ def scores_of(metric: str, sums: Floats) -> Floats:
         n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
         spreads = [np.where(n * xx - x * x > ROUNDING * n * xx, n * xx - x * x, 0) for x, xx in ((x, xx), (y, yy))]
         return _ratio(n * xy - x * y, np.sqrt(spreads[0]) * np.sqrt(spreads[1]))
+    if metric in BY_EXAMPLE:
+        return _ratio(sums[..., 0], sums[..., 1])
     right, support, claimed = np.moveaxis(sums.reshape(*sums.shape[:-1], 3, -1), -2, 0)
     if metric == "matthews":  # the correlation of gold and predicted classes (Gorodkin 2004)
         n = support.sum(-1)
         covariance = right.sum(-1) * n - (support * claimed).sum(-1)
         return _ratio(covariance, np.sqrt((n * n - (support**2).sum(-1)) * (n * n - (claimed**2).sum(-1))))
-    if metric in ("accuracy", "micro_f1"):
+    if metric == "accuracy":
         return _ratio(right.sum(-1), support.sum(-1))
+    if metric == "micro_f1":  # with one class an example, the accuracy
+        return _ratio(2 * right.sum(-1), support.sum(-1) + claimed.sum(-1))
     f1 = _ratio(2 * right, support + claimed)
     return f1[..., 1] if metric == POSITIVE else _ratio(f1.sum(-1), (support + claimed > 0).sum(-1))
+
+
+def _label_sums(metric: str, gold: Array, predicted: Array) -> Floats:
+    """What each example with several labels adds to the sums, shape [n, numbers]."""
+    right = gold & predicted
+    if metric not in BY_EXAMPLE:
+        return np.hstack([right, gold, predicted]).astype(np.float64)
+    both = gold.sum(1) + predicted.sum(1)
+    f1 = np.where(both > 0, 2 * right.sum(1) / np.maximum(1, both), 1.0)
+    return np.stack([f1 if metric == "example_f1" else (gold == predicted).all(1), np.ones(len(gold))], 1)
 
 
 def _moments(metric: str, gold: Floats, predicted: Floats, group: NDArray[np.int64], groups: int) -> Floats:

@@ -1,4 +1,4 @@
-"""Classification or regression: decided by the labels, unless only a few rows would decide; then the user is asked."""
+"""What the labels are: classes, numbers, or several a text; if only a few rows would decide, the user is asked."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -50,6 +50,31 @@ def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> 
     return False
 
 
+def has_several(examples: Sequence[Example], fields: Fields, problem: str) -> bool:
+    """Decide whether a text may have several labels: all rows hold lists, which may be empty.
+
+    Raises:
+        InputError: some rows hold lists and others do not, `problem` is a regression, or, with "auto", two labels
+            differ in spelling only, or a column looks like text where labels are expected or the reverse.
+    """
+    listed = [example for example in examples if example.several is not None]
+    if not listed:
+        return False
+    if problem == "regression":
+        raise InputError(f"{listed[0].where}: the label is a list, but a regression requires numbers")
+    if len(listed) < len(examples):
+        other = next(example for example in examples if example.several is None)
+        raise InputError(
+            f"{other.where}: label '{other.label}' is not a list, those of {len(listed):,} other rows are; give every "
+            "text a list of its labels, which may be empty"
+        )
+    if problem == "auto":
+        _check_texts(examples, fields)
+        _check_classes(examples, fields)
+        _check_spelling(examples)
+    return True
+
+
 def _check_slips(words: Sequence[Example], numbers: Sequence[Example], fractions: Sequence[Example]) -> None:
     """Raise InputError if a few labels have a fraction, or are not numbers, and all others are of the other kind."""
     if not words and _few(fractions, numbers):
@@ -72,11 +97,12 @@ def _few(some: Sequence[Example], examples: Sequence[Example]) -> bool:
 
 def _check_spelling(examples: Sequence[Example]) -> None:
     """Raise InputError if two labels differ in case only, or as numbers in how they are written."""
-    counts, first = Counter(example.label for example in examples), dict[str | float, str]()
+    counts = Counter(label for example in examples for label in example.labels)
+    first = dict[str | float, str]()
     for label in sorted(counts, key=lambda label: -counts[label]):
         frequent = first.setdefault(float(label) if is_number(label) else fold(label), label)
         if frequent != label:
-            where = next(example.where for example in examples if example.label == label)
+            where = next(example.where for example in examples if label in example.labels)
             raise InputError(
                 f"{where}: labels '{label}' ({counts[label]:,} rows) and '{frequent}' ({counts[frequent]:,} rows) "
                 "differ in spelling only; unify them, or set problem to classification to keep both"
@@ -85,7 +111,7 @@ def _check_spelling(examples: Sequence[Example]) -> None:
 
 def _check_classes(examples: Sequence[Example], fields: Fields) -> None:
     """Raise InputError if there are about as many labels as rows."""
-    labels = {example.label for example in examples}
+    labels = {label for example in examples for label in example.labels}
     if len(labels) <= MANY_CLASSES or 2 * len(labels) <= len(examples):
         return
     found = f"field '{fields.label_field}' has {len(labels):,} different values in {len(examples):,} rows"

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -195,15 +196,35 @@ def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_
     """Assign splits to the examples that are not in dev or test; return all in order train, dev, test.
 
     `shares` of them are drawn for dev and test, with `by_label` from each label; `seed` determines which. Equal texts
-    stay together, and so do groups, if the task has them.
+    stay together, and so do groups, if the task has them. Of several labels of a text, the rarest one counts; what
+    train would lack then stays in it.
     """
     settled = [example for example in examples if example.split in ("dev", "test")]
     free = [example for example in examples if example.split not in ("dev", "test")]
-    twins, labels = [example.twin for example in free], [example.label if by_label else "" for example in free]
+    twins, labels = [example.twin for example in free], _rarest(free) if by_label else [""] * len(free)
     groups = [example.group for example in free]
-    drawn = draw(connected(twins, groups), labels, shares, seed) if any(groups) else assign(twins, labels, shares, seed)
+    names = connected(twins, groups) if any(groups) else twins
+    drawn = (draw if any(groups) else assign)(names, labels, shares, seed)
+    drawn = _with_every_label([example.labels for example in free], names, drawn) if by_label else drawn
     found = [replace(example, split=split) for example, split in zip(free, drawn, strict=True)] + settled
     return sorted(found, key=lambda example: SPLITS.index(example.split))
+
+
+def _rarest(examples: Sequence[Example]) -> list[str]:
+    """The label of each example that fewest examples have; "" for one without labels."""
+    uses = Counter(label for example in examples for label in example.labels)
+    return [min(example.labels, key=lambda label: (uses[label], label), default="") for example in examples]
+
+
+def _with_every_label(labels: Sequence[Sequence[str]], groups: Sequence[str], drawn: Sequence[str]) -> list[str]:
+    """Move a group to train for each label that train lacks: the first one by name that has the label."""
+    homes: dict[str, str] = {}
+    known: set[str] = set()
+    for own, group, split in zip(labels, groups, drawn, strict=True):
+        known.update(own if split == "train" else ())
+        homes |= {label: min(group, homes.get(label, group)) for label in own}
+    moved = {group for label, group in homes.items() if label not in known}
+    return ["train" if group in moved else split for group, split in zip(groups, drawn, strict=True)]
 
 
 def assign(groups: Sequence[str], labels: Sequence[str], shares: Mapping[str, float], seed: int) -> list[str]:
@@ -225,7 +246,7 @@ def assign(groups: Sequence[str], labels: Sequence[str], shares: Mapping[str, fl
     return [chosen.get(group, "train") for group in groups]
 
 
-def find_leaks(splits: Sequence[str], labels: Sequence[str], texts: Sequence[str], twins: Sequence[str]) -> pa.Table:
+def find_leaks(splits: Sequence[str], labels: Sequence[Any], texts: Sequence[str], twins: Sequence[str]) -> pa.Table:
     """Return a row for each leak: a dev or test example with the same `twin_key` as a training example.
 
     `example` and `train` are the ordinals of the two (of the first training example, if there are several).

@@ -17,10 +17,10 @@ from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check
 from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
-from tlm.data.tasks.examples import SCHEMA, examples
+from tlm.data.tasks.examples import LISTS, SCHEMA, SEVERAL, examples
 from tlm.data.tasks.labelled import UNLABELLED, Example, read_examples, read_unlabelled
 from tlm.data.tasks.metrics import METRICS, metric_for
-from tlm.data.tasks.problem import PROBLEMS, is_regression
+from tlm.data.tasks.problem import PROBLEMS, has_several, is_regression
 from tlm.data.tasks.splits import GROUP, SPLITS, divided, divided_groups, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
@@ -70,8 +70,9 @@ def load_task(
     """Load a labelled task: a folder with train, dev and test files, a single file to be split, or a registered task.
 
     Labels are classes, or the targets of a regression if all are numbers and some have a fractional part. If only a few
-    rows would decide that, or two labels differ in spelling only, the step stops and asks for `problem`. A single file
-    is split at random within each label; equal texts stay together, and so do groups. Dev and test texts that are also
+    rows would decide that, or two labels differ in spelling only, the step stops and asks for `problem`. If every label
+    is a list, or a separator is named, a text may have several labels, or none. A single file is split at random within
+    each label, of several the rarest; equal texts stay together, and so do groups. Dev and test texts that are also
     in train are reported, not removed. The paper's tasks and GLUE are registered by name (paper:scierc, glue:mnli),
     with columns, labels and published metric; the data come from the Hugging Face Hub or from `files`.
 
@@ -107,6 +108,8 @@ def load_task(
     entry = task_entry(path)
     if entry and problem.problem != "auto":
         raise InputError(f"{path} is a {entry.problem}; leave problem at auto")
+    if entry and fields.label_separator:
+        raise InputError(f"{path} has one label a text; leave label_separator empty")
     if files and entry is None:
         raise InputError(f"{path} is not the name of a task, so files {files} cannot be used; give one of the two")
     rejects = Rejects(max_rejected)
@@ -121,6 +124,8 @@ def load_task(
             check(file, fields.of_texts)
         shares = _shares(files or path, by_split, dev_share, test_share)
         settings = {**vars(fields), "shares": shares, "seed": seed if shares else None}
+        if not fields.label_separator:
+            del settings["label_separator"]  # keys of before do not have it
         settings["name"] = entry.name if entry else _name(path, by_split)
         settings["metric"] = entry.metrics[0] if entry and problem.metric == "auto" else problem.metric
         settings["files"] = [[split, file.name, file.digest()] for split, own in by_split.items() for file in own]
@@ -172,32 +177,37 @@ def _write(
     if entry:
         found = [replace(example, label=entry.label(example.label, example.where)) for example in found]
         entry.compare(Counter(example.split for example in found), len({example.label for example in found}))
-    regression = is_regression(found, fields, entry.problem if entry else settings.get("problem", "auto"))
+    asked = entry.problem if entry else settings.get("problem", "auto")
+    several = has_several(found, fields, asked)
+    regression = not several and is_regression(found, fields, asked)
     if settings["shares"]:
         found = divided(found, settings["shares"], settings["seed"], by_label=not regression)
-    sizes, uses = Counter(example.split for example in found), Counter(example.label for example in found)
+    sizes = Counter(example.split for example in found)
+    uses = Counter(label for example in found for label in example.labels)
     _check_splits(found, sizes, fields.group_field)
     labels = [] if regression else _class_labels(found, entry.order if entry else [])
-    metric = metric_for(labels, settings["metric"])
-    columns = zip(*((one.split, one.label, one.text, one.twin) for one in found), strict=True)
+    metric = metric_for(labels, settings["metric"], several=several)
+    columns = zip(*((one.split, one.labels, one.text, one.twin) for one in found), strict=True)
     leaks = find_leaks(*columns)
     for split, count in sorted(Counter(leaks["split"].to_pylist()).items()):
         listed = "they are listed in leaks.parquet, not removed"
         say(f"warning: {count} of {sizes[split]} {split} texts are also in train; {listed}")
     more, left_out = read_unlabelled(texts, fields, rejects, found)
-    table = _table([*found, *more], regression, grouped=bool(fields.group_field))
+    table = _table([*found, *more], regression, several, grouped=bool(fields.group_field))
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
         pq.write_table(rows, draft.folder / name, compression="zstd")
         draft.rows[name] = len(rows)
     draft.counts = {"read": rejects.read, **{split: sizes[split] for split in SPLITS}, "leaks": len(leaks)}
     draft.counts["labels"] = {label: uses[label] for label in labels}
+    if several:
+        draft.counts["without labels"] = sum(not example.labels for example in found)
     if fields.group_field:
         draft.counts["divided groups"] = _warn_of_groups(found, fields.group_field, settings["shares"])
     if texts:
         draft.counts |= {UNLABELLED: len(more), **left_out}
     rejects.write(draft)
     draft.details = {"name": settings["name"], "labels": labels, "metric": metric, "pair": bool(fields.pair_field)}
-    draft.details["problem"] = "regression" if regression else "classification"
+    draft.details["problem"] = SEVERAL if several else "regression" if regression else "classification"
     if entry:
         draft.details["metrics"] = list(entry.metrics)
 
@@ -209,9 +219,10 @@ def _check_splits(found: Sequence[Example], sizes: Counter[str], group_field: st
     for split in SPLITS:
         if not sizes[split]:
             raise InputError(f"none of the {len(found)} examples is in {split}; {advice} or another share")
-    train = {example.label for example in found if example.split == "train"}
-    if len(train) == 1:
-        raise InputError(f"all training examples have the label '{train.pop()}'; expected at least two labels")
+    train = {label for example in found if example.split == "train" for label in example.labels}
+    if len(train) < 2:
+        has = f"all training examples have the label '{train.pop()}'" if train else "no training example has a label"
+        raise InputError(f"{has}; expected at least two labels")
 
 
 def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[str, float]) -> int:
@@ -237,12 +248,12 @@ def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[
 
 def _class_labels(found: Sequence[Example], order: Sequence[str]) -> list[str]:
     """Return the labels of train, in `order` or sorted. Raises InputError if dev or test has another one."""
-    known = {example.label for example in found if example.split == "train"}
+    known = {label for example in found if example.split == "train" for label in example.labels}
     labels = [label for label in order if label in known] or sorted(known)
     for example in found:
-        if example.label not in known:
-            hint = nearest(example.label, labels)
-            raise InputError(f"{example.where}: label '{example.label}' is not in train{hint}")
+        for label in example.labels:
+            if label not in known:
+                raise InputError(f"{example.where}: label '{label}' is not in train{nearest(label, labels)}")
     return labels
 
 
@@ -254,13 +265,18 @@ def _say_problem(task: Artifact) -> None:
         return
     classes = [f"{label} {task.counts['labels'][label]:,}" for label in task.details["labels"]]
     more = f" and {len(classes) - CLASSES_SHOWN:,} more" if len(classes) > CLASSES_SHOWN else ""
-    say(f"load-task: classification, {len(classes):,} classes: {', '.join(classes[:CLASSES_SHOWN])}{more}")
+    kind = f"classification, {len(classes):,} classes"
+    if task.details["problem"] == SEVERAL:
+        kind = f"several labels a text, {len(classes):,} labels; {task.counts['without labels']:,} texts have none"
+    say(f"load-task: {kind}: {', '.join(classes[:CLASSES_SHOWN])}{more}")
 
 
-def _table(found: Sequence[Example], regression: bool, *, grouped: bool) -> pa.Table:
+def _table(found: Sequence[Example], regression: bool, several: bool, *, grouped: bool) -> pa.Table:
     rows: list[tuple[Any, ...]] = []
     for example in found:
-        label, target = (None, float(example.label)) if regression and example.label else (example.label or None, None)
+        own = example.several if several else example.label or None
+        label, target = (None, float(example.label)) if regression and example.label else (own, None)
         rows.append((example.id, example.text, example.pair, label, target, example.split, example.group))
-    table = pa.table(list(zip(*rows, strict=True)), schema=pa.schema(SCHEMA))
+    schema = SCHEMA.set(SCHEMA.get_field_index("label"), pa.field("label", LISTS)) if several else SCHEMA
+    table = pa.table(list(zip(*rows, strict=True)), schema=schema)
     return table if grouped else table.drop_columns(GROUP)

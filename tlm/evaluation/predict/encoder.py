@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
 from tlm.data.marks import marks_in, with_spans_first
 from tlm.data.ranges import BATCH_TOKENS, by_length
+from tlm.data.tasks.thresholds import MULTI_LABEL, THRESHOLDS, UNFITTED
 from tlm.errors import InputError, reason
 from tlm.progress import Meter
 from tlm.settings.options import cores, given_threads
@@ -25,6 +26,7 @@ class EncoderPredictor(ABC):
 
     Attributes:
         labels: The classes in the order of the logits; None for regression.
+        thresholds: Of each label's probability, where a text may have several; else None.
         max_length: Longest input in tokens, special tokens included; the rest of a text (or pair) is cut.
         marks: The marks around the spans that are put first in each text, where the model was trained so.
         batch_tokens: Most padded tokens in a batch of several texts.
@@ -36,6 +38,7 @@ class EncoderPredictor(ABC):
     def __init__(self, config: dict[str, Any], max_length: int, cuts: bool) -> None:
         """Take the classes and marks from the model's config.json."""
         self.labels, self.marks, self.max_length, self.cuts = model_labels(config), marks_in(config), max_length, cuts
+        self.thresholds = model_thresholds(config)
 
     @abstractmethod
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
@@ -72,7 +75,9 @@ class EncoderPredictor(ABC):
     ) -> NDArray[np.float64]:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
         logits = self.logits(texts, pairs, label)
-        return logits.astype(np.float64) if self.labels is None else probabilities(logits)
+        if self.labels is None:
+            return logits.astype(np.float64)
+        return probabilities(logits) if self.thresholds is None else expit(logits.astype(np.float64))  # type: ignore[no-any-return]
 
     def logits(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
@@ -155,6 +160,13 @@ def model_labels(config: dict[str, Any]) -> list[str] | None:
     if config.get("problem_type") == "regression" or len(names) == 1:
         return None
     return [names[index] for index in sorted(names, key=int)]
+
+
+def model_thresholds(config: dict[str, Any]) -> list[float] | None:
+    """The thresholds of a config.json, where a text may have several labels; else None."""
+    if config.get("problem_type") != MULTI_LABEL:
+        return None
+    return config.get(THRESHOLDS) or [UNFITTED] * len(config["id2label"])
 
 
 def probabilities(logits: NDArray[Any]) -> NDArray[np.float64]:

@@ -47,7 +47,8 @@ def predict_command(
         rows = read_rows(_opened(source, files), source_format, text_field, pair_field)
         predictor, _ = open_predictor(model_folder(model), device)
         sink = _sink(source, to, files)
-        good, bad = write_rows(answers(predictor, rows), to_format, predictor.labels, sink)
+        several = predictor.thresholds is not None
+        good, bad = write_rows(answers(predictor, rows), to_format, predictor.labels, sink, several=several)
         sink.flush()
     say(f"predict: {good} rows predicted, {bad} bad rows answered with an error")
 
@@ -61,7 +62,8 @@ def predict(model: str, texts: Iterable[str | tuple[str, str]], *, device: str =
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
 
     Yields:
-        row (from 1), text, label, probability, probabilities by label; or value for regression; or error.
+        row (from 1), text, label, probability, probabilities by label; or value for regression; or error. Of a model of
+        several labels a text labels, a list that may be empty, in place of label and probability.
     """
     values = ([text] if isinstance(text, str) else [*text] for text in texts)
     rows = (checked(number, one) for number, one in enumerate(values, 1))
@@ -90,15 +92,20 @@ def model_folder(model: str) -> Path:
 def _predicted(predictor: Predictor, rows: list[InputRow]) -> Iterator[dict[str, Any]]:
     pairs = [row.pair or "" for row in rows] if any(row.pair is not None for row in rows) else None
     predicted = predictor.predict([row.text for row in rows], pairs)
-    labels = predictor.labels
     for row, values in zip(rows, predicted.tolist(), strict=True):
-        answer = {"value": values[0]} if labels is None else likeliest(values, labels)
+        answer = {"value": values[0]} if predictor.labels is None else chosen(values, predictor)
         yield {"row": row.number, "text": row.text, **answer}
 
 
-def likeliest(chances: list[float], labels: list[str]) -> dict[str, Any]:
-    """The likeliest label, its probability, and the probabilities of all labels."""
-    named = dict(zip(labels, chances, strict=True))
+def chosen(chances: list[float], model: Predictor) -> dict[str, Any]:
+    """The likeliest label, its probability, and the probabilities of all labels.
+
+    Of a model of several labels a text those above their thresholds, the likeliest first, and all probabilities.
+    """
+    named = dict(zip(model.labels or [], chances, strict=True))
+    if model.thresholds is not None:
+        above = [label for label, least in zip(named, model.thresholds, strict=True) if named[label] > least]
+        return {"labels": sorted(above, key=lambda label: -named[label]), "probabilities": named}
     label = max(named, key=named.__getitem__)
     return {"label": label, "probability": named[label], "probabilities": named}
 

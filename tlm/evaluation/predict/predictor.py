@@ -1,7 +1,7 @@
 """Any model folder as something that predicts: an encoder of transformers or ONNX, a shallow model, or a mixture."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier, model_labels
+from tlm.data.tasks import thresholds
+from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier, model_labels, model_thresholds
 from tlm.shallow.folder import FAMILY, config_of
 
 EQUAL = 100  # equal weights count as much as this many examples of dev
@@ -34,17 +35,19 @@ class Weights:
         temperatures: Each part's probabilities p become p^(1/T), normalised; above 1 it is trusted less.
         shares: Weight of each part, 0 or more; they add up to 1.
         lines: Each part's numbers x become slope · x + intercept. Empty for classes and in older mixtures.
+        thresholds: Of each label's mixed probability, where a text may have several; else empty.
     """
 
     temperatures: tuple[float, ...]
     shares: tuple[float, ...]
     lines: tuple[Line, ...] = ()
+    thresholds: tuple[float, ...] = ()
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> "Weights":
         """The weights whose `state` this is."""
         lines = tuple((slope, intercept) for slope, intercept in values.get("lines", ()))
-        return cls(tuple(values["temperatures"]), tuple(values["shares"]), lines)
+        return cls(tuple(values["temperatures"]), tuple(values["shares"]), lines, tuple(values.get("thresholds", ())))
 
     def state(self) -> dict[str, Any]:
         """The weights as JSON values."""
@@ -53,7 +56,8 @@ class Weights:
     def apply(self, parts: Sequence[Floats]) -> Floats:
         """Mix predictions of the parts, each of shape [n, classes] (or [n, 1] for numbers)."""
         on_lines = _on_lines(parts, self.lines)
-        tempered = [_tempered(part, temperature) for part, temperature in zip(on_lines, self.temperatures, strict=True)]
+        several = bool(self.thresholds)
+        tempered = [_tempered(part, t, several) for part, t in zip(on_lines, self.temperatures, strict=True)]
         return np.sum([share * part for share, part in zip(self.shares, tempered, strict=True)], axis=0)  # type: ignore[no-any-return]
 
 
@@ -61,27 +65,29 @@ def fitted(parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64
     """The best weights on a grid, drawn towards equal ones: they have the share n / (n + `EQUAL`).
 
     Each part gets the temperature (numbers: the line) that is best for it alone. Among equals, the shares that are
-    nearest to equal win.
+    nearest to equal win. Where a text may have several labels, thresholds are fitted to the mixed probabilities.
 
     Args:
         parts: Predictions of each part, shape [n, classes], or [n, 1] for numbers.
-        gold: Class ordinals, or numbers; shape [n].
+        gold: Class ordinals, or numbers, shape [n]; 0/1 of several labels, shape [n, classes].
     """
-    count = len(parts)
+    count, several = len(parts), gold.ndim == 2
     equal = tuple(1 / count for _ in parts)
+    unfitted = (thresholds.UNFITTED,) * parts[0].shape[1] if several else ()
     if not len(gold):
-        return Weights((1.0,) * count, equal)
-    lines = tuple(_line(part[:, 0], gold) for part in parts) if parts[0].shape[1] == 1 else ()
+        return Weights((1.0,) * count, equal, thresholds=unfitted)
+    raw, lines = parts, tuple(_line(part[:, 0], gold) for part in parts) if parts[0].shape[1] == 1 else ()
     parts = _on_lines(parts, lines)
-    best = tuple(min(TEMPERATURES, key=lambda t, part=part: loss(_tempered(part, t), gold)) for part in parts)  # type: ignore[misc]
+    best = tuple(min(TEMPERATURES, key=lambda t, part=part: loss(_tempered(part, t, several), gold)) for part in parts)  # type: ignore[misc]
     grid = (shares for shares in product(range(STEPS + 1), repeat=count) if sum(shares) == STEPS)
     candidates = [equal, *sorted(grid, key=lambda shares: sum((share / STEPS - 1 / count) ** 2 for share in shares))]
     weights = [tuple(share / sum(shares) for share in shares) for shares in candidates]
-    tempered = [_tempered(part, temperature) for part, temperature in zip(parts, best, strict=True)]
+    tempered = [_tempered(part, temperature, several) for part, temperature in zip(parts, best, strict=True)]
     losses = [loss(Weights((1.0,) * count, shares).apply(tempered), gold) for shares in weights]
     found = weights[min(range(len(losses)), key=lambda place: float(f"{losses[place]:.{DIGITS}g}"))]
     trust = len(gold) / (len(gold) + EQUAL)
-    return Weights(best, tuple(trust * share + (1 - trust) / count for share in found), lines)
+    mixed = Weights(best, tuple(trust * share + (1 - trust) / count for share in found), lines, unfitted)
+    return replace(mixed, thresholds=tuple(thresholds.fitted(mixed.apply(raw), gold).tolist())) if several else mixed
 
 
 def cross_fitted(parts: Sequence[Floats], gold: NDArray[np.float64], group: NDArray[np.int64]) -> Floats:
@@ -105,7 +111,12 @@ def cross_fitted(parts: Sequence[Floats], gold: NDArray[np.float64], group: NDAr
 
 
 def loss(predicted: Floats, gold: NDArray[np.float64] | NDArray[np.int64]) -> float:
-    """Mean log-loss of probabilities, shape [n, classes], or mean squared error of numbers, shape [n, 1]."""
+    """Mean log-loss of probabilities, shape [n, classes], or mean squared error of numbers, shape [n, 1].
+
+    Of several labels, `gold` is 0/1 of shape [n, classes], and the loss is a mean over texts and labels.
+    """
+    if gold.ndim == 2:
+        return float(-np.mean(np.log(np.maximum(np.where(gold, predicted, 1 - predicted), TINY))))
     if predicted.shape[1] == 1:
         return float(np.mean((predicted[:, 0] - gold) ** 2))
     return float(-np.mean(np.log(np.maximum(predicted[np.arange(len(gold)), gold.astype(np.int64)], TINY))))
@@ -133,11 +144,13 @@ def _on_lines(parts: Sequence[Floats], lines: Sequence[Line]) -> Sequence[Floats
     return [slope * part + at for part, (slope, at) in zip(parts, lines, strict=True)] if lines else parts
 
 
-def _tempered(part: Floats, temperature: float) -> Floats:
-    """Probabilities at a temperature; numbers stay as they are."""
+def _tempered(part: Floats, temperature: float, several: bool = False) -> Floats:
+    """Probabilities at a temperature, of `several` labels each by itself; numbers stay as they are."""
     if temperature == 1 or part.shape[1] == 1:
         return part
     powers = np.maximum(part, TINY) ** (1 / temperature)
+    if several:
+        return powers / (powers + np.maximum(1 - part, TINY) ** (1 / temperature))  # type: ignore[no-any-return]
     return powers / powers.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
 
 
@@ -149,9 +162,11 @@ class Predictor(Protocol):
 
     Attributes:
         labels: The classes in the order of the probabilities; None for numbers.
+        thresholds: Of each label's probability, where a text may have several; else None.
     """
 
     labels: list[str] | None
+    thresholds: list[float] | None
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
@@ -186,6 +201,7 @@ class Mixture:
 
     Attributes:
         labels: The classes in the order of the probabilities; None for numbers.
+        thresholds: Of each label's probability, where a text may have several; else None.
         place: The device that most of the work is done on.
     """
 
@@ -193,6 +209,7 @@ class Mixture:
         """Load all models of a mixture's folder; `config` is its config.json."""
         self.labels: list[str] | None = config["labels"]
         self.weights = Weights.read(config)
+        self.thresholds = list(self.weights.thresholds) or None
         opened = [[open_predictor(folder / name, device) for name in part] for part in config["parts"]]
         self.parts = [[predictor for predictor, _ in part] for part in opened]
         self.place = next((place for part in opened for _, place in part if place != "cpu"), "cpu")
@@ -205,7 +222,12 @@ class Mixture:
         return self.weights.apply([np.mean(part, axis=0) for part in found])
 
 
-def labels_of(folder: Path) -> list[str] | None:
-    """The classes of a model folder in the order of its probabilities; None for numbers. Reads config.json only."""
+def labels_of(folder: Path) -> tuple[list[str] | None, bool]:
+    """The classes of a model folder in the order of its probabilities; None for numbers. Reads config.json only.
+
+    Also whether a text may have several of them.
+    """
     config = config_of(folder)
-    return config["labels"] if FAMILY in config else model_labels(config)  # type: ignore[no-any-return]
+    if FAMILY in config:
+        return config["labels"], "thresholds" in config
+    return model_labels(config), model_thresholds(config) is not None

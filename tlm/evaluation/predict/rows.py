@@ -18,6 +18,7 @@ WriteFormat = Literal["jsonl", "csv"]
 _FORMULA = re.compile(r"^(?=[\t\r\n])|(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
 _UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would end the row
 LONGEST_CELL = 2**31 - 1
+BETWEEN = "; "  # labels of one text
 
 
 @dataclass(frozen=True)
@@ -64,16 +65,22 @@ def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_fiel
 
 
 def write_rows(
-    rows: Iterable[dict[str, Any]], form: WriteFormat, labels: Sequence[str] | None, sink: TextIO
+    rows: Iterable[dict[str, Any]],
+    form: WriteFormat,
+    labels: Sequence[str] | None,
+    sink: TextIO,
+    *,
+    several: bool = False,
 ) -> tuple[int, int]:
     """Write predicted rows one at a time; returns how many are good and how many have an error.
 
     No terminal and no spreadsheet can read a command in them: JSON escapes control and direction characters, so that
-    values are unchanged; `inert` says what is done in CSV.
+    values are unchanged; `inert` says what is done in CSV. There, `several` labels of a text stand in one cell.
     """
     good = bad = 0
     writer = csv.writer(sink, lineterminator="\n")
-    head = ["row", "text", *(["label", "probability"] if labels is not None else ["value"])]
+    answer = ["value"] if labels is None else ["labels"] if several else ["label", "probability"]
+    head = ["row", "text", *answer]
     if form == "csv":
         writer.writerow(map(inert, [*head, *(f"p({label})" for label in labels or []), "error"]))
     for row in rows:
@@ -82,7 +89,8 @@ def write_rows(
             sink.write(BIDI_AND_CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], line) + "\n")
         else:
             numbers = row.get("probabilities", {})
-            cells = [*(row.get(name, "") for name in head), *(numbers.get(label, "") for label in labels or [])]
+            known = row | {"labels": BETWEEN.join(row.get("labels", ()))}
+            cells = [*(known.get(name, "") for name in head), *(numbers.get(label, "") for label in labels or [])]
             writer.writerow(map(inert, [*cells, row.get("error", "")]))
         bad += "error" in row
         good += "error" not in row

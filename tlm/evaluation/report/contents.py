@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.examples import SEVERAL
 from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill import predictions, spent
@@ -46,7 +47,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     best, held_against = recommended(whole, compared)
     chosen = whole_groups[best["name"]]
     first = groups[0].runs[0].values
-    regression = first["problem"] == "regression"
+    regression, several = first["problem"] == "regression", first["problem"] == SEVERAL
     found: Contents = {
         "task": {
             "name": visible(first["task"], 80),
@@ -72,7 +73,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
             "metrics": max(chosen.runs, key=lambda run: float(run.values["dev"])).artifact.manifest.key,
         },
         "classes": None if regression else _classes(_looked_at(groups, best["name"], compared), chosen),
-        "confusion": None if regression else _confusion(chosen),
+        "confusion": None if regression or several else _confusion(chosen),
         "scatter": _scatter(chosen) if regression else None,
         "evidence": evidence(groups, lineage),
         "dropped": _dropped(groups, task, lineage),

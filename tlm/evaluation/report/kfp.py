@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, rows_at
-from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION
+from tlm.data.tasks.metrics import METRICS
 from tlm.evaluation.pages.blocks import Block, Heading, Quote, Span, Table, Text
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import visible
@@ -30,16 +30,20 @@ def summary(metrics: str) -> dict[str, float]:
     scores = {
         f"{split}_{name}": float(values["splits"][split][name])
         for split in values["splits"]
-        for name in (*CLASSIFICATION, POSITIVE, *REGRESSION, "rmse")
+        for name in (*METRICS[1:], "rmse")
         if name in values["splits"][split]
     }
     return scores if values["mlm_loss"] is None else {**scores, "test_mlm_loss": float(values["mlm_loss"])}
 
 
 def confusion(metrics: str) -> tuple[list[str], list[list[int]]]:
-    """Labels and confusion matrix on test (rows gold, columns predicted); two empty lists for regression."""
+    """Labels and confusion matrix on test (rows gold, columns predicted).
+
+    Two empty lists for regression, and for several labels a text.
+    """
     values = _values(metrics)
-    return values["labels"] or [], values["splits"]["test"].get("confusion", [])
+    matrix = values["splits"]["test"].get("confusion", [])
+    return values["labels"] if matrix else [], matrix
 
 
 def roc(metrics: str) -> tuple[list[float], list[float], list[float]] | None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.examples import SEVERAL
 from tlm.errors import InputError
 from tlm.evaluation.pages import plots, units
 from tlm.evaluation.pages.blocks import (
@@ -259,6 +260,8 @@ def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> 
         "the text where it was drawn (with 3 draws or more), and of test examples. A mixture’s dev score is "
         "cross-fitted."
     )
+    if task["problem"] == SEVERAL:
+        note += " All dev scores are, because thresholds of labels are fitted on dev, too."
     if losses:
         note += " The masked-LM loss is of stage 1 on test texts; compare it within one vocabulary only."
     return by_arm(groups, columns, note=note, strong=best)
@@ -349,8 +352,9 @@ def predictions(contents: Contents) -> Iterator[Block]:
     """Confusions and F1 of the classes, or predicted against gold values."""
     best, confusion, scatter = contents["best"], contents["confusion"], contents["scatter"]
     heading = Heading(("Predictions of ", Span(best["name"])))
-    if confusion:
-        yield from (heading, *_confusion(confusion, best["role"]), *_classes(contents["classes"]))
+    if contents["classes"]:
+        shown = _confusion(confusion, best["role"]) if confusion else ()
+        yield from (heading, *shown, *_classes(contents["classes"], _called(contents["task"])))
     elif scatter and scatter["gold"]:
         caption = "Predicted against gold values on test, first seed; the line marks equality"
         yield Drawn((heading, Figure(caption, plots.scatter(**scatter, role=best["role"]), "single")))
@@ -368,10 +372,15 @@ def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
         yield Table(["Gold", Column("Predicted", "left"), "Examples"], rows)
 
 
-def _classes(found: dict[str, Any]) -> Iterator[Block]:
+def _called(task: dict[str, Any]) -> str:
+    """What the answers of a task are called."""
+    return "label" if task["problem"] == SEVERAL else "class"
+
+
+def _classes(found: dict[str, Any], called: str) -> Iterator[Block]:
     rows: list[Row] = [(Span(row["label"]), f"{row['support']:,}", *map(hundred, row["f1"])) for row in found["rows"]]
-    yield Heading("F1 of each class on test", 3)
-    yield Table(["Class", "examples", *(Column(Span(name)) for name in found["groups"])], rows)
+    yield Heading(f"F1 of each {called} on test", 3)
+    yield Table([called.capitalize(), "examples", *(Column(Span(name)) for name in found["groups"])], rows)
 
 
 def write_report(folder: Path, contents: dict[str, Any]) -> None:
@@ -395,5 +404,6 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
 
 def _facts(task: dict[str, Any]) -> str:
     kind = f"{task['classes']} classes" if task["classes"] else "regression"
+    kind = f"{task['classes']} labels, several a text" if task["problem"] == SEVERAL else kind
     counts = [f"{task['counts'][part]:,} {part}" for part in ("train", "dev", "test") if part in task["counts"]]
     return " · ".join([kind, *counts, f"metric: {task['metric_name']}"])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, rows_at
+from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Quote, Span, Text
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
@@ -104,8 +105,10 @@ def _chosen(task: Artifact, wanted: int, label: str) -> dict[str, list[int]]:
     else:
         if label and label not in task.details["labels"]:
             raise InputError(f"{task.uri} has no label '{label}'{nearest(label, task.details['labels'])}")
-        labels = table["label"].to_numpy()
-        groups = {name: train[labels[train] == name] for name in ([label] if label else task.details["labels"])}
+        known = task.details["labels"]
+        gold = values_of(table["label"].take(train), known)
+        has = gold == 1 if gold.ndim == 2 else gold[:, np.newaxis] == np.arange(len(known))
+        groups = {name: train[has[:, place]] for place, name in enumerate(known) if label in ("", name)}
     return {name: rows[evenly(len(rows), wanted)].tolist() for name, rows in groups.items()}
 
 

@@ -85,7 +85,7 @@ def _write(
     timed, splits = Timed(predictor, place), read_splits(task, "dev", "test")
     timed.one_at_a_time(splits["dev"])
     predictions = [
-        Prediction.of(split, timed.predict(split.texts, split.pairs, f"evaluating {name}"))
+        Prediction.of(split, timed.predict(split.texts, split.pairs, f"evaluating {name}"), predictor.thresholds)
         for name, split in splits.items()
     ]
     size = sum(entry.size for entry in trained.entries("model/*"))
@@ -108,18 +108,17 @@ def _loss(checkpoint: Artifact, task: Artifact, device: str, root: str | None) -
 
 def check_classes(trained: Artifact, task: Artifact) -> None:
     """Raise InputError unless `trained` predicts the classes of `task`."""
-    from tlm.data.tasks.examples import classes_of
+    from tlm.data.tasks.examples import SEVERAL, classes_of
 
     if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
         raise InputError(
             f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate its model"
         )
-    labels = labels_of(trained.path("model"))
-    expected = classes_of(task)
-    if labels != expected:
+    given, expected = labels_of(trained.path("model")), (classes_of(task), task.details["problem"] == SEVERAL)
+    if given != expected:
         ours, theirs = (
-            "a number" if names is None else f"the {len(names)} classes {', '.join(names)}"
-            for names in (labels, expected)
+            "a number" if names is None else f"{'several of ' * several}the {len(names)} classes {', '.join(names)}"
+            for names, several in (given, expected)
         )
         raise InputError(
             f"{trained.uri} gives {ours} but {task.uri} has {theirs}; evaluate on the task that it was trained on"

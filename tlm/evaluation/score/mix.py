@@ -166,7 +166,7 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
 
     Models of the same arm (its seeds) are averaged equally and count as one part. Each part gets a temperature and a
     weight by log-loss on a small grid; numbers get a slope and an intercept, and a weight by squared error. The fewer
-    examples dev has, the nearer the weights are to equal ones.
+    examples dev has, the nearer the weights are to equal ones. Of several labels a text, each gets a threshold.
     The dev score is cross-fitted: each group of examples is predicted with weights fitted on the others.
 
     Args:
@@ -248,7 +248,8 @@ def _write_metrics(draft: Draft, recipe: Recipe) -> None:
     parts, splits = parts_of(members), read_splits(task, "dev", "test")
     dev = cross_fitted([part.predictions("dev") for part in parts], splits["dev"].gold, splits["dev"].group)
     test = Weights.read(found).apply([part.predictions("test") for part in parts])
-    predictions = [Prediction.of(splits["dev"], dev), Prediction.of(splits["test"], test)]
+    thresholds = found.get("thresholds")
+    predictions = [Prediction.of(splits[name], mixed, thresholds) for name, mixed in (("dev", dev), ("test", test))]
     identity = {name: found[name] for name in ("arm", "seed", "stage")} | {"mlm_loss": None}
     cost, stages = costs_of(parts)
     facts = {"cost": cost, **{name: found[name] for name in ("fixed", "chosen", "parameters")}}

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
-from tlm.data.tasks.examples import classes_of
-from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION, Split, score
+from tlm.data.tasks.examples import LISTS, SEVERAL, classes_of
+from tlm.data.tasks.metrics import CLASSIFICATION, OF_SEVERAL, POSITIVE, REGRESSION, Split, score
+from tlm.data.tasks.thresholds import above, cross_decided
 
 BINS = 10
 METRIC_NAMES = {
@@ -27,6 +28,8 @@ METRIC_NAMES = {
     "micro_f1": "micro-F1",
     "accuracy": "accuracy",
     "f1": "F1 of the positive class",
+    "example_f1": "example-F1",
+    "exact_match": "exact match",
     "matthews": "Matthews correlation",
     "pearson": "Pearson correlation",
     "spearman": "Spearman correlation",
@@ -47,8 +50,9 @@ def scores(
     """All scores of one split.
 
     Args:
-        gold: Class ordinals into `labels`, or float targets where `labels` is None; shape [n].
-        predicted: The same, as predicted; shape [n].
+        gold: Class ordinals into `labels`, or float targets where `labels` is None, shape [n]; 0/1 of several labels a
+            text, shape [n, classes].
+        predicted: The same, as predicted.
         probabilities: Of every class, shape [n, classes]; unused for regression.
         labels: The classes in order; None for regression.
 
@@ -56,7 +60,7 @@ def scores(
         ``n``, the number of examples. For classes: the metrics of `CLASSIFICATION` (with two classes also ``f1``),
         ``ece`` (expected calibration error over 10 bins of equal width), ``confusion`` (rows gold, columns predicted),
         ``classes`` (precision, recall, f1, support by label) and ``reliability`` (bins). For regression: the metrics
-        of `REGRESSION`, ``mse``, ``rmse`` and ``mae``.
+        of `REGRESSION`, ``mse``, ``rmse`` and ``mae``. For several labels: those of `OF_SEVERAL`, and ``classes``.
 
     Raises:
         ValueError: shapes differ, or a prediction is not finite.
@@ -68,7 +72,8 @@ def scores(
     chances = np.asarray(probabilities, dtype=float).reshape(len(gold), len(labels))
     if not np.isfinite(chances).all():
         raise ValueError("a probability is not finite")
-    return _classification(np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64), chances, labels)
+    given = np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
+    return _several(*given, labels) if np.ndim(gold) == 2 else _classification(*given, chances, labels)
 
 
 def positive(labels: Sequence[str]) -> str:
@@ -79,25 +84,32 @@ def positive(labels: Sequence[str]) -> str:
 def _classification(gold: Array, predicted: Array, chances: Array, labels: Sequence[str]) -> dict[str, Any]:
     confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
     np.add.at(confusion, (gold, predicted), 1)
-    hits, support, claimed = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
-    columns = {
-        "precision": hits / np.maximum(1, claimed),
-        "recall": hits / np.maximum(1, support),
-        "f1": 2 * hits / np.maximum(1, support + claimed),
-        "support": support,
-    }
     bins = _reliability(gold == predicted, chances.max(axis=1, initial=0.0))
     metrics = (*CLASSIFICATION, POSITIVE) if positive(labels) else CLASSIFICATION
     return {
         "n": len(gold),
         **{name: score(name, gold, predicted) for name in metrics},
         "ece": sum(bin["n"] * abs(bin["accuracy"] - bin["confidence"]) for bin in bins) / max(1, len(gold)),
-        "classes": {
-            label: {name: column[index].item() for name, column in columns.items()}
-            for index, label in enumerate(labels)
-        },
+        "classes": _by_class(confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0), labels),
         "confusion": confusion.tolist(),
         "reliability": bins,
+    }
+
+
+def _several(gold: Array, predicted: Array, labels: Sequence[str]) -> dict[str, Any]:
+    classes = _by_class((gold & predicted).sum(axis=0), gold.sum(axis=0), predicted.sum(axis=0), labels)
+    return {"n": len(gold), **{name: score(name, gold, predicted) for name in OF_SEVERAL}, "classes": classes}
+
+
+def _by_class(hits: Array, support: Array, claimed: Array, labels: Sequence[str]) -> dict[str, dict[str, Any]]:
+    columns = {
+        "precision": hits / np.maximum(1, claimed),
+        "recall": hits / np.maximum(1, support),
+        "f1": 2 * hits / np.maximum(1, support + claimed),
+        "support": support,
+    }
+    return {
+        label: {name: column[index].item() for name, column in columns.items()} for index, label in enumerate(labels)
     }
 
 
@@ -139,7 +151,7 @@ class Prediction:
 
     Attributes:
         split: The examples.
-        predicted: Class ordinals, or floats for regression; shape [n].
+        predicted: Class ordinals, or floats for regression, shape [n]; 0/1 of several labels, shape [n, classes].
         probabilities: Of every class, shape [n, classes]; None for regression.
     """
 
@@ -148,8 +160,15 @@ class Prediction:
     probabilities: NDArray[np.float64] | None
 
     @classmethod
-    def of(cls, split: Split, values: NDArray[np.float64]) -> "Prediction":
-        """Predict the likeliest class from probabilities, shape [n, classes], or take numbers, shape [n, 1]."""
+    def of(cls, split: Split, values: NDArray[np.float64], thresholds: list[float] | None = None) -> "Prediction":
+        """Predict the likeliest class from probabilities, shape [n, classes], or take numbers, shape [n, 1].
+
+        Of several labels a text, those above `thresholds`; for dev, to which these are fitted, above such that are
+        fitted to the other groups of dev.
+        """
+        if thresholds is not None:
+            decided = cross_decided(values, split.gold, split.group) if split.name == "dev" else above(values, thresholds)
+            return cls(split, decided, values)
         return cls(split, values[:, 0], None) if values.shape[1] == 1 else cls(split, values.argmax(axis=1), values)
 
     def scores(self, labels: list[str] | None, *, without_copies: bool = False) -> dict[str, Any]:
@@ -161,7 +180,7 @@ class Prediction:
 
 def scored(task: Artifact) -> dict[str, str]:
     """The setting of a step that scores a task: which of two classes is the positive one."""
-    found = positive(task.details["labels"])
+    found = "" if task.details["problem"] == SEVERAL else positive(task.details["labels"])
     return {"positive": found} if found else {}
 
 
@@ -208,6 +227,8 @@ def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
     kind = pa.float64() if labels is None else pa.string()
 
     def values(array: NDArray[Any]) -> pa.Array:
+        if array.ndim == 2:
+            return pa.array([[labels[place] for place in np.flatnonzero(row)] for row in array], LISTS)
         return pa.array(array if labels is None else [labels[index] for index in array], kind)
 
     chances = [None] * size if prediction.probabilities is None else list(prediction.probabilities)

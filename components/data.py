@@ -114,6 +114,7 @@ def load_task(
     text_field: str,
     pair_field: str,
     label_field: str,
+    label_separator: str,
     group_field: str,
     metric: str,
     problem: str,
@@ -127,7 +128,7 @@ def load_task(
     from tlm.evaluation.report.kfp import log_counts
     from tlm.settings.options import Fields, Problem
 
-    fields = Fields(text_field, pair_field, label_field, group_field=group_field)
+    fields = Fields(text_field, pair_field, label_field, label_separator, group_field=group_field)
     more = {"problem": Problem(metric, problem), "unlabelled": unlabelled_path, "files": files}
     return log_counts(load_task(path, fields=fields, **more, root=root), counts)
 

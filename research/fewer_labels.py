@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.tasks.examples import classes_of, examples
+from tlm.data.tasks.examples import classes_of, examples, one_label_each
 from tlm.data.tasks.labelled import UNLABELLED, twin_key
 from tlm.data.tasks.splits import SPLITS, find_leaks
 from tlm.errors import InputError, refuse_negative
@@ -42,6 +42,7 @@ def fewer_labels(task: str, *, per_class: int, seed: int = 0, keep_texts: bool =
     refuse_negative(seed=seed)
     if per_class < 1:
         raise InputError(f"per_class is {per_class}; expected 1 or more")
+    one_label_each(given, "fewer-labels")
     if classes_of(given) is None:
         raise InputError(f"{given.uri} is a regression; expected a task with classes")
     settings = {"per_class": per_class, "seed": seed, "keep_texts": keep_texts}

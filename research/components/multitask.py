@@ -11,6 +11,7 @@ def load_tasks(
     text_field: str,
     pair_field: str,
     label_field: str,
+    label_separator: str,
     group_field: str,
     metric: str,
     problem: str,
@@ -18,13 +19,11 @@ def load_tasks(
     root: str,
 ) -> list[str]:
     """Read several labelled tasks (train, dev, test), after refusing settings that tasks cannot share."""
-    from research.multitask.plan import check_together
-    from tlm.data.tasks.task import load_task
+    from research.multitask.plan import load_together
     from tlm.settings.options import Fields, Problem
 
-    check_together(overrides.split())
-    how = {"fields": Fields(text_field, pair_field, label_field, group_field=group_field), "root": root}
-    return [load_task(path.strip(), problem=Problem(metric, problem), **how) for path in paths.split(",")]
+    fields = Fields(text_field, pair_field, label_field, label_separator, group_field=group_field)
+    return load_together(paths.split(","), overrides.split(), fields, Problem(metric, problem), root)
 
 
 @component(DATA_IMAGE)

@@ -3,17 +3,28 @@
 from collections.abc import Sequence
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.examples import one_label_each
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.runs.plan import AUTO, PlannedRun, parse_seeds
 from tlm.settings import presets
+from tlm.settings.options import Fields, Problem
 
 TOGETHER = "multi-task"
 
 
-def check_together(overrides: Sequence[str]) -> None:
-    """Raise InputError for overrides that make no sense for tasks that train together."""
+def load_together(
+    paths: Sequence[str], overrides: Sequence[str], fields: Fields, problem: Problem, root: str | None
+) -> list[str]:
+    """Load tasks that train together. Raises InputError, before anything is read, for settings they cannot share."""
     if AUTO in overrides:
         raise InputError(f"overrides: '{AUTO}' chooses for one task, but tasks together share settings; name them")
+    if fields.label_separator:
+        raise InputError("label_separator: tasks that train together have one label a text; leave it empty")
+    tasks = [load_task(path.strip(), fields=fields, problem=problem, root=root) for path in paths]
+    for task in tasks:
+        one_label_each(Artifact.open(task, "task"), "training tasks together")
+    return tasks
 
 
 def plan_together(

@@ -46,11 +46,16 @@ def most_asked(subset: Subset, top: int) -> list[dict[str, Any]]:
             "text": visible(passage["text"]),
             "best_rank": passage["best_rank"],
             "asked": len(rows),
-            "labels": _label_counts([labels[row] for row in rows if labels and labels[row] is not None]),
+            "labels": _label_counts([label for row in rows if labels for label in _listed(labels[row])]),
             "examples": [_example(examples[row], passage["text"]) for row in shown if row in examples],
         }
         for passage, rows, shown in zip((passages[place] for place in places), asking, chosen, strict=True)
     ]
+
+
+def _listed(label: str | list[str] | None) -> list[str]:
+    """The labels of an example that has one, several or none."""
+    return label if isinstance(label, list) else [] if label is None else [label]
 
 
 def _label_counts(labels: Sequence[str]) -> list[dict[str, Any]]:
@@ -64,7 +69,7 @@ def _label_counts(labels: Sequence[str]) -> list[dict[str, Any]]:
 def _example(row: dict[str, Any], passage: str) -> dict[str, Any]:
     """An example as the page shows it; words that `passage` also has are marked in ``pieces``."""
     text = visible(whole_text(row))
-    label = row["label"] if row["label"] is not None else f"{row['target']:g}"
+    label = f"{row['target']:g}" if row["label"] is None else ", ".join(_listed(row["label"]))
     return {
         "id": visible(row["id"], 60),
         "label": visible(str(label), 40),

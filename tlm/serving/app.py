@@ -71,7 +71,7 @@ class Server:
             "/v2/health/ready": {"ready": True},
             "/v1/models": {"models": [name]},
             v1: ready,
-            v2: protocol.metadata(name, self.served.version, self.served.predictor.labels),
+            v2: protocol.metadata(name, self.served.version, self.served.predictor),
             f"{v2}/ready": ready,
         }
         routes = [Route(path, _answering(body), methods=["GET"]) for path, body in get.items()]
@@ -119,14 +119,14 @@ class Server:
     async def predict_v1(self, request: Request) -> Response:
         """V1: ``instances`` in, ``predictions`` out."""
         async with self.bodies.asked(request, protocol.read_v1) as asked:
-            return JSONResponse(protocol.answer_v1(await self.predict(asked), self.served.predictor.labels))
+            return JSONResponse(protocol.answer_v1(await self.predict(asked), self.served.predictor))
 
     async def predict_v2(self, request: Request) -> Response:
         """V2, the Open Inference Protocol: tensors in, tensors out."""
         async with self.bodies.asked(request, protocol.read_v2) as asked:
             predicted = await self.predict(asked)
-            labels, name, version = self.served.predictor.labels, self.served.name, self.served.version
-            return JSONResponse(protocol.answer_v2(predicted, labels, name, version, asked.identity))
+            model, name, version = self.served.predictor, self.served.name, self.served.version
+            return JSONResponse(protocol.answer_v2(predicted, model, name, version, asked.identity))
 
     async def predict(self, asked: protocol.Asked) -> Any:
         """Predict together with other waiting requests."""

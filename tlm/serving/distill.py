@@ -2,6 +2,7 @@
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe
+from tlm.data.tasks.examples import one_label_each
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import check_classes
 from tlm.evaluation.score.mix import STUDENT
@@ -50,6 +51,7 @@ def distill(
     """
     arguments = dict(locals())
     better, start, examples = trained_model(teacher), Artifact.open(checkpoint, "checkpoint"), trainable(task)
+    one_label_each(examples, "distill")
     retrieved = Artifact.open(subset, "subset") if subset else None
     check_trained(examples, better, start)
     if retrieved:

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.tasks.thresholds import above
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import MIXTURE
 from tlm.progress import say
@@ -126,12 +128,19 @@ def compared(folder: Path, converted: Path, texts: list[str], pairs: list[str] |
         within = float(EXACT_WITHIN * wanted.std() + ROUNDING * np.abs(wanted).max(initial=0))
     if difference > within:
         raise InputError(f"{folder}: the logits of its ONNX model differ by {difference:.2g}, more than {within:.1g}")
-    found = agreement(exact, small, model.labels is None)
+    found = agreement(exact, small, model.labels is None, model.thresholds)
     return {"difference": difference, "within": within, "agreement": found}
 
 
-def agreement(exact: NDArray[np.float32], small: NDArray[np.float32], numbers: bool) -> float:
-    """The similarity of two predictions, at most 1: the share of equal classes, or of explained variance of numbers."""
+def agreement(
+    exact: NDArray[np.float32], small: NDArray[np.float32], numbers: bool, thresholds: list[float] | None = None
+) -> float:
+    """The similarity of two predictions, at most 1: the share of equal answers, or of explained variance of numbers.
+
+    With `thresholds`, an answer is the set of labels whose probabilities are above them.
+    """
+    if thresholds is not None:
+        return float((above(expit(exact), thresholds) == above(expit(small), thresholds)).all(axis=1).mean())
     if numbers:
         exact, small = exact.astype(np.float64), small.astype(np.float64)
         spread = np.square(exact - exact.mean()).sum()

@@ -13,6 +13,7 @@ import yaml
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import SPANS_FIRST
+from tlm.data.tasks.thresholds import MULTI_LABEL
 from tlm.errors import InputError
 from tlm.evaluation.predict.encoder import ONNX
 from tlm.serving.export_onnx import trained_model
@@ -100,5 +101,7 @@ def _longest(model: Artifact) -> int:
         raise InputError(f"{model.uri} reads marked spans first, which only `tlm` prepares so{advice}")
     if config.get("problem_type") == "regression":
         raise InputError(f"{model.uri} predicts a number, but KServe's runtime answers with classes{advice}")
+    if config.get("problem_type") == MULTI_LABEL:
+        raise InputError(f"{model.uri} gives several labels, but KServe's runtime answers with one{advice}")
     tokenizer = json.loads(model.path("model/tokenizer_config.json").read_text(encoding="utf-8"))
     return int(tokenizer["model_max_length"])

@@ -1,13 +1,14 @@
 """Requests and answers of the Open Inference Protocol (V2) and of KServe's V1 protocol, as plain JSON values."""
 
-from collections.abc import Sequence
 from reprlib import repr  # short, whatever was sent
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tlm.errors import InputError, with_article
-from tlm.evaluation.predict.predict import likeliest
+from tlm.evaluation.predict.predict import chosen
+from tlm.evaluation.predict.predictor import Predictor
 from tlm.evaluation.predict.rows import checked, is_utf8
 
 
@@ -57,37 +58,48 @@ def read_v2(body: Any) -> Asked:
     return _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")._replace(identity=identity)
 
 
-def answer_v1(predicted: NDArray[Any], labels: list[str] | None) -> dict[str, Any]:
-    """``{"predictions": […]}``: a label with its probability and all probabilities; or a number."""
+def answer_v1(predicted: NDArray[Any], model: Predictor) -> dict[str, Any]:
+    """``{"predictions": […]}``: a label, its probability and all probabilities; labels and the last; or a number."""
     rows = predicted.tolist()
-    return {"predictions": [row[0] if labels is None else likeliest(row, labels) for row in rows]}
+    return {"predictions": [row[0] if model.labels is None else chosen(row, model) for row in rows]}
 
 
 def answer_v2(
-    predicted: NDArray[Any], labels: Sequence[str] | None, name: str, version: str, identity: str | None
+    predicted: NDArray[Any], model: Predictor, name: str, version: str, identity: str | None
 ) -> dict[str, Any]:
-    """An inference response: tensors ``label``, ``probability`` and ``probabilities``; or ``value``."""
+    """An inference response: tensors ``label``, ``probability`` and ``probabilities``; or ``value``.
+
+    Of a model of several labels a text: ``chosen``, which says of each class whether it is an answer, in place of the
+    first two.
+    """
+    labels = model.labels
     if labels is None:
         values = [predicted[:, 0].tolist()]
+    elif model.thresholds is not None:
+        values = [(predicted > np.array(model.thresholds)).ravel().tolist(), predicted.ravel().tolist()]
     else:
         best = [labels[place] for place in predicted.argmax(axis=1)]
         values = [best, predicted.max(axis=1).tolist(), predicted.ravel().tolist()]
-    outputs = [{**tensor, "data": data} for tensor, data in zip(_outputs(labels, len(predicted)), values, strict=True)]
+    outputs = [{**tensor, "data": data} for tensor, data in zip(_outputs(model, len(predicted)), values, strict=True)]
     called = {} if identity is None else {"id": identity}
     return {"model_name": name, "model_version": version, **called, "outputs": outputs}
 
 
-def metadata(name: str, version: str, labels: Sequence[str] | None) -> dict[str, Any]:
+def metadata(name: str, version: str, model: Predictor) -> dict[str, Any]:
     """The metadata of a model in V2. The classes stand in the order of ``probabilities``."""
     inputs = [_tensor("text", "BYTES", -1), _tensor("text_pair", "BYTES", -1)]
-    about = {"name": name, "versions": [version], "platform": "tlm", "inputs": inputs, "outputs": _outputs(labels, -1)}
-    return about if labels is None else {**about, "parameters": {"classes": list(labels)}}
+    about = {"name": name, "versions": [version], "platform": "tlm", "inputs": inputs, "outputs": _outputs(model, -1)}
+    known = {"classes": model.labels, "thresholds": model.thresholds}
+    found = {what: list(values) for what, values in known.items() if values is not None}
+    return {**about, "parameters": found} if found else about
 
 
-def _outputs(labels: Sequence[str] | None, rows: int) -> list[dict[str, Any]]:
-    if labels is None:
+def _outputs(model: Predictor, rows: int) -> list[dict[str, Any]]:
+    if model.labels is None:
         return [_tensor("value", "FP64", rows)]
-    probabilities = _tensor("probabilities", "FP64", rows, len(labels))
+    probabilities = _tensor("probabilities", "FP64", rows, len(model.labels))
+    if model.thresholds is not None:
+        return [_tensor("chosen", "BOOL", rows, len(model.labels)), probabilities]
     return [_tensor("label", "BYTES", rows), _tensor("probability", "FP64", rows), probabilities]
 
 

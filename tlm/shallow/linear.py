@@ -195,7 +195,7 @@ class Search:
             return None
         judged = self.gold[np.concatenate([np.zeros(0, int), *(rows for _, rows in self.folds)])]
         empty = np.zeros((0, self.classes))
-        return fitted(np.concatenate([empty, *predicted]), judged).tolist()
+        return list(map(float, fitted(np.concatenate([empty, *predicted]), judged)))
 
     def _score(self, predicted: Iterator[NDArray[np.float64]]) -> float:
         scores = []

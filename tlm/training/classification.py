@@ -9,11 +9,14 @@ import pyarrow as pa
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.ranges import by_length
+from tlm.data.tasks.examples import SEVERAL
 from tlm.data.tasks.metrics import dev_score
+from tlm.data.tasks.thresholds import THRESHOLDS, fitted
 from tlm.errors import InputError
 from tlm.retrieval.subset.export import TASK_ONLY
 from tlm.settings.sections import Finetune, Model
@@ -133,6 +136,9 @@ def carry_out(
     assert state.best is not None
     work.model.body.load_state_dict(state.best.weights)
     build.to_units(work.model, work.examples.scale)
+    if work.examples.several:
+        chances = expit(work.dev_logits().astype(np.float64))
+        work.model.body.config[THRESHOLDS] = fitted(chances, work.examples.labels[work.dev_rows]).tolist()
     tokenizer = recipe.inputs["task_tokens"].input("tokenizer").path("tokenizer")
     build.save(work.model, draft.folder / "model", tokenizer)
     state.curve.write(draft, work.columns(state.curve, plan))
@@ -162,13 +168,14 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
             student, teacher and taught_passages.
     """
     texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
-    single, marks = task["problem"] == "classification", [list(pair) for pair in facts["marks"]]
+    single, marks = task["problem"] != "regression", [list(pair) for pair in facts["marks"]]
     start = "published" if facts["arm"].startswith((ARM, f"{PUBLISHED}-")) else "scratch"
     before = " after it was trained on with more text (stage 1)" if facts["stage1_steps"] else ""
     filled = {
         "knows": texts["knows"][start],
         "origin": texts["origin"][start].format(before=before, **facts),
         "preparation": texts["preparation"].format(marks=marks) if marks else "",
+        "several": texts["several"] if task["problem"] == SEVERAL else "",
         "kind": "classifier" if single else "regressor",
         "output": f"{len(task['labels'])} classes: {', '.join(task['labels'])}" if single else "the output is a number",
         "example": '{"text": "…", "text_pair": "…"}' if task["pair"] else '"…"',
@@ -191,9 +198,9 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
     """The checkpoint's encoder, with a fresh head for this task or with its own head for it."""
     folder, tasks = checkpoint.path("model"), checkpoint.details.get("tasks", [])
     config = build.with_dropout(build.load_config(folder), settings.dropout)
-    own = build.with_task(config, examples.classes, name, examples.marks)
+    own = build.with_task(config, examples.classes, name, examples.marks, several=examples.several)
     if not settings.reset_head and not tasks:
-        if own["id2label"] != config["id2label"]:
+        if any(own[key] != config[key] for key in ("id2label", "problem_type")):
             raise InputError(f"{checkpoint.uri} was trained for other classes than this task's; set {RESET}")
         model = build.build(config, seed)
         build.load_weights(model, folder)
@@ -249,7 +256,7 @@ class Classification:
         """Score dev at the steps planned for it, and keep the weights if they are the best so far."""
         if state.step not in self.evaluated:
             return
-        logits = class_logits(self.model, self.examples.texts, self.dev_rows, next(self.model.parameters()).device)
+        logits = self.dev_logits()
         if not np.isfinite(logits).all():
             raise InputError(f"training diverged before step {state.step}; lower finetune.lr")
         score = dev_score(self.metric, self.examples.labels[self.dev_rows], logits)
@@ -257,6 +264,10 @@ class Classification:
         if state.best is None or score > state.best.score:
             weights = {name: value.detach().clone() for name, value in self.model.body.state_dict().items()}
             state.best = Best(state.step, score, weights)
+
+    def dev_logits(self) -> NDArray[np.float32]:
+        """Logits of the dev examples, [n, labels]."""
+        return class_logits(self.model, self.examples.texts, self.dev_rows, next(self.model.parameters()).device)
 
     def columns(self, curve: Curve, plan: Plan) -> dict[str, pa.Array]:
         """The columns of curve.parquet, a row for each step; `dev` is null where it was not scored."""

@@ -112,7 +112,7 @@ def _encoders(
         base = build.make_config(preset.model, tokens.details["vocab_size"], special, None, "")
     else:
         base = build.with_dropout(build.load_config(start.path("model")), preset.model.dropout)
-    configs = [build.with_task(base, one.classes, name, one.marks) for name, one in tasks.items()]
+    configs = [build.with_task(base, one.classes, name, one.marks, several=one.several) for name, one in tasks.items()]
     encoders = build_together(configs, seed, device)
     if start is not None:
         build.load_encoder(encoders[0], start.path("model"))

@@ -8,6 +8,7 @@ from typing import Any
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe
+from tlm.data.tasks.examples import one_label_each
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, refuse_negative
 from tlm.progress import say
@@ -239,6 +240,7 @@ def _check_tasks(uris: list[str]) -> None:
     known: dict[str, str] = {}
     for uri in uris:
         task = Artifact.open(uri, "task")
+        one_label_each(task, "train-multitask")
         if task.counts.get(UNLABELLED):
             raise InputError(f"{uri} has texts without labels, which train for one task alone; load it without them")
         name = str(task.details["name"])

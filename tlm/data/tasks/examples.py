@@ -12,6 +12,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.metrics import Split
 from tlm.data.tasks.splits import GROUP, groups_of
+from tlm.errors import InputError
 
 LABELLED = [("id", "string"), ("text", "string"), ("text_pair", "string"), ("label", "string"), ("target", "float64")]
 SCHEMA = pa.schema([*LABELLED, ("split", "string"), (GROUP, "string")])
@@ -23,9 +24,16 @@ def examples(task: Artifact) -> pa.Table:
     """Read the examples: columns id, text, text_pair, label, target, split; row ordinals identify examples.
 
     Ordered train, dev, test, unlabelled. `text_pair` is null without pairs, `label` for regression, `target` for
-    classes, both without a label. Several labels a text are a list. A task with a group field has the column `group` as well (see `groups_of`).
+    classes, both without a label. Where a text may have several labels, `label` is a list. A task with a group field
+    has the column `group` as well (see `groups_of`).
     """
     return pq.ParquetFile(task.path("examples.parquet")).read()
+
+
+def one_label_each(task: Artifact, step: str) -> None:
+    """Raise InputError if the texts of a task may have several labels, with which `step` cannot work."""
+    if task.details["problem"] == SEVERAL:
+        raise InputError(f"{task.uri} has several labels a text, and {step} works with one; leave this step out")
 
 
 def classes_of(task: Artifact) -> list[str] | None:

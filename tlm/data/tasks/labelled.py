@@ -16,7 +16,6 @@ from tlm.data.reading.files import RawFile
 from tlm.data.reading.readers import read_all
 from tlm.data.reading.records import BadRow, Record, Rejects, checked_text, name_of, text_of, value_of
 from tlm.data.text import compared, fold, tokens
-from tlm.errors import InputError
 from tlm.settings.options import Fields
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

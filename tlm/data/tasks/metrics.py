@@ -1,12 +1,14 @@
 """The examples of a split, and the metrics that a task is judged by, also on thousands of resampled test sets.
 
 Every metric depends on its examples only through a few sums: for classes the true positives, the gold and the
-predicted examples of each class; for regression the moments; by example, a sum of scores. `sums_of` computes the sums of each group of examples,
-and `scores_of` turns sums into scores, so that scoring thousands of resampled test sets takes one matrix product.
+predicted examples of each class; for regression the moments; for means over texts the sum of their scores. `sums_of`
+computes the sums of each group of examples, and `scores_of` turns sums into scores, so that scoring thousands of
+resampled test sets takes one matrix product.
 
 Degenerate cases have a defined score: without examples every score is 0; macro-F1 leaves out classes that are neither
 among the gold labels nor among the predictions (as scikit-learn does); Matthews, Pearson and Spearman are 0 where one
-side is constant; a text without labels that gets none is right. NumPy only: importing scikit-learn would add 1.5 CPU seconds to every fine-tuning process.
+side is constant; a text that has no labels and gets none counts as right. NumPy only: importing scikit-learn would add
+1.5 CPU seconds to every fine-tuning process.
 """
 
 from collections.abc import Sequence
@@ -86,7 +88,7 @@ def score(metric: str, gold: Array, predicted: Array) -> float:
         return 0.0
     if metric in REGRESSION:
         return _correlation(metric, gold, predicted)
-    if metric != POSITIVE and gold.ndim == 1:  # number the classes that occur, so that absent ones do not change how floats are added up
+    if metric != POSITIVE and gold.ndim == 1:  # number the classes that occur: absent ones change how floats add up
         gold, predicted = np.unique(np.stack([gold, predicted]), return_inverse=True)[1].reshape(2, -1)
     return float(scores_of(metric, sums_of(metric, gold, predicted, np.zeros(len(gold), np.int64), 1))[0])
 

@@ -45,8 +45,8 @@ def fitted(values: Array, gold: Array) -> Floats:
         distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
         objective = np.where(distinct, _f1(counts) / number + _f1(counts + before[:, None]), -1)
         cut = count - int(np.argmax(objective[::-1]))
-        edges = [np.nextafter(ordered[0], -np.inf), *(ordered[1:] + ordered[:-1]) / 2, np.nextafter(ordered[-1], np.inf)]
-        found[label] = edges[cut]
+        ends = np.nextafter(ordered[0], -np.inf), np.nextafter(ordered[-1], np.inf)
+        found[label] = ends[cut > 0] if cut in (0, count) else (ordered[cut - 1] + ordered[cut]) / 2
         before += counts[:, cut]
     return found
 

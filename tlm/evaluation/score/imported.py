@@ -15,6 +15,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import BadRow, Reject, name_of, value_of
+from tlm.data.tasks.labelled import labels_of
 from tlm.errors import InputError, nearest, refuse_negative
 from tlm.evaluation.score.scores import scored
 
@@ -37,7 +38,8 @@ def import_predictions(
 
     The file has a row for each dev and test example, in any order; rows for train examples are ignored. A row has the
     example's id and the predicted label, or a probability for each label: an object in the field "probabilities", or
-    columns named p(LABEL) as `tlm predict` writes them. For regression, the field of the label holds a number.
+    columns named p(LABEL) as `tlm predict` writes them. For regression, the field of the label holds a number; for
+    several labels a text a list, or those with a probability above 0.5 are predicted.
 
     Args:
         file: The predictions: jsonl, csv, tsv or parquet.
@@ -68,7 +70,8 @@ def import_predictions(
 
 
 def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
-    from tlm.data.tasks.examples import classes_of, examples, read_splits
+    from tlm.data.tasks.examples import SEVERAL, classes_of, examples, read_splits
+    from tlm.data.tasks.thresholds import UNFITTED, above
     from tlm.evaluation.score.scores import Prediction, write_metrics
 
     task, settings = recipe.inputs["task"], recipe.settings
@@ -78,7 +81,8 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
     known = {one for names in wanted.values() for one in names}
     if any(count > 1 for one, count in Counter(ids).items() if one in known):
         raise InputError(f"ids of {task.uri} repeat, so they name no example; load the task with another id_field")
-    predicted = _by_id(file, settings["id_field"], settings["label_field"], known, set(ids) - known, labels)
+    several = task.details["problem"] == SEVERAL
+    predicted = _by_id(file, settings["id_field"], settings["label_field"], known, set(ids) - known, labels, several)
     predictions = []
     for name, split in splits.items():
         if missing := [one for one in wanted[name] if one not in predicted]:
@@ -87,13 +91,21 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
                 f"first is '{missing[0]}'; give a row for each"
             )
         values = [predicted[one] for one in wanted[name]]
-        predictions.append(Prediction.of(split, np.array(values, np.float64).reshape(len(values), len(labels or [0]))))
+        found = np.array(values, np.float64).reshape(len(values), len(labels or [0]))
+        answers = Prediction(split, above(found, [UNFITTED]), found) if several else Prediction.of(split, found)
+        predictions.append(answers)
     identity = {"arm": settings["arm"], "seed": settings["seed"], "stage": IMPORTED, "mlm_loss": None}
     write_metrics(draft, task, predictions, identity, {"cost": {}, "fixed": True})
 
 
 def _by_id(
-    file: RawFile, id_field: str, label_field: str, known: set[str], ignored: set[str], labels: list[str] | None
+    file: RawFile,
+    id_field: str,
+    label_field: str,
+    known: set[str],
+    ignored: set[str],
+    labels: list[str] | None,
+    several: bool,
 ) -> dict[str, list[float]]:
     """The prediction for each known id: a probability for each label, or one number."""
     found: dict[str, list[float]] = {}
@@ -105,7 +117,8 @@ def _by_id(
             name = name_of(row.values, id_field)
             if name in ignored:
                 continue
-            values = [_number(row.values, label_field)] if labels is None else _chances(row.values, label_field, labels)
+            read_row = _labels if several else _chances
+            values = [_number(row.values, label_field)] if labels is None else read_row(row.values, label_field, labels)
         except BadRow as bad:
             raise InputError(f"{where}: {', '.join(bad.args)}; fix the row") from None
         if name not in known:
@@ -130,20 +143,42 @@ def _label_of(column: str) -> str | None:
     return column[2:-1] if column.startswith("p(") and column.endswith(")") else None
 
 
+def _labels(values: Mapping[str, Any], label_field: str, labels: list[str]) -> list[float]:
+    """A probability for each of several labels; 1 for the listed ones if only these are given."""
+    given = _given(values)
+    if not given:
+        listed = value_of(values, label_field)
+        if not isinstance(listed, list | tuple):
+            raise BadRow("not a list", f"field '{label_field}' is {reprlib.repr(listed)}; expected a list of labels")
+        given = dict.fromkeys(labels_of(listed, label_field), 1.0)
+    chances = _known(given, labels)
+    if not 0 <= min(chances) <= max(chances) <= 1:
+        raise BadRow("no probabilities", f"{chances} are not all from 0 to 1")
+    return chances
+
+
 def _chances(values: Mapping[str, Any], label_field: str, labels: list[str]) -> list[float]:
     """A probability for each label; 1 for the predicted one if only that is given."""
-    given = values.get(PROBABILITIES)
-    if not isinstance(given, Mapping):
-        given = {label: value for key, value in values.items() if (label := _label_of(key)) is not None}
-    if not given:
-        given = {name_of(values, label_field): 1.0}
-    unknown = [label for label in given if label not in labels]
-    if unknown:
-        raise BadRow("unknown label", f"'{unknown[0]}' is not one of {', '.join(labels)}")
-    chances = [_number(given, label) if label in given else 0.0 for label in labels]
+    chances = _known(_given(values) or {name_of(values, label_field): 1.0}, labels)
     if min(chances) < 0 or not 0 < sum(chances) < math.inf:
         raise BadRow("no probabilities", f"{chances} are not 0 or more with a finite sum above 0")
     return [chance / sum(chances) for chance in chances]
+
+
+def _given(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The probabilities by label that a row gives."""
+    given = values.get(PROBABILITIES)
+    if isinstance(given, Mapping):
+        return given
+    return {label: value for key, value in values.items() if (label := _label_of(key)) is not None}
+
+
+def _known(given: Mapping[str, Any], labels: list[str]) -> list[float]:
+    """What is given for each label of the task; 0 where nothing is. Raises BadRow: a label that it does not have."""
+    unknown = [label for label in given if label not in labels]
+    if unknown:
+        raise BadRow("unknown label", f"'{unknown[0]}' is not one of {', '.join(labels)}")
+    return [_number(given, label) if label in given else 0.0 for label in labels]
 
 
 def _number(values: Mapping[str, Any], field: str) -> float:

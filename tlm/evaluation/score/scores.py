@@ -167,7 +167,8 @@ class Prediction:
         fitted to the other groups of dev.
         """
         if thresholds is not None:
-            decided = cross_decided(values, split.gold, split.group) if split.name == "dev" else above(values, thresholds)
+            crossed = split.name == "dev"
+            decided = cross_decided(values, split.gold, split.group) if crossed else above(values, thresholds)
             return cls(split, decided, values)
         return cls(split, values[:, 0], None) if values.shape[1] == 1 else cls(split, values.argmax(axis=1), values)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import Marks, listed_marks
 from tlm.data.ranges import Ints, ranges
-from tlm.data.tasks.examples import classes_of, examples
+from tlm.data.tasks.examples import SEVERAL, classes_of, examples, values_of
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError
 
@@ -148,7 +148,7 @@ class Examples:
     Attributes:
         texts: Their texts.
         labels: The index of each one's class (int64), or its standardised target (float32); -1 or nan without a
-            label, [n].
+            label, [n]. Of several labels 0 or 1 (float32), [n, labels].
         split: The name of each one's split, [n].
         classes: The names of the classes, in order; None for regression.
         marks: The marks around the spans that the texts begin with; () if texts are as they were loaded.
@@ -169,6 +169,11 @@ class Examples:
             raise InputError(f"the task has no {name} examples; give load-task such a file or share")
         return found
 
+    @property
+    def several(self) -> bool:
+        """Whether a text may have several labels."""
+        return self.labels.ndim == 2
+
     def without_label(self) -> NDArray[np.int64]:
         """The rows of texts without a label; there may be none."""
         return np.flatnonzero(self.split == UNLABELLED)
@@ -183,6 +188,8 @@ class Examples:
             targets = np.array(table["target"].to_pylist(), dtype=np.float64)
             scale = Scale.of(targets[split == "train"])
             labels: NDArray[Any] = scale.standardised(targets)
+        elif task.details["problem"] == SEVERAL:
+            labels = values_of(table["label"], classes).astype(np.float32)
         else:
             indices: dict[str | None, int] = {label: index for index, label in enumerate(classes)} | {None: -1}
             labels = np.array([indices[label] for label in table["label"].to_pylist()], dtype=np.int64)

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from tlm.data.marks import SPANS_FIRST, Marks
+from tlm.data.tasks.thresholds import MULTI_LABEL, THRESHOLDS
 from tlm.settings.sections import Model
 from tlm.training.input.located import MLM_HEAD as MLM_HEAD
 from tlm.training.input.texts import Scale, Special
@@ -53,19 +54,22 @@ def is_ours(config: dict[str, Any]) -> bool:
     return plain and "sliding_attention" not in config.get("layer_types", ())
 
 
-def with_task(config: dict[str, Any], labels: list[str] | None, name: str, marks: Marks = ()) -> dict[str, Any]:
+def with_task(
+    config: dict[str, Any], labels: list[str] | None, name: str, marks: Marks = (), *, several: bool = False
+) -> dict[str, Any]:
     """Return `config` for the task `name` with the classes `labels`, in order; None is regression, to one number.
 
-    The spans between `marks` are put first in its texts.
+    The spans between `marks` are put first in its texts. With `several`, a text may have several of the labels.
     """
     known = labels if labels is not None else ["value"]
-    own = {name: value for name, value in config.items() if name != SPANS_FIRST}
+    own = {name: value for name, value in config.items() if name not in (SPANS_FIRST, THRESHOLDS)}
+    problem = "regression" if labels is None else MULTI_LABEL if several else "single_label_classification"
     return {
         **own,
         **({SPANS_FIRST: [list(pair) for pair in marks]} if marks else {}),
         "id2label": {str(index): label for index, label in enumerate(known)},
         "label2id": {label: index for index, label in enumerate(known)},
-        "problem_type": "regression" if labels is None else "single_label_classification",
+        "problem_type": problem,
         "finetuning_task": name,
     }
 

@@ -48,8 +48,8 @@ class Inputs:
         query_indices: Where the tokens to predict are in the flattened `queries`, [M].
         mask: True where there is a token, [B, 1, 1, T]; None if nothing is padded.
         types: 1 for the second text of a pair, [B, T]; None without pairs.
-        labels: Class indices (int64) or targets (float32), [B]; a teacher's probabilities (float32), [B, classes]; None
-            for external data.
+        labels: Class indices (int64) or targets (float32), [B]; a teacher's probabilities, or 0 and 1 for several
+            labels (float32), [B, classes]; None for external data.
         corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is predicted.
         targets: The original ids of the tokens to predict, [M]; None if nothing is predicted.
         of_rows: B of the whole batch; this may be a part of it.

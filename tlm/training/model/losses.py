@@ -112,8 +112,13 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _class_loss(logits: Tensor, inputs: Inputs) -> Tensor:
-    """Cross entropy, or squared error for regression; summed over this part, divided by the rows of the whole batch."""
+    """Cross entropy, or squared error for regression; summed over this part, divided by the rows of the whole batch.
+
+    Of several labels, the binary cross entropies of a text are added up: the log-likelihood of its labels.
+    """
     assert inputs.labels is not None
+    if inputs.labels.dim() == 2:
+        return F.binary_cross_entropy_with_logits(logits.float(), inputs.labels, reduction="sum") / inputs.of_rows
     if inputs.labels.is_floating_point():
         return F.mse_loss(logits[:, 0].float(), inputs.labels, reduction="sum") / inputs.of_rows
     return F.cross_entropy(logits.float(), inputs.labels, reduction="sum") / inputs.of_rows

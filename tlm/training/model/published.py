@@ -14,6 +14,7 @@ from transformers.utils import logging
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.ranges import Ints
+from tlm.data.tasks.examples import SEVERAL
 from tlm.errors import InputError, nearest, reason
 from tlm.settings.sections import Model
 from tlm.training.input.located import HERE
@@ -104,7 +105,8 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
     config = build.with_dropout({**own, "architectures": [kind], build.TEXT_LENGTH: shape.max_length}, shape.dropout)
     labels = None if task["problem"] == "regression" else list(task["labels"])
     marks = inputs["task_tokens"].details.get("marks", ())
-    model = build.build(build.with_task(config, labels, task["name"], marks), facts["seed"])
+    own_task = build.with_task(config, labels, task["name"], marks, several=task["problem"] == SEVERAL)
+    model = build.build(own_task, facts["seed"])
     _take_encoder(model, weights, missing, folder)
     build.save(model, draft.folder / "model", tokenizer.path("tokenizer"))
     if all(name.startswith(f"{whole.base_model_prefix}.") for name in missing):

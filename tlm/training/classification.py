@@ -168,7 +168,7 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
             student, teacher and taught_passages.
     """
     texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
-    single, marks = task["problem"] != "regression", [list(pair) for pair in facts["marks"]]
+    marks = [list(pair) for pair in facts["marks"]]
     start = "published" if facts["arm"].startswith((ARM, f"{PUBLISHED}-")) else "scratch"
     before = " after it was trained on with more text (stage 1)" if facts["stage1_steps"] else ""
     filled = {
@@ -176,13 +176,21 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
         "origin": texts["origin"][start].format(before=before, **facts),
         "preparation": texts["preparation"].format(marks=marks) if marks else "",
         "several": texts["several"] if task["problem"] == SEVERAL else "",
-        "kind": "classifier" if single else "regressor",
-        "output": f"{len(task['labels'])} classes: {', '.join(task['labels'])}" if single else "the output is a number",
+        "kind": "regressor" if task["problem"] == "regression" else "classifier",
+        "output": _output(task),
         "example": '{"text": "…", "text_pair": "…"}' if task["pair"] else '"…"',
         "passages": _passages(facts["arm"], texts["passages"]),
         "taught": texts["taught"].format(**facts) if "teacher" in facts else "",
     }
     return str(texts["card"].format(**{**task, **facts, **filled}))
+
+
+def _output(task: dict[str, Any]) -> str:
+    """What a model of a task gives."""
+    if task["problem"] == "regression":
+        return "the output is a number"
+    kind = "labels, several or none a text" if task["problem"] == SEVERAL else "classes"
+    return f"{len(task['labels'])} {kind}: {', '.join(task['labels'])}"
 
 
 def _passages(arm: str, known: dict[str, str]) -> str:

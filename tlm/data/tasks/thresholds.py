@@ -45,8 +45,11 @@ def fitted(values: Array, gold: Array) -> Floats:
         distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
         objective = np.where(distinct, _f1(counts) / number + _f1(counts + before[:, None]), -1)
         cut = count - int(np.argmax(objective[::-1]))
-        ends = np.nextafter(ordered[0], -np.inf), np.nextafter(ordered[-1], np.inf)
-        found[label] = ends[cut > 0] if cut in (0, count) else (ordered[cut - 1] + ordered[cut]) / 2
+        lower, upper = np.nextafter(ordered[0], -np.inf), np.nextafter(ordered[-1], np.inf)
+        if 0 < cut < count:
+            middle = (ordered[cut - 1] + ordered[cut]) / 2
+            lower = upper = min(middle, np.nextafter(ordered[cut], -np.inf))  # of neighbours, it may be the upper one
+        found[label] = upper if cut else lower
         before += counts[:, cut]
     return found
 

@@ -18,7 +18,8 @@ from sklearn.linear_model import LogisticRegression
 
 from research.fewer_labels import fewer_labels
 from research.multitask.plan import load_together
-from tests.toys_several import BOTH, rows, several, write
+from tests.published import write_bert
+from tests.toys_several import BOTH, PLAIN, WORDS, rows, several, write
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
 from tlm.data.tasks.examples import SEVERAL, examples, read_splits
@@ -190,6 +191,17 @@ def test_a_mixture_averages_probabilities_and_fits_thresholds_anew(scored, task)
     assert state["thresholds"] == pytest.approx(fitted(by_hand, dev.gold).tolist(), abs=1e-9)
     assert Weights.read(json.loads(json.dumps(state))) == weights
     assert Artifact.open(scored["mixture"]).input("model").details["thresholds"] == pytest.approx(state["thresholds"])
+
+
+def test_a_linear_model_of_published_embeddings_does_it_too(task, scored, tmp_path):
+    write_bert(tmp_path / "tiny", [*PLAIN, *(word for words in WORDS.values() for word in words)])
+    metrics = baseline(task.uri, features=str(tmp_path / "tiny"))
+    predictor, _ = open_predictor(model_folder(metrics), "cpu")
+    assert len(predictor.thresholds) == 3
+    table = pq.read_table(Artifact.open(metrics).path("predictions.parquet"), filters=[("split", "=", "test")])
+    answered = predict(metrics, read_splits(task, "test")["test"].texts)
+    assert [sorted(row["labels"]) for row in answered] == table["predicted"].to_pylist()
+    assert Artifact.open(mix([metrics, scored["linear"]])).details["arm"] == "embeddings-tiny + baseline"
 
 
 def test_a_mixture_without_dev_examples_decides_at_a_half():

@@ -23,7 +23,7 @@ def fitted(values: Array, gold: Array) -> Floats:
     """Fit the threshold of each label, from the most frequent one on.
 
     Each maximises micro-F1 plus macro-F1 of the labels up to this one, which keeps rare labels from overfitting; the
-    highest of the best wins. This is ``micromacro-freq`` of Lin et al. (CIKM 2023, section 4.3), as in LibMultiLabel's
+    highest of the best wins. This is ``micromacro-freq`` of Lin and Lin (CIKM 2023, section 4.3), as in LibMultiLabel's
     ``train_thresholding``; that averages the thresholds of its folds, here one is fitted to all of them together.
 
     Args:

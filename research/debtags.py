@@ -85,4 +85,3 @@ def _of_use(tag: str) -> bool:
 
 def _source(one: Stanza) -> str:
     return one.get("Source", one["Package"]).partition(" ")[0]
-

@@ -228,7 +228,7 @@ def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
     kind = pa.float64() if labels is None else pa.string()
 
     def values(array: NDArray[Any]) -> pa.Array:
-        if array.ndim == 2:
+        if labels is not None and array.ndim == 2:
             return pa.array([[labels[place] for place in np.flatnonzero(row)] for row in array], LISTS)
         return pa.array(array if labels is None else [labels[index] for index in array], kind)
 

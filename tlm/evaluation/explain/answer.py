@@ -20,6 +20,7 @@ from tlm.shallow.models import FAMILIES, ShallowPredictor
 from tlm.shallow.published import EmbeddingsModel
 
 WIDTH = 300  # characters shown of a text
+NEAR = (Column("label", "left"), Column("id", "left"), Column("text", "words"))
 NO_LINEAGE = "No training texts or passages: a folder does not say what it was made from; give the model's URI."
 NO_TASK = "No training texts: the task is gone, or the model is ONNX, which does not show its features."
 NO_SUBSET = "No passages: the model read no retrieved text, or no word of the text spoke for this answer."
@@ -124,16 +125,13 @@ def blocks(found: dict[str, Any], top: int) -> Iterator[Block]:
         yield Table(["feature", "hint" if part["bias"] is None else "adds"], _features(part, top), part["method"])
     if found["nearest"]:
         yield Heading("Nearest training texts, by the model’s own features")
-        yield Table(["similarity", *NEAR], [_training_text(row) for row in found["nearest"]])
+        yield Table([Column("similarity"), *NEAR], [_training_text(row) for row in found["nearest"]])
     if found["passages"]:
         yield Heading("Passages of the subset with the most telling words")
         texts = ((row, visible(row["text"], WIDTH), " ".join(row["words"])) for row in found["passages"])
         lines = ((f"passage {row['doc']}: ", Quote(tuple(shared_words(text, words, 1)))) for row, text, words in texts)
         yield Items(tuple(lines))
     yield from map(Text, found["notes"])
-
-
-NEAR = (Column("label", "left"), Column("id", "left"), Column("text", "words"))
 
 
 def _features(part: dict[str, Any], top: int) -> list[Row]:

@@ -9,13 +9,14 @@ from components.base import DATA_IMAGE, component
 
 @component(DATA_IMAGE)
 def plan_corpus(
-    paths: str, text_field: str, id_field: str, source_field: str, words: int, pods: int, root: str
+    paths: str, text_field: str, id_field: str, source_field: str, license_field: str, words: int, pods: int, root: str
 ) -> list[str]:
     """Check and hash the files of a general corpus, and list the pods that read them."""
     from tlm.data.corpus.load import plan_corpus
     from tlm.settings.options import Layout
 
-    return plan_corpus(paths.split(","), layout=Layout(text_field, id_field, source_field, words), pods=pods, root=root)
+    layout = Layout(text_field, id_field, source_field, license_field, words)
+    return plan_corpus(paths.split(","), layout=layout, pods=pods, root=root)
 
 
 @component(DATA_IMAGE)
@@ -97,14 +98,21 @@ def preflight(
 
 @component(DATA_IMAGE)
 def load_corpus(
-    paths: str, text_field: str, id_field: str, source_field: str, words: int, root: str, counts: Output[Metrics]
+    paths: str,
+    text_field: str,
+    id_field: str,
+    source_field: str,
+    license_field: str,
+    words: int,
+    root: str,
+    counts: Output[Metrics],
 ) -> str:
     """Read a general corpus from files and split it into passages."""
     from tlm.data.corpus.load import load_corpus
     from tlm.evaluation.report.kfp import log_counts
     from tlm.settings.options import Layout
 
-    layout = Layout(text_field, id_field, source_field, words)
+    layout = Layout(text_field, id_field, source_field, license_field, words)
     return log_counts(load_corpus(paths.split(","), layout=layout, root=root), counts)
 
 

@@ -115,6 +115,7 @@ def test_the_model_that_the_report_names_is_there(url: str, name: str, made: str
     assert values == {
         "model": model.uri, "content": model.content, "report": made, "task": "toy", "arm": told["best"]["name"],
         "seed": "0", "metric": "macro_f1", "dev": best.details["dev"], "test": best.details["test"],
+        "provenance": f"tlm provenance {model.uri}",
     }  # fmt: skip
     assert artifact["modelFormatName"] == "tlm"
     wanted = {"Kind": "kfp", "Class": "pipelinerun", "Id": "run-1", "Name": "Monday's"}

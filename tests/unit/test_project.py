@@ -41,6 +41,7 @@ HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotl
 # What comes with, and moves with, a package that is declared.
 PART_OF = {
     "botocore": "boto3",
+    "cyclonedx": "cyclonedx-python-lib",
     "elastic_transport": "elasticsearch",
     "google": "kfp",  # google.protobuf
     "huggingface_hub": "datasets",
@@ -188,7 +189,7 @@ def test_each_part_imports_only_what_it_stands_on():
 
 
 def test_every_package_that_is_imported_is_declared():
-    extras = ("train", "pipelines", "hub", "embeddings", "onnx", "serve")
+    extras = ("train", "pipelines", "hub", "embeddings", "onnx", "serve", "bom")
     declared_names = {canonicalize_name(wanted.name) for wanted in declared(*extras)}
     distributions, undeclared = packages_distributions(), set()
     for path in (path for path in CODE if "benchmarks" not in path.parts):

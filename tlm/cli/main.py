@@ -44,6 +44,8 @@ COMMANDS = {  # name: (module:function, summary)
     "register": ("tlm.runs.registry:register", "Register the model that a report recommends"),
     "preview": ("tlm.evaluation.report.preview:preview", "Show examples with their retrieved passages"),
     "predict": ("tlm.evaluation.predict.predict:predict_command", "Label new texts"),
+    "explain": ("tlm.cli.origins:explain", "Say why a model answers a text as it does"),
+    "provenance": ("tlm.cli.origins:provenance", "List sources and licences behind an artifact"),
     "download": ("tlm.cli.upkeep:download", "Copy a model or any artifact out of the store"),
     "show": ("tlm.cli.show:show", "Print a preset's settings and their sources"),
     "advise": ("tlm.runs.advise:advise_command", "Choose K, rho1 and rho2 by the paper's rules"),

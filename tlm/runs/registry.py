@@ -239,7 +239,7 @@ def _about(report: Artifact, best: dict[str, Any], checks: str, scored: Artifact
         "task": visible(details["task"], 80), "arm": best["name"], "sure": best["sure"], "checks": checks,
         "seed": int(details["seed"]),
         "metric": str(details["metric"]), "dev": float(details["dev"]), "test": float(details["test"]),
-        "tlm": model.manifest.tool,
+        "tlm": model.manifest.tool, "provenance": f"tlm provenance {model.uri}",
     }  # fmt: skip
     types = {int: ("Int", "int_value", str), float: ("Double", "double_value", float)}
     found = {}

@@ -7,7 +7,7 @@ Steps take these dataclasses as arguments. The command line and the form of a pi
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
@@ -62,6 +62,7 @@ class Layout(Options):
         text_field: Field or column with the text (ignored for txt, where paragraphs are documents).
         id_field: Field with the document id; default <file name>:<line>. The nth passage's id ends in #n.
         source_field: Field that names the source of a document; default the file name.
+        license_field: Field that names the licence of a document, which `tlm provenance` lists; a document may lack it.
         words: Words per passage; a remainder of less than a tenth of that is joined to the previous passage.
         overlap: Words that a passage shares with the next one of the same document.
     """
@@ -69,6 +70,7 @@ class Layout(Options):
     text_field: str = "text"
     id_field: str = ""
     source_field: str = ""
+    license_field: str = ""
     words: Annotated[int, Range("1 or more words per passage", 1)] = 100
     overlap: Annotated[int, FINE] = 0
 
@@ -81,7 +83,11 @@ class Layout(Options):
     @property
     def fields(self) -> list[str]:
         """The fields needed of each row, the text's first."""
-        return [name for name in (self.text_field, self.id_field, self.source_field) if name]
+        return [name for name in (self.text_field, self.id_field, self.source_field, self.license_field) if name]
+
+    def settings(self) -> dict[str, str | int]:
+        """The settings that decide the corpus. Without licences, they are those of versions that did not know them."""
+        return {name: value for name, value in asdict(self).items() if name != "license_field" or value}
 
 
 @dataclass(frozen=True)

@@ -298,9 +298,11 @@ class OnDense:
 
         A model of pairs takes missing second texts as empty; one of single texts joins them with theirs.
         """
-        if self.pair:
-            return self.dense.predict(self.represented(texts, pairs or [""] * len(texts)))
-        return self.dense.predict(self.represented(joined(texts, pairs), None))
+        return self.dense.predict(self.represented(*self.given(texts, pairs)))
+
+    def given(self, texts: Sequence[str], pairs: Sequence[str] | None) -> tuple[Sequence[str], Sequence[str] | None]:
+        """The texts and second texts that the model represents."""
+        return (texts, pairs or [""] * len(texts)) if self.pair else (joined(texts, pairs), None)
 
 
 def of_pairs(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:

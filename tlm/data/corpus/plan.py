@@ -6,7 +6,7 @@ Pieces are lines of JSON, or row groups of parquet, that are read without the re
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
 from operator import add
@@ -29,17 +29,23 @@ from tlm.progress import track
 from tlm.settings.options import Layout
 
 STAGED = pa.schema([("id", "string"), ("text", "string"), ("source", "string")])
+LICENSED = STAGED.append(pa.field("license", pa.string()))
 
 
-def passages(layout: Layout, file: RawFile, row: Record) -> list[tuple[str, str, str]]:
-    """Return id, text and source of each passage of a row, as in the schema STAGED. Raises BadRow."""
+def passages(layout: Layout, file: RawFile, row: Record) -> list[tuple[str, ...]]:
+    """Return id, text and source of each passage of a row, as in the schema STAGED, or LICENSED. Raises BadRow.
+
+    A licence that is missing, null or empty is "".
+    """
     text = text_of(row.values, layout.text_field)
     document = name_of(row.values, layout.id_field, f"{file.name}:{row.line}")
-    source = name_of(row.values, layout.source_field, file.name)
+    about = [name_of(row.values, layout.source_field, file.name)]
+    if layout.license_field:
+        about.append(name_of(row.values, layout.license_field) if row.values.get(layout.license_field) else "")
     parts = split(text, layout.words, layout.overlap)
     if len(parts) == 1:
-        return [(document, text, source)]
-    return [(f"{document}#{number}", part, source) for number, part in enumerate(parts, start=1)]
+        return [(document, text, *about)]
+    return [(f"{document}#{number}", part, *about) for number, part in enumerate(parts, start=1)]
 
 
 VERSION = 2
@@ -157,7 +163,7 @@ def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Seq
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    settings = {**asdict(layout), "files": [[name, digest] for name, digest, _ in named]}
+    settings = {**layout.settings(), "files": [[name, digest] for name, digest, _ in named]}
     pieces = {number: found for number, (_, _, found) in enumerate(named) if found}
     return Plan(tuple(paths), root, settings, tuple(parts_of(sliced(files, pieces), size)), buckets, pieces)
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.produce import Draft, finished, produce
 from tlm.artifacts.stores.store import ArtifactKind
-from tlm.data.corpus.plan import BUCKET, PART, STAGED, Plan, passages
+from tlm.data.corpus.plan import BUCKET, LICENSED, PART, STAGED, Plan, passages
 from tlm.data.parallel import each
 from tlm.data.passages import Shards
 from tlm.data.ranges import Ints
@@ -151,7 +151,7 @@ def stage_parts(plan: Plan, max_rejected: int, numbers: Iterable[int]) -> None:
 def staged(folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64) -> Stage:
     """Read files into a stage; rows that cannot be used go to `rejects`."""
     found = read_all(files, layout.fields, rejects, partial(passages, layout))
-    return Stage(folder, chain.from_iterable(found), STAGED, buckets)
+    return Stage(folder, chain.from_iterable(found), LICENSED if layout.license_field else STAGED, buckets)
 
 
 def _write_staged(max_rejected: int, draft: Draft, plan: Plan, number: int) -> None:

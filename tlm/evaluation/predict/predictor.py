@@ -218,8 +218,13 @@ class Mixture:
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
     ) -> NDArray[np.float64]:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
-        found = [[model.predict(texts, pairs, label) for model in part] for part in self.parts]
-        return self.weights.apply([np.mean(part, axis=0) for part in found])
+        return self.weights.apply(self.of_parts(texts, pairs, label))
+
+    def of_parts(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
+    ) -> list[Floats]:
+        """What each part predicts, the mean of its models, before the weights."""
+        return [np.mean([model.predict(texts, pairs, label) for model in part], axis=0) for part in self.parts]
 
 
 def labels_of(folder: Path) -> tuple[list[str] | None, bool]:

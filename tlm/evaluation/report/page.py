@@ -400,6 +400,9 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
     yield from bill(contents)
     yield from training(contents)
     yield from lineage.section(contents["lineage"])
+    yield Text(
+        (Span("tlm provenance MODEL", "code"), " lists the sources behind a model, with their licences."), "small"
+    )
 
 
 def _facts(task: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.settings.options import Prices
 
-VERSION = 13
+VERSION = 14
 
 
 def report(

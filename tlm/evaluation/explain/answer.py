@@ -1,0 +1,149 @@
+"""The explanation of an answer: as plain data, and as blocks of a page."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError, nearest
+from tlm.evaluation.explain import nearby
+from tlm.evaluation.explain.exact import Explained, exact, telling
+from tlm.evaluation.explain.hints import gradient, left_out
+from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
+from tlm.evaluation.pages.text import shared_words, visible
+from tlm.evaluation.predict.encoder import OnnxClassifier
+from tlm.evaluation.predict.predict import model_folder
+from tlm.evaluation.predict.predictor import Mixture, Predictor, open_predictor
+from tlm.evaluation.report.lineage import Lineage
+from tlm.shallow.models import FAMILIES, ShallowPredictor
+from tlm.shallow.published import EmbeddingsModel
+
+WIDTH = 300  # characters shown of a text
+NEAR = (Column("label", "left"), Column("id", "left"), Column("text", "words"))
+NO_LINEAGE = "No training texts or passages: a folder does not say what it was made from; give the model's URI."
+NO_TASK = "No training texts: the task is gone, or the model is ONNX, which does not show its features."
+NO_SUBSET = "No passages: the model read no retrieved text, or no word of the text spoke for this answer."
+
+
+class Part(NamedTuple):
+    """A part of a model, or all of it: its kind, its weight, what it adds to the answer, itself, and why."""
+
+    name: str
+    share: float
+    adds: float
+    predictor: Predictor
+    why: Explained
+
+
+def explained(model: str, text: str, pair: str | None, label: str, top: int, device: str) -> dict[str, Any]:
+    """Explain the answer of a model to a text.
+
+    Args:
+        model: URI of a model, checkpoint or metrics, or a model folder.
+        text: The text.
+        pair: The second text; None if there is none.
+        label: The class to explain; "" for the likeliest.
+        top: How many training texts and passages to find.
+        device: Where to compute.
+
+    Returns:
+        text, pair, label (None for a number), answer, parts, nearest, passages, and notes on what is missing.
+    """
+    predictor, _ = open_predictor(model_folder(model), device)
+    (values,) = predictor.predict([text], None if pair is None else [pair])
+    labels = predictor.labels or []
+    if label and label not in labels:
+        raise InputError(f"{model} has no class '{label}'{nearest(label, labels)}")
+    place = labels.index(label) if label else int(values.argmax())
+    answer = float(values[place])
+    found = {"text": text, "pair": pair, "label": labels[place] if labels else None, "answer": answer}
+    parts = list(_parts(predictor, text, pair, place, answer))
+    words: dict[str, float] = {}
+    for part in parts:
+        for word, value in telling(part.why, f"{text} {pair or ''}").items():
+            words[word] = words.get(word, 0.0) + part.share * value
+    shown = [{"model": part.name, "adds": part.adds, **vars(part.why)} for part in parts]
+    chief = max(parts, key=lambda part: part.share).predictor
+    return found | {"parts": shown} | _learned(model, chief, words, text, pair, top)
+
+
+def _parts(predictor: Predictor, text: str, pair: str | None, place: int, answer: float) -> Iterator[Part]:
+    if not isinstance(predictor, Mixture):
+        yield Part(_kind(predictor), 1.0, answer, predictor, _why(predictor, text, pair, place))
+        return
+    weights, predicted = predictor.weights, predictor.of_parts([text], None if pair is None else [pair])
+    for number, (share, members) in enumerate(zip(weights.shares, predictor.parts, strict=True)):
+        alone = replace(weights, shares=tuple(share * (other == number) for other in range(len(predicted))))
+        adds = float(alone.apply(predicted)[0, place])
+        yield Part(_kind(members[0]), share, adds, members[0], _why(members[0], text, pair, place))
+
+
+def _kind(predictor: Predictor) -> str:
+    if isinstance(predictor, ShallowPredictor):
+        return next(name for name, kind in FAMILIES.items() if isinstance(predictor.model, kind))
+    return "encoder"
+
+
+def _why(predictor: Predictor, text: str, pair: str | None, place: int) -> Explained:
+    if isinstance(predictor, ShallowPredictor) and not isinstance(predictor.model, EmbeddingsModel):
+        return exact(predictor.model, text, pair, place)
+    hint = left_out if isinstance(predictor, ShallowPredictor | OnnxClassifier) else gradient
+    return hint(predictor, text, pair, place)
+
+
+def _learned(
+    model: str, predictor: Predictor, words: dict[str, float], text: str, pair: str | None, top: int
+) -> dict[str, Any]:
+    """What the model learned from, near the text, and notes on what is missing."""
+    if (Path(model) / "config.json").is_file():
+        return {"nearest": [], "passages": [], "notes": [NO_LINEAGE]}
+    task, subset = (_first(Artifact.open(model), kind) for kind in ("task", "subset"))
+    shows = task is not None and not isinstance(predictor, OnnxClassifier)
+    near = nearby.nearest(predictor, task, text, pair, top) if task and shows else []
+    passages = nearby.taught(subset, words, top) if subset else []
+    notes = [note for note, found in ((NO_TASK, near), (NO_SUBSET, passages)) if not found]
+    return {"nearest": near, "passages": passages, "notes": notes}
+
+
+def _first(start: Artifact, kind: str) -> Artifact | None:
+    """The artifact of a kind that is nearest to `start` in its lineage; None if there is none, or it is gone."""
+    lineage, level = Lineage(), [start]
+    while level and all(one.manifest.kind != kind for one in level):
+        inputs = (lineage.follow(one, name) for one in level for name in one.manifest.inputs)
+        level = [one for one in inputs if one is not None]
+    return next((one for one in level if one.manifest.kind == kind), None)
+
+
+def blocks(found: dict[str, Any], top: int) -> Iterator[Block]:
+    """The explanation for people: of each part, the `top` features."""
+    label, answer = found["label"], found["answer"]
+    yield Heading(f"{answer:.4g}" if label is None else (Span(label, "label"), f", probability {answer:.3f}"), 1)
+    yield Text(Quote.of(visible(" ⁄ ".join(filter(None, (found["text"], found["pair"]))), WIDTH)))
+    for part in found["parts"]:
+        yield Heading(f"{part['model']}: {part['adds']:.4f} of the answer")
+        yield Table(["feature", "hint" if part["bias"] is None else "adds"], _features(part, top), part["method"])
+    if found["nearest"]:
+        yield Heading("Nearest training texts, by the model’s own features")
+        yield Table([Column("similarity"), *NEAR], [_training_text(row) for row in found["nearest"]])
+    if found["passages"]:
+        yield Heading("Passages of the subset with the most telling words")
+        texts = ((row, visible(row["text"], WIDTH), " ".join(row["words"])) for row in found["passages"])
+        lines = ((f"passage {row['doc']}: ", Quote(tuple(shared_words(text, words, 1)))) for row, text, words in texts)
+        yield Items(tuple(lines))
+    yield from map(Text, found["notes"])
+
+
+def _features(part: dict[str, Any], top: int) -> list[Row]:
+    values = list(part["features"].items())
+    rows: list[Row] = [(Quote.of(visible(name, WIDTH)), f"{value:+.4g}") for name, value in values[:top]]
+    if part["bias"] is None:
+        return rows
+    rest = sum(value for _, value in values[top:])
+    total = part["bias"] + sum(part["features"].values())
+    return [*rows, ("all others", f"{rest:+.4g}"), ("bias", f"{part['bias']:+.4g}"), ("sum", f"{total:+.4g}")]
+
+
+def _training_text(row: dict[str, Any]) -> Row:
+    label, name = (Span(visible(str(row[field]), 60)) for field in ("label", "id"))
+    return f"{row['similarity']:.3f}", label, name, Quote.of(visible(row["text"], WIDTH))

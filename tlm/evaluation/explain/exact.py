@@ -1,0 +1,131 @@
+"""Contributions of words to the logit of a class (or to a number): exact for tf-idf and for static vectors."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.shallow.features import joined, parts, with_pairs, words_of
+from tlm.shallow.linear import Linear
+from tlm.shallow.static import EDGES, StaticModel
+from tlm.shallow.tfidf import Tfidf
+from tlm.shallow.vectors import Vectors
+
+Values = Iterable[tuple[str, float]]
+LETTERS = "letters"
+EXACT = "Exact: with the bias, these numbers add up to the logit of the class, or to the number."
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What decided an answer.
+
+    Attributes:
+        method: How the values were found, and how far they can be trusted, in a sentence.
+        features: Values by the name of the feature or word, the weightiest first.
+        bias: What the model says without any feature; None if the values do not add up with it.
+    """
+
+    method: str
+    features: dict[str, float]
+    bias: float | None = None
+
+    @classmethod
+    def of(cls, method: str, found: Values, bias: float | None = None) -> "Explained":
+        """Sum the values of each name."""
+        sums: dict[str, float] = {}
+        for name, value in found:
+            sums[name] = sums.get(name, 0.0) + float(value)
+        return cls(method, dict(sorted(sums.items(), key=lambda item: (-abs(item[1]), item[0]))), bias)
+
+
+def exact(model: Tfidf | StaticModel, text: str, pair: str | None, place: int) -> Explained:
+    """Explain the logit of the class in `place`, or the number.
+
+    Where each class has a model of its own, that is the log-odds of the class against all others; in a static model of
+    three classes or more, the logit before the softmax.
+    """
+    pairs = None if pair is None else [pair]
+    weights, bias = _row(model.linear, place)
+    if isinstance(model, Tfidf):
+        return Explained.of(EXACT, _of_tfidf(model, text, pairs, weights), bias)
+    weights = weights / model.dense.scale
+    texts, seconds = model.given([text], pairs)
+    found = _of_vectors(model, texts[0], None if seconds is None else seconds[0], weights)
+    return Explained.of(EXACT, found, bias - float(weights @ model.dense.centre))
+
+
+def _row(linear: Linear, place: int) -> tuple[NDArray[np.float64], float]:
+    """The weights and the bias of a class; a single row is that of the first of two classes.
+
+    A bias that is infinite becomes the largest number, because JSON has no infinity.
+    """
+    bias = np.nan_to_num(linear.bias)
+    if linear.classes == 2 and len(linear.weights) == 1:
+        return (1 - 2 * place) * linear.weights[0], (1 - 2 * place) * float(bias[0])
+    return linear.weights[place], float(bias[place])
+
+
+def _of_tfidf(model: Tfidf, text: str, pairs: list[str] | None, weights: NDArray[np.float64]) -> Values:
+    found = model.features.transform(joined([text], pairs))
+    kinds = ((f"{LETTERS}: " * (kind == "chars"), one) for kind, one in model.features.vectorizers.items())
+    names = np.concatenate([prefix + one.get_feature_names_out().astype(object) for prefix, one in kinds])
+    return zip(names[found.indices].tolist(), found.data * weights[found.indices], strict=True)
+
+
+def _of_vectors(model: StaticModel, text: str, second: str | None, weights: NDArray[np.float64]) -> Values:
+    (features,) = model.represented([text], None if second is None else [second])
+    end = 0
+    for name, words, width in _sources(model, text, second):
+        end += width
+        own = weights[end - width : end]
+        if words is None:
+            yield name, float(features[end - width : end] @ own)
+        else:
+            yield from ((f"{name}{word}", value) for word, value in _words(model.vectors, words, own))
+    assert end == len(features), "the sources are those of `represent`"
+
+
+def _sources(model: StaticModel, text: str, second: str | None) -> Iterator[tuple[str, list[str] | None, int]]:
+    """Where the features come from, in the order of `tlm.shallow.static.represent`.
+
+    Yields a name, the words whose mean these features are (None if they are no mean), and how many they are.
+    """
+    width = model.vectors.vectors.shape[1]
+    if second is not None:
+        yield from [("first: ", words_of(text), width), ("second: ", words_of(second), width)]
+        yield from [("product of both texts", None, width), ("difference of both texts", None, width)]
+    elif not model.marks:
+        yield "", words_of(text), width
+    else:
+        cut = parts(text, model.marks)
+        between, ordered = cut.first_between, cut.order.find("A") < cut.order.find("B")
+        spans = zip(("A: ", "B: ", "C: ", "D: "), cut.spans, strict=False)
+        means = [("", cut.whole), ("between: ", between), *spans, ("A to B: ", between if ordered else [])]
+        yield from ((name, words, width) for name, words in means)
+        yield "order and distance of the spans", None, 3
+        if model.edges:
+            single = [between[place] for place in EDGES] + [words[-1:] for words in cut.spans]
+            yield from (("edge: ", words, width) for words in single)
+            yield from [("product of both spans", None, width)] * (len(cut.spans) > 1)
+
+
+def _words(vectors: Vectors, words: list[str], weights: NDArray[np.float64]) -> Values:
+    """What each word of a mean of length 1 adds."""
+    number = {word: place for place, word in enumerate(vectors.words)}
+    known = [word for word in with_pairs(words) if word in number]
+    rows = [number[word] for word in known]
+    weighted = vectors.weights[rows, np.newaxis].astype(np.float64) * vectors.vectors[rows]
+    return zip(known, weighted @ weights / (np.linalg.norm(weighted.sum(axis=0)) or 1.0), strict=True)
+
+
+def telling(found: Explained, text: str) -> dict[str, float]:
+    """The words of a text that spoke for the answer, each with the sum of the features that it alone makes."""
+    words, values = {word for word in words_of(text) if word[0].isalnum()}, dict[str, float]()
+    for name, value in found.features.items():
+        place, _, word = name.rpartition(": ")
+        word = word.lstrip("Ġ▁").lower()
+        if word in words and place != LETTERS:
+            values[word] = values.get(word, 0.0) + value
+    return {word: value for word, value in values.items() if value > 0}

@@ -226,7 +226,8 @@ class MlmHead(nn.Module):
 
     def forward(self, states: Tensor, embedding: Tensor) -> Tensor:
         """Logits, [M, vocabulary], from states [M, hidden]; on a GPU more of them, -inf, which change no loss."""
-        more, bias = -len(embedding) % tuning(embedding.device).vocabulary_multiple, self.bias
+        bias: Tensor = self.bias
+        more = -len(embedding) % tuning(embedding.device).vocabulary_multiple
         if more:
             embedding, bias = F.pad(embedding, (0, 0, 0, more)), F.pad(bias, (0, more), value=-math.inf)
         return F.linear(self.transform(states), embedding, bias)

@@ -19,5 +19,5 @@ ROW = Row(
     "all seeds of random text with one draw; three trainings share the GPU. Last, how far `small-scierc` comes, with "
     "the tokenizer and the text of `mini`.",
     run=run,
-    packages=("torch", "transformers", "numpy"),
+    command="python -m research gpu",
 )

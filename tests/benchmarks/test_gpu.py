@@ -53,6 +53,7 @@ def test_archives_hold_what_training_reads_and_of_the_rest_the_manifests(carried
     assert arms == {"published-toy-bert", "published-toy-bert-bm25", "published-toy-bert-random"}
 
 
+@pytest.mark.slow
 def test_losses_are_compared_with_those_of_the_cpu(carried: Path) -> None:
     found = {result.label: result for result in correct.same_losses(Stand("cpu", str(carried)))}
     assert found.pop("bf16, beside fp32").ours
@@ -94,8 +95,9 @@ def test_documents_say_whether_there_was_a_gpu() -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_hour_in_pieces(carried: Path, tmp_path: Path) -> None:
+def test_the_whole_hour_in_pieces(carried: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First one part of it, then the rest; what is kept is not measured again."""
+    monkeypatch.setenv("TLM_THREADS", "1")
     numbers = tmp_path / "research" / "results" / kept.NUMBERS
     assert "left: none" in measured(carried, tmp_path, only="losses")
     losses = numbers / row.ROW.name / "losses.json"
@@ -104,7 +106,7 @@ def test_the_whole_hour_in_pieces(carried: Path, tmp_path: Path) -> None:
         runs = carried / f"{name}{pack.RUNS}"
         pack.unpack(name, str(carried))
         runs.write_text("".join(runs.read_text().splitlines(keepends=True)[:3]))
-    assert "left: none" in measured(carried, tmp_path, minutes=8.0)
+    assert "left: none" in measured(carried, tmp_path, minutes=60.0)
     assert losses.stat().st_mtime_ns == before
     found, speed = (kept.read(one.ROW.name, numbers) for one in (row, training_gpu))
     assert found is not None
@@ -114,6 +116,6 @@ def test_the_whole_hour_in_pieces(carried: Path, tmp_path: Path) -> None:
     assert "3 runs" in labels["random on scierc"].note
     assert labels["small-scierc: the whole stage 1"].ours
     assert labels["predictions in TF32 (on a CPU, fp32) that equal those in fp64"].ours > 99
-    assert len(speed.results) == 16
+    assert {"rehearsal, external batches", "rehearsal, internal batches"} < {result.label for result in speed.results}
     page = (tmp_path / "research" / "BENCHMARKS.md").read_text()
     assert "A rehearsal on the CPU: its numbers mean nothing." in page

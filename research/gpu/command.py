@@ -124,7 +124,7 @@ def _trainings(stand: Stand, part: str) -> Iterator[tuple[str, PlannedRun]]:
 
 
 def _train_all(waiting: dict[str, PlannedRun], more: list[str], end: float, at_once: int) -> None:
-    """Train some at a time, each in a process, until all are done or time is up; those that are stopped are saved."""
+    """Train some at a time, each in a process, until all are done or time is up; what is stopped is saved."""
     running: dict[str, subprocess.Popen[bytes]] = {}
     names = iter(waiting)
     try:

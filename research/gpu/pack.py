@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
     Attributes:
         task: Folder of the task, in that of the data.
-        preset: Preset of all runs; "" for those that published models have of their own.
+        preset: Preset of all runs; "" where published models have their own.
         texts: Text of each arm: of networks from scratch, or ("" for stage 2 alone) of a published model.
         seeds: How many.
     """

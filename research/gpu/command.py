@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ SPEED = "training_gpu"
 LARGE = "small-scierc"
 STOP_SECONDS = 60.0  # for a snapshot of BERT-base, and for what is still computed
 POLL_SECONDS = 0.5
-LARGE_SECONDS, REHEARSAL_SECONDS = 240.0, 60.0  # of training BERT-base, from the start of its process
+LARGE_SECONDS, REHEARSAL_SECONDS = 240.0, 120.0  # of training BERT-base, from the start of its process
 
 
 class Measurement(NamedTuple):
@@ -85,7 +85,7 @@ def gpu(
     """
     end, code = time.monotonic() + 60 * minutes, revision(Path(__file__).parents[2])
     stand, numbers = Stand(device, folder), Path(results) / kept.NUMBERS
-    planned = {name: run for part in PARTS for name, run in _trainings(stand, part)}
+    planned = {f"{part}-{run.arm}-{run.seed}": run for part in PARTS for run in stand.runs(part)}
     if not planned:
         raise InputError(f"{folder} has no archive of `gpu-pack`; make them where the data are, and copy them")
     numbers.mkdir(parents=True, exist_ok=True)
@@ -100,9 +100,10 @@ def gpu(
     page.write(
         Path(results).parent / benchmarks.PAGE.name, numbers, [benchmarks.load(name) for name in benchmarks.ROWS]
     )
-    names = {one.name: one.row for one in here} | dict.fromkeys([*planned, *([LARGE] if here else [])], ROW)
-    left = [name for name, row in names.items() if _missing(numbers / row, name, only)]
-    return f"{len(names) - len(left)} pieces are kept; left: {', '.join(left) or 'none'}"
+    rows = {one.name: one.row for one in here} | dict.fromkeys([*planned, *([LARGE] if here else [])], ROW)
+    names = [name for name in rows if name.startswith(only)]
+    left = [name for name in names if _missing(numbers / rows[name], name, only)]
+    return f"{len(names) - len(left)} of {len(names)} pieces are kept; left: {', '.join(left) or 'none'}"
 
 
 def _measure(one: Measurement, stand: Stand, numbers: Path, code: str) -> None:
@@ -116,11 +117,6 @@ def _measure(one: Measurement, stand: Stand, numbers: Path, code: str) -> None:
 
 def _missing(folder: Path, name: str, only: str) -> bool:
     return name.startswith(only) and not (folder / f"{name}.json").exists()
-
-
-def _trainings(stand: Stand, part: str) -> Iterator[tuple[str, PlannedRun]]:
-    """The trainings of a part by their names."""
-    return ((f"{part}-{run.arm}-{run.seed}", run) for run in stand.runs(part))
 
 
 def _train_all(waiting: dict[str, PlannedRun], more: list[str], end: float, at_once: int) -> None:

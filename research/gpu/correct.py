@@ -1,6 +1,5 @@
 """Does a GPU compute what a CPU does? Losses of the same steps, in several ways."""
 
-import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -12,7 +11,8 @@ from numpy.typing import NDArray
 
 from research.benchmarks.row import Result, limit
 from research.benchmarks.training_cpu import INTERNAL, Bench, Unsaved
-from research.gpu.stand import Shape, Stand
+from research.gpu.stand import Stand
+from tlm.artifacts.artifact import Artifact
 
 STEPS, HALF = 50, 25
 FP32, BF16 = "train.precision=fp32", "train.precision=bf16"
@@ -55,7 +55,7 @@ def losses(bench: Bench, snapshots: Unsaved | None = None) -> Losses:
 
 def same_losses(stand: Stand) -> list[Result]:
     """Losses on this device beside those on the CPU, beside themselves, after a resumption, and in bf16."""
-    shape = Shape("pocket", "tiny" if stand.rehearsal else "pocket", ("train.rho1=1",))
+    shape = ("pocket", "tiny" if stand.rehearsal else "pocket", ("train.rho1=1",))
     here, half = stand.bench(shape, INTERNAL, FP32), stand.bench(shape, INTERNAL, BF16)
     with tempfile.TemporaryDirectory() as folder:
         first = losses(here, Halfway(Path(folder), resumes=False))
@@ -89,11 +89,9 @@ def one_process_a_gpu(stand: Stand) -> list[Result]:
     given |= {"preset": "tiny" if stand.rehearsal else "pocket"}
 
     def curve() -> Losses:
-        uri = Path(train(run.task, **given, compute=compute))  # type: ignore[arg-type]
-        manifest = json.loads((uri / "manifest.json").read_text("utf-8"))
-        name = next(file["name"] for file in manifest["files"] if file["name"].startswith("curve"))
-        table = pq.read_table(uri / name)
-        shutil.rmtree(uri)
+        made = Artifact.open(train(run.task, **given, compute=compute))  # type: ignore[arg-type]
+        table = pq.read_table(made.path("curve.parquet"))
+        shutil.rmtree(made.uri)  # so that it is made again, in another way
         columns = np.array([table[column].to_numpy() for column in ("mlm", "ce")], np.float64)
         return np.nan_to_num(columns)  # ce is null in external steps
 

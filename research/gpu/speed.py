@@ -24,9 +24,7 @@ def beside_others(stand: Stand, name: str) -> list[Result]:
     """Tokens a second and the share of the peak, beside the authors' way and Hugging Face's Trainer."""
     shape = stand.shape(name)
     return [
-        result
-        for kind in (EXTERNAL, INTERNAL)
-        for result in lines(shape.name, stand.bench(shape, kind), stand.rehearsal)
+        result for kind in (EXTERNAL, INTERNAL) for result in lines(shape[0], stand.bench(shape, kind), stand.rehearsal)
     ]
 
 
@@ -45,7 +43,7 @@ def levers(stand: Stand, name: str) -> list[Result]:
     sides = {"ours": side({}), **{other: side(off) for other, off in without.items()}}
     sides["cuDNN's attention"] = _under(_cudnn_attention, side({}))
     measured = compare(sides, REPEATS, warm_up=1)
-    label, tokens = f"{shape.name}, a step", per_second("tokens")
+    label, tokens = f"{shape[0]}, a step", per_second("tokens")
     found = [against(label, measured, other, tokens) for other in sides if other != "ours"]
     try:
         both = compare({"ours": side({}), "compiled": side({}, change=_compiled)}, REPEATS, warm_up=2)

@@ -3,7 +3,7 @@
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from research.benchmarks.training_cpu import Bench
 from research.benchmarks.training_data import Material
@@ -13,15 +13,8 @@ from tlm.errors import InputError
 from tlm.runs.plan import PlannedRun
 from tlm.settings import presets
 
+Shape: TypeAlias = tuple[str, str, tuple[str, ...]]  # a model to measure: its name, preset and overrides
 VOCABULARY = 30522  # of BERT-base; the tokenizer of the data is that of mini
-
-
-class Shape(NamedTuple):
-    """A model to measure: its name, preset and overrides."""
-
-    name: str
-    preset: str
-    overrides: tuple[str, ...]
 
 
 class Stand:
@@ -55,11 +48,12 @@ class Stand:
 
     def shape(self, name: str) -> Shape:
         """BERT-base or mini; a tiny model in a rehearsal."""
-        return Shape(*REHEARSAL) if self.rehearsal else next(Shape(*line) for line in LINES if line[0] == name)
+        return REHEARSAL if self.rehearsal else next(line for line in LINES if line[0] == name)
 
     def bench(self, shape: Shape, kind: str, *overrides: str, device: str = "") -> Bench:
         """One kind of step of a model, on this device or another one."""
-        preset: Any = presets.resolve(shape.preset, [*shape.overrides, *overrides])
+        name, preset_name, changes = shape
+        preset: Any = presets.resolve(preset_name, [*changes, *overrides])
         material = Material(self.first.task, self.first.tokenizer, self.first.subset, "SciERC and BM25's text for it")
-        wide = VOCABULARY if shape.name == "BERT-base" else 0
+        wide = VOCABULARY if name == "BERT-base" else 0
         return Bench(material, preset, kind, device or self.device, wide)

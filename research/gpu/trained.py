@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from research.benchmarks.kept import keep as keep_row
-from research.benchmarks.row import Result
+from research.benchmarks.row import Result, limit
 from research.gpu.piece import piece
 from research.paper.keep import keep
 from tlm.artifacts.artifact import Artifact
@@ -48,7 +48,7 @@ def results(metrics: Artifact, device: str) -> list[Result]:
     test, dev = (100 * found.values["splits"][split][metric] for split in ("test", "dev"))
     seconds = sum(one.run().get("seconds", 0.0) for one in (model, model.input("checkpoint")))
     note = f"seed {seed}, dev {dev:.1f}, {seconds / 60:.1f} minutes of training"
-    score = Result(f"{arm} on {task}", test, None, f"{metric} on test, hundredths", None, "", "", note=note)
+    score = limit(f"{arm} on {task}", test, f"{metric} on test, hundredths", note=note)
     return [score, *agreement(model, metrics.input("task"), device, f"{arm}, seed {seed}")]
 
 
@@ -74,11 +74,11 @@ def agreement(model: Artifact, task: Artifact, device: str, note: str) -> list[R
         in_bf16 = classes()
     network.double()
     exact = classes()
+    found = {"TF32 (on a CPU, fp32)": in_tf32, "bf16": in_bf16}
     return [
-        Result(f"predictions in {name} that equal those in fp64", 100 * float(np.mean(found == exact)), None, "%", None,
-               "", "", note=note)
-        for name, found in (("TF32 (on a CPU, fp32)", in_tf32), ("bf16", in_bf16))
-    ]  # fmt: skip
+        limit(f"predictions in {name} that equal those in fp64", 100 * float(np.mean(one == exact)), "%", note=note)
+        for name, one in found.items()
+    ]
 
 
 def how_far(run: PlannedRun, name: str, device: str) -> list[Result]:
@@ -101,8 +101,8 @@ def how_far(run: PlannedRun, name: str, device: str) -> list[Result]:
     steps = recipe.settings["train"]["steps"]
     note = f"{step:,} of {steps:,} steps in {seconds / 60:.1f} minutes; the first loss is {float(curve[0]):.2f}."
     return [
-        Result(f"{name}: loss of the last 100 steps", last, None, "nats", None, "", "", note=note),
-        Result(f"{name}: the whole stage 1", seconds / step * steps / 3600, None, "hours", None, "", "", note=note),
+        limit(f"{name}: loss of the last 100 steps", last, "nats", note=note),
+        limit(f"{name}: the whole stage 1", seconds / step * steps / 3600, "hours", note=note),
     ]
 
 

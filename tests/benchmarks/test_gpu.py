@@ -64,7 +64,7 @@ def test_losses_are_compared_with_those_of_the_cpu(carried: Path) -> None:
 def test_no_time_and_no_data_are_said(carried: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no archive of `gpu-pack`"):
         measured(tmp_path, tmp_path)
-    assert "0 pieces are kept; left: losses, speed-BERT-base" in measured(carried, tmp_path, minutes=0.0)
+    assert "0 of 46 pieces are kept; left: losses, speed-BERT-base" in measured(carried, tmp_path, minutes=0.0)
     page = (tmp_path / "research" / "BENCHMARKS.md").read_text()
     assert "Not measured: `python -m research gpu`." in page
 

@@ -102,10 +102,11 @@ def _runs(part: Part, task: str, corpus: str, model: Path, preset: str, root: st
         own, subset = preset or part.preset or preset_of(text, ""), subsets.get(text, "")
         arm, stages = arm_of(place, text) if place else text, "12" if text else "2"
         run = PlannedRun(arm, seed, task, tokenizer, subset, own, "", stages, model=place).loaded(root)
-        start = [] if not run.start else list(_inputs(Artifact.open(run.start)))
+        named = [Artifact.open(uri) for uri in (task, tokenizer, subset) if uri]
+        start = list(_inputs(Artifact.open(run.start))) if run.start else []
         recipe = checkpoint_recipe(task, tokenizer, subset, own, (), seed, root, start=run.start) if text else None
         read = [] if recipe is None else [one for one in recipe.inputs.values() if one.manifest.kind in READ]
-        yield run._replace(start=""), [*start, *read]
+        yield run._replace(start=""), [*named, *start, *read]
 
 
 def _inputs(artifact: Artifact) -> Iterator[Artifact]:

@@ -49,7 +49,9 @@ def test_archives_hold_what_training_reads_and_of_the_rest_the_manifests(carried
     files = {kind: {path.name for path in store.glob(f"{kind}/*/*")} for kind in ("corpus", "index", "hits", "subset")}
     assert set().union(*files.values()) == {MANIFEST}
     assert all(Path(uri, MANIFEST).exists() for run in runs for uri in (run.task, run.tokenizer))
-    arms = {run.arm for run in pack.unpack("published-scierc", str(carried))}
+    published = [run for name in pack.PARTS for run in pack.unpack(name, str(carried)) if run.model]
+    assert all(Path(run.subset, MANIFEST).exists() for run in published if run.subset)
+    arms = {run.arm for run in published}
     assert arms == {"published-toy-bert", "published-toy-bert-bm25", "published-toy-bert-random"}
 
 

@@ -25,7 +25,7 @@ from tlm.settings.options import Compute
 from tlm.training.stages import checkpoint_recipe, finetune, train
 
 ROW = "gpu"
-KEPT_IN_TABLES = "mini"  # the preset whose runs have cells in our table of arms
+KEPT_IN_TABLES = ("mini", "tiny")  # presets whose runs from scratch have cells in our table of arms
 SAVE_MINUTES = 2.0
 
 
@@ -112,7 +112,7 @@ def main(arguments: list[str]) -> None:
     planned = PlannedRun.parse(run)
     metrics = trained(planned, device)
     keep_row(piece(name, results(Artifact.open(metrics), device), device, commit), Path(folder) / "benchmarks" / ROW)
-    if planned.preset == KEPT_IN_TABLES:
+    if planned.preset in KEPT_IN_TABLES and not planned.model:
         keep([metrics], table="arms", command="python -m research gpu", results=folder, revision=commit)
 
 

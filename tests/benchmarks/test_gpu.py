@@ -12,6 +12,7 @@ from research.benchmarks.row import limit
 from research.gpu import command, correct, pack
 from research.gpu.piece import piece
 from research.gpu.stand import Stand
+from research.paper.results import read_results
 from tests.published import write_bert
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import MANIFEST
@@ -117,6 +118,8 @@ def test_the_whole_hour_in_pieces(carried: Path, tmp_path: Path, monkeypatch: py
     assert {"bm25 on scierc", "task-only on scierc", "published-toy-bert-bm25 on acl-arc"} <= labels.keys()
     assert "3 runs" in labels["random on scierc"].note
     assert labels["small-scierc: the whole stage 1"].ours
+    kept_runs = read_results(tmp_path / "research" / "results")
+    assert [(one.values["arm"], one.seed) for one in kept_runs][:3] == [("bm25", 0), ("bm25", 1), ("bm25", 2)]
     assert labels["predictions in TF32 (on a CPU, fp32) that equal those in fp64"].ours > 99
     assert {"rehearsal, external batches", "rehearsal, internal batches"} < {result.label for result in speed.results}
     page = (tmp_path / "research" / "BENCHMARKS.md").read_text()

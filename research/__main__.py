@@ -16,6 +16,8 @@ STUDIES = {  # name: (module:function, summary)
     "retrieval-study": ("research.retrieval.step:retrieval_study", "Compare subsets: overlap, sources, words"),
     "attention": ("research.attention.step:attention", "Compare what the attention heads of models look at"),
     "paper": ("research.paper.command:paper", "Compare your runs with the paper's tables"),
+    "gpu": ("research.gpu.command:gpu", "Measure on a GPU, in pieces of minutes"),
+    "gpu-pack": ("research.gpu.pack:gpu_pack", "Make the data that `gpu` carries to a GPU"),
     "keep": ("research.paper.keep:keep", "Save finished runs as results of the paper's tables"),
 }
 HELP = "Check the paper's tables, and study what was retrieved and trained."

@@ -38,6 +38,7 @@ ROWS = (  # modules, in the order of the data
     "levers",
     "snapshots",
     "training_gpu",
+    "gpu",
     "growth",
     "students",
     "serving",

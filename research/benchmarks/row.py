@@ -62,6 +62,7 @@ class Row(NamedTuple):
         what: A few sentences for the page: what both sides do, on which data, what is counted.
         run: Measures; with True in a minute, on small sizes. May raise `NotMeasured`.
         packages: Distributions whose versions are kept with the numbers.
+        command: What measures it, where that is not `python -m research.benchmarks` with its name.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Row(NamedTuple):
     what: str
     run: Callable[[bool], list[Result]]
     packages: tuple[str, ...] = ()
+    command: str = ""
 
 
 def against(

@@ -83,7 +83,8 @@ def measure(shape: Shape, kind: str, quick: bool) -> list[Result]:
 class Bench:
     """The three sides of one kind of step, on one device."""
 
-    def __init__(self, material: Material, preset: Any, kind: str, device: str = "cpu") -> None:
+    def __init__(self, material: Material, preset: Any, kind: str, device: str = "cpu", vocab_size: int = 0) -> None:
+        """`vocab_size` is that of the model, where it is to be larger than the tokenizer's."""
         import torch
         from transformers import PreTrainedTokenizerFast
 
@@ -99,7 +100,7 @@ class Bench:
         self.tokenizer = PreTrainedTokenizerFast.from_pretrained(tokenizer.path("tokenizer"))
         self.config = build.make_config(
             preset.model,
-            material.task_tokens.details["vocab_size"],
+            vocab_size or material.task_tokens.details["vocab_size"],
             self.examples.texts.special,
             self.examples.classes,
             "benchmark",
@@ -119,7 +120,7 @@ class Bench:
         from tlm.training.checkpoint import State
         from tlm.training.loop import Plan, fit
 
-        settings, work = self.preset.finetune if self.kind == STAGE2 else self.preset.train, self._work()
+        settings, work = self.preset.finetune if self.kind == STAGE2 else self.preset.train, self.work()
         change(work)
         model = work.model if self.kind == STAGE2 else work.tasks[0].encoder
         state = State.fresh(model, settings, 100_000)
@@ -136,13 +137,13 @@ class Bench:
 
     def flops_per_token(self, batches: int = 20) -> float:
         """Operations that a step needs for each of its tokens, padding left out."""
-        work = self._work()
+        work = self.work()
         costs = [work.costs(step, work.batch(step)) for step in range(batches)]
         return float(sum(flops for _, _, flops in costs) / sum(tokens for tokens, _, _ in costs))
 
     def times_the_operations(self, batches: int = 20) -> float:
         """The ratio of the matrix products for these texts at full length, with every logit, to our stage 1's."""
-        ours, theirs = self._work(), self._work()
+        ours, theirs = self.work(), self.work()
         full_length(theirs)
         every_logit(theirs)
         needed = taken = 0
@@ -155,14 +156,15 @@ class Bench:
 
     def seconds_per_batch(self, batches: int = 20) -> float:
         """The time to make and mask a batch."""
-        work = self._work()
+        work = self.work()
         work.batch(0)
         started = time.perf_counter()
         for step in range(1, batches + 1):
             work.batch(step)
         return (time.perf_counter() - started) / batches
 
-    def _work(self) -> Any:
+    def work(self) -> Any:
+        """The product's work on these batches, with a fresh model."""
         from tlm.training.classification import Classification
         from tlm.training.joint import Joint
         from tlm.training.model import build

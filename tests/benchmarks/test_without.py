@@ -35,7 +35,7 @@ def bench(material: Material, request: pytest.FixtureRequest) -> Bench:
 @pytest.fixture
 def works(bench: Bench) -> tuple[Any, Any]:
     """Two works that are the same."""
-    return bench._work(), bench._work()
+    return bench.work(), bench.work()
 
 
 def losses(work: Any, batch: Any) -> float:
@@ -96,5 +96,5 @@ def test_what_others_compute_costs_more_by_padding_and_logits(bench):
 
 def test_what_is_timed_is_the_products_own_loop(bench):
     cost = bench.ours(2)()
-    tokens = [bench._work().batch(step).tokens for step in range(2)]
+    tokens = [bench.work().batch(step).tokens for step in range(2)]
     assert cost.work == sum(tokens)

@@ -32,6 +32,7 @@ from tlm.training.loop import Plan, fit
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import Losses, classification_loss
+from tlm.training.model.tuning import tf32
 
 MASK_DRAWS = 8  # masks for each text: enough for their mean to differ little between seeds
 MASK_SHARE = 0.15
@@ -39,6 +40,7 @@ RESET = "finetune.reset_head=true"
 
 
 @torch.no_grad()
+@tf32()
 def class_logits(model: Encoder, texts: Texts, rows: NDArray[np.int64], device: torch.device) -> NDArray[np.float32]:
     """Logits of the texts `rows`, [n, labels], in that order. `model` keeps its mode (train or eval)."""
     training = model.training
@@ -53,6 +55,7 @@ def class_logits(model: Encoder, texts: Texts, rows: NDArray[np.int64], device: 
 
 
 @torch.no_grad()
+@tf32()
 def masked_lm_loss(
     checkpoint: Artifact, task: Artifact, split: str, device: str, root: str | None = None
 ) -> float | None:

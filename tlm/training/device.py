@@ -13,6 +13,7 @@ from tlm.settings.options import cores, given_threads
 from tlm.training.distributed.group import ProcessGroup, local_rank
 from tlm.training.input.batches import Batch
 from tlm.training.model.encoder import Inputs
+from tlm.training.model.tuning import tuning
 
 
 def resolve_device(name: str) -> str:
@@ -35,14 +36,22 @@ def resolve_device(name: str) -> str:
         raise InputError(f"device '{name}' is unknown; expected auto, cpu, cuda, cuda:N or mps")
     if int(index or 0) >= count[kind]:
         raise InputError(f"device '{name}' is not here ({kind} devices: {count[kind]}); use auto or cpu")
+    if kind == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it builds a graph for each of the hundreds of shapes of batches
     return name
 
 
 def to_device(batch: Batch, device: torch.device) -> Inputs:
     """Copy a batch to the device."""
+    habits = tuning(device)
+    batch = batch.widened(habits.length_multiple)
 
     def moved(array: Any) -> Any:
-        return None if array is None else torch.from_numpy(array).to(device, non_blocking=True)
+        if array is None:
+            return None
+        tensor = torch.from_numpy(array)
+        # torch keeps page-locked memory for the next batch, and does not reuse it before the copy is done
+        return (tensor.pin_memory() if habits.pinned else tensor).to(device, non_blocking=True)
 
     ids, lengths = moved(batch.ids), moved(batch.lengths)
     queries, query_indices = batch.queries()

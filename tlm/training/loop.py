@@ -2,8 +2,11 @@
 
 import math
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 import torch
@@ -20,8 +23,10 @@ from tlm.training.distributed.process import STOPS, stopping
 from tlm.training.input.batches import DROPOUT, Batch, number, share, split
 from tlm.training.model.encoder import Inputs
 from tlm.training.model.losses import Losses
+from tlm.training.model.tuning import tuning
 
 CHECK_EVERY_SECONDS = 1.0  # because reading a loss waits for the device
+BatchOf: TypeAlias = Callable[[int], Batch]
 
 
 @dataclass(frozen=True)
@@ -103,9 +108,9 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
     meter.advance(state.step)
     watch = time.monotonic()
     agreement = Agreement(group, state.step)
-    with stopping() as stop, memory_advice(work.advice):
+    with stopping() as stop, memory_advice(work.advice), _batches(work.batch, plan.steps, device) as batch_of:
         while state.step < plan.steps:
-            _step(state, work, plan, arithmetic, device, group)
+            _step(state, work, plan, arithmetic, device, group, batch_of)
             state.step += 1
             if group.first:
                 work.after(state)
@@ -146,13 +151,37 @@ def _collect_energy(spending: Spending, group: ProcessGroup) -> None:
     spending.elsewhere = {name: Amount(sums[2 * i], int(sums[2 * i + 1])) for i, name in enumerate(JOULES)}
 
 
+@contextmanager
+def _batches(make: BatchOf, steps: int, device: torch.device) -> Iterator[BatchOf]:
+    """The batch of each step as `make` makes it; where tuning says so, a thread makes that of the next step ahead."""
+    if not tuning(device).ahead:
+        yield make
+        return
+    begun: dict[int, Future[Batch]] = {}
+    with ThreadPoolExecutor(1) as pool:
+
+        def batch_of(step: int) -> Batch:
+            batch = begun.pop(step).result() if step in begun else make(step)
+            if step + 1 < steps:
+                begun[step + 1] = pool.submit(make, step + 1)
+            return batch
+
+        yield batch_of
+
+
 def _step(
-    state: State, work: Work, plan: Plan, arithmetic: torch.autocast, device: torch.device, group: ProcessGroup
+    state: State,
+    work: Work,
+    plan: Plan,
+    arithmetic: torch.autocast,
+    device: torch.device,
+    group: ProcessGroup,
+    batch_of: BatchOf,
 ) -> None:
     step = state.step
     if plan.dropout > 0:
         torch.manual_seed(number(plan.seed, DROPOUT, step, *([group.rank] if group.rank else [])))
-    batch = work.batch(step)
+    batch = batch_of(step)
     state.curve.costs[step] = work.costs(step, batch)
     own = share(batch, group.rank, group.size)
     for part in split(own or batch, -(-plan.settings.accumulation // group.size)):

@@ -15,6 +15,7 @@ from tlm.errors import InputError, reason
 from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces, tokenized
 from tlm.shallow.folder import config_of
 from tlm.training.input.located import HERE, refuse_code
+from tlm.training.model.tuning import tf32
 
 
 class Classifier(EncoderPredictor):
@@ -44,6 +45,7 @@ class Classifier(EncoderPredictor):
         return tokenized(self._of_pairs, given, self.tokenizer.model_input_names, self.max_length)
 
     @torch.inference_mode()
+    @tf32()
     def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
         """Logits of a batch."""
         batch = self.tokenizer.pad(inputs, return_tensors="pt").to(self.model.device)

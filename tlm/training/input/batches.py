@@ -45,6 +45,7 @@ class Batch:
         targets: The original ids of those tokens, [M].
         of_rows: B of the whole batch; this may be a part of it.
         of_masked: M of the whole batch.
+        most: Tokens that a text may have, which T does not exceed.
     """
 
     ids: Ints
@@ -56,6 +57,7 @@ class Batch:
     targets: Ints | None = None
     of_rows: int = 0
     of_masked: int = 0
+    most: int = 0
 
     @property
     def tokens(self) -> int:
@@ -80,6 +82,24 @@ class Batch:
         within = 1 + np.arange(len(row)) - (np.cumsum(masked) - masked)[row]
         found[row, within] = self.predicted
         return found, row * found.shape[1] + within
+
+    def widened(self, multiple: int) -> "Batch":
+        """The same batch with T a multiple of so many tokens, or `most`; unchanged where no text is padded."""
+        width = self.ids.shape[1]
+        more = min(-width % multiple, self.most - width)
+        if more <= 0 or self.tokens == self.ids.size:
+            return self
+        pad = self.ids[self.lengths.argmin(), -1]
+
+        def wide(values: Ints | None, filler: int) -> Any:
+            return None if values is None else np.pad(values, ((0, 0), (0, more)), constant_values=filler)
+
+        found = replace(self, ids=wide(self.ids, pad), types=wide(self.types, 0), corrupted=wide(self.corrupted, pad))
+        return (
+            found
+            if self.positions is None
+            else replace(found, positions=self.positions + self.positions // width * more)
+        )
 
     @property
     def predicted(self) -> Ints:
@@ -108,7 +128,7 @@ def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Bat
         column = np.arange(ids.shape[1])
         types = ((column > first[:, None] + between) & (column < lengths[:, None])).astype(np.int64)
     chosen = None if labels is None else labels[rows]
-    return Batch(ids, lengths, types, chosen, of_rows=len(rows))
+    return Batch(ids, lengths, types, chosen, of_rows=len(rows), most=texts.max_length)
 
 
 class Masking:

@@ -6,6 +6,7 @@ its classes load what we save. For the architectures written here its modules ar
 longer than a small training; foreign.py uses them for all others.
 """
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 from tlm.errors import Interrupted
 from tlm.settings.sections import Model
+from tlm.training.model.tuning import tuning
 
 READABLE = 0o644
 NEARLY_LINEAR = 0.1  # factor of states, which have deviations of about 1
@@ -223,8 +225,12 @@ class MlmHead(nn.Module):
         self.bias.copy_(log_frequencies)
 
     def forward(self, states: Tensor, embedding: Tensor) -> Tensor:
-        """Logits, [M, vocabulary], from states [M, hidden]."""
-        return F.linear(self.transform(states), embedding, self.bias)
+        """Logits, [M, vocabulary], from states [M, hidden]; on a GPU more of them, -inf, which change no loss."""
+        bias: Tensor = self.bias
+        more = -len(embedding) % tuning(embedding.device).vocabulary_multiple
+        if more:
+            embedding, bias = F.pad(embedding, (0, 0, 0, more)), F.pad(bias, (0, more), value=-math.inf)
+        return F.linear(self.transform(states), embedding, bias)
 
 
 class Encoder(nn.Module):

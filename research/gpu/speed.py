@@ -1,0 +1,80 @@
+"""How fast are steps, and what is each habit of a GPU and each lever that is not taken yet good for?"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from research.benchmarks.measure import Cost, Side, compare, per_second
+from research.benchmarks.row import Result, against, not_measured
+from research.benchmarks.training_cpu import EXTERNAL, INTERNAL
+from research.benchmarks.training_gpu import STEPS, lines
+from research.gpu.stand import Stand
+
+REPEATS = 3
+WITHOUT: dict[str, dict[str, Any]] = {
+    "lengths as they are": {"length_multiple": 1},
+    "a vocabulary as it is": {"vocabulary_multiple": 1},
+    "memory that is not page-locked": {"pinned": False},
+    "batches made in time": {"ahead": False},
+}
+
+
+def beside_others(stand: Stand, name: str) -> list[Result]:
+    """Tokens a second and the share of the peak, beside the authors' way and Hugging Face's Trainer."""
+    shape = stand.shape(name)
+    return [
+        result for kind in (EXTERNAL, INTERNAL) for result in lines(shape[0], stand.bench(shape, kind), stand.rehearsal)
+    ]
+
+
+def levers(stand: Stand, name: str) -> list[Result]:
+    """Our step beside the same one without each habit, with cuDNN's attention, and compiled."""
+    from tlm.training.model.tuning import GPU, tuned
+
+    shape, steps = stand.shape(name), 4 if stand.rehearsal else STEPS
+    bench = stand.bench(shape, EXTERNAL)
+    habits = replace(GPU, pinned=not stand.rehearsal)  # a CPU has no page-locked memory
+    without = {name: off for name, off in WITHOUT.items() if not (stand.rehearsal and "pinned" in off)}
+
+    def side(off: dict[str, Any], **more: Any) -> Side:
+        return _under(lambda: tuned(bench.device.type, replace(habits, **off)), bench.ours(steps, **more))
+
+    sides = {"ours": side({}), **{other: side(off) for other, off in without.items()}}
+    sides["cuDNN's attention"] = _under(_cudnn_attention, side({}))
+    measured = compare(sides, REPEATS, warm_up=1)
+    label, tokens = f"{shape[0]}, a step", per_second("tokens")
+    found = [against(label, measured, other, tokens) for other in sides if other != "ours"]
+    try:
+        both = compare({"ours": side({}), "compiled": side({}, change=_compiled)}, REPEATS, warm_up=2)
+        found.append(against(label, both, "compiled", tokens, note="Layers after attention by torch.compile."))
+    except Exception as error:  # whatever a compiler lacks here
+        found.append(not_measured(f"{label}, compiled", str(error).partition("\n")[0][:200]))
+    return found
+
+
+def _under(context: Callable[[], AbstractContextManager[Any]], side: Side) -> Side:
+    def go() -> Cost | float | None:
+        with context():
+            return side()
+
+    return go
+
+
+@contextmanager
+def _cudnn_attention() -> Any:
+    import torch
+
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+def _compiled(work: Any) -> None:
+    """Fuse casts, dropout, residual and norm of each layer."""
+    import torch
+
+    for layer in work.tasks[0].encoder.body.layers():
+        layer.finish = torch.compile(layer.finish, dynamic=True)

@@ -153,7 +153,7 @@ def start(image: str) -> dict[str, tuple[str, int]]:
 def stop() -> None:
     """Delete the pods and the namespace."""
     for name, (space, _) in PODS.items():
-        kubectl("delete", f"pod/{ELSEWHERE}-{name}", "-n", space, "--ignore-not-found", "--force", "--grace-period=0")
+        kubectl("delete", f"pod/{ELSEWHERE}-{name}", "-n", space, "--ignore-not-found", "--wait=false")
     kubectl("delete", "namespace", ELSEWHERE, "--ignore-not-found", "--wait=false")
 
 

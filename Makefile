@@ -114,7 +114,7 @@ sbom:  ## Write the contents of the images to build/sbom, as CycloneDX
 kind-up:  ## Create a local cluster (kind) with KFP, Elasticsearch and the images; needs `make images TORCH=cpu`
 	k8s/kind/up.sh
 
-kind-run: $(VENV)/ready  ## Run the pipeline there twice: the first must match a local run, the second must write nothing
+kind-run: $(VENV)/ready  ## Check its network policies, and run the pipeline twice: as here, then without writing anything
 	PYTHON=$(RUN) k8s/kind/run.sh
 
 kind-down:  ## Delete that cluster

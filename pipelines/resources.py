@@ -5,7 +5,17 @@ from typing import Any, NamedTuple
 from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
-from tlm.runs.pods import CONFIG_MAP, LEAST, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
+from tlm.runs.pods import (
+    CONFIG_MAP,
+    DATA_LIMITS,
+    LEAST,
+    S3_ADDRESSES,
+    S3_KEYS,
+    S3_SECRET,
+    SCRATCH,
+    SHARED_MEMORY,
+    USER,
+)
 from tlm.settings.options import Pods
 
 DAY = 86_400  # seconds
@@ -32,7 +42,7 @@ class Needs(NamedTuple):
 
 SMALL = Needs("100m", "1", "256Mi", "1Gi", "1Gi")
 MEDIUM = Needs("500m", "2", "1Gi", "4Gi", "20Gi")
-LARGE = Needs("1", "4", "2Gi", "8Gi", "200Gi")
+LARGE = Needs(LEAST["cpu"], DATA_LIMITS["cpu"], LEAST["memory"], DATA_LIMITS["memory"], "200Gi")
 NEEDS = (
     dict.fromkeys(("preflight", "plan-apart", "register", "none"), SMALL)
     | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "mix", "report", "report-tasks"), MEDIUM)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Create the cluster (one node) if it does not exist.
+# Create the cluster if it does not exist: one node, or one beside WORKERS others, which then run everything.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need docker kind kubectl
 
@@ -10,7 +10,10 @@ if [ "$have" -lt "${MIN_CPUS:=4}" ]; then
   exit 1
 fi
 if ! kind get clusters 2> /dev/null | grep -qx "$CLUSTER"; then
-  kind create cluster --name "$CLUSTER" --image "$NODE_IMAGE" --wait 180s
+  {
+    printf 'kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes:\n- role: control-plane\n'
+    for _ in $(seq "${WORKERS:-0}"); do echo '- role: worker'; done
+  } | kind create cluster --name "$CLUSTER" --image "$NODE_IMAGE" --wait 180s --config -
 fi
 kind export kubeconfig --name "$CLUSTER"
 kubectl get nodes

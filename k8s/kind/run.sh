@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Run k8s/check/run.sh on the kind cluster: two runs of the pipeline, the second of which must write nothing.
+# Check the kind cluster: its network policies, then two runs of the pipeline, the second of which must write nothing.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need kubectl curl
 
+"$PYTHON" -m k8s.check.policies
 forward "$NAMESPACE" seaweedfs 9000
 forward "$NAMESPACE" ml-pipeline 8888
 forward "$NAMESPACE" ml-pipeline-ui 8080 80

@@ -201,6 +201,17 @@ def test_a_cluster_needs_four_cpus(tmp_path, cpus, ending):
                            "MIN_CPUS=2 to try nevertheless\n")  # fmt: skip
 
 
+@pytest.mark.parametrize(("workers", "roles"), [("", ["control-plane"]), ("2", ["control-plane", "worker", "worker"])])
+def test_a_cluster_has_as_many_nodes_as_asked_for(tmp_path, workers, roles):
+    kind = f'case "$1" in create) cat > {tmp_path}/given;; esac'
+    for name, does in {"docker": "echo 4", "kubectl": "true", "kind": kind}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "WORKERS": workers}
+    subprocess.run([KIND / "cluster.sh"], env=environment, check=True)
+    assert [node["role"] for node in yaml.safe_load((tmp_path / "given").read_text())["nodes"]] == roles
+
+
 def test_ecks_webhook_is_gone_and_its_operator_knows(tmp_path):
     operator = [
         {

@@ -4,6 +4,7 @@ import copy
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from components.base import TRAIN_IMAGE
 from pipelines.resources import LONG
 from pipelines.tlm import tlm
 from tests.k8s import policies, tools
+from tlm.runs.pods import amount
 from tlm.runs.trainjob import train_job
 from tlm.settings.options import Pods
 
@@ -161,6 +163,23 @@ def test_every_pod_is_under_the_network_policy(compiled):
     steps = cluster["NetworkPolicy tlm-steps"]["spec"]["podSelector"]["matchLabels"].items()
     labels = [pod["podMetadata"]["labels"] for _, _, pod in pods(compiled)]
     assert all(steps <= one.items() for one in labels)
+
+
+# What Kubernetes (one node), Kubeflow Pipelines 2.17.0 and ECK request on kind, added up on such a cluster.
+OTHERS = {"cpu": Decimal("1.724"), "memory": Decimal(4) * 1024**3}
+RUNNER = {"cpu": Decimal(4), "memory": Decimal(16) * 1024**3}  # GitHub's ubuntu-24.04
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory"])
+def test_any_two_steps_run_at_once_on_githubs_runner(compiled, manifests, resource):
+    """With Elasticsearch and all that is there anyway; more steps wait for their turn."""
+    (elasticsearch,) = (one for one in manifests if one["kind"] == "Elasticsearch")
+    (nodes,) = elasticsearch["spec"]["nodeSets"]
+    (container,) = nodes["podTemplate"]["spec"]["containers"]
+    name = f"resource{resource.title()}Request"
+    steps = sorted(amount(one["resources"][name]) for _, one, _ in pods(compiled))
+    used = OTHERS[resource] + nodes["count"] * amount(container["resources"]["requests"][resource])
+    assert used + sum(steps[-2:]) <= RUNNER[resource]
 
 
 def of_the_train_image() -> set[str]:

@@ -19,9 +19,11 @@ from tests.servers.servers import free_port
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted, Terminated
+from tlm.runs import api as kubernetes
 from tlm.runs import follow as kube
 from tlm.runs import trainjob
-from tlm.runs.follow import Api, Refused, follow
+from tlm.runs.api import Api, Refused
+from tlm.runs.follow import follow
 from tlm.runs.trainjob import train_job
 from tlm.settings.options import Pods
 
@@ -212,7 +214,7 @@ def test_pods_that_never_start_are_given_up_with_the_reason(api, trainer):
 @pytest.mark.parametrize(
     ("status", "sentence"),
     [
-        (403, "answered with 403 (forbidden); give the pod's service account the role tlm-trainjob in namespace runs"),
+        (403, "answered with 403 (forbidden); give the pod's service account the roles in k8s/base, in namespace runs"),
         (404, "answered with 404 (forbidden); check that Kubeflow Trainer 2.2 or later is installed"),
         (422, "answered with 422 (forbidden); fix that, then repeat"),
     ],
@@ -226,11 +228,11 @@ def test_what_the_api_refuses_is_one_sentence(api, trainer, status, sentence):
 
 
 def test_an_api_that_is_away_for_a_moment_is_waited_for(api, trainer, monkeypatch):
-    monkeypatch.setattr(kube, "RETRY", kube.RETRY.new(backoff_factor=0))
+    monkeypatch.setattr(kubernetes, "RETRY", kubernetes.RETRY.new(backoff_factor=0))
     trainer.at_look = [lambda: trainer.faults.extend([(503, ""), (429, "")]), lambda: trainer.ends("Complete")]
     run(api)
     assert deletions(trainer) == 1
-    trainer.faults = [(500, {"message": "etcd is gone"})] * (kube.RETRY.total + 1)
+    trainer.faults = [(500, {"message": "etcd is gone"})] * (kubernetes.RETRY.total + 1)
     with pytest.raises(Refused, match="etcd is gone"):
         run(api)
     nowhere = Api(f"http://127.0.0.1:{free_port()}", api.account, NAMESPACE)
@@ -245,8 +247,7 @@ def test_a_new_token_is_used_at_once(api, trainer):
 
 
 def test_a_pod_knows_where_its_api_is(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="there is no Kubernetes API here: training on several nodes must be started"):
-        Api.of_pod(tmp_path)
+    assert Api.of_pod(tmp_path) is None
     (tmp_path / "namespace").write_text("mine\n")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
@@ -282,6 +283,13 @@ def test_two_nodes_make_the_checkpoint_of_one_on_s3(s3_root, trainer, api, monke
     assert trainjob.train_on_nodes(examples, **settings) == uri
     assert len(trainer.asked) == calls
     assert time.monotonic() - begun < 10
+
+
+def test_several_nodes_without_a_cluster_are_refused(s3_root):
+    examples = task(s3_root)
+    settings = {"tokenizer": tokenizer(s3_root, examples), "preset": "tiny", "overrides": SMALL, "root": s3_root}
+    with pytest.raises(InputError, match="there is no Kubernetes API here: training on several nodes must be started"):
+        trainjob.train_on_nodes(examples, **settings)
 
 
 def test_a_folder_of_one_node_is_refused(tmp_path):

@@ -39,6 +39,7 @@ class Trainer:
     faults: list[Answer] = field(default_factory=list)  # given to the next calls, whatever they are
     at_look: list[Callable[[], None]] = field(default_factory=list)  # the last one again and again
     tokens: set[str] = field(default_factory=set)
+    lists: dict[str, list[Any]] = field(default_factory=lambda: {"resourcequotas": [], "limitranges": []})
 
     def answer(self, method: str, url: str, body: Any) -> Answer:
         path, query = urlsplit(url).path, {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()}
@@ -50,6 +51,8 @@ class Trainer:
         if path.startswith(f"{JOBS}/"):
             name = path.rpartition("/")[2]
             return self._delete(name, query) if method == "DELETE" else self._get(name)
+        if (kind := path.rpartition("/")[2]) in self.lists:
+            return 200, {"items": self.lists[kind]}
         if path == PODS:
             (name,) = re.findall(r"^jobset\.sigs\.k8s\.io/jobset-name=(.+)$", query["labelSelector"])
             return 200, {"items": [pod for pod in self.pods if name in self.jobs]}

@@ -9,7 +9,8 @@ from decimal import Decimal
 from tlm.errors import InputError
 from tlm.settings.options import Pods
 
-LEAST = {"cpu": "1", "memory": "2Gi"}  # what a training pod requests; its limits cannot be lower
+LEAST = {"cpu": "1", "memory": "2Gi"}  # what a training pod requests, and the largest other steps do; limits are higher
+DATA_LIMITS = {"cpu": "4", "memory": "8Gi"}  # of the largest steps that do not train
 A_GPU = {"cpu": (2, ""), "memory": (8, "Gi")}  # the least for each GPU, whose process makes batches and loads CUDA
 
 _QUANTITY = re.compile(r"(\d+\.?\d*|\.\d+)(?:([numkMGTPE]|[KMGTPE]i)|e([+-]?\d+))?", re.ASCII)

@@ -11,7 +11,9 @@ from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 from tlm.progress import say
+from tlm.runs.api import Api
 from tlm.runs.pods import check_pods
+from tlm.runs.quota import check_quota
 from tlm.settings.options import Pods
 
 Engine: TypeAlias = Literal["embedded", "elasticsearch"]
@@ -46,6 +48,8 @@ def preflight(
 def check_run(pods: Pods, engine: Engine = "embedded", registry: str = "", root: str | None = None) -> None:
     """Check training pods as `submit` does, because a form in a browser passes its parameters unchecked; then the rest.
 
+    In a pod of a cluster, the quotas of its namespace are checked, too.
+
     Args:
         pods: Resources of the pods that train.
         engine: As `preflight` has it, like the rest.
@@ -53,6 +57,8 @@ def check_run(pods: Pods, engine: Engine = "embedded", registry: str = "", root:
         root: Store of the run.
     """
     check_pods(pods)
+    if api := Api.of_pod():
+        check_quota(pods, api)
     preflight(engine=engine, registry=registry, root=root)
 
 

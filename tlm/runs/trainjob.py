@@ -16,7 +16,8 @@ from tlm.artifacts.produce import finished
 from tlm.errors import InputError, Interrupted, refuse_negative
 from tlm.progress import say
 from tlm.runs import pods as every
-from tlm.runs.follow import Api, follow, own_image
+from tlm.runs.api import Api
+from tlm.runs.follow import follow, own_image
 from tlm.settings.options import Pods
 from tlm.training.stages import checkpoint_recipe
 
@@ -69,6 +70,11 @@ def train_on_nodes(
     command += [part for override in overrides for part in ("--set", override)]
     command += ["--gpus", pods.gpus, "--root", place]
     api = Api.of_pod()
+    if api is None:
+        raise InputError(
+            "there is no Kubernetes API here: training on several nodes must be started from a pod of the cluster, "
+            "with a service account that may create TrainJobs"
+        )
     follow(api, train_job(f"tlm-{recipe.key}", command, pods, nodes, own_image(api)))
     uri = finished(recipe, root)
     if uri is None:

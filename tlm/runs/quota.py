@@ -46,7 +46,7 @@ def _items(api: Api, kind: str) -> list[dict[str, Any]]:
 
 
 def _beyond_quota(quotas: list[dict[str, Any]], pods: Pods, limits: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, what is allowed and what one step needs, for each resource of which a quota has too little."""
+    """Yield the name, what is allowed and what one step needs, for each quota that is too low."""
     needs = {f"limits.{name}": limit for name, limit in limits.items()}
     needs |= {f"requests.{name}": least for name, least in LEAST.items()} | LEAST  # a plain name means requests
     needs[f"requests.{pods.gpu_type}"] = pods.gpus

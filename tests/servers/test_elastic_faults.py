@@ -16,6 +16,7 @@ from tlm.retrieval.search import elastic_build, elastic_client
 from tlm.retrieval.search.elastic_build import leave
 from tlm.retrieval.search.index import build_index, located
 from tlm.retrieval.select.retrieve import retrieve
+from tlm.runs.preflight import preflight
 
 TEXTS = list(docstrings()[:600])
 URL = "TLM_ELASTICSEARCH_URL"
@@ -264,6 +265,23 @@ def test_a_wrong_address_is_named(root, monkeypatch, url, sentence):
         index_of(TEXTS, root)
     assert "secret" not in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_in_a_pod_a_step_waits_for_the_server_that_preflight_saw(root, elasticsearch_url, monkeypatch):
+    """A Service leads nowhere while the only pod behind it is replaced."""
+    numbers = count()
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    with faulty(elasticsearch_url, lambda _: HANG_UP if next(numbers) < 3 else None) as url:
+        monkeypatch.setenv(URL, url)
+        with pytest.raises(InputError, match="but nothing answers there"):
+            preflight(engine="elasticsearch", root=root)
+        index = index_of(TEXTS, root, name="late")
+    assert next(numbers) > 4
+    assert server_index(index)
+    try_only(1, monkeypatch)
+    monkeypatch.setenv(URL, f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(Interrupted, match=r"went away \(.*refused.*\); repeat the command to go on"):
+        index_of(TEXTS[:300], root)
 
 
 def test_another_kind_of_server_is_named(root, monkeypatch):

@@ -96,7 +96,7 @@ def _check_elasticsearch() -> None:
             f"{elastic_client.URL} is not set; set it to the address of Elasticsearch "
             "(on Kubernetes: in the ConfigMap tlm), or choose the engine embedded"
         )
-    client = elastic_client.connect()
+    client = elastic_client.connect(at_once=True)
     version = elastic_client.version(client)
     if version and int(version.partition(".")[0]) < OLDEST_ELASTICSEARCH:
         raise InputError(f"Elasticsearch has version {version}; {OLDEST_ELASTICSEARCH} or later is needed")

@@ -34,7 +34,7 @@ SECRET = "TLM_ELASTICSEARCH_SECRET"
 
 BUSY = frozenset({429, 502, 503, 504})
 NO_SECURITY = (400, 404, 405)  # answers of a server without security when asked about privileges
-TRIES = 10  # enough, with the pauses between them, for a server to restart
+TRIES = 13  # with the pauses between them a minute or so, which a server in a pod takes to restart
 LONGEST_PAUSE_SECONDS = 20.0
 REQUEST_SECONDS = 120.0
 
@@ -43,11 +43,15 @@ _KEY = re.compile(rb"[A-Za-z0-9+/_-]*={0,2}")  # base64; an empty key is left fo
 T = TypeVar("T")
 
 
-def connect() -> Elasticsearch:
+def connect(*, at_once: bool = False) -> Elasticsearch:
     """Make a client for the server that the environment names, and make sure that it answers.
+
+    Args:
+        at_once: Do not wait for it. In a pod, a step waits: preflight saw the server, so it will be back.
 
     Raises:
         InputError: a variable is missing or wrong, or no Elasticsearch answers there.
+        Interrupted: it stayed away.
     """
     url = os.environ.get(URL, "")
     if not url:
@@ -64,7 +68,7 @@ def connect() -> Elasticsearch:
         raise InputError(f"{URL} is {_shown()}: {error}") from None
     check_url(url, URL)
     logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # its warnings are about failures that we handle
-    patiently(_meet, client)
+    patiently(_meet, client, waits=in_pod() and not at_once)
     return client
 
 
@@ -85,13 +89,15 @@ class _Reader(JsonSerializer):
                 gc.enable()
 
 
-def _meet(client: Elasticsearch) -> None:
+def _meet(client: Elasticsearch, waits: bool) -> None:
     try:
         client.indices.exists(index="tlm-none")
     except TlsError as error:
         cure = _cure(f"write the certificate of its authority to a file and set {CA_FILE} to its path", "ca.crt")
         raise InputError(f"{URL} is {_shown()}, but TLS fails there ({_cause(error)}); {cure}") from None
     except NoConnection as error:
+        if waits:
+            raise
         why = f"nothing answers there ({_cause(error)})"
         raise InputError(f"{URL} is {_shown()}, but {why}; start Elasticsearch or correct it") from None
     except ApiError as error:

@@ -14,6 +14,8 @@ def check_together(overrides: Sequence[str]) -> None:
     """Raise InputError for overrides that make no sense for tasks that train together."""
     if AUTO in overrides:
         raise InputError(f"overrides: '{AUTO}' chooses for one task, but tasks together share settings; name them")
+    if "retrieve.share=classes" in overrides:
+        raise InputError("overrides: retrieve.share=classes is for one task; leave it out for tasks together")
 
 
 def plan_together(

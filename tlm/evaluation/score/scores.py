@@ -22,10 +22,12 @@ from tlm.data.tasks.examples import classes_of
 from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION, Split, score
 
 BINS = 10
+TOP, MANY = 5, 20  # with more than so many classes, whether the right one is among the first five is a score, too
 METRIC_NAMES = {
     "macro_f1": "macro-F1",
     "micro_f1": "micro-F1",
     "accuracy": "accuracy",
+    "top5": f"top-{TOP} accuracy",
     "f1": "F1 of the positive class",
     "matthews": "Matthews correlation",
     "pearson": "Pearson correlation",
@@ -53,7 +55,8 @@ def scores(
         labels: The classes in order; None for regression.
 
     Returns:
-        ``n``, the number of examples. For classes: the metrics of `CLASSIFICATION` (with two classes also ``f1``),
+        ``n``, the number of examples. For classes: the metrics of `CLASSIFICATION` (with two classes also ``f1``, with
+        more than `MANY` ``top5``: the share of examples whose class is among the five likeliest; ties count as wrong),
         ``ece`` (expected calibration error over 10 bins of equal width), ``confusion`` (rows gold, columns predicted),
         ``classes`` (precision, recall, f1, support by label) and ``reliability`` (bins). For regression: the metrics
         of `REGRESSION`, ``mse``, ``rmse`` and ``mae``.
@@ -91,6 +94,7 @@ def _classification(gold: Array, predicted: Array, chances: Array, labels: Seque
     return {
         "n": len(gold),
         **{name: score(name, gold, predicted) for name in metrics},
+        **({"top5": _top(gold, chances)} if len(labels) > MANY else {}),
         "ece": sum(bin["n"] * abs(bin["accuracy"] - bin["confidence"]) for bin in bins) / max(1, len(gold)),
         "classes": {
             label: {name: column[index].item() for name, column in columns.items()}
@@ -99,6 +103,11 @@ def _classification(gold: Array, predicted: Array, chances: Array, labels: Seque
         "confusion": confusion.tolist(),
         "reliability": bins,
     }
+
+
+def _top(gold: Array, chances: Array) -> float:
+    own = np.take_along_axis(chances, gold[:, None], axis=1)
+    return float(((chances >= own).sum(axis=1) <= TOP).sum() / max(1, len(gold)))
 
 
 def _reliability(correct: Array, confidence: Array) -> list[dict[str, float]]:
@@ -159,10 +168,10 @@ class Prediction:
         return scores(self.split.gold[rows], self.predicted[rows], chances, labels)
 
 
-def scored(task: Artifact) -> dict[str, str]:
-    """The setting of a step that scores a task: which of two classes is the positive one."""
+def scored(task: Artifact) -> dict[str, Any]:
+    """The setting of a step that scores a task: which of two classes is the positive one; `TOP` with many classes."""
     found = positive(task.details["labels"])
-    return {"positive": found} if found else {}
+    return {"positive": found} if found else {"top": TOP} if len(task.details["labels"]) > MANY else {}
 
 
 def write_metrics(

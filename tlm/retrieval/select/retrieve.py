@@ -1,7 +1,8 @@
 """Retrieve: search with a task's training examples, or select passages without queries."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ WITHOUT_QUERIES = ("random", *SCORED, RERANKED)  # the arms whose hits have no q
 WITH_QUERIES = ("bm25", *BY_VECTORS)
 ARMS = (*WITH_QUERIES, "random", *SCORED)
 KINDS = ("full", "rake", "auto")
+EXAMPLES, CLASSES = "examples", "classes"  # what has the same share of the hits
 MOST_HITS = 10_000  # Elasticsearch's default limit (index.max_result_window), used for both engines
 _NO_TERM, _NO_VECTOR = "no passage has any of its terms", "none of its words has a vector"
 NOTHING_FOUND = {"bm25": _NO_TERM, "dense": _NO_VECTOR, "hybrid": f"{_NO_TERM}, and {_NO_VECTOR}"}
@@ -40,6 +42,7 @@ def retrieve(
     arm: Literal["bm25", "random", "dsir", "classifier", "dense", "hybrid"] = "bm25",
     query: Literal["full", "rake", "auto"] = "full",
     top_k: int = 50,
+    share: Literal["examples", "classes"] = "examples",
     same_size_as: str = "",
     embedder: str = "",
     seed: int = 0,
@@ -61,6 +64,9 @@ def retrieve(
             Not used without queries.
         top_k: Most passages per query (the paper's K); "dense" and "hybrid" search for five times as many. Not used
             without queries.
+        share: What has the same share of the hits: each example ("examples"), or each class ("classes"), where the
+            examples of rare classes retrieve more passages, up to five times `top_k`, and others fewer. Not used
+            without queries.
         same_size_as: URI of the subset whose size the new subset is to have; not for arm "bm25".
         embedder: Folder of a published model whose embeddings "dense" and "hybrid" compare; by default, word vectors
             are learned from the corpus. It needs `pip install tlm-kubeflow[embeddings]`.
@@ -78,9 +84,11 @@ def retrieve(
     source, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
     corpus = source.input("corpus")
     _check(arm, query, top_k, same_size_as, embedder)
+    by_class = arm in WITH_QUERIES and _by_class(share, labelled)
     refuse_negative(seed=seed)
     version = FIRST if arm == "random" or (arm, query) == ("bm25", "full") else VERSION
     settings: dict[str, Any] = {"arm": arm} | ({"query": query, "top_k": top_k} if arm in WITH_QUERIES else {})
+    settings |= {"share": share} if by_class else {}
     inputs = {"index": source, "task": labelled}
     if arm != "bm25":
         inputs["like"] = Artifact.open(same_size_as, "subset")
@@ -107,6 +115,14 @@ def _check(arm: str, query: str, top_k: int, like: str, embedder: str) -> None:
         raise InputError(f"arm '{arm}' {expected}")
     if embedder and arm not in BY_VECTORS:
         raise InputError(f"arm '{arm}' compares no vectors; leave --embedder out, or take {' or '.join(BY_VECTORS)}")
+
+
+def _by_class(share: str, task: Artifact) -> bool:
+    if share not in (EXAMPLES, CLASSES):
+        raise InputError(f"share '{share}' is not known{nearest(share, (EXAMPLES, CLASSES))}")
+    if share == CLASSES and task.details["problem"] == "regression":
+        raise InputError(f"{task.uri} is a regression, so no classes can share the hits; take --share {EXAMPLES}")
+    return share == CLASSES
 
 
 def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
@@ -137,22 +153,49 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
     searched = [number for number in range(len(queries)) if number not in empty]
-    found = engine.search([queries[number].text for number in searched], top_k)
+    most = [top_k] * len(queries)
+    if "share" in recipe.settings:
+        own = dict(zip((ordinal for ordinal, _ in asking), shares(_labels(task, asking), top_k), strict=True))
+        most = [max(own[ordinal] for ordinal in query.examples) for query in queries]
+    found = engine.search([queries[number].text for number in searched], max(most))
     answers = track(found, "searching", len(searched), "queries")
 
     def hits() -> Iterator[Found]:
         for number, (docs, scores) in zip(searched, answers, strict=True):
             if not len(docs):
                 dropped.append((number, "no hit", NOTHING_FOUND[recipe.settings["arm"]]))
-            yield number, docs, scores
+            yield number, docs[: most[number]], scores[: most[number]]
 
     rows = write_hits(draft.folder / "hits.parquet", hits())
     write_queries(draft.folder, enumerate(queries), dropped)
     draft.rows = {"hits.parquet": rows, "queries.parquet": len(queries), "dropped.parquet": len(dropped)}
     wanted = recipe.inputs["like"].details["passages"] if "like" in recipe.inputs else None
     draft.details = {"arm": recipe.settings["arm"], "query": kind, "top_k": top_k, "like": wanted}
+    draft.details |= {"share": CLASSES} if "share" in recipe.settings else {}
     draft.counts = {"examples": len(asking), "queries": len(queries), "hits": rows}
     draft.counts |= Counter(reason for _, reason, _ in dropped)
+
+
+def shares(labels: Sequence[Sequence[str]], top_k: int) -> list[int]:
+    """The most passages for each example, so that every class has as many hits: an equal part of `top_k` per example.
+
+    At least 1, and at most `DEEPER` times `top_k`, because passages far down a ranking are off topic: the rarest
+    classes stay below their part. An example without a label has `top_k`.
+
+    Args:
+        labels: The labels of each example; shape [n], each of any length.
+        top_k: Passages per example, if all classes were of one size.
+    """
+    sizes = Counter(chain.from_iterable(labels))
+    part, limit = top_k * sum(map(bool, labels)) / max(1, len(sizes)), min(DEEPER * top_k, MOST_HITS)
+    most = {label: min(limit, max(1, round(part / size))) for label, size in sizes.items()}
+    return [max((most[label] for label in own), default=top_k) for own in labels]
+
+
+def _labels(task: Artifact, asking: Sequence[tuple[int, str]]) -> list[list[str]]:
+    """The labels of each example that asks; one list for a task with one label a text, too."""
+    column = examples(task)["label"].take([ordinal for ordinal, _ in asking]).to_pylist()
+    return [label if isinstance(label, list) else [label] if label is not None else [] for label in column]
 
 
 def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Artifact, seed: int) -> None:

@@ -78,7 +78,7 @@ def test_what_no_pod_can_have_is_refused_by_submit_and_by_preflight_in_the_same_
     with pytest.raises(InputError) as refused:
         read_parameters(None, changes, of_this_code("tlm"))
     with pytest.raises(InputError) as late:
-        check_run(Pods(**given))
+        check_run(Pods(**given), "embedded", "", None)
     assert str(refused.value).startswith(says)
     assert str(late.value) == str(refused.value)
 

@@ -44,9 +44,7 @@ def preflight(
         _check_registry(registry)
 
 
-def check_run(
-    pods: Pods, engine: Engine = "embedded", registry: str = "", root: str | None = None, against: str = ""
-) -> None:
+def check_run(pods: Pods, engine: Engine, registry: str, root: str | None, against: str = "") -> None:
     """Check training pods as `submit` does, because a form in a browser passes its parameters unchecked; then the rest.
 
     Args:

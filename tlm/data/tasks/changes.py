@@ -20,7 +20,6 @@ from tlm.data.tasks.splits import SPLITS
 
 Key = tuple[str, str | None]  # the text, and the second one of a pair
 Texts = dict[Key, Counter[Any]]  # how often each has which label
-NONE: Counter[Any] = Counter()
 
 
 def changes(before: Artifact, now: Artifact) -> dict[str, Any]:
@@ -41,17 +40,14 @@ def changes(before: Artifact, now: Artifact) -> dict[str, Any]:
     }
 
 
-def in_both(before: Split, now: Split) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows of `now` whose text `before` has too, and for each the row where `before` has it first; shape [n]."""
-    first: dict[Key, int] = {}
-    for row, text in enumerate(_texts(before)):
-        first.setdefault(text, row)
-    pairs = [(row, first[text]) for row, text in enumerate(_texts(now)) if text in first]
-    ours, theirs = np.array(pairs, np.int64).reshape(-1, 2).T
-    return ours, theirs
+def in_both(before: Split, now: Split) -> NDArray[np.int64]:
+    """The rows of `now` whose text `before` has too, each with the row where `before` has it first; shape [n, 2]."""
+    first = {text: row for row, text in reversed([*enumerate(texts_of(before))])}
+    return np.array([(row, first[key]) for row, key in enumerate(texts_of(now)) if key in first], int).reshape(-1, 2)
 
 
-def _texts(split: Split) -> Iterator[Key]:
+def texts_of(split: Split) -> Iterator[Key]:
+    """The texts of a split, each with its second one or None."""
     yield from zip(split.texts, split.pairs or repeat(None))  # noqa: B905, a repetition has no length
 
 
@@ -75,7 +71,7 @@ def _of_split(name: str, before: dict[str, Texts], now: dict[str, Texts]) -> dic
     elsewhere = set().union(*(texts for other, texts in before.items() if other != name))
     found = Counter[str](added=0, moved=0, removed=0, relabelled=0)
     for text in old.keys() | new.keys():
-        was, has = old.get(text, NONE), new.get(text, NONE)
+        was, has = (texts.get(text, Counter[Any]()) for texts in (old, new))
         went, came = (was - has).total(), (has - was).total()
         found["relabelled"] += min(went, came)
         found["removed"] += max(0, went - came)

@@ -90,9 +90,7 @@ def dev_score(metric: str, gold: Array, logits: Array) -> float:
     return score(metric, gold, logits[:, 0] if metric in REGRESSION else logits.argmax(axis=1))
 
 
-def sums_of(
-    metric: str, gold: Array, predicted: Array, group: NDArray[np.int64], groups: int, classes: int = 0
-) -> Floats:
+def sums_of(metric: str, gold: Array, predicted: Array, group: Array, groups: int, classes: int = 0) -> Floats:
     """Sums from which `scores_of` computes `metric`, shape [groups, numbers].
 
     Args:

@@ -64,8 +64,7 @@ def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[s
     lineage = Lineage()
     found = contents(runs, lineage.follow(runs[0], "task"), lineage, prices)
     if before:
-        now = recommended(runs, found["best"]["metrics"])
-        found["since"] = since(now, recommended(before, before[0].manifest.key))
+        found["since"] = since(recommended(runs, found["best"]["metrics"]), recommended(before))
         found["findings"].insert(1, finding(found["since"]))
     found["findings"] += notes
     write_report(draft.folder, found)

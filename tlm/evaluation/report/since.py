@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly
-from tlm.data.tasks.changes import changes, in_both
+from tlm.data.tasks.changes import changes, in_both, texts_of
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import Split
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Quote, Row, Span, Table, Text
-from tlm.evaluation.pages.text import visible, whole_text
+from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.findings import chance, hundred, interval, points
 from tlm.evaluation.report.lineage import Lineage, compared, flat, plain
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped, with_interval
@@ -58,11 +58,11 @@ def earlier(against: str, run: Artifact) -> list[Artifact]:
     return sorted((one.artifact for one in recommended(metrics, best).runs), key=lambda one: one.content)
 
 
-def recommended(metrics: Sequence[Artifact], best: str) -> Group:
-    """The group with the metrics whose key is `best`, with its name among the other groups."""
+def recommended(metrics: Sequence[Artifact], best: str = "") -> Group:
+    """The group with the metrics whose key is `best`, with its name among the other groups; the first by default."""
     lineage = Lineage()
     groups = grouped([ScoredModel.read(one, lineage) for one in metrics])
-    return next(group for group in groups if best in [run.artifact.manifest.key for run in group.runs])
+    return next(group for group in groups if best in ["", *(run.artifact.manifest.key for run in group.runs)])
 
 
 def since(now: Group, before: Group) -> Since:
@@ -76,7 +76,7 @@ def since(now: Group, before: Group) -> Since:
     if not data["shared"]:
         raise InputError(f"{theirs.uri} and {ours.uri} have no text in common; compare with an earlier version of it")
     test, old = (read_splits(task, "test")["test"] for task in (ours, theirs))
-    rows, old_rows = in_both(old, test)
+    rows, old_rows = in_both(old, test).T
     found = {
         "names": {BEFORE: before.name, NOW: now.name},
         "data": data | {side: {visible(label, 60): n for label, n in data[side].items()} for side in ("came", "went")},
@@ -96,9 +96,9 @@ def _settings(before: Group, now: Group) -> list[dict[str, str]]:
 def _settings_of(run: ScoredModel, lineage: Lineage, part: str = "") -> dict[str, str]:
     """The settings of a model, its text, and what it chose on dev; of a mixture, also those of its members."""
     corpus = lineage.follow(run.subset, "hits", "index", "corpus") or lineage.follow(run.subset, "corpus")
+    texts = [one for one in (corpus, run.subset) if one is not None]
     own = {"arm": run.values["arm"], "stage": run.values["stage"]}
-    for text in (corpus, run.subset):
-        own |= {f"{text.manifest.kind}, passages": f"{text.details['passages']:,}"} if text is not None else {}
+    own |= {f"{one.manifest.kind}, passages": f"{one.details['passages']:,}" for one in texts}
     own |= {f"chosen {name}": plain(value) for name, value in flat(run.values.get("chosen") or {})}
     found = {f"{part}{name}": value for name, value in (own | run.variant()).items()}
     for name in run.model.manifest.inputs if run.model is not None else ():
@@ -117,7 +117,7 @@ def _compared(now: Group, before: Group, rows: Array, old_rows: Array, test: Spl
     answers = {NOW: ours.predicted[:, rows], BEFORE: theirs.predicted[:, old_rows]}
     if names:
         answers[BEFORE] = np.array([names.index(label) for label in old_labels])[answers[BEFORE]]
-    scores, best = {}, []
+    scores, best, texts = {}, [], [" ⁄ ".join(filter(None, text)) for text in texts_of(test)]
     for side, arm in ((NOW, now), (BEFORE, before)):
         split = Scored(ours.metric, gold, answers[side], group, len(labels or ()))
         scores[side] = Scores((split,), arm.on("test").fixed, arm.draws)
@@ -125,13 +125,8 @@ def _compared(now: Group, before: Group, rows: Array, old_rows: Array, test: Spl
     return {
         "scores": {side: with_interval(arm) for side, arm in scores.items()},
         "difference": differences(scores, [(NOW, BEFORE)])[0],
-        **_answers(gold, best[1], best[0], names, [_text(test, row) for row in rows]),
+        **_answers(gold, best[1], best[0], names, [texts[row] for row in rows]),
     }
-
-
-def _text(split: Split, row: int) -> str:
-    pair = split.pairs[row] if split.pairs else None
-    return visible(whole_text({"text": split.texts[row], "text_pair": pair}), LONGEST_TEXT)
 
 
 def _answers(gold: Array, before: Array, now: Array, names: list[str] | None, texts: list[str]) -> Since:
@@ -143,11 +138,8 @@ def _answers(gold: Array, before: Array, now: Array, names: list[str] | None, te
         was, right = before == gold, now == gold
         kinds = dict(zip(KINDS, (was & ~right, ~was & right, ~(was | right) & (before != now)), strict=True))
     found = [(kind, row) for kind, mask in kinds.items() for row in np.flatnonzero(mask).tolist()]
-    sides = [
-        [f"{value:.4g}" if names is None else visible(names[value], 60) for value in side]
-        for side in (gold, before, now)
-    ]
-    shown = [(kind, texts[row], *(side[row] for side in sides)) for kind, row in found]
+    sides = [[visible(names[one], 60) if names else f"{one:.4g}" for one in side] for side in (gold, before, now)]
+    shown = [(kind, visible(texts[row], LONGEST_TEXT), *(side[row] for side in sides)) for kind, row in found]
     return {
         "changed": {kind: int(mask.sum()) for kind, mask in kinds.items()},
         "classes": _by_class(sides[0], kinds) if names else [],
@@ -157,11 +149,11 @@ def _answers(gold: Array, before: Array, now: Array, names: list[str] | None, te
 
 def _by_class(gold: list[str], kinds: dict[str, Array]) -> list[dict[str, Any]]:
     """The classes with the most changed answers."""
-    support = Counter(gold)
     counts = {kind: Counter(gold[row] for row in np.flatnonzero(mask)) for kind, mask in kinds.items()}
-    total = sum(counts.values(), Counter[str]())
-    chosen = sorted(total, key=lambda label: (-total[label], label))[:MOST_CLASSES]
-    return [{"label": one, "texts": support[one], **{kind: counts[kind][one] for kind in kinds}} for one in chosen]
+    chosen = sum(counts.values(), Counter[str]()).most_common(MOST_CLASSES)
+    return [
+        {"label": one, "texts": gold.count(one), **{kind: counts[kind][one] for kind in kinds}} for one, _ in chosen
+    ]
 
 
 def finding(found: Since) -> str:
@@ -195,8 +187,8 @@ def _data_in_words(data: dict[str, Any]) -> str:
 
 def _labels_in_words(data: dict[str, Any]) -> Iterator[str]:
     for kind, labels in (("new labels", [*data["came"]]), ("labels that are gone", [*data["went"]])):
-        more = f" and {len(labels) - MOST_NAMED:,} more" if len(labels) > MOST_NAMED else ""
-        yield from [f"{kind}: {', '.join(labels[:MOST_NAMED])}{more}"] if labels else []
+        named = ", ".join(labels[:MOST_NAMED] + ["…"] * (len(labels) > MOST_NAMED))
+        yield from [f"{kind}: {named}"] if labels else []
 
 
 def section(found: Since) -> Iterator[Block]:
@@ -208,29 +200,21 @@ def section(found: Since) -> Iterator[Block]:
     said = "; ".join(["Texts are compared as they are, both of a pair together", *_labels_in_words(found["data"])])
     yield Table(["Texts", *columns.values()], rows, f"{said}.")
     settings: list[Row] = [tuple(Quote.of(one[name]) for name in ("name", BEFORE, NOW)) for one in found["settings"]]
-    same: list[Row] = [("no difference", "", "")]
-    yield Table(["Setting", Column(BEFORE, "words"), Column(NOW, "words")], settings or same)
-    if found["tests"]["both"]:
-        yield from _scores(found)
-        yield from _changed(found)
+    yield Table(["Setting", Column(BEFORE, "words"), Column(NOW, "words")], settings or [("no difference", "", "")])
+    yield from _compared_section(found) if found["tests"]["both"] else ()
 
 
-def _scores(found: Since) -> Iterator[Block]:
-    tests, names = found["tests"], found["names"]
-    scores = found["scores"].items()
+def _compared_section(found: Since) -> Iterator[Block]:
+    tests, names, scores = found["tests"], found["names"], found["scores"].items()
     rows: list[Row] = [(Span(names[side]), side, hundred(score), interval(score)) for side, score in scores]
     of = f"On the {tests['both']:,} test texts that both have, of {tests[BEFORE]:,} before and {tests[NOW]:,} now"
     note = f"{of}, by the labels of now: {_by_how_much(found['difference'])}. The earlier model was not run again."
     yield Table(["Recommended", Column("report", "left"), "score", "95 % interval"], rows, note)
-
-
-def _changed(found: Since) -> Iterator[Block]:
     yield Heading("Answers that changed", 3)
-    single = "These are answers of single runs: on each side, of the best on dev."
-    yield Text(f"{_in_words(found['changed'])}. {single}", "small")
+    yield Text(f"{_in_words(found['changed'])}, in the runs of each side that are the best on dev.", "small")
     if found["classes"]:
         columns = ("texts", *found["changed"])
-        rows: list[Row] = [(Span(one["label"]), *(f"{one[name]:,}" for name in columns)) for one in found["classes"]]
+        rows = [(Span(one["label"]), *(f"{one[name]:,}" for name in columns)) for one in found["classes"]]
         yield Table(["Class", *columns], rows, f"The classes with the most changes, at most {MOST_CLASSES}.")
     if found["answers"]:
         shown: list[Row] = [(one["kind"], *(Quote.of(one[name]) for name in ANSWER[1:])) for one in found["answers"]]

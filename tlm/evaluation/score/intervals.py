@@ -60,19 +60,14 @@ class Scored:
 
     def draws(self, resamples: int) -> tuple[Floats, Floats]:
         """Scores of the runs on this split, shape [runs], and on resampled ones, shape [resamples, runs]."""
-        sums = self._sums()
-        flat = sums.reshape(self.groups, -1)
-        resampled = np.concatenate([part @ flat for part in _counts(self.groups, resamples)])
-        return scores_of(self.metric, sums.sum(0)), scores_of(self.metric, resampled.reshape(-1, *sums.shape[1:]))
-
-    def _sums(self) -> Floats:
-        """The sums of each run, shape [groups, runs, numbers], over the classes of any run."""
-        classes = int(max(self.gold.max(initial=0), self.predicted.max(initial=0))) + 1
+        classes = int(max(self.gold.max(initial=0), self.predicted.max(initial=0))) + 1  # of any run
         given = (self.group, self.groups, classes)
         sums = np.stack([sums_of(self.metric, self.gold, run, *given) for run in self.predicted], 1)
         if self.known:
             sums.reshape(*sums.shape[:2], 3, -1)[..., self.known :] = 0
-        return sums
+        flat = sums.reshape(self.groups, -1)
+        resampled = np.concatenate([part @ flat for part in _counts(self.groups, resamples)])
+        return scores_of(self.metric, sums.sum(0)), scores_of(self.metric, resampled.reshape(-1, *sums.shape[1:]))
 
 
 @dataclass(frozen=True)

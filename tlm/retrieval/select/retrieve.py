@@ -1,7 +1,7 @@
 """Retrieve: search with a task's training examples, or select passages without queries."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -83,12 +83,13 @@ def retrieve(
     """
     source, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
     corpus = source.input("corpus")
-    _check(arm, query, top_k, same_size_as, embedder)
-    by_class = arm in WITH_QUERIES and _by_class(share, labelled)
+    _check(arm, query, top_k, share, same_size_as, embedder)
+    if share == CLASSES and labelled.details["problem"] == "regression":
+        raise InputError(f"{task} is a regression, so no classes can share the hits; take share '{EXAMPLES}'")
     refuse_negative(seed=seed)
     version = FIRST if arm == "random" or (arm, query) == ("bm25", "full") else VERSION
     settings: dict[str, Any] = {"arm": arm} | ({"query": query, "top_k": top_k} if arm in WITH_QUERIES else {})
-    settings |= {"share": share} if by_class else {}
+    settings |= {"share": share} if share == CLASSES and arm in WITH_QUERIES else {}
     inputs = {"index": source, "task": labelled}
     if arm != "bm25":
         inputs["like"] = Artifact.open(same_size_as, "subset")
@@ -104,25 +105,19 @@ def retrieve(
     return produce(recipe, root, _write, recipe, embedder)
 
 
-def _check(arm: str, query: str, top_k: int, like: str, embedder: str) -> None:
+def _check(arm: str, query: str, top_k: int, share: str, like: str, embedder: str) -> None:
     if arm not in ARMS:
         raise InputError(f"arm '{arm}' is not known{nearest(arm, ARMS)}")
     if query not in KINDS:
         raise InputError(f"query '{query}' is not known{nearest(query, KINDS)}")
+    if share not in (EXAMPLES, CLASSES):
+        raise InputError(f"share '{share}' is not known{nearest(share, (EXAMPLES, CLASSES))}")
     Range(f"1 to {MOST_HITS} passages per query", 1, MOST_HITS).check("top_k", top_k)
     if (arm == "bm25") == bool(like):
         expected = "takes no --same-size-as" if like else "needs --same-size-as with the URI of the BM25 subset"
         raise InputError(f"arm '{arm}' {expected}")
     if embedder and arm not in BY_VECTORS:
         raise InputError(f"arm '{arm}' compares no vectors; leave --embedder out, or take {' or '.join(BY_VECTORS)}")
-
-
-def _by_class(share: str, task: Artifact) -> bool:
-    if share not in (EXAMPLES, CLASSES):
-        raise InputError(f"share '{share}' is not known{nearest(share, (EXAMPLES, CLASSES))}")
-    if share == CLASSES and task.details["problem"] == "regression":
-        raise InputError(f"{task.uri} is a regression, so no classes can share the hits; take --share {EXAMPLES}")
-    return share == CLASSES
 
 
 def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
@@ -155,8 +150,9 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     searched = [number for number in range(len(queries)) if number not in empty]
     most = [top_k] * len(queries)
     if "share" in recipe.settings:
-        own = dict(zip((ordinal for ordinal, _ in asking), shares(_labels(task, asking), top_k), strict=True))
-        most = [max(own[ordinal] for ordinal in query.examples) for query in queries]
+        labels = examples(task)["label"].to_pylist()
+        depth = shares({ordinal: labels[ordinal] for ordinal, _ in asking}, top_k)
+        most = [max(depth[ordinal] for ordinal in query.examples) for query in queries]
     found = engine.search([queries[number].text for number in searched], max(most))
     answers = track(found, "searching", len(searched), "queries")
 
@@ -176,26 +172,21 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     draft.counts |= Counter(reason for _, reason, _ in dropped)
 
 
-def shares(labels: Sequence[Sequence[str]], top_k: int) -> list[int]:
+def shares(labels: Mapping[int, str | Sequence[str] | None], top_k: int) -> dict[int, int]:
     """The most passages for each example, so that every class has as many hits: an equal part of `top_k` per example.
 
     At least 1, and at most `DEEPER` times `top_k`, because passages far down a ranking are off topic: the rarest
     classes stay below their part. An example without a label has `top_k`.
 
     Args:
-        labels: The labels of each example; shape [n], each of any length.
+        labels: The label of each example, by its number; or its labels, or None.
         top_k: Passages per example, if all classes were of one size.
     """
-    sizes = Counter(chain.from_iterable(labels))
-    part, limit = top_k * sum(map(bool, labels)) / max(1, len(sizes)), min(DEEPER * top_k, MOST_HITS)
+    given = {row: [one] if isinstance(one, str) else one or [] for row, one in labels.items()}
+    sizes = Counter(chain.from_iterable(given.values()))
+    part, limit = top_k * sum(map(bool, given.values())) / max(1, len(sizes)), min(DEEPER * top_k, MOST_HITS)
     most = {label: min(limit, max(1, round(part / size))) for label, size in sizes.items()}
-    return [max((most[label] for label in own), default=top_k) for own in labels]
-
-
-def _labels(task: Artifact, asking: Sequence[tuple[int, str]]) -> list[list[str]]:
-    """The labels of each example that asks; one list for a task with one label a text, too."""
-    column = examples(task)["label"].take([ordinal for ordinal, _ in asking]).to_pylist()
-    return [label if isinstance(label, list) else [label] if label is not None else [] for label in column]
+    return {row: max((most[label] for label in own), default=top_k) for row, own in given.items()}
 
 
 def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Artifact, seed: int) -> None:

@@ -77,13 +77,13 @@ def since(now: Group, before: Group) -> Since:
         raise InputError(f"{theirs.uri} and {ours.uri} have no text in common; compare with an earlier version of it")
     test, old = (read_splits(task, "test")["test"] for task in (ours, theirs))
     rows, old_rows = in_both(old, test).T
-    found = {
+    return {
         "names": {BEFORE: before.name, NOW: now.name},
         "data": data | {side: {visible(label, 60): n for label, n in data[side].items()} for side in ("came", "went")},
         "settings": _settings(before, now),
         "tests": {BEFORE: len(old.texts), NOW: len(test.texts), "both": len(rows)},
+        **(_compared(now, before, rows, old_rows, test) if len(rows) else {}),
     }
-    return found | (_compared(now, before, rows, old_rows, test) if len(rows) else {})
 
 
 def _settings(before: Group, now: Group) -> list[dict[str, str]]:
@@ -151,9 +151,7 @@ def _by_class(gold: list[str], kinds: dict[str, Array]) -> list[dict[str, Any]]:
     """The classes with the most changed answers."""
     counts = {kind: Counter(gold[row] for row in np.flatnonzero(mask)) for kind, mask in kinds.items()}
     chosen = sum(counts.values(), Counter[str]()).most_common(MOST_CLASSES)
-    return [
-        {"label": one, "texts": gold.count(one), **{kind: counts[kind][one] for kind in kinds}} for one, _ in chosen
-    ]
+    return [{"label": one, "texts": gold.count(one), **{way: counts[way][one] for way in kinds}} for one, _ in chosen]
 
 
 def finding(found: Since) -> str:

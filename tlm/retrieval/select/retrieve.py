@@ -184,7 +184,7 @@ def shares(labels: Mapping[int, str | Sequence[str] | None], top_k: int) -> dict
     """
     given = {row: [one] if isinstance(one, str) else one or [] for row, one in labels.items()}
     sizes = Counter(chain.from_iterable(given.values()))
-    part, limit = top_k * sum(map(bool, given.values())) / max(1, len(sizes)), min(DEEPER * top_k, MOST_HITS)
+    part, limit = top_k * sizes.total() / max(1, len(sizes)), min(DEEPER * top_k, MOST_HITS)
     most = {label: min(limit, max(1, round(part / size))) for label, size in sizes.items()}
     return {row: max((most[label] for label in own), default=top_k) for row, own in given.items()}
 

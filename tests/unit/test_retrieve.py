@@ -104,7 +104,7 @@ def test_other_arms_share_their_hits_as_bm25_did(root):
     filters = Filters(near_duplicates=False, overlap=False, min_words=0)
     hits = retrieve(index, task, query="full", top_k=2, share="classes", root=root)
     like = export(hits, filters=filters, root=root)
-    found = Artifact.open(Selection("dense", task, like).subset(filters, root)).input("hits")
+    found = Artifact.open(Selection("hybrid", task, like).subset(filters, root)).input("hits")
     assert found.manifest.settings["share"] == "classes"
 
 

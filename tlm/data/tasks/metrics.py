@@ -99,7 +99,7 @@ def sums_of(metric: str, gold: Array, predicted: Array, group: Array, groups: in
         predicted: The same, as predicted; shape [n].
         group: Group of each example, 0 to `groups` - 1; shape [n].
         groups: Number of groups.
-        classes: Number of classes, if there are more than those that occur.
+        classes: Number of classes, if not all of them occur.
     """
     if metric in REGRESSION:
         return _moments(metric, gold.astype(np.float64), predicted.astype(np.float64), group, groups)

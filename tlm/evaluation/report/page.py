@@ -379,7 +379,7 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
     yield from opening("TLM report", Span(task["name"]), _facts(task), contents["findings"], contents["gone"])
     yield from results(contents)
     yield from checks.section(contents["checks"])
-    yield from since.section(contents["since"]) if "since" in contents else ()
+    yield from since.section(contents["since"], task["metric_name"]) if "since" in contents else ()
     yield from curves_section(contents["curves"], contents["groups"])
     yield from predictions(contents)
     yield from evidence.section(contents["evidence"])

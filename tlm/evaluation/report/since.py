@@ -11,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly
 from tlm.data.tasks.changes import changes, in_both, texts_of
 from tlm.data.tasks.examples import read_splits
-from tlm.data.tasks.metrics import Split
+from tlm.data.tasks.metrics import Array, Split
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import visible
@@ -28,11 +27,11 @@ from tlm.evaluation.score.intervals import Scored, Scores, differences
 
 BEFORE, NOW = "before", "now"
 KINDS = ("right to wrong", "wrong to right", "wrong to another wrong one")  # how an answer changed
+PROBLEMS = ("classification", "regression")  # that can be compared
 OF_NUMBERS = ("further from the target", "closer to the target")
 MOST_CLASSES, MOST_ANSWERS, MOST_NAMED, LONGEST_TEXT = 20, 10, 5, 240
 ANSWER = ("kind", "text", "label", BEFORE, NOW)  # of an answer that is shown
 Since = dict[str, Any]
-Array = NDArray[Any]
 
 
 def earlier(against: str, run: Artifact) -> list[Artifact]:
@@ -53,8 +52,8 @@ def earlier(against: str, run: Artifact) -> list[Artifact]:
     if not (metrics and best):
         raise InputError(f"{against} names no model, as it is old or on several tasks; give the metrics of a model")
     was, now = (one.input("task").details["problem"] for one in (metrics[0], run))
-    if was != now:
-        raise InputError(f"{against} is on a {was} and {run.uri} on a {now}; give a report on an earlier version of it")
+    if was != now or now not in PROBLEMS:
+        raise InputError(f"{against} is of '{was}', {run.uri} of '{now}'; expected both of {' or of '.join(PROBLEMS)}")
     return sorted((one.artifact for one in recommended(metrics, best).runs), key=lambda one: one.content)
 
 
@@ -96,9 +95,8 @@ def _settings(before: Group, now: Group) -> list[dict[str, str]]:
 def _settings_of(run: ScoredModel, lineage: Lineage, part: str = "") -> dict[str, str]:
     """The settings of a model, its text, and what it chose on dev; of a mixture, also those of its members."""
     corpus = lineage.follow(run.subset, "hits", "index", "corpus") or lineage.follow(run.subset, "corpus")
-    texts = [one for one in (corpus, run.subset) if one is not None]
     own = {"arm": run.values["arm"], "stage": run.values["stage"]}
-    own |= {f"{one.manifest.kind}, passages": f"{one.details['passages']:,}" for one in texts}
+    own |= {f"{one.manifest.kind}, passages": f"{one.details['passages']:,}" for one in (corpus, run.subset) if one}
     own |= {f"chosen {name}": plain(value) for name, value in flat(run.values.get("chosen") or {})}
     found = {f"{part}{name}": value for name, value in (own | run.variant()).items()}
     for name in run.model.manifest.inputs if run.model is not None else ():
@@ -189,8 +187,8 @@ def _labels_in_words(data: dict[str, Any]) -> Iterator[str]:
         yield from [f"{kind}: {named}"] if labels else []
 
 
-def section(found: Since) -> Iterator[Block]:
-    """What changed, as a section of the page."""
+def section(found: Since, metric: str) -> Iterator[Block]:
+    """What changed, as a section of the page; scores are of this metric."""
     yield Heading("Since the last report")
     columns = {"before": BEFORE, "now": NOW, "added": "added", "moved": "of these, from another split"}
     columns |= {"removed": "taken away", "relabelled": "with another label"}
@@ -199,22 +197,23 @@ def section(found: Since) -> Iterator[Block]:
     yield Table(["Texts", *columns.values()], rows, f"{said}.")
     settings: list[Row] = [tuple(Quote.of(one[name]) for name in ("name", BEFORE, NOW)) for one in found["settings"]]
     yield Table(["Setting", Column(BEFORE, "words"), Column(NOW, "words")], settings or [("no difference", "", "")])
-    yield from _compared_section(found) if found["tests"]["both"] else ()
+    yield from _compared_section(found, metric) if found["tests"]["both"] else ()
 
 
-def _compared_section(found: Since) -> Iterator[Block]:
-    tests, names, scores = found["tests"], found["names"], found["scores"].items()
-    rows: list[Row] = [(Span(names[side]), side, hundred(score), interval(score)) for side, score in scores]
+def _compared_section(found: Since, metric: str) -> Iterator[Block]:
+    tests, models, scores = found["tests"], found["names"], found["scores"].items()
+    rows: list[Row] = [(Span(models[side]), side, hundred(score), interval(score)) for side, score in scores]
     of = f"On the {tests['both']:,} test texts that both have, of {tests[BEFORE]:,} before and {tests[NOW]:,} now"
     note = f"{of}, by the labels of now: {_by_how_much(found['difference'])}. The earlier model was not run again."
-    yield Table(["Recommended", Column("report", "left"), "score", "95 % interval"], rows, note)
+    yield Table(["Recommended", Column("report", "left"), metric, "95 % interval"], rows, note)
     yield Heading("Answers that changed", 3)
     yield Text(f"{_in_words(found['changed'])}, in the runs of each side that are the best on dev.", "small")
     if found["classes"]:
-        columns = ("texts", *found["changed"])
-        rows = [(Span(one["label"]), *(f"{one[name]:,}" for name in columns)) for one in found["classes"]]
-        yield Table(["Class", *columns], rows, f"The classes with the most changes, at most {MOST_CLASSES}.")
+        names = ("texts", *found["changed"])
+        rows = [(Span(one["label"]), *(f"{one[name]:,}" for name in names)) for one in found["classes"]]
+        yield Table(["Class", *names], rows, f"The classes with the most changes, at most {MOST_CLASSES}.")
     if found["answers"]:
         shown: list[Row] = [(one["kind"], *(Quote.of(one[name]) for name in ANSWER[1:])) for one in found["answers"]]
         note = f"{len(shown)} of {sum(found['changed'].values()):,}, evenly spaced through them, not hand-picked."
-        yield Table(["Changed", *(Column(name, "words") for name in ANSWER[1:])], shown, note, merged=True)
+        columns = (Column("text", "words"), *(Column(name, "left") for name in ANSWER[2:]))
+        yield Table(["Changed", *columns], shown, note, merged=True)

@@ -74,6 +74,7 @@ def preflight(
     published: str = "",
     published_preset: str = "",
     network: bool = True,
+    against: str = "",
 ) -> NamedTuple(  # type: ignore[valid-type]
     "Settings",
     [
@@ -92,7 +93,7 @@ def preflight(
     from tlm.settings.options import Pods, Prices
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
-    check_run(Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations), engine, registry, root)
+    check_run(Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations), engine, registry, root, against)
     return settings(preset, overrides.split(), arms, seeds, gpus, published, published_preset, network)
 
 
@@ -143,7 +144,7 @@ def load_task(
 
 @component(DATA_IMAGE)
 def advise(task: str, corpus: str, preset: str, overrides: str) -> NamedTuple(  # type: ignore[valid-type]
-    "Advised", [("top_k", int), ("query", str), ("overrides", str), ("reasons", str)]
+    "Advised", [("top_k", int), ("query", str), ("share", str), ("overrides", str), ("reasons", str)]
 ):
     """Choose the settings that overrides leave open (auto): K, query and rho1 by the paper's rules, with reasons."""
     from tlm.runs.plan import advised
@@ -161,12 +162,12 @@ def index(corpus: str, engine: str, name: str, vectors: bool, root: str, counts:
 
 
 @component(DATA_IMAGE)
-def retrieve(index: str, task: str, query: str, top_k: int, root: str, counts: Output[Metrics]) -> str:
+def retrieve(index: str, task: str, query: str, top_k: int, share: str, root: str, counts: Output[Metrics]) -> str:
     """Query the index with every training example."""
     from tlm.evaluation.report.kfp import log_counts
     from tlm.retrieval.select.retrieve import retrieve
 
-    return log_counts(retrieve(index, task, query=query, top_k=top_k, root=root), counts)
+    return log_counts(retrieve(index, task, query=query, top_k=top_k, share=share, root=root), counts)
 
 
 @component(DATA_IMAGE)
@@ -276,6 +277,7 @@ def report(
     kilowatt_hour: float,
     grams_per_kwh: float,
     notes: str = "",
+    against: str = "",
 ) -> str:
     """Compare models with the baseline, with costs, curves and retrieved text."""
     from tlm.evaluation.report.kfp import write_report
@@ -283,7 +285,7 @@ def report(
     from tlm.settings.options import Prices
 
     prices = Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
-    uri = make_report([baseline, *metrics], prices=prices, notes=notes.splitlines(), root=root)
+    uri = make_report([baseline, *metrics], prices=prices, notes=notes.splitlines(), against=against, root=root)
     return write_report(uri, report.path, summary.path)
 
 

@@ -77,7 +77,7 @@ def selected(
     index: Any, task: Any, arms: Any, seeds: Any, advised: dict[str, Any], filters: Filters, root: Any
 ) -> tuple[Any, Any]:
     """Return the URIs of the arms' subsets (a drawn one for each seed), and of the metrics of static models."""
-    query = {name: advised[name] for name in ("query", "top_k")}
+    query = {name: advised[name] for name in ("query", "top_k", "share")}
     hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
     chosen = {"arms": arms, "seeds": seeds}
     exported = data.export(hits=hits, task=task, **chosen, **vars(filters), root=root).outputs["Output"]

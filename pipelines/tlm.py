@@ -27,6 +27,7 @@ def steps(
     store: Store,
     task: Task,
     train: Pods,
+    report_against: str = "",
     run_arms: str = "bm25",
     run_published: str = "",
     run_published_preset: str = "",
@@ -34,6 +35,7 @@ def steps(
     """Train a text classifier from scratch on a task and the part of a corpus that matters to it (TLM, ICML 2022).
 
     Args:
+        report_against: URI of an earlier report or of earlier metrics, to say what has changed since; empty for none.
         run_arms: Arms to train, separated by commas: bm25, random, task-only, dsir, classifier, dense, hybrid; and of
             published models: embeddings, published (stage 2 alone), published-bm25 and so on (stage 1, too).
         run_overrides: Settings to change, such as train.rho1=4; auto chooses K, query and rho1 by the paper's rules.
@@ -44,7 +46,7 @@ def steps(
             adapt (both stages).
     """
     root, given = store.root, {"published": run_published, "published_preset": run_published_preset}
-    checked = {**vars(report), **vars(train), **given, "network": network}
+    checked = {**vars(report), **vars(train), **given, "network": network, "against": report_against}
     preflight = data.preflight(
         **vars(run), arms=run_arms, engine=index.engine, root=root, registry=registry.address, **checked
     )
@@ -63,7 +65,7 @@ def steps(
         trained = stages.embeddings(task_uri, run_published, root)
     rows = data.mix(baseline=baseline, static=static, trained=trained, root=root).output
     scores = {"baseline": baseline, "metrics": rows}
-    return stages.report(scores, train, report, registry, root, notes=advised["reasons"])
+    return stages.report(scores, train, report, registry, root, notes=advised["reasons"], against=report_against)
 
 
 build = pipeline("tlm", "TLM", network=True)(steps)
@@ -82,6 +84,7 @@ def shallow(
     store: Store,
     task: Task,
     train: Pods,
+    report_against: str = "",
     run_arms: str = "bm25,random,task-only",
     run_published: str = "",
     run_published_preset: str = "",
@@ -89,6 +92,7 @@ def shallow(
     """Compare a linear model of the task with static word vectors of retrieved text, and with both mixed.
 
     Args:
+        report_against: URI of an earlier report or of earlier metrics, to say what has changed since; empty for none.
         run_arms: Texts to learn vectors from, separated by commas: bm25, random, task-only, dsir, classifier, dense,
             hybrid; embeddings is added if run_published names a model.
         run_overrides: Settings to change, such as retrieve.top_k=20; auto chooses K and query by the paper's rules.
@@ -101,4 +105,5 @@ def shallow(
     if machines.nodes > 1:
         raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
     arms = {"run_arms": run_arms, "run_published": run_published, "run_published_preset": run_published_preset}
-    return steps(machines, False, corpus, export, index, registry, report, run, store, task, train, **arms)
+    more = {"report_against": report_against, **arms}
+    return steps(machines, False, corpus, export, index, registry, report, run, store, task, train, **more)

@@ -8,8 +8,8 @@ from research.studies import listed
 from tlm.evaluation.pages import plots, units
 from tlm.evaluation.pages.blocks import Block, Column, Drawn, Figure, Heading, Row, Span, Table, Text, opening
 from tlm.evaluation.pages.render import write_pages
-from tlm.evaluation.report.findings import hundred
-from tlm.evaluation.report.page import costs, interval, named
+from tlm.evaluation.report.findings import hundred, interval
+from tlm.evaluation.report.page import costs, named
 
 Rows = Sequence[dict[str, Any]]
 

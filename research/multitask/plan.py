@@ -19,6 +19,8 @@ def load_together(
     """Load tasks that train together. Raises InputError, before anything is read, for settings they cannot share."""
     if AUTO in overrides:
         raise InputError(f"overrides: '{AUTO}' chooses for one task, but tasks together share settings; name them")
+    if "retrieve.share=classes" in overrides:
+        raise InputError("overrides: retrieve.share=classes is for one task; leave it out for tasks together")
     if fields.label_separator:
         raise InputError("label_separator: tasks that train together have one label a text; leave it empty")
     tasks = [load_task(path.strip(), fields=fields, problem=problem, root=root) for path in paths]

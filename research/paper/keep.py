@@ -15,7 +15,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.cli.upkeep import revision as revision_of_code
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import MIXTURE
-from tlm.evaluation.report.lineage import Lineage, flat
+from tlm.evaluation.report.lineage import Lineage, compared, flat
 from tlm.evaluation.report.runs import ScoredModel
 from tlm.evaluation.score.baseline import EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
@@ -81,8 +81,7 @@ def _scored(given: Artifact, curve: bool) -> list[Artifact]:
     """The metrics themselves; of a report, those of runs that tables have cells for, or all for a curve."""
     if given.manifest.kind == "metrics":
         return [given]
-    found = [given.input(name) for name in given.manifest.inputs]
-    return [metrics for metrics in found if curve or metrics.details["stage"] not in NO_CELL]
+    return [metrics for metrics in compared(given) if curve or metrics.details["stage"] not in NO_CELL]
 
 
 def _place(run: ScoredModel, settings: dict[str, Any], table: str, task: str, corpus: str) -> dict[str, Any]:

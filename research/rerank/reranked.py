@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from research.rerank.rerank import Device, rerank
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.report.lineage import compared
 from tlm.evaluation.score.baseline import ARM
 from tlm.evaluation.score.mix import PARTS
 from tlm.retrieval.select.retrieve import MOST_HITS, RERANKED, retrieve
@@ -39,8 +40,7 @@ def plan_reranked(
     parse_seeds(seeds)
     if not report:
         raise InputError("compared_with is empty; expected the URI of the report of a run with the arm bm25")
-    compared = Artifact.open(report, "report")
-    found = [compared.input(name) for name in compared.manifest.inputs]
+    found = compared(Artifact.open(report, "report"))
     linear = [run.uri for run in found if run.details.get("arm") == ARM]
     if not linear:
         raise InputError(f"{report} does not compare with the linear model; give the report of a run of the pipeline")
@@ -48,7 +48,7 @@ def plan_reranked(
     subset = Artifact.open(reranked(models, device=device, root=root))
     hits = subset.input("hits")
     task, tokenizer = hits.input("task").uri, hits.input("checkpoint").input("task_tokens").input("tokenizer").uri
-    _, _, chosen, _ = advised(task, preset, overrides.split(), hits.input("index").uri)
+    *_, chosen, _ = advised(task, preset, overrides.split(), hits.input("index").uri)
     tokenize_all([subset.uri], tokenizer, preset=preset, overrides=chosen.split(), root=root)
     runs = [PlannedRun(RERANKED, seed, task, tokenizer, subset.uri, preset, chosen) for seed in parse_seeds(seeds)]
     return [str(run) for run in runs], linear[0], [model.uri for model in models]
@@ -74,8 +74,9 @@ def reranked(runs: Sequence[Artifact], *, device: Device = "auto", root: str | N
     checkpoint = min(trained, key=lambda run: run.details["seed"]).input("model").input("checkpoint")
     few = checkpoint.input("subset_tokens").input("data")
     hits = few.input("hits")
-    query, deeper = hits.details["query"], min(DEEPER * hits.details["top_k"], MOST_HITS)
-    more = retrieve(hits.input("index").uri, hits.input("task").uri, query=query, top_k=deeper, root=root)
+    asked = {name: hits.details[name] for name in ("query", "share") if name in hits.details}
+    deeper = min(DEEPER * hits.details["top_k"], MOST_HITS)
+    more = retrieve(hits.input("index").uri, hits.input("task").uri, **asked, top_k=deeper, root=root)
     filters = Filters.of(few.manifest.settings)
     chosen = rerank(
         checkpoint.uri, export(more, filters=filters, root=root), same_size_as=few.uri, device=device, root=root

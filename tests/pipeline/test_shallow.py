@@ -67,6 +67,24 @@ def test_random_text_is_drawn_for_each_seed_and_all_else_made_once(run_module: C
     assert "run_seeds: str [Default: '0,1,2,3,4']" in compile_text(name="shallow")
 
 
+@pytest.mark.slow
+def test_tomorrow_s_run_says_what_changed_since_today_s(run_module: Callable, tmp_path: Path) -> None:
+    write_tiny(tmp_path)
+    given = ["local", "--pipeline", "shallow", *arguments(tmp_path, "store", "embedded", "bm25", "0")]
+    today = run_module("pipelines.run", *given).stdout.strip().splitlines()[-1]
+    train = tmp_path / "task" / "train.jsonl"
+    lines = train.read_text().splitlines(keepends=True)
+    train.write_text("".join(lines[1:]))
+    more = ["--set", f"report_against={today}", "--set", "run_overrides=retrieve.share=classes"]
+    tomorrow = Artifact.open(run_module("pipelines.run", *given, *more).stdout.strip().splitlines()[-1], "report")
+    found = json.loads(tomorrow.path("report.json").read_text())["since"]
+    (row,) = [row for row in found["data"]["splits"] if row["split"] == "train"]
+    assert (row["removed"], row["added"], row["relabelled"]) == (1, 0, 0)
+    assert found["tests"]["before"] == found["tests"]["now"] == found["tests"]["both"] > 0
+    shares = [one.details.get("share") for one in artifacts(str(tmp_path / "store"), "hits")]
+    assert sorted(shares, key=str) == [None, "classes"]
+
+
 def test_vectors_in_elasticsearch_serve_dense_and_hybrid(
     run_module: Callable, tmp_path: Path, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from sklearn.metrics import f1_score
 
 from tlm.data.tasks.metrics import score, scores_of, sums_of
 from tlm.evaluation.score.intervals import Scored, Scores, chance, difference, differences, interval
@@ -41,6 +42,23 @@ def test_scores_out_of_sums_are_those_of_the_examples(metric, seed, size, classe
     group = rng.integers(3, size=size)
     found = scores_of(metric, sums_of(metric, gold, predicted, group, 3).sum(axis=0))
     assert found == pytest.approx(score(metric, gold, predicted), abs=1e-9)
+
+
+def test_a_class_that_one_run_alone_names_changes_no_score_of_the_others():
+    gold, one, two = [0, 1, 0, 1], [0, 1, 1, 1], [0, 3, 0, 1]
+    both = arm(gold, [one, two], metric="macro_f1").scores
+    assert both.tolist() == [score("macro_f1", *map(np.asarray, (gold, run))) for run in (one, two)]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(2, 4))
+def test_an_answer_with_a_class_that_does_not_count_is_wrong_and_has_no_f1(seed, size, known):
+    rng = np.random.default_rng(seed)
+    gold, predicted = rng.integers(known, size=size), rng.integers(known + 2, size=size)
+    split = Scored("macro_f1", gold, predicted[None], np.arange(size), known)
+    named = sorted({*gold, *predicted[predicted < known]})
+    expected = f1_score(gold, predicted, labels=named, average="macro", zero_division=0)
+    assert Scores((split,), fixed=True).scores[0] == pytest.approx(expected)
 
 
 @settings(deadline=None)

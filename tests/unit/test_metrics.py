@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn import metrics as reference
 
 from tlm.data.tasks.metrics import score
-from tlm.evaluation.score.scores import positive, scores
+from tlm.evaluation.score.scores import MANY, TOP, positive, scores
 
 LABELS = ["a", "b", "c"]
 
@@ -35,6 +35,28 @@ def test_classification_agrees_with_scikit_learn(size: int, seed: int) -> None:
     columns = reference.precision_recall_fscore_support(gold, predicted, labels=[0, 1, 2], zero_division=0)
     for label, row in zip(LABELS, zip(*columns, strict=True), strict=True):
         assert list(found["classes"][label].values()) == pytest.approx(row)
+
+
+@given(st.integers(1, 60), st.integers(0, 1000))
+@settings(deadline=None, max_examples=30)
+def test_with_many_classes_the_top_five_count_as_in_scikit_learn(size: int, seed: int) -> None:
+    random, labels = np.random.default_rng(seed), [str(number) for number in range(MANY + 1)]
+    chances, gold = random.dirichlet(np.ones(len(labels)), size), random.integers(0, len(labels), size)
+    found = scores(gold, chances.argmax(axis=1), chances, labels)
+    expected = reference.top_k_accuracy_score(gold, chances, k=TOP, labels=range(len(labels)))
+    assert found["top5"] == pytest.approx(expected)
+    assert found["accuracy"] <= found["top5"]
+
+
+def test_of_imported_labels_without_probabilities_the_top_five_are_the_label() -> None:
+    labels = [str(number) for number in range(MANY + 1)]
+    gold, predicted = [0, 1, 2, 3], [0, 1, 20, 20]
+    assert scores(gold, predicted, np.eye(len(labels))[predicted], labels)["top5"] == 0.5
+
+
+def test_few_classes_have_no_top_five() -> None:
+    labels = [str(number) for number in range(MANY)]
+    assert "top5" not in scores([0], [0], np.eye(MANY)[:1], labels)
 
 
 def test_matthews_by_its_formula_for_two_classes() -> None:

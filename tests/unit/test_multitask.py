@@ -10,13 +10,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from research.multitask.plan import load_together
 from tests.toys import make_task
 from tests.toys_multitask import other_task, together
 from tests.toys_training import STEPS, TOPICS, checkpoint, rows, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.settings.options import Compute
+from tlm.settings.options import Compute, Fields, Problem
 from tlm.training.model import build
 from tlm.training.stages import finetune, train_multitask
 
@@ -184,3 +185,8 @@ def test_interrupted_runs_go_on_and_end_bit_equal(tmp_path):
         assert max(found[name]["snapshots"]) == f"step-{last:09d}"
         assert found[name]["again"] == found["calm"]
         assert found[name]["left"] == 0
+
+
+def test_tasks_together_do_not_share_hits_by_the_classes_of_one() -> None:
+    with pytest.raises(InputError, match=r"retrieve\.share=classes is for one task"):
+        load_together([], ["retrieve.share=classes"], Fields(), Problem(), None)

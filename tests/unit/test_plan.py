@@ -110,7 +110,7 @@ def task(tmp_path: Path) -> str:
 
 def test_auto_stands_for_the_paper_s_rules_and_what_is_given_beside_it_holds(task: str) -> None:
     assert settings("pocket", overrides=["auto", "tokenizer.vocab_size=300"])[3] == 300  # auto waits for it
-    top_k, query, overrides, reasons = advised(task, "pocket", ["train.steps=900", "auto", "retrieve.query=rake"])
+    top_k, query, _, overrides, reasons = advised(task, "pocket", ["train.steps=900", "auto", "retrieve.query=rake"])
     start = presets.resolve("pocket", ["train.steps=900", "retrieve.query=rake"])
     rule = advise(30, 7, start)
     assert overrides.split() == [*rule.overrides, "train.steps=900", "retrieve.query=rake"]
@@ -134,7 +134,7 @@ def test_auto_takes_a_lower_k_for_a_small_corpus(task: str, tmp_path: Path) -> N
 
 
 def test_without_auto_settings_stay_as_given(task: str) -> None:
-    assert advised(task, "pocket", ["retrieve.top_k=3"]) == (3, "full", "retrieve.top_k=3", "")
+    assert advised(task, "pocket", ["retrieve.top_k=3"]) == (3, "full", "examples", "retrieve.top_k=3", "")
     with pytest.raises(InputError, match="setting 'atuo' has no value"):
         settings("pocket", overrides=["atuo"])
 

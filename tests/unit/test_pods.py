@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,9 +79,18 @@ def test_what_no_pod_can_have_is_refused_by_submit_and_by_preflight_in_the_same_
     with pytest.raises(InputError) as refused:
         read_parameters(None, changes, of_this_code("tlm"))
     with pytest.raises(InputError) as late:
-        check_run(Pods(**given))
+        check_run(Pods(**given), "embedded", "", None)
     assert str(refused.value).startswith(says)
     assert str(late.value) == str(refused.value)
+
+
+def test_a_report_to_compare_with_is_there_before_any_work(tmp_path: Path) -> None:
+    given = (Pods(), "embedded", "", str(tmp_path))
+    check_run(*given)
+    with pytest.raises(InputError, match="there is no finished report here"):
+        check_run(*given, f"{tmp_path}/report/{'0' * 24}")
+    with pytest.raises(InputError, match="is a task; expected a report or metrics"):
+        check_run(*given, f"{tmp_path}/task/{'0' * 24}")
 
 
 @pytest.mark.parametrize(

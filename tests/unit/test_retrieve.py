@@ -1,10 +1,14 @@
 """Index and retrieve as steps: which queries are asked, what is found, what is recorded, what is refused."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.searchable import columns, corpus_of, docstrings, task_of
+from tests.toys import make_task
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
@@ -13,7 +17,9 @@ from tlm.retrieval.search import query as hits_module
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.query import MOST_TERMS, choose, make_queries
 from tlm.retrieval.select import retrieve as retrieve_module
-from tlm.retrieval.select.retrieve import retrieve
+from tlm.retrieval.select.retrieve import retrieve, shares
+from tlm.retrieval.subset.export import Selection, export
+from tlm.settings.options import Filters
 
 PASSAGES = ["red green", "green blue", "blue red red", "yellow", "grey yellow", "..."]
 
@@ -57,6 +63,74 @@ def test_hits_are_ranked_and_queries_know_their_examples(root, index):
         "queries.parquet": 3,
         "dropped.parquet": 0,
     }
+
+
+def share_world(root, counts, passages=400):
+    """An index of passages with one word in common, and a task whose classes have so many examples."""
+    index = build_index(corpus_of([f"red {number}" for number in range(passages)], root), root=root)
+    rows = [(f"red {label} {number}", None, label, "train") for label, count in counts.items() for number in
+            range(count)]  # fmt: skip
+    return index, make_task(Path(root), rows, "macro_f1", sorted(counts))
+
+
+def test_classes_share_the_hits_evenly_and_each_query_keeps_its_best(root):
+    counts = {"common": 30, "middle": 6, "rare": 1}
+    index, task = share_world(root, counts)
+    given = {"query": "full", "top_k": 6, "root": root}
+    shared = retrieve(index, task, share="classes", **given)
+    number = columns(shared, "hits.parquet")["query"]
+    by_query = Counter(number)
+    part = 6 * 37 / 3  # for each class
+    assert [by_query[query] for query in range(37)] == [round(part / 30)] * 30 + [round(part / 6)] * 6 + [5 * 6]
+    assert number == sorted(number)
+    deep = columns(retrieve(index, task, query="full", top_k=30, root=root), "hits.parquet")
+    kept = [place for place, rank in enumerate(deep["rank"]) if rank <= by_query[deep["query"][place]]]
+    for name, column in columns(shared, "hits.parquet").items():
+        assert column == [deep[name][place] for place in kept]
+    assert Artifact.open(shared).details["share"] == "classes"
+
+
+def test_shared_by_examples_hits_have_the_key_that_they_had(root):
+    index, task = share_world(root, {"a": 3, "b": 1}, 20)
+    given = {"query": "full", "top_k": 2, "root": root}
+    plain = retrieve(index, task, **given)
+    assert retrieve(index, task, share="examples", **given) == plain
+    assert Artifact.open(plain).manifest.settings == {"arm": "bm25", "query": "full", "top_k": 2}
+    assert retrieve(index, task, share="classes", **given) != plain
+
+
+def test_other_arms_share_their_hits_as_bm25_did(root):
+    index, task = share_world(root, {"a": 12, "b": 1}, 200)
+    filters = Filters(near_duplicates=False, overlap=False, min_words=0)
+    hits = retrieve(index, task, query="full", top_k=2, share="classes", root=root)
+    like = export(hits, filters=filters, root=root)
+    found = Artifact.open(Selection("hybrid", task, like).subset(filters, root)).input("hits")
+    assert found.manifest.settings["share"] == "classes"
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", None, ("a", "b"), ()]), min_size=1, max_size=60), st.integers(1, 50))
+def test_a_class_has_its_part_unless_a_limit_stops_it(labels, top_k):
+    most = shares(dict(enumerate(labels)), top_k)
+    assert list(most) == list(range(len(labels)))
+    own = {row: [label] if isinstance(label, str) else label or () for row, label in enumerate(labels)}
+    sizes = Counter(label for given in own.values() for label in given)
+    part = top_k * sizes.total() / max(1, len(sizes))
+    for row, count in most.items():
+        if not own[row]:
+            assert count == top_k
+        elif (size := min(sizes[label] for label in own[row])) and 1 < count < 5 * top_k:
+            assert abs(count * size - part) <= size / 2
+    if len({*labels}) == 1:
+        assert {*most.values()} == {top_k}
+
+
+def test_a_share_that_makes_no_sense_is_refused(root, index):
+    with pytest.raises(InputError, match=r"share 'class' is not known; did you mean 'classes'\?"):
+        retrieve(index, task_of(["red"], root), share="class", root=root)
+    rows = [(word, None, float(place), split) for split in ("train", "dev", "test") for place, word in
+            enumerate(("red", "blue"))]  # fmt: skip
+    with pytest.raises(InputError, match="is a regression, so no classes can share the hits"):
+        retrieve(index, make_task(Path(root), rows, "pearson", None), share="classes", root=root)
 
 
 def test_only_training_examples_ask(root, index):

@@ -133,7 +133,7 @@ def _kept(overrides: Sequence[str]) -> list[str]:
     return [override for override in overrides if override.startswith(KEPT)]
 
 
-def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str = "") -> tuple[int, str, str, str]:
+def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str = "") -> tuple[int, str, str, str, str]:
     """Replace ``auto`` among the overrides by the paper's advice on the task; the other overrides take precedence.
 
     Args:
@@ -144,7 +144,7 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
 
     Returns:
         The settings that depend on the task, as the component `advise` names them: `retrieve.top_k`, `retrieve.query`,
-        all overrides separated by spaces, and the reasons for the advice, one sentence on each line.
+        `retrieve.share`, all overrides separated by spaces, and the reasons for the advice, one sentence on each line.
     """
     given, reasons = [override for override in overrides if override != AUTO], ""
     if AUTO in overrides:
@@ -154,7 +154,7 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
     retrieve = presets.resolve(preset, given).retrieve
     if reasons:
         say(reasons)
-    return retrieve.top_k, retrieve.query, " ".join(given), reasons
+    return retrieve.top_k, retrieve.query, retrieve.share, " ".join(given), reasons
 
 
 def arms_of(names: str, seeds: str, task: str, like: str) -> list[str]:

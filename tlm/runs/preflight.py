@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
@@ -45,7 +46,9 @@ def preflight(
         _check_registry(registry)
 
 
-def check_run(pods: Pods, engine: Engine = "embedded", registry: str = "", root: str | None = None) -> None:
+def check_run(
+    pods: Pods, engine: Engine = "embedded", registry: str = "", root: str | None = None, against: str = ""
+) -> None:
     """Check training pods as `submit` does, because a form in a browser passes its parameters unchecked; then the rest.
 
     In a pod of a cluster, the quotas of its namespace are checked, too.
@@ -55,10 +58,13 @@ def check_run(pods: Pods, engine: Engine = "embedded", registry: str = "", root:
         engine: As `preflight` has it, like the rest.
         registry: Address of the model registry.
         root: Store of the run.
+        against: URI of the report, or of the metrics, that the run's report compares with; "" for none.
     """
     check_pods(pods)
     if api := Api.of_pod():
         check_quota(pods, api)
+    if against:
+        Artifact.open(against, "report", "metrics")
     preflight(engine=engine, registry=registry, root=root)
 
 

@@ -34,10 +34,13 @@ class Retrieve(Section):
     Attributes:
         top_k: K, the number of passages retrieved for each training example.
         query: What is searched for: the whole text, its RAKE keywords, or whichever suits the length of the texts.
+        share: What has the same share of the hits: each example, or each class, where the examples of rare classes
+            retrieve up to five times top_k.
     """
 
     top_k: Count
     query: Literal["full", "rake", "auto"] = "full"
+    share: Literal["examples", "classes"] = "examples"
 
 
 class Tokenizer(Section):

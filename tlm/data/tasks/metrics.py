@@ -104,7 +104,7 @@ def dev_score(metric: str, gold: Array, logits: Array) -> float:
     return score(metric, gold, logits[:, 0] if metric in REGRESSION else logits.argmax(axis=1))
 
 
-def sums_of(metric: str, gold: Array, predicted: Array, group: NDArray[np.int64], groups: int) -> Floats:
+def sums_of(metric: str, gold: Array, predicted: Array, group: Array, groups: int, classes: int = 0) -> Floats:
     """Sums from which `scores_of` computes `metric`, shape [groups, numbers].
 
     Args:
@@ -113,6 +113,7 @@ def sums_of(metric: str, gold: Array, predicted: Array, group: NDArray[np.int64]
         predicted: The same, as predicted.
         group: Group of each example, 0 to `groups` - 1; shape [n].
         groups: Number of groups.
+        classes: Number of classes, if not all of them occur.
     """
     if metric in REGRESSION:
         return _moments(metric, gold.astype(np.float64), predicted.astype(np.float64), group, groups)
@@ -121,7 +122,7 @@ def sums_of(metric: str, gold: Array, predicted: Array, group: NDArray[np.int64]
         found = np.zeros((groups, sums.shape[1]))
         np.add.at(found, group, sums)
         return found
-    classes = max(2, int(max(gold.max(initial=0), predicted.max(initial=0))) + 1)
+    classes = max(2, classes, int(max(gold.max(initial=0), predicted.max(initial=0))) + 1)
     right = gold == predicted
     kinds = ((group[right], gold[right]), (group, gold), (group, predicted))
     counts = [np.bincount(where * classes + label, minlength=groups * classes) for where, label in kinds]

@@ -209,6 +209,11 @@ def plain_score(spread: dict[str, Any], factor: float = 1.0, digits: int = 2) ->
     return f"{factor * spread['mean']:.{digits}f}{deviation}"
 
 
+def interval(spread: dict[str, Any], form: str = "{:.1f} – {:.1f}") -> str:
+    """The 95 % interval of a score, or of a difference, in hundredths."""
+    return "–" if spread["low"] is None else form.format(100 * spread["low"], 100 * spread["high"])
+
+
 def points(difference: Difference, first: str) -> str:
     """A difference in points (hundredths), as `first` minus the other group, with its interval and how likely it is."""
     mean, interval = _interval(difference, first)

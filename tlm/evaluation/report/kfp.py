@@ -16,7 +16,7 @@ from tlm.data.tasks.metrics import METRICS
 from tlm.evaluation.pages.blocks import Block, Heading, Quote, Span, Table, Text
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.lineage import dropped, flat
+from tlm.evaluation.report.lineage import compared, dropped, flat
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import positive
 
@@ -147,8 +147,7 @@ def models(report: str) -> str:
     several tasks names models in the reports on each.
     """
     artifact = Artifact.open(report, "report")
-    compared = map(artifact.input, artifact.manifest.inputs)
-    found = [one for one in compared if one.manifest.kind == "metrics" and "model" in one.manifest.inputs]
+    found = [one for one in compared(artifact) if "model" in one.manifest.inputs]
     if not found:
         return ""
     best = json.loads(artifact.path("report.json").read_text(encoding="utf-8")).get("best", {}).get("metrics")

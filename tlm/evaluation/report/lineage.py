@@ -59,6 +59,11 @@ class Lineage:
         return self._found[ref.kind, ref.key] if ref is not None else None
 
 
+def compared(report: Artifact) -> list[Artifact]:
+    """The metrics that a report compares. Raises InputError if one is gone."""
+    return [report.input(name) for name in report.manifest.inputs if name.startswith("metrics-")]
+
+
 def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
     """Kind, key, content, step and settings of each artifact.
 

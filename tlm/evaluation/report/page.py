@@ -29,8 +29,8 @@ from tlm.evaluation.pages.blocks import (
     opening,
 )
 from tlm.evaluation.pages.render import write_pages
-from tlm.evaluation.report import checks, evidence, lineage
-from tlm.evaluation.report.findings import chance, hundred, plain_score
+from tlm.evaluation.report import checks, evidence, lineage, since
+from tlm.evaluation.report.findings import chance, hundred, interval, plain_score
 from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.mix import PARTS
 from tlm.evaluation.score.scores import METRIC_NAMES
@@ -41,11 +41,6 @@ Contents = dict[str, Any]
 Groups = Sequence[dict[str, Any]]
 Spread = dict[str, Any]  # of `tlm.evaluation.report.runs.spread`
 Form = Callable[[Any], Line]
-
-
-def interval(spread: Spread, form: str = "{:.1f} – {:.1f}") -> str:
-    """The 95 % interval of a score, or of a difference, in hundredths."""
-    return "–" if spread["low"] is None else form.format(100 * spread["low"], 100 * spread["high"])
 
 
 def in_units(spread: Spread | None) -> str:
@@ -60,8 +55,8 @@ def in_units(spread: Spread | None) -> str:
 
 
 def score(scores: Mapping[str, Spread], name: str) -> str:
-    """A score in hundredths, or an error in the unit of the targets."""
-    return in_units(scores.get(name)) if name in ("rmse", "mae") else hundred(scores[name])
+    """A score in hundredths, or an error in the unit of the targets; "–" if an older version did not compute it."""
+    return in_units(scores.get(name)) if name in ("rmse", "mae") or name not in scores else hundred(scores[name])
 
 
 def device(stage: dict[str, Any]) -> str:
@@ -393,6 +388,7 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
     yield from opening("TLM report", Span(task["name"]), _facts(task), contents["findings"], contents["gone"])
     yield from results(contents)
     yield from checks.section(contents["checks"])
+    yield from since.section(contents["since"], task["metric_name"]) if "since" in contents else ()
     yield from curves_section(contents["curves"], contents["groups"])
     yield from predictions(contents)
     yield from evidence.section(contents["evidence"])

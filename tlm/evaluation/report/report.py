@@ -16,6 +16,7 @@ def report(
     *,
     prices: Prices = Prices(),
     notes: Sequence[str] = (),
+    against: str = "",
     root: str | None = None,
 ) -> str:
     """Put runs of one task side by side: arms and seeds beside the baseline, cost, losses, retrieved passages.
@@ -27,15 +28,23 @@ def report(
         metrics: URIs of the metrics, in any order.
         prices: Of the time and energy that were spent.
         notes: Sentences to add to the findings, such as why settings were chosen.
+        against: URI of a report, or of metrics, on an earlier version of the task: the report says what has changed
+            since, in data, settings and answers, and whether the recommended model is ahead of that one.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     opened = {artifact.manifest.key: artifact for artifact in (Artifact.open(uri, "metrics") for uri in metrics)}
     runs = [opened[key] for key in sorted(opened)]
     _check(runs)
     inputs = {f"metrics-{number:03d}": run for number, run in enumerate(sorted(runs, key=lambda run: run.content))}
+    before = list[Artifact]()
+    if against:
+        from tlm.evaluation.report.since import earlier
+
+        before = earlier(against, runs[0])
+        inputs |= {f"against-{number:03d}": run for number, run in enumerate(before)}
     settings = asdict(prices) | ({"notes": list(notes)} if notes else {})
     recipe = Recipe("report", "report", VERSION, settings, inputs)
-    return produce(recipe, root, _write, runs, prices, notes)
+    return produce(recipe, root, _write, runs, prices, notes, before)
 
 
 def _check(runs: list[Artifact]) -> None:
@@ -46,13 +55,17 @@ def _check(runs: list[Artifact]) -> None:
             raise InputError(f"{runs[0].uri} and {run.uri} are of different tasks; make one report for each task")
 
 
-def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[str]) -> None:
+def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[str], before: list[Artifact]) -> None:
     from tlm.evaluation.report.contents import contents
     from tlm.evaluation.report.lineage import Lineage
     from tlm.evaluation.report.page import write_report
+    from tlm.evaluation.report.since import finding, recommended, since
 
     lineage = Lineage()
     found = contents(runs, lineage.follow(runs[0], "task"), lineage, prices)
+    if before:
+        found["since"] = since(recommended(runs, found["best"]["metrics"]), recommended(before))
+        found["findings"].insert(1, finding(found["since"]))
     found["findings"] += notes
     write_report(draft.folder, found)
     draft.counts["runs"] = len(runs)

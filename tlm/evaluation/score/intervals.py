@@ -39,12 +39,14 @@ class Scored:
         gold: Class ordinals, or floats for regression; shape [n].
         predicted: Predictions of each run; shape [runs, n].
         group: Ordinal of each example's group, from 0; shape [n].
+        known: Number of classes that count; an answer with a later one is wrong, and its class has no score. 0: all.
     """
 
     metric: str
     gold: NDArray[Any]
     predicted: NDArray[Any]
     group: NDArray[np.int64]
+    known: int = 0
 
     @property
     def groups(self) -> int:
@@ -58,7 +60,11 @@ class Scored:
 
     def draws(self, resamples: int) -> tuple[Floats, Floats]:
         """Scores of the runs on this split, shape [runs], and on resampled ones, shape [resamples, runs]."""
-        sums = np.stack([sums_of(self.metric, self.gold, run, self.group, self.groups) for run in self.predicted], 1)
+        classes = int(max(self.gold.max(initial=0), self.predicted.max(initial=0))) + 1  # of any run
+        given = (self.group, self.groups, classes)
+        sums = np.stack([sums_of(self.metric, self.gold, run, *given) for run in self.predicted], 1)
+        if self.known:
+            sums.reshape(*sums.shape[:2], 3, -1)[..., self.known :] = 0
         flat = sums.reshape(self.groups, -1)
         resampled = np.concatenate([part @ flat for part in _counts(self.groups, resamples)])
         return scores_of(self.metric, sums.sum(0)), scores_of(self.metric, resampled.reshape(-1, *sums.shape[1:]))

@@ -23,10 +23,12 @@ from tlm.data.tasks.metrics import CLASSIFICATION, OF_SEVERAL, POSITIVE, REGRESS
 from tlm.data.tasks.thresholds import above, cross_decided
 
 BINS = 10
+TOP, MANY = 5, 20  # with more than so many classes, whether the right one is among the first five is a score, too
 METRIC_NAMES = {
     "macro_f1": "macro-F1",
     "micro_f1": "micro-F1",
     "accuracy": "accuracy",
+    "top5": f"top-{TOP} accuracy",
     "f1": "F1 of the positive class",
     "example_f1": "example-F1",
     "exact_match": "exact match",
@@ -57,7 +59,8 @@ def scores(
         labels: The classes in order; None for regression.
 
     Returns:
-        ``n``, the number of examples. For classes: the metrics of `CLASSIFICATION` (with two classes also ``f1``),
+        ``n``, the number of examples. For classes: the metrics of `CLASSIFICATION` (with two classes also ``f1``, with
+        more than `MANY` ``top5``: the share of examples whose class is among the five likeliest; ties count as wrong),
         ``ece`` (expected calibration error over 10 bins of equal width), ``confusion`` (rows gold, columns predicted),
         ``classes`` (precision, recall, f1, support by label) and ``reliability`` (bins). For regression: the metrics
         of `REGRESSION`, ``mse``, ``rmse`` and ``mae``. For several labels: those of `OF_SEVERAL`, and ``classes``.
@@ -89,6 +92,7 @@ def _classification(gold: Array, predicted: Array, chances: Array, labels: Seque
     return {
         "n": len(gold),
         **{name: score(name, gold, predicted) for name in metrics},
+        **({"top5": _top(gold, chances)} if len(labels) > MANY else {}),
         "ece": sum(bin["n"] * abs(bin["accuracy"] - bin["confidence"]) for bin in bins) / max(1, len(gold)),
         "classes": _by_class(confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0), labels),
         "confusion": confusion.tolist(),
@@ -111,6 +115,11 @@ def _by_class(hits: Array, support: Array, claimed: Array, labels: Sequence[str]
     return {
         label: {name: column[index].item() for name, column in columns.items()} for index, label in enumerate(labels)
     }
+
+
+def _top(gold: Array, chances: Array) -> float:
+    own = np.take_along_axis(chances, gold[:, None], axis=1)
+    return float(((chances >= own).sum(axis=1) <= TOP).sum() / max(1, len(gold)))
 
 
 def _reliability(correct: Array, confidence: Array) -> list[dict[str, float]]:
@@ -179,10 +188,11 @@ class Prediction:
         return scores(self.split.gold[rows], self.predicted[rows], chances, labels)
 
 
-def scored(task: Artifact) -> dict[str, str]:
-    """The setting of a step that scores a task: which of two classes is the positive one."""
-    found = "" if task.details["problem"] == SEVERAL else positive(task.details["labels"])
-    return {"positive": found} if found else {}
+def scored(task: Artifact) -> dict[str, Any]:
+    """The setting of a step that scores a task: which of two classes is the positive one; `TOP` with many classes."""
+    labels = [] if task.details["problem"] == SEVERAL else task.details["labels"]
+    found = positive(labels)
+    return {"positive": found} if found else {"top": TOP} if len(labels) > MANY else {}
 
 
 def write_metrics(

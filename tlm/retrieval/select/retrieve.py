@@ -1,7 +1,8 @@
 """Retrieve: search with a task's training examples, or select passages without queries."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ WITHOUT_QUERIES = ("random", *SCORED, RERANKED)  # the arms whose hits have no q
 WITH_QUERIES = ("bm25", *BY_VECTORS)
 ARMS = (*WITH_QUERIES, "random", *SCORED)
 KINDS = ("full", "rake", "auto")
+EXAMPLES, CLASSES = "examples", "classes"  # what has the same share of the hits
 MOST_HITS = 10_000  # Elasticsearch's default limit (index.max_result_window), used for both engines
 _NO_TERM, _NO_VECTOR = "no passage has any of its terms", "none of its words has a vector"
 NOTHING_FOUND = {"bm25": _NO_TERM, "dense": _NO_VECTOR, "hybrid": f"{_NO_TERM}, and {_NO_VECTOR}"}
@@ -40,6 +42,7 @@ def retrieve(
     arm: Literal["bm25", "random", "dsir", "classifier", "dense", "hybrid"] = "bm25",
     query: Literal["full", "rake", "auto"] = "full",
     top_k: int = 50,
+    share: Literal["examples", "classes"] = "examples",
     same_size_as: str = "",
     embedder: str = "",
     seed: int = 0,
@@ -61,6 +64,9 @@ def retrieve(
             Not used without queries.
         top_k: Most passages per query (the paper's K); "dense" and "hybrid" search for five times as many. Not used
             without queries.
+        share: What has the same share of the hits: each example ("examples"), or each class ("classes"), where the
+            examples of rare classes retrieve more passages, up to five times `top_k`, and others fewer. Not used
+            without queries.
         same_size_as: URI of the subset whose size the new subset is to have; not for arm "bm25".
         embedder: Folder of a published model whose embeddings "dense" and "hybrid" compare; by default, word vectors
             are learned from the corpus. It needs `pip install tlm-kubeflow[embeddings]`.
@@ -77,10 +83,13 @@ def retrieve(
     """
     source, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
     corpus = source.input("corpus")
-    _check(arm, query, top_k, same_size_as, embedder)
+    _check(arm, query, top_k, share, same_size_as, embedder)
+    if share == CLASSES and labelled.details["problem"] == "regression":
+        raise InputError(f"{task} is a regression, so no classes can share the hits; take share '{EXAMPLES}'")
     refuse_negative(seed=seed)
     version = FIRST if arm == "random" or (arm, query) == ("bm25", "full") else VERSION
     settings: dict[str, Any] = {"arm": arm} | ({"query": query, "top_k": top_k} if arm in WITH_QUERIES else {})
+    settings |= {"share": share} if share == CLASSES and arm in WITH_QUERIES else {}
     inputs = {"index": source, "task": labelled}
     if arm != "bm25":
         inputs["like"] = Artifact.open(same_size_as, "subset")
@@ -96,11 +105,13 @@ def retrieve(
     return produce(recipe, root, _write, recipe, embedder)
 
 
-def _check(arm: str, query: str, top_k: int, like: str, embedder: str) -> None:
+def _check(arm: str, query: str, top_k: int, share: str, like: str, embedder: str) -> None:
     if arm not in ARMS:
         raise InputError(f"arm '{arm}' is not known{nearest(arm, ARMS)}")
     if query not in KINDS:
         raise InputError(f"query '{query}' is not known{nearest(query, KINDS)}")
+    if share not in (EXAMPLES, CLASSES):
+        raise InputError(f"share '{share}' is not known{nearest(share, (EXAMPLES, CLASSES))}")
     Range(f"1 to {MOST_HITS} passages per query", 1, MOST_HITS).check("top_k", top_k)
     if (arm == "bm25") == bool(like):
         expected = "takes no --same-size-as" if like else "needs --same-size-as with the URI of the BM25 subset"
@@ -137,22 +148,45 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
     searched = [number for number in range(len(queries)) if number not in empty]
-    found = engine.search([queries[number].text for number in searched], top_k)
+    most = [top_k] * len(queries)
+    if "share" in recipe.settings:
+        labels = examples(task)["label"].to_pylist()
+        depth = shares({ordinal: labels[ordinal] for ordinal, _ in asking}, top_k)
+        most = [max(depth[ordinal] for ordinal in query.examples) for query in queries]
+    found = engine.search([queries[number].text for number in searched], max(most))
     answers = track(found, "searching", len(searched), "queries")
 
     def hits() -> Iterator[Found]:
         for number, (docs, scores) in zip(searched, answers, strict=True):
             if not len(docs):
                 dropped.append((number, "no hit", NOTHING_FOUND[recipe.settings["arm"]]))
-            yield number, docs, scores
+            yield number, docs[: most[number]], scores[: most[number]]
 
     rows = write_hits(draft.folder / "hits.parquet", hits())
     write_queries(draft.folder, enumerate(queries), dropped)
     draft.rows = {"hits.parquet": rows, "queries.parquet": len(queries), "dropped.parquet": len(dropped)}
     wanted = recipe.inputs["like"].details["passages"] if "like" in recipe.inputs else None
     draft.details = {"arm": recipe.settings["arm"], "query": kind, "top_k": top_k, "like": wanted}
+    draft.details |= {"share": CLASSES} if "share" in recipe.settings else {}
     draft.counts = {"examples": len(asking), "queries": len(queries), "hits": rows}
     draft.counts |= Counter(reason for _, reason, _ in dropped)
+
+
+def shares(labels: Mapping[int, str | Sequence[str] | None], top_k: int) -> dict[int, int]:
+    """The most passages for each example, so that every class has as many hits: an equal part of `top_k` per example.
+
+    At least 1, and at most `DEEPER` times `top_k`, because passages far down a ranking are off topic: the rarest
+    classes stay below their part. An example without a label has `top_k`.
+
+    Args:
+        labels: The label of each example, by its number; or its labels, or None.
+        top_k: Passages per example, if all classes were of one size.
+    """
+    given = {row: [one] if isinstance(one, str) else one or [] for row, one in labels.items()}
+    sizes = Counter(chain.from_iterable(given.values()))
+    part, limit = top_k * sizes.total() / max(1, len(sizes)), min(DEEPER * top_k, MOST_HITS)
+    most = {label: min(limit, max(1, round(part / size))) for label, size in sizes.items()}
+    return {row: max((most[label] for label in own), default=top_k) for row, own in given.items()}
 
 
 def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Artifact, seed: int) -> None:

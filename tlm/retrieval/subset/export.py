@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
@@ -140,7 +140,8 @@ class Selection(NamedTuple):
         if self.name in ("bm25", TASK_ONLY):
             return self.like if self.name == "bm25" else ""
         found = Artifact.open(self.like, "subset").input("hits")
-        asked = {name: found.details[name] for name in ("query", "top_k")} | {"seed": self.seed}
+        asked: dict[str, Any] = {name: found.details[name] for name in ("query", "top_k")} | {"seed": self.seed}
+        asked |= {"share": found.details["share"]} if "share" in found.details else {}
         hits = retrieve(found.input("index").uri, self.task, arm=self.name, same_size_as=self.like, **asked, root=root)  # type: ignore[arg-type]
         return export(hits, filters=filters, root=root)
 

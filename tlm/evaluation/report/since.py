@@ -1,0 +1,219 @@
+"""What changed since an earlier report: data, settings, answers on the test texts that both have, and who is ahead.
+
+The two sides are the recommended models. Scores, intervals and probabilities are of all seeds of each; single answers
+are those of the run that is the best on dev, which is the one that `tlm register` registers. The earlier model is not
+run again. What is right is what today's test says, and an answer with a class that is gone is wrong.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.passages import evenly
+from tlm.data.tasks.changes import changes, in_both, texts_of
+from tlm.data.tasks.examples import read_splits
+from tlm.data.tasks.metrics import Array, Split
+from tlm.errors import InputError
+from tlm.evaluation.pages.blocks import Block, Column, Heading, Quote, Row, Span, Table, Text
+from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.findings import chance, hundred, interval, points
+from tlm.evaluation.report.lineage import Lineage, compared, flat, plain
+from tlm.evaluation.report.runs import Group, ScoredModel, grouped, with_interval
+from tlm.evaluation.score.intervals import Scored, Scores, differences
+
+BEFORE, NOW = "before", "now"
+KINDS = ("right to wrong", "wrong to right", "wrong to another wrong one")  # how an answer changed
+PROBLEMS = ("classification", "regression")  # that can be compared
+OF_NUMBERS = ("further from the target", "closer to the target")
+MOST_CLASSES, MOST_ANSWERS, MOST_NAMED, LONGEST_TEXT = 20, 10, 5, 240
+ANSWER = ("kind", "text", "label", BEFORE, NOW)  # of an answer that is shown
+Since = dict[str, Any]
+
+
+def earlier(against: str, run: Artifact) -> list[Artifact]:
+    """The metrics of the model that an earlier report recommends, of all its seeds; or the earlier metrics themselves.
+
+    Args:
+        against: URI of the report or of the metrics.
+        run: Metrics of today.
+
+    Raises:
+        InputError: it cannot be compared with `run`.
+    """
+    found = Artifact.open(against, "report", "metrics")
+    metrics, best = [found], found.manifest.key
+    if found.manifest.kind == "report":
+        facts = json.loads(found.path("report.json").read_text(encoding="utf-8"))
+        metrics, best = compared(found), facts.get("best", {}).get("metrics")
+    if not (metrics and best):
+        raise InputError(f"{against} names no model, as it is old or on several tasks; give the metrics of a model")
+    was, now = (one.input("task").details["problem"] for one in (metrics[0], run))
+    if was != now or now not in PROBLEMS:
+        raise InputError(f"{against} is of '{was}', {run.uri} of '{now}'; expected both of {' or of '.join(PROBLEMS)}")
+    return sorted((one.artifact for one in recommended(metrics, best).runs), key=lambda one: one.content)
+
+
+def recommended(metrics: Sequence[Artifact], best: str = "") -> Group:
+    """The group with the metrics whose key is `best`, with its name among the other groups; the first by default."""
+    lineage = Lineage()
+    groups = grouped([ScoredModel.read(one, lineage) for one in metrics])
+    return next(group for group in groups if best in ["", *(run.artifact.manifest.key for run in group.runs)])
+
+
+def since(now: Group, before: Group) -> Since:
+    """Compare the recommended models of two reports, and the data and settings that they are from.
+
+    Raises:
+        InputError: the tasks have no text in common.
+    """
+    ours, theirs = (group.runs[0].artifact.input("task") for group in (now, before))
+    data = changes(theirs, ours)
+    if not data["shared"]:
+        raise InputError(f"{theirs.uri} and {ours.uri} have no text in common; compare with an earlier version of it")
+    test, old = (read_splits(task, "test")["test"] for task in (ours, theirs))
+    rows, old_rows = in_both(old, test).T
+    return {
+        "names": {BEFORE: before.name, NOW: now.name},
+        "data": data | {side: {visible(label, 60): n for label, n in data[side].items()} for side in ("came", "went")},
+        "settings": _settings(before, now),
+        "tests": {BEFORE: len(old.texts), NOW: len(test.texts), "both": len(rows)},
+        **(_compared(now, before, rows, old_rows, test) if len(rows) else {}),
+    }
+
+
+def _settings(before: Group, now: Group) -> list[dict[str, str]]:
+    """The settings in which the two models differ, those of the steps before them included."""
+    old, new = (_settings_of(group.runs[0], Lineage()) for group in (before, now))
+    names = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
+    return [{"name": name, BEFORE: old.get(name, "–"), NOW: new.get(name, "–")} for name in names]
+
+
+def _settings_of(run: ScoredModel, lineage: Lineage, part: str = "") -> dict[str, str]:
+    """The settings of a model, its text, and what it chose on dev; of a mixture, also those of its members."""
+    corpus = lineage.follow(run.subset, "hits", "index", "corpus") or lineage.follow(run.subset, "corpus")
+    own = {"arm": run.values["arm"], "stage": run.values["stage"]}
+    own |= {f"{one.manifest.kind}, passages": f"{one.details['passages']:,}" for one in (corpus, run.subset) if one}
+    own |= {f"chosen {name}": plain(value) for name, value in flat(run.values.get("chosen") or {})}
+    found = {f"{part}{name}": value for name, value in (own | run.variant()).items()}
+    for name in run.model.manifest.inputs if run.model is not None else ():
+        if name.startswith("metrics-") and (member := lineage.follow(run.model, name)) is not None:
+            read = ScoredModel.read(member, lineage)
+            found |= _settings_of(read, lineage, f"{part}{visible(read.values['arm'], 40)}: ")
+    return found
+
+
+def _compared(now: Group, before: Group, rows: Array, old_rows: Array, test: Split) -> Since:
+    """Scores and answers on the rows of today's test that the earlier test has, too."""
+    labels, old_labels = (group.runs[0].values["labels"] for group in (now, before))
+    names = labels and [*labels, *(label for label in old_labels if label not in labels)]
+    (ours,), (theirs,) = now.on("test").splits, before.on("test").splits
+    gold, group = ours.gold[rows], np.unique(ours.group[rows], return_inverse=True)[1]
+    answers = {NOW: ours.predicted[:, rows], BEFORE: theirs.predicted[:, old_rows]}
+    if names:
+        answers[BEFORE] = np.array([names.index(label) for label in old_labels])[answers[BEFORE]]
+    scores, best, texts = {}, [], [" ⁄ ".join(filter(None, text)) for text in texts_of(test)]
+    for side, arm in ((NOW, now), (BEFORE, before)):
+        split = Scored(ours.metric, gold, answers[side], group, len(labels or ()))
+        scores[side] = Scores((split,), arm.on("test").fixed, arm.draws)
+        best.append(answers[side][int(np.argmax([run.values["dev"] for run in arm.runs]))])
+    return {
+        "scores": {side: with_interval(arm) for side, arm in scores.items()},
+        "difference": differences(scores, [(NOW, BEFORE)])[0],
+        **_answers(gold, best[1], best[0], names, [texts[row] for row in rows]),
+    }
+
+
+def _answers(gold: Array, before: Array, now: Array, names: list[str] | None, texts: list[str]) -> Since:
+    """The answers that changed: how many, by kind and by class, and some of them."""
+    if names is None:
+        moved, further = ~np.isclose(before, now), np.abs(now - gold) > np.abs(before - gold)
+        kinds = dict(zip(OF_NUMBERS, (moved & further, moved & ~further), strict=True))
+    else:
+        was, right = before == gold, now == gold
+        kinds = dict(zip(KINDS, (was & ~right, ~was & right, ~(was | right) & (before != now)), strict=True))
+    found = [(kind, row) for kind, mask in kinds.items() for row in np.flatnonzero(mask).tolist()]
+    sides = [[visible(names[one], 60) if names else f"{one:.4g}" for one in side] for side in (gold, before, now)]
+    shown = [(kind, visible(texts[row], LONGEST_TEXT), *(side[row] for side in sides)) for kind, row in found]
+    return {
+        "changed": {kind: int(mask.sum()) for kind, mask in kinds.items()},
+        "classes": _by_class(sides[0], kinds) if names else [],
+        "answers": [dict(zip(ANSWER, shown[place], strict=True)) for place in evenly(len(shown), MOST_ANSWERS)],
+    }
+
+
+def _by_class(gold: list[str], kinds: dict[str, Array]) -> list[dict[str, Any]]:
+    """The classes with the most changed answers."""
+    counts = {kind: Counter(gold[row] for row in np.flatnonzero(mask)) for kind, mask in kinds.items()}
+    chosen = sum(counts.values(), Counter[str]()).most_common(MOST_CLASSES)
+    return [{"label": one, "texts": gold.count(one), **{way: counts[way][one] for way in kinds}} for one, _ in chosen]
+
+
+def finding(found: Since) -> str:
+    """Say in a sentence or two what changed."""
+    named, both = found["names"], found["tests"]["both"]
+    data = f"Since the last report, {_data_in_words(found['data'])}."
+    if not both:
+        return f"{data} No test text is in both, so the answers cannot be compared."
+    verdict = {NOW: "ahead of", BEFORE: "behind"}.get(found["difference"]["ahead"], "not shown to be ahead of")
+    models = f"the model of now ({named[NOW]}) is {verdict} the earlier one ({named[BEFORE]})"
+    much, changed = _by_how_much(found["difference"]), _in_words(found["changed"])
+    return f"{data} On the {both:,} test texts that both have, {models}: {much}. Answers that changed: {changed}."
+
+
+def _by_how_much(one: dict[str, Any]) -> str:
+    if one["low"] is not None:
+        return points(one, NOW)
+    return f"{100 * one['mean']:+.1f} points ({chance(one['chance'])} likely to be ahead on new texts, for these runs)"
+
+
+def _in_words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "none"
+
+
+def _data_in_words(data: dict[str, Any]) -> str:
+    ways = {"added": "texts more", "removed": "texts fewer", "relabelled": "with another label"}
+    splits = {one["split"]: _in_words({said: one[way] for way, said in ways.items()}) for one in data["splits"]}
+    parts = [f"{split} has {said}" for split, said in splits.items() if said != "none"]
+    return "; ".join([*parts, *_labels_in_words(data)]) or "the data are the same"
+
+
+def _labels_in_words(data: dict[str, Any]) -> Iterator[str]:
+    for kind, labels in (("new labels", [*data["came"]]), ("labels that are gone", [*data["went"]])):
+        named = ", ".join(labels[:MOST_NAMED] + ["…"] * (len(labels) > MOST_NAMED))
+        yield from [f"{kind}: {named}"] if labels else []
+
+
+def section(found: Since, metric: str) -> Iterator[Block]:
+    """What changed, as a section of the page; scores are of this metric."""
+    yield Heading("Since the last report")
+    columns = {"before": BEFORE, "now": NOW, "added": "added", "moved": "of these, from another split"}
+    columns |= {"removed": "taken away", "relabelled": "with another label"}
+    rows: list[Row] = [(one["split"], *(f"{one[name]:,}" for name in columns)) for one in found["data"]["splits"]]
+    said = "; ".join(["Texts are compared as they are, both of a pair together", *_labels_in_words(found["data"])])
+    yield Table(["Texts", *columns.values()], rows, f"{said}.")
+    settings: list[Row] = [tuple(Quote.of(one[name]) for name in ("name", BEFORE, NOW)) for one in found["settings"]]
+    yield Table(["Setting", Column(BEFORE, "words"), Column(NOW, "words")], settings or [("no difference", "", "")])
+    yield from _compared_section(found, metric) if found["tests"]["both"] else ()
+
+
+def _compared_section(found: Since, metric: str) -> Iterator[Block]:
+    tests, models, scores = found["tests"], found["names"], found["scores"].items()
+    rows: list[Row] = [(Span(models[side]), side, hundred(score), interval(score)) for side, score in scores]
+    of = f"On the {tests['both']:,} test texts that both have, of {tests[BEFORE]:,} before and {tests[NOW]:,} now"
+    note = f"{of}, by the labels of now: {_by_how_much(found['difference'])}. The earlier model was not run again."
+    yield Table(["Recommended", Column("report", "left"), metric, "95 % interval"], rows, note)
+    yield Heading("Answers that changed", 3)
+    yield Text(f"{_in_words(found['changed'])}, in the runs of each side that are the best on dev.", "small")
+    if found["classes"]:
+        names = ("texts", *found["changed"])
+        rows = [(Span(one["label"]), *(f"{one[name]:,}" for name in names)) for one in found["classes"]]
+        yield Table(["Class", *names], rows, f"The classes with the most changes, at most {MOST_CLASSES}.")
+    if found["answers"]:
+        shown: list[Row] = [(one["kind"], *(Quote.of(one[name]) for name in ANSWER[1:])) for one in found["answers"]]
+        note = f"{len(shown)} of {sum(found['changed'].values()):,}, evenly spaced through them, not hand-picked."
+        columns = (Column("text", "words"), *(Column(name, "left") for name in ANSWER[2:]))
+        yield Table(["Changed", *columns], shown, note, merged=True)

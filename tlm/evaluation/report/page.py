@@ -32,7 +32,7 @@ from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import checks, evidence, lineage
 from tlm.evaluation.report.findings import chance, hundred, plain_score
 from tlm.evaluation.report.runs import Group
-from tlm.evaluation.score.mix import PARTS
+from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.training.load_model import PUBLISHED
 
@@ -198,7 +198,7 @@ def training(contents: dict[str, Any]) -> Iterator[Block]:
         return
     columns = costs(cost for group in groups for cost in (group["cost"], *group["stages"].values()))
     rows: list[Row] = []
-    for group in (one for one in groups if PARTS not in one["kind"]):
+    for group in (one for one in groups if not mixed(one["kind"])):
         stages = group["stages"] | ({"both": group["cost"]} if len(group["stages"]) > 1 else {})
         devices = "; ".join(filter(None, dict.fromkeys(map(device, group["stages"].values()))))
         name = (named(group), *((" ", Span(devices, "small")) if devices else ()))

@@ -324,7 +324,7 @@ def _write_metrics(draft: Draft, recipe: Recipe) -> None:
         rows = facts["beside"] | {found["arm"]: draft.details}
         rates = draft.run["beside"] | {found["arm"]: rate(draft.run[SPEED])}
         for arm, scores in rows.items():
-            speed = "not measured" if rates[arm] is None else f"{rates[arm]:,.0f}"
+            speed = "–" if rates[arm] is None else f"{rates[arm]:,.0f}"
             say(f"mix: {arm}: dev {scores['dev']:.3f}, test {scores['test']:.3f}, texts a CPU second: {speed}")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
@@ -202,6 +202,7 @@ def two(seed: int, count: int) -> tuple[list[np.ndarray], np.ndarray]:
     return [blurred / blurred.sum(axis=1, keepdims=True), truth], drawn(random, truth)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1000), st.lists(st.floats(0, 1), min_size=2, max_size=6))
 def test_fewer_are_answered_at_once_as_the_threshold_rises(seed: int, thresholds: list[float]) -> None:
     (first, second), _ = two(seed, 40)
@@ -217,6 +218,7 @@ def test_fewer_are_answered_at_once_as_the_threshold_rises(seed: int, thresholds
         )
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1000), st.integers(0, 60), st.sampled_from([0, 0.005, 0.05, 1]))
 def test_no_threshold_saves_more_within_the_tolerance(seed: int, count: int, tolerance: float) -> None:
     """Against a search over all ways to divide dev by the first one's probability."""

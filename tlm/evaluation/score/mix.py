@@ -321,11 +321,15 @@ def _write_metrics(draft: Draft, recipe: Recipe) -> None:
     asked = [share for share, own in zip(shares, speeds, strict=True) for _ in own]
     draft.run |= {"stages": stages, SPEED: together([speed for own in speeds for speed in own], asked)}
     if isinstance(weights, Cascade):
-        rows = facts["beside"] | {found["arm"]: draft.details}
         rates = draft.run["beside"] | {found["arm"]: rate(draft.run[SPEED])}
-        for arm, scores in rows.items():
-            speed = "–" if rates[arm] is None else f"{rates[arm]:,.0f}"
-            say(f"mix: {arm}: dev {scores['dev']:.3f}, test {scores['test']:.3f}, texts a CPU second: {speed}")
+        _say_scores(facts["beside"] | {found["arm"]: draft.details}, rates)
+
+
+def _say_scores(found: Mapping[str, Mapping[str, float]], rates: Mapping[str, float | None]) -> None:
+    """Say the scores and the speed of the parts of a cascade, and its own."""
+    for arm, scores in found.items():
+        speed = "–" if (rate := rates[arm]) is None else f"{rate:,.0f}"
+        say(f"mix: {arm}: dev {scores['dev']:.3f}, test {scores['test']:.3f}, texts a CPU second: {speed}")
 
 
 def _alone(

@@ -28,6 +28,7 @@ class Counting:
     """A model that notes how many texts each call has."""
 
     labels = LABELS
+    thresholds = None
 
     def __init__(self) -> None:
         self.calls: list[int] = []
@@ -96,6 +97,11 @@ def test_a_mixture_takes_what_its_members_take_as_far_as_all_were_measured() -> 
     assert (both["cpu_joules"], both["flops"]) == (6.5, 10)
     on_both = together([first, {"texts": 9, "seconds": 0.5, "gpu_seconds": 0.5, "bytes": 11}])
     assert (on_both["cpu_seconds"], on_both["gpu_seconds"]) == (2.0, 0.5)
+    of_cascade = together([first, second], [1, 0.5])
+    assert of_cascade == {"texts": 9, "seconds": 1.25, "cpu_seconds": 2.125, "bytes": 111}
+    assert together([first, {"texts": 9, "seconds": 1.0, "gpu_seconds": 4.0}], [1, 0]).keys() == {
+        "texts", "seconds", "cpu_seconds",
+    }, "a model that is never asked takes nothing"  # fmt: skip
     assert together([first, {}]) == together([]) == together([first, {**second, "texts": 8}]) == {}
 
 

@@ -39,7 +39,7 @@ COMMANDS = {  # name: (module:function, summary)
     "baseline": ("tlm.evaluation.score.baseline:baseline", "Train and score a linear model of words and spans"),
     "static": ("tlm.evaluation.score.baseline:static", "Train and score static vectors of retrieved text"),
     "import-predictions": ("tlm.evaluation.score.imported:import_predictions", "Score what another model predicted"),
-    "mix": ("tlm.evaluation.score.mix:mix", "Mix models of a task, weighted on dev"),
+    "mix": ("tlm.evaluation.score.mix:mix", "Mix models of a task, or make a cascade"),
     "report": ("tlm.evaluation.report.report:report", "Compare the runs of a task"),
     "register": ("tlm.runs.registry:register", "Register the model that a report recommends"),
     "preview": ("tlm.evaluation.report.preview:preview", "Show examples with their retrieved passages"),

@@ -29,6 +29,7 @@ class Served(NamedTuple):
         predictor: The model.
         name: Its name in paths.
         version: Its version in answers.
+        at_least: The probability below which an answer is unsure; 0: answers do not say whether they are.
         most_bytes: The largest body of a request.
         most_texts: The most texts in a request.
         most_waiting: The most texts that wait.
@@ -38,6 +39,7 @@ class Served(NamedTuple):
     predictor: Predictor
     name: str
     version: str
+    at_least: float = 0.0
     most_bytes: int = 1 << 20
     most_texts: int = 1024
     most_waiting: int = 4096
@@ -71,7 +73,7 @@ class Server:
             "/v2/health/ready": {"ready": True},
             "/v1/models": {"models": [name]},
             v1: ready,
-            v2: protocol.metadata(name, self.served.version, self.served.predictor),
+            v2: protocol.metadata(name, self.served.version, self.served.predictor, self.served.at_least),
             f"{v2}/ready": ready,
         }
         routes = [Route(path, _answering(body), methods=["GET"]) for path, body in get.items()]
@@ -119,14 +121,15 @@ class Server:
     async def predict_v1(self, request: Request) -> Response:
         """V1: ``instances`` in, ``predictions`` out."""
         async with self.bodies.asked(request, protocol.read_v1) as asked:
-            return JSONResponse(protocol.answer_v1(await self.predict(asked), self.served.predictor))
+            predicted, served = await self.predict(asked), self.served
+            return JSONResponse(protocol.answer_v1(predicted, served.predictor, served.at_least))
 
     async def predict_v2(self, request: Request) -> Response:
         """V2, the Open Inference Protocol: tensors in, tensors out."""
         async with self.bodies.asked(request, protocol.read_v2) as asked:
-            predicted = await self.predict(asked)
-            model, name, version = self.served.predictor, self.served.name, self.served.version
-            return JSONResponse(protocol.answer_v2(predicted, model, name, version, asked.identity))
+            predicted, served = await self.predict(asked), self.served
+            about = served.predictor, served.name, served.version, asked.identity, served.at_least
+            return JSONResponse(protocol.answer_v2(predicted, *about))
 
     async def predict(self, asked: protocol.Asked) -> Any:
         """Predict together with other waiting requests."""

@@ -58,19 +58,19 @@ def read_v2(body: Any) -> Asked:
     return _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")._replace(identity=identity)
 
 
-def answer_v1(predicted: NDArray[Any], model: Predictor) -> dict[str, Any]:
+def answer_v1(predicted: NDArray[Any], model: Predictor, at_least: float = 0.0) -> dict[str, Any]:
     """``{"predictions": […]}``: a label, its probability and all probabilities; labels and the last; or a number."""
     rows = predicted.tolist()
-    return {"predictions": [row[0] if model.labels is None else chosen(row, model) for row in rows]}
+    return {"predictions": [row[0] if model.labels is None else chosen(row, model, at_least) for row in rows]}
 
 
 def answer_v2(
-    predicted: NDArray[Any], model: Predictor, name: str, version: str, identity: str | None
+    predicted: NDArray[Any], model: Predictor, name: str, version: str, identity: str | None, at_least: float = 0.0
 ) -> dict[str, Any]:
     """An inference response: tensors ``label``, ``probability`` and ``probabilities``; or ``value``.
 
     Of a model of several labels a text: ``chosen``, which says of each class whether it is an answer, in place of the
-    first two.
+    first two. If `at_least` is above 0, also ``unsure``, which says of each text whether its probability is below it.
     """
     labels = model.labels
     if labels is None:
@@ -80,27 +80,32 @@ def answer_v2(
     else:
         best = [labels[place] for place in predicted.argmax(axis=1)]
         values = [best, predicted.max(axis=1).tolist(), predicted.ravel().tolist()]
-    outputs = [{**tensor, "data": data} for tensor, data in zip(_outputs(model, len(predicted)), values, strict=True)]
+        values += [(predicted.max(axis=1) < at_least).tolist()] if at_least else []
+    tensors = _outputs(model, len(predicted), at_least)
+    outputs = [{**tensor, "data": data} for tensor, data in zip(tensors, values, strict=True)]
     called = {} if identity is None else {"id": identity}
     return {"model_name": name, "model_version": version, **called, "outputs": outputs}
 
 
-def metadata(name: str, version: str, model: Predictor) -> dict[str, Any]:
+def metadata(name: str, version: str, model: Predictor, at_least: float = 0.0) -> dict[str, Any]:
     """The metadata of a model in V2. The classes stand in the order of ``probabilities``."""
     inputs = [_tensor("text", "BYTES", -1), _tensor("text_pair", "BYTES", -1)]
-    about = {"name": name, "versions": [version], "platform": "tlm", "inputs": inputs, "outputs": _outputs(model, -1)}
+    about = {"name": name, "versions": [version], "platform": "tlm", "inputs": inputs}
+    about["outputs"] = _outputs(model, -1, at_least)
     known = {"classes": model.labels, "thresholds": model.thresholds}
-    found = {what: list(values) for what, values in known.items() if values is not None}
+    found: dict[str, Any] = {what: list(values) for what, values in known.items() if values is not None}
+    found |= {"at_least": at_least} if at_least else {}
     return {**about, "parameters": found} if found else about
 
 
-def _outputs(model: Predictor, rows: int) -> list[dict[str, Any]]:
+def _outputs(model: Predictor, rows: int, at_least: float) -> list[dict[str, Any]]:
     if model.labels is None:
         return [_tensor("value", "FP64", rows)]
     probabilities = _tensor("probabilities", "FP64", rows, len(model.labels))
     if model.thresholds is not None:
         return [_tensor("chosen", "BOOL", rows, len(model.labels)), probabilities]
-    return [_tensor("label", "BYTES", rows), _tensor("probability", "FP64", rows), probabilities]
+    unsure = [_tensor("unsure", "BOOL", rows)] if at_least else []
+    return [_tensor("label", "BYTES", rows), _tensor("probability", "FP64", rows), probabilities, *unsure]
 
 
 def _tensor(name: str, datatype: str, *shape: int) -> dict[str, Any]:

@@ -28,6 +28,7 @@ def serve(
     max_texts: int = 1024,
     max_waiting: int = 4096,
     max_waiting_bytes: int = 64 << 20,
+    at_least: float = 0.0,
     device: str = "auto",
 ) -> None:
     """Serve a model over HTTP: the Open Inference Protocol (V2) and KServe's V1, health, and metrics for Prometheus.
@@ -43,6 +44,8 @@ def serve(
         max_texts: Most texts in a request.
         max_waiting: Most texts that wait; a request above that is answered with 503.
         max_waiting_bytes: Most bytes of requests that are received or wait; so is a request above that.
+        at_least: Probability below which an answer is unsure: each answer then says whether it is. By default, answers
+            do not say so. Not for numbers, nor for several labels a text.
         device: Where a model of PyTorch computes: auto, cpu, cuda or cuda:N, mps.
     """
     try:
@@ -51,7 +54,7 @@ def serve(
         from tlm.serving.app import Served, Server
     except ImportError as error:
         raise InputError(f"{error.name} is not installed; serve needs `pip install tlm-kubeflow[serve]`") from None
-    from tlm.evaluation.predict.predict import model_folder
+    from tlm.evaluation.predict.predict import check_at_least, model_folder
     from tlm.evaluation.predict.predictor import open_predictor
 
     if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
@@ -60,8 +63,10 @@ def serve(
     limits["max_waiting_bytes"] = max_waiting_bytes
     for setting, value in limits.items():
         Range("1 or more", 1).check(setting, value)
-    predictor, place = open_predictor(model_folder(model), device)
-    served = Served(predictor, name, version_of(model), *limits.values())
+    folder = model_folder(model)
+    check_at_least(at_least, folder)
+    predictor, place = open_predictor(folder, device)
+    served = Served(predictor, name, version_of(model), at_least, *limits.values())
     say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
     sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us

@@ -12,6 +12,7 @@ from tlm.evaluation.explain.exact import Explained, exact, telling
 from tlm.evaluation.explain.hints import gradient, left_out
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import shared_words, visible
+from tlm.evaluation.predict.cascade import Cascade
 from tlm.evaluation.predict.encoder import OnnxClassifier
 from tlm.evaluation.predict.predict import model_folder
 from tlm.evaluation.predict.predictor import Mixture, Predictor, open_predictor
@@ -73,6 +74,9 @@ def _parts(predictor: Predictor, text: str, pair: str | None, place: int, answer
         yield Part(_kind(predictor), 1.0, answer, predictor, _why(predictor, text, pair, place))
         return
     weights, predicted = predictor.weights, predictor.of_parts([text], None if pair is None else [pair])
+    if isinstance(weights, Cascade):  # the one that answers says why
+        yield from _parts(predictor.parts[int(weights.passed(predicted[0])[0])][0], text, pair, place, answer)
+        return
     for number, (share, members) in enumerate(zip(weights.shares, predictor.parts, strict=True)):
         alone = replace(weights, shares=tuple(share * (other == number) for other in range(len(predicted))))
         adds = float(alone.apply(predicted)[0, place])

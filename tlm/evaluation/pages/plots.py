@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -73,6 +74,23 @@ def lines(panel: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str:
         steps, losses = zip(*line["points"], strict=True)
         axes.plot(steps, losses, color=tones[line["group"]], linewidth=1.6, solid_joinstyle="round")
     axes.set_xlabel("step")
+    return svg(figure)
+
+
+@mpl.rc_context(STYLE)
+def coverage(found: dict[str, Any], role: str) -> str:
+    """Accuracy against the share of texts that are answered, on dev (dashed) and test, with a dot at each threshold."""
+    figure, [axes] = panels(4.2, 2.6)
+    for split, tone, style in (("dev", MUTED, (0, (4, 3))), ("test", COLOURS[role][0], "solid")):
+        shares, accuracies = (100 * np.array(found["curves"][split])).T
+        axes.plot(shares, accuracies, color=tone, linewidth=1.6, linestyle=style, label=split)
+        dots = [
+            (100 * row[split]["share"], 100 * row[split]["accuracy"]) for row in found["rows"] if row[split]["share"]
+        ]
+        axes.plot(*zip(*dots, strict=True), "o", color=tone, markersize=4, markeredgewidth=0)
+    axes.legend(frameon=False, fontsize=9, labelcolor=MUTED)
+    axes.set_xlabel("texts answered, %")
+    axes.set_ylabel("accuracy of these")
     return svg(figure)
 
 

@@ -109,7 +109,10 @@ SPENT = (
     "and what all threads used elsewhere. The work of a search server is not measured. Of a corpus that was loaded in "
     "parts, only CPU time is known. If a model chose a text, its training is included."
 )
-MILLION = "If they are as those of dev and test. A mixture predicts with all its parts, one after the other."
+MILLION = (
+    "If they are as those of dev and test. A mixture predicts with all its parts, one after the other; a cascade asks "
+    "its second part only where the first is unsure."
+)
 ALONE = (
     "Texts a second: dev and test, each in one call. One text: the median of up to a hundred texts of dev, each in a "
     "call of its own, wall-clock. Memory: the most of the process that scored the model, its libraries and the task "

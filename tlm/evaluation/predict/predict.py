@@ -9,9 +9,10 @@ from typing import Any, TextIO
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.predict.predictor import Predictor, open_predictor
+from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.evaluation.predict.rows import InputRow, ReadFormat, WriteFormat, checked, read_rows, write_rows
 from tlm.progress import say
+from tlm.settings.options import Range
 
 CHUNK = 1024
 SUFFIXES: dict[str, ReadFormat] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".txt": "txt"}
@@ -26,6 +27,7 @@ def predict_command(
     to_format: WriteFormat = "jsonl",
     text_field: str = "text",
     pair_field: str = "",
+    at_least: float = 0.0,
     device: str = "auto",
 ) -> None:
     """Predict the label (or value) of every row, with probabilities. A bad row gets an error as its answer.
@@ -39,42 +41,62 @@ def predict_command(
             out control characters.
         text_field: Field or column of the text.
         pair_field: Field or column of the second text, for a task on pairs.
+        at_least: Probability below which an answer is unsure: each row then also says whether it is, in the field or
+            column `unsure`. By default, rows do not say so. Not for numbers, nor for several labels a text.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
     """
     if source_format == "auto" and source != "-":
         source_format = SUFFIXES.get(Path(source).suffix.lower(), "auto")
+    folder = model_folder(model)
+    check_at_least(at_least, folder)
     with ExitStack() as files:
         rows = read_rows(_opened(source, files), source_format, text_field, pair_field)
-        predictor, _ = open_predictor(model_folder(model), device)
+        predictor, _ = open_predictor(folder, device)
         sink = _sink(source, to, files)
-        several = predictor.thresholds is not None
-        good, bad = write_rows(answers(predictor, rows), to_format, predictor.labels, sink, several=several)
+        kinds = {"several": predictor.thresholds is not None, "marked": at_least > 0}
+        count = write_rows(answers(predictor, rows, at_least), to_format, predictor.labels, sink, **kinds)
         sink.flush()
-    say(f"predict: {good} rows predicted, {bad} bad rows answered with an error")
+    unsure = f", {count['unsure']} of them unsure" if at_least else ""
+    say(f"predict: {count['good']} rows predicted{unsure}, {count['bad']} bad rows answered with an error")
 
 
-def predict(model: str, texts: Iterable[str | tuple[str, str]], *, device: str = "auto") -> Iterator[dict[str, Any]]:
+def predict(
+    model: str, texts: Iterable[str | tuple[str, str]], *, at_least: float = 0.0, device: str = "auto"
+) -> Iterator[dict[str, Any]]:
     """Predict texts (or pairs of texts) in order; yields the rows that the command writes.
 
     Args:
         model: URI of a model or checkpoint, or a model folder.
         texts: Texts, or pairs of texts, but not a mix of both.
+        at_least: Probability below which an answer is unsure; 0: rows do not say whether they are.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
 
     Yields:
         row (from 1), text, label, probability, probabilities by label; or value for regression; or error. Of a model of
-        several labels a text labels, a list that may be empty, in place of label and probability.
+        several labels a text labels, a list that may be empty, in place of label and probability. With `at_least` also
+        unsure, true or false.
     """
+    folder = model_folder(model)
+    check_at_least(at_least, folder)
     values = ([text] if isinstance(text, str) else [*text] for text in texts)
     rows = (checked(number, one) for number, one in enumerate(values, 1))
-    yield from answers(open_predictor(model_folder(model), device)[0], rows)
+    yield from answers(open_predictor(folder, device)[0], rows, at_least)
 
 
-def answers(predictor: Predictor, rows: Iterator[InputRow]) -> Iterator[dict[str, Any]]:
+def check_at_least(at_least: float, folder: Path) -> None:
+    """Raise InputError unless the answers of this model can be unsure below this probability."""
+    Range("a probability from 0 to 1", 0, 1).check("at_least", at_least)
+    labels, several = labels_of(folder) if at_least else ([], False)
+    if labels is None or several:
+        kind = "several labels a text, each with a threshold of its own" if several else "numbers"
+        raise InputError(f"the model answers with {kind}; --at-least needs one label a text: leave it out")
+
+
+def answers(predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.0) -> Iterator[dict[str, Any]]:
     """Answer each row, in order, `CHUNK` rows at a time."""
     while chunk := list(islice(rows, CHUNK)):
         good = [row for row in chunk if not row.error]
-        found = iter(_predicted(predictor, good))
+        found = iter(_predicted(predictor, good, at_least))
         for row in chunk:
             yield {"row": row.number, "error": row.error} if row.error else next(found)
 
@@ -89,25 +111,27 @@ def model_folder(model: str) -> Path:
     return found.path("model")
 
 
-def _predicted(predictor: Predictor, rows: list[InputRow]) -> Iterator[dict[str, Any]]:
+def _predicted(predictor: Predictor, rows: list[InputRow], at_least: float) -> Iterator[dict[str, Any]]:
     pairs = [row.pair or "" for row in rows] if any(row.pair is not None for row in rows) else None
     predicted = predictor.predict([row.text for row in rows], pairs)
     for row, values in zip(rows, predicted.tolist(), strict=True):
-        answer = {"value": values[0]} if predictor.labels is None else chosen(values, predictor)
+        answer = {"value": values[0]} if predictor.labels is None else chosen(values, predictor, at_least)
         yield {"row": row.number, "text": row.text, **answer}
 
 
-def chosen(chances: list[float], model: Predictor) -> dict[str, Any]:
+def chosen(chances: list[float], model: Predictor, at_least: float = 0.0) -> dict[str, Any]:
     """The likeliest label, its probability, and the probabilities of all labels.
 
     Of a model of several labels a text those above their thresholds, the likeliest first, and all probabilities.
+    If `at_least` is above 0, also whether the probability is below it: an unsure answer.
     """
     named = dict(zip(model.labels or [], chances, strict=True))
     if model.thresholds is not None:
         above = [label for label, least in zip(named, model.thresholds, strict=True) if named[label] > least]
         return {"labels": sorted(above, key=lambda label: -named[label]), "probabilities": named}
     label = max(named, key=named.__getitem__)
-    return {"label": label, "probability": named[label], "probabilities": named}
+    unsure = {"unsure": named[label] < at_least} if at_least else {}
+    return {"label": label, "probability": named[label], **unsure, "probabilities": named}
 
 
 def _opened(source: str, files: ExitStack) -> Iterator[str]:

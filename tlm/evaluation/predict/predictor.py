@@ -1,6 +1,6 @@
 """Any model folder as something that predicts: an encoder of transformers or ONNX, a shallow model, or a mixture."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.tasks import thresholds
+from tlm.evaluation.predict.cascade import AT_LEAST, Cascade
 from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier, model_labels, model_thresholds
 from tlm.shallow.folder import FAMILY, config_of
 
@@ -90,22 +91,33 @@ def fitted(parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64
     return replace(mixed, thresholds=tuple(thresholds.fitted(mixed.apply(raw), gold).tolist())) if several else mixed
 
 
-def cross_fitted(parts: Sequence[Floats], gold: NDArray[np.float64], group: NDArray[np.int64]) -> Floats:
+def combined(values: Mapping[str, Any]) -> Weights | Cascade:
+    """The way to combine the parts of a mixture whose `state` this is."""
+    return Cascade(values[AT_LEAST]) if AT_LEAST in values else Weights.read(values)
+
+
+def cross_fitted(
+    parts: Sequence[Floats],
+    gold: NDArray[np.float64],
+    group: NDArray[np.int64],
+    fit: Callable[[Sequence[Floats], NDArray[Any]], Weights | Cascade] = fitted,
+) -> Floats:
     """Predictions of a mixture for the examples that its weights are fitted on: each from weights of the other groups.
 
     Args:
         parts: Predictions of each part, shape [n, classes], or [n, 1] for numbers.
         gold: Class ordinals, or numbers; shape [n].
         group: Group of each example; shape [n]. Groups are not divided.
+        fit: Finds the weights, or the threshold of a cascade.
     """
     from sklearn.model_selection import GroupKFold
 
     folds = min(FOLDS, len(np.unique(group)))
     if folds < 2:
-        return fitted(parts, gold).apply(parts)
+        return fit(parts, gold).apply(parts)
     mixed = np.zeros_like(parts[0])
     for others, own in GroupKFold(folds).split(gold, groups=group):
-        weights = fitted([part[others] for part in parts], gold[others])
+        weights = fit([part[others] for part in parts], gold[others])
         mixed[own] = weights.apply([part[own] for part in parts])
     return mixed
 
@@ -197,7 +209,7 @@ def open_predictor(folder: Path, device: str) -> tuple[Predictor, str]:
 
 
 class Mixture:
-    """Several models whose predictions are averaged with weights.
+    """Several models whose predictions are averaged with weights, or a cascade of two.
 
     Attributes:
         labels: The classes in the order of the probabilities; None for numbers.
@@ -208,8 +220,8 @@ class Mixture:
     def __init__(self, folder: Path, config: dict[str, Any], device: str) -> None:
         """Load all models of a mixture's folder; `config` is its config.json."""
         self.labels: list[str] | None = config["labels"]
-        self.weights = Weights.read(config)
-        self.thresholds = list(self.weights.thresholds) or None
+        self.weights = combined(config)
+        self.thresholds: list[float] | None = config.get("thresholds")
         opened = [[open_predictor(folder / name, device) for name in part] for part in config["parts"]]
         self.parts = [[predictor for predictor, _ in part] for part in opened]
         self.place = next((place for part in opened for _, place in part if place != "cpu"), "cpu")
@@ -218,13 +230,24 @@ class Mixture:
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
     ) -> NDArray[np.float64]:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
-        return self.weights.apply(self.of_parts(texts, pairs, label))
+        if not isinstance(self.weights, Cascade):
+            return self.weights.apply(self.of_parts(texts, pairs, label))
+        first, second = self.parts
+        found = _mean(first, texts, pairs, label)
+        rows = np.flatnonzero(self.weights.passed(found)).tolist()
+        if rows:
+            found[rows] = _mean(second, [texts[row] for row in rows], pairs and [pairs[row] for row in rows], label)
+        return found
 
     def of_parts(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
     ) -> list[Floats]:
         """What each part predicts, the mean of its models, before the weights."""
-        return [np.mean([model.predict(texts, pairs, label) for model in part], axis=0) for part in self.parts]
+        return [_mean(part, texts, pairs, label) for part in self.parts]
+
+
+def _mean(models: list[Predictor], texts: Sequence[str], pairs: Sequence[str] | None, label: str) -> Floats:
+    return np.mean([model.predict(texts, pairs, label) for model in models], axis=0)  # type: ignore[no-any-return]
 
 
 def labels_of(folder: Path) -> tuple[list[str] | None, bool]:

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
@@ -71,16 +72,18 @@ def write_rows(
     sink: TextIO,
     *,
     several: bool = False,
-) -> tuple[int, int]:
-    """Write predicted rows one at a time; returns how many are good and how many have an error.
+    marked: bool = False,
+) -> Counter[str]:
+    """Write predicted rows one at a time; returns how many are good, how many of these unsure, and how many bad.
 
     No terminal and no spreadsheet can read a command in them: JSON escapes control and direction characters, so that
-    values are unchanged; `inert` says what is done in CSV. There, `several` labels of a text stand in one cell.
+    values are unchanged; `inert` says what is done in CSV. There, `several` labels of a text stand in one cell, and
+    `marked` rows say in a column whether they are unsure.
     """
-    good = bad = 0
+    counts: Counter[str] = Counter()
     writer = csv.writer(sink, lineterminator="\n")
     answer = ["value"] if labels is None else ["labels"] if several else ["label", "probability"]
-    head = ["row", "text", *answer]
+    head = ["row", "text", *answer, *(["unsure"] if marked else [])]
     if form == "csv":
         writer.writerow(map(inert, [*head, *(f"p({label})" for label in labels or []), "error"]))
     for row in rows:
@@ -90,11 +93,12 @@ def write_rows(
         else:
             numbers = row.get("probabilities", {})
             known = row | {"labels": BETWEEN.join(row.get("labels", ()))}
+            known |= {"unsure": str(row["unsure"]).lower()} if "unsure" in row else {}
             cells = [*(known.get(name, "") for name in head), *(numbers.get(label, "") for label in labels or [])]
             writer.writerow(map(inert, [*cells, row.get("error", "")]))
-        bad += "error" in row
-        good += "error" not in row
-    return good, bad
+        counts["bad" if "error" in row else "good"] += 1
+        counts["unsure"] += row.get("unsure", False)
+    return counts
 
 
 def inert(cell: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -100,14 +101,21 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
     return counted
 
 
-def together(speeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def rate(speed: Mapping[str, Any], worker: str = "cpu_seconds", other: str = "gpu_seconds") -> float | None:
+    """Texts a second of one kind of processor; None if it was not measured, or if models need both kinds."""
+    return speed["texts"] / speed[worker] if speed.get(worker) and other not in speed else None
+
+
+def together(speeds: Sequence[Mapping[str, Any]], shares: Sequence[float] = ()) -> dict[str, Any]:
     """Add up what these models take for the same texts, which is what a mixture of them takes.
 
-    Nothing else can be added up: not the times of single texts, nor memory. {} if a model was not measured.
+    Nothing else can be added up: not the times of single texts, nor memory. {} if a model was not measured. `shares`
+    are those of the texts that each model of a cascade is asked about.
     """
     if not all(speeds) or len({speed["texts"] for speed in speeds}) != 1:
         return {}
     workers = ("cpu_seconds", "gpu_seconds")  # each model has one of the two
     names = [name for name in SUMMED if all(name in speed for speed in speeds) or name in workers]
-    sums = {name: sum(speed.get(name, 0) for speed in speeds) for name in names}
+    asked = dict.fromkeys(names, shares or [1] * len(speeds)) | {"bytes": [1] * len(speeds)}
+    sums = {name: sum(map(mul, asked[name], (speed.get(name, 0) for speed in speeds))) for name in names}
     return {"texts": speeds[0]["texts"]} | {name: value for name, value in sums.items() if value or name not in workers}

@@ -7,11 +7,11 @@ from typing import Any
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.spending import JOULES
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.predict.speed import SPEED
+from tlm.evaluation.predict.speed import SPEED, rate
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, ScoredModel, Spent, spread, total
 from tlm.evaluation.score.imported import IMPORTED
-from tlm.evaluation.score.mix import PARTS
+from tlm.evaluation.score.mix import mixed
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 from tlm.settings.options import Prices
 
@@ -156,7 +156,7 @@ def _chosen(hits: Artifact | None, lineage: Lineage) -> list[Spent]:
 def _trained(groups: Iterable[Group]) -> Rows:
     """Training, mean over seeds; a mixture costs what its parts cost."""
     for group in groups:
-        if PARTS not in group.row.kind and group.row.kind != IMPORTED:
+        if not mixed(group.row.kind) and group.row.kind != IMPORTED:
             costs = [total(run.costs().values()) for run in group.runs]
             yield _row(ARM, "training", mean(costs), arm=group.name)
 
@@ -196,15 +196,10 @@ def _predicted(group: Group, prices: Prices) -> dict[str, Any]:
     speeds = [run.artifact.run().get(SPEED, {}) for run in group.runs]
     alone = [speed.get("alone", {}) for speed in speeds]
     values = {
-        "texts_per_cpu_second": [_rate(speed, "cpu_seconds", "gpu_seconds") for speed in speeds],
-        "texts_per_gpu_second": [_rate(speed, "gpu_seconds", "cpu_seconds") for speed in speeds],
+        "texts_per_cpu_second": [*map(rate, speeds)],
+        "texts_per_gpu_second": [rate(speed, "gpu_seconds", "cpu_seconds") for speed in speeds],
         **{name: [one.get(name) for one in alone] for name in ("median_ms", "p99_ms")},
         **{name: [speed.get(name) for speed in speeds] for name in ("bytes", "peak_memory")},
     }
     means = {name: spread(found)["mean"] for name, found in values.items()}
     return {"name": group.name, **means, "million": amounts(mean([million(speed) for speed in speeds]), prices)}
-
-
-def _rate(speed: Speed, worker: str, other: str) -> float | None:
-    """Texts a second of one kind of processor; None for a mixture whose models need both kinds."""
-    return speed["texts"] / speed[worker] if speed.get(worker) and other not in speed else None

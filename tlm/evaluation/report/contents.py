@@ -17,6 +17,7 @@ from tlm.evaluation.report.findings import findings, finished, planned, recommen
 from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, numbers
 from tlm.evaluation.report.page import curves
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped, spread
+from tlm.evaluation.score.coverage import coverage
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import METRIC_NAMES
@@ -46,6 +47,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
     compared = _compared(whole_groups, whole)
     best, held_against = recommended(whole, compared)
     chosen = whole_groups[best["name"]]
+    model = max(chosen.runs, key=lambda run: float(run.values["dev"])).artifact
     first = groups[0].runs[0].values
     regression, several = first["problem"] == "regression", first["problem"] == SEVERAL
     found: Contents = {
@@ -70,10 +72,11 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
             "name": best["name"],
             "role": best["role"],
             "sure": sure(best, held_against),
-            "metrics": max(chosen.runs, key=lambda run: float(run.values["dev"])).artifact.manifest.key,
+            "metrics": model.manifest.key,
         },
         "classes": None if regression else _classes(_looked_at(groups, best["name"], compared), chosen),
         "confusion": None if regression or several else _confusion(chosen),
+        "coverage": None if regression or several else coverage(model),
         "scatter": _scatter(chosen) if regression else None,
         "evidence": evidence(groups, lineage),
         "dropped": _dropped(groups, task, lineage),

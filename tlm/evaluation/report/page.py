@@ -32,7 +32,7 @@ from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import checks, evidence, lineage, since
 from tlm.evaluation.report.findings import chance, hundred, interval, plain_score
 from tlm.evaluation.report.runs import Group
-from tlm.evaluation.score.mix import PARTS
+from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.training.load_model import PUBLISHED
 
@@ -193,7 +193,7 @@ def training(contents: dict[str, Any]) -> Iterator[Block]:
         return
     columns = costs(cost for group in groups for cost in (group["cost"], *group["stages"].values()))
     rows: list[Row] = []
-    for group in (one for one in groups if PARTS not in one["kind"]):
+    for group in (one for one in groups if not mixed(one["kind"])):
         stages = group["stages"] | ({"both": group["cost"]} if len(group["stages"]) > 1 else {})
         devices = "; ".join(filter(None, dict.fromkeys(map(device, group["stages"].values()))))
         name = (named(group), *((" ", Span(devices, "small")) if devices else ()))
@@ -355,6 +355,32 @@ def predictions(contents: Contents) -> Iterator[Block]:
         yield Drawn((heading, Figure(caption, plots.scatter(**scatter, role=best["role"]), "single")))
 
 
+def coverage(contents: Contents) -> Iterator[Block]:
+    """Texts that the recommended model answers with at least some probability, and how often it is right."""
+    best, found = contents["best"], contents["coverage"]
+    if not found:
+        return
+    rows: list[Row] = [
+        (f"{one['at_least']:g}", *_answered(one["dev"]), *_answered(one["test"])) for one in found["rows"]
+    ]
+    columns = [f"{name}, {split}" for split in ("dev", "test") for name in ("answered", "accuracy")]
+    note = (
+        "; of several seeds, the one with the best score on dev. Answered: the share of texts whose answer has at "
+        "least this probability. Thresholds were chosen on dev; test shows what they then gave. Both in hundredths."
+    )
+    yield Heading("Sure or not")
+    caption = "Accuracy of the texts that are answered, the surest first; dots mark the thresholds of the table"
+    yield Drawn((Figure(caption, plots.coverage(found, best["role"]), "single"),))
+    yield Table(["Probability, at least", *columns], rows, ("Of ", Span(best["name"]), note))
+    unsure = (Span("tlm predict MODEL --at-least", "code"), " marks the other answers as unsure.")
+    yield Text(unsure, "small")
+
+
+def _answered(found: dict[str, float | None]) -> Iterator[str]:
+    for value in (found["share"], found["accuracy"]):
+        yield "–" if value is None else f"{100 * value:.1f}"
+
+
 def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
     summed = f", summed over {found['seeds']} seeds" if found["seeds"] > 1 else ""
     if found["shown"]:
@@ -391,6 +417,7 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
     yield from since.section(contents["since"], task["metric_name"]) if "since" in contents else ()
     yield from curves_section(contents["curves"], contents["groups"])
     yield from predictions(contents)
+    yield from coverage(contents)
     yield from evidence.section(contents["evidence"])
     yield from lineage.dropped_section(contents["dropped"])
     yield from bill(contents)

@@ -8,7 +8,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 from tlm.settings.options import Prices
 
-VERSION = 14
+VERSION = 15
 
 
 def report(

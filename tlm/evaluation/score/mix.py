@@ -1,9 +1,11 @@
-"""The step `mix`: one model of several, weighted on dev."""
+"""The step `mix`: one model of several, weighted on dev, or a cascade of two."""
 
 import json
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +22,15 @@ from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.scores import scored
 from tlm.progress import say
 from tlm.retrieval.subset.protected import check_trained
+from tlm.settings.options import Range
 from tlm.training.load_model import PUBLISHED, further_text
 
+if TYPE_CHECKING:
+    from tlm.data.tasks.metrics import Split
+    from tlm.evaluation.predict.cascade import Cascade
+    from tlm.evaluation.predict.predictor import Weights
+
+Floats = NDArray[np.float64]
 LINEAR, ENCODER, STUDENT = "linear", "encoder", "student"
 KINDS = (  # in the order of a report's rows; kinds of mixtures that a user made stand before what was imported
     *(LINEAR, EMBEDDINGS, STATIC, STUDENT, ENCODER, PUBLISHED, f"{STATIC} + {LINEAR}"),
@@ -29,6 +38,7 @@ KINDS = (  # in the order of a report's rows; kinds of mixtures that a user made
 )
 NETWORKS = (EMBEDDINGS, STUDENT, ENCODER, PUBLISHED)
 PARTS = " + "  # between the arms of a mixture
+ELSE = ", else "  # between those of a cascade
 
 
 class ReportRow(NamedTuple):
@@ -49,6 +59,10 @@ class ReportRow(NamedTuple):
         """Describe an arm, or a mixture such as ``bm25 + static-bm25 + baseline``."""
         if stage == IMPORTED:
             return cls(arm, IMPORTED, "")
+        if ELSE in arm:
+            rows = [cls.of(one, stage) for one in arm.split(ELSE)]
+            texts = dict.fromkeys(row.text for row in rows if row.text)
+            return cls(ELSE.join(row.name for row in rows), ELSE.join(row.kind for row in rows), PARTS.join(texts))
         parts = [_part(part) for part in arm.split(PARTS)]
         trained = {part.text for part in parts if part.kind.startswith((ENCODER, PUBLISHED))}
         names = (STATIC if part.kind == STATIC and part.text in trained else part.name for part in parts)
@@ -59,6 +73,11 @@ class ReportRow(NamedTuple):
     def place(self) -> int:
         """The place of rows of this kind in a report."""
         return KINDS.index(self.kind) if self.kind in KINDS else len(KINDS) + (self.kind == IMPORTED)
+
+
+def mixed(kind: str) -> bool:
+    """Whether a row of this kind is of a mixture or a cascade."""
+    return PARTS in kind or ELSE in kind
 
 
 def _part(arm: str) -> ReportRow:
@@ -103,9 +122,9 @@ def parts_of(metrics: list[Artifact]) -> list[Part]:
     return [Part(arm, members) for arm, members in arms.items()]
 
 
-def arm_of(parts: list[Part]) -> str:
-    """The name of a mixture, such as ``bm25 × 5 + baseline``."""
-    return PARTS.join(f"{part.arm} × {len(part.members)}" if len(part.members) > 1 else part.arm for part in parts)
+def arm_of(parts: list[Part], between: str = PARTS) -> str:
+    """The name of a mixture, such as ``bm25 × 5 + baseline``, or of a cascade."""
+    return between.join(f"{part.arm} × {len(part.members)}" if len(part.members) > 1 else part.arm for part in parts)
 
 
 def part_name(metrics: Artifact) -> str:
@@ -161,7 +180,7 @@ def _predictions(metrics: Artifact, split: str) -> NDArray[np.float64]:
 VERSION = 3
 
 
-def mix(metrics: list[str], *, root: str | None = None) -> str:
+def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, root: str | None = None) -> str:
     """Mix models of one task: their probabilities (or numbers) are averaged with weights that are fitted on dev.
 
     Models of the same arm (its seeds) are averaged equally and count as one part. Each part gets a temperature and a
@@ -169,8 +188,14 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
     examples dev has, the nearer the weights are to equal ones. Of several labels a text, each gets a threshold.
     The dev score is cross-fitted: each group of examples is predicted with weights fitted on the others.
 
+    With --first they become a cascade of two arms: the first one answers where its probability is high enough, and
+    passes all other texts on. That threshold is fitted in place of weights.
+
     Args:
         metrics: URIs of the metrics of two or more models, as evaluate, baseline and static print them.
+        first: Make a cascade: the first arm, a fast one, answers where it is sure, the second elsewhere.
+        tolerance: Of a cascade: the score on dev that it may lose to the better of both, for fewer texts passed on;
+            0.005 is half a point.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
@@ -185,7 +210,11 @@ def mix(metrics: list[str], *, root: str | None = None) -> str:
     root = home(root, members).root
     inputs = {f"metrics-{number:03d}": member for number, member in enumerate(members)}
     alone = len(parts) == len(members)  # one seed of each arm: a run of that seed
-    settings = {"arm": arm_of(parts), "seed": max(member.details["seed"] for member in members) if alone else 0}
+    arm = arm_of(parts, ELSE if first else PARTS)
+    settings = {"arm": arm, "seed": max(member.details["seed"] for member in members) if alone else 0}
+    if first:
+        _check_cascade(parts, task, tolerance)
+        settings["tolerance"] = tolerance
     model = Recipe("model", "mix", VERSION, settings, inputs)
     mixture = Artifact.open(produce(model, root, _write_model, model))
     say(f"mix: the model is {mixture.uri}")
@@ -210,14 +239,35 @@ def _checked_parts(members: list[Artifact]) -> "list[Part]":
     return parts
 
 
+def _check_cascade(parts: list[Part], task: Artifact, tolerance: float) -> None:
+    """Raise InputError if these parts cannot be a cascade."""
+    from tlm.data.tasks.examples import SEVERAL
+
+    Range("a score from 0 to 1", 0, 1).check("tolerance", tolerance)
+    if len(parts) != 2:
+        raise InputError(f"models of {len(parts)} arms; a cascade has two: mix others first, and name the mixture")
+    if (problem := task.details["problem"]) in ("regression", SEVERAL):
+        raise InputError(f"the task is one of {problem}; a cascade needs one label a text: mix without --first")
+
+
+def _fit(task: Artifact, settings: Mapping[str, Any]) -> "Callable[[Sequence[Floats], Any], Weights | Cascade]":
+    """What fits the weights of a mixture with these settings, or the threshold of a cascade."""
+    from tlm.evaluation.predict import cascade, predictor
+
+    if "tolerance" not in settings:
+        return predictor.fitted
+    return partial(cascade.fitted, metric=task.details["metric"], tolerance=settings["tolerance"])
+
+
 def _write_model(draft: Draft, recipe: Recipe) -> None:
     from tlm.data.tasks.examples import classes_of, read_splits
-    from tlm.evaluation.predict.predictor import fitted
+    from tlm.evaluation.predict.predictor import Weights
     from tlm.shallow.folder import CONFIG, FAMILY
 
     parts = parts_of(list(recipe.inputs.values()))
     task = parts[0].members[0].input("task")
-    weights = fitted([part.predictions("dev") for part in parts], read_splits(task, "dev")["dev"].gold)
+    dev = [part.predictions("dev") for part in parts]
+    weights = _fit(task, recipe.settings)(dev, read_splits(task, "dev")["dev"].gold)
     folders: list[list[str]] = []
     parameters, fixed = 0, True
     for number, part in enumerate(parts):
@@ -228,33 +278,70 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
             shutil.copytree(model.path("model"), draft.folder / "model" / name)
             parameters += int(model.details["parameters"])
             fixed &= bool(model.details.get("fixed"))
-    combined = weights.state()
-    config = {FAMILY: MIXTURE, "labels": classes_of(task), "parts": folders, **combined}
+    state = weights.state()
+    config = {FAMILY: MIXTURE, "labels": classes_of(task), "parts": folders, **state}
     (draft.folder / "model" / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-    chosen = {f"weight of {part.arm}": round(share, 3) for part, share in zip(parts, weights.shares, strict=True)}
+    if isinstance(weights, Weights):
+        chosen = {f"weight of {part.arm}": round(share, 3) for part, share in zip(parts, weights.shares, strict=True)}
+    else:
+        chosen = {
+            f"probability from which {parts[0].arm} answers": round(weights.at_least, 4),
+            f"share of dev passed on to {parts[1].arm}": round(weights.share(dev[0]), 3),
+        }
     facts = {"stage": MIXTURE, "fixed": fixed, "parameters": parameters, "chosen": chosen, "cost": {}}
-    draft.details = {**recipe.settings, **facts, **combined}
+    draft.details = {**recipe.settings, **facts, **state}
     draft.counts = {"models": len(recipe.inputs), "parameters": parameters}
 
 
 def _write_metrics(draft: Draft, recipe: Recipe) -> None:
     from tlm.data.tasks.examples import read_splits
-    from tlm.evaluation.predict.predictor import Weights, cross_fitted
-    from tlm.evaluation.predict.speed import SPEED, together
+    from tlm.evaluation.predict.cascade import Cascade
+    from tlm.evaluation.predict.predictor import combined, cross_fitted
+    from tlm.evaluation.predict.speed import SPEED, rate, together
     from tlm.evaluation.score.scores import Prediction, write_metrics
 
     mixture, task = recipe.inputs["model"], recipe.inputs["task"]
     members, found = [*map(mixture.input, mixture.manifest.inputs)], mixture.details
     parts, splits = parts_of(members), read_splits(task, "dev", "test")
-    dev = cross_fitted([part.predictions("dev") for part in parts], splits["dev"].gold, splits["dev"].group)
-    test = Weights.read(found).apply([part.predictions("test") for part in parts])
+    values = {name: [part.predictions(name) for part in parts] for name in ("dev", "test")}
+    weights, fit = combined(found), _fit(task, mixture.manifest.settings)
+    dev = cross_fitted(values["dev"], splits["dev"].gold, splits["dev"].group, fit)
+    test = weights.apply(values["test"])
     thresholds = found.get("thresholds")
     predictions = [Prediction.of(splits[name], mixed, thresholds) for name, mixed in (("dev", dev), ("test", test))]
     identity = {name: found[name] for name in ("arm", "seed", "stage")} | {"mlm_loss": None}
     cost, stages = costs_of(parts)
     facts = {"cost": cost, **{name: found[name] for name in ("fixed", "chosen", "parameters")}}
+    speeds, shares = [[member.run().get(SPEED, {}) for member in part.members] for part in parts], [1.0] * len(parts)
+    if isinstance(weights, Cascade):
+        shares = [1.0, weights.share(np.concatenate([values[name][0] for name in splits]))]
+        facts |= {"passed": shares[1], "beside": _alone(parts, splits, values, task.details["metric"])}
+        draft.run["beside"] = {part.arm: rate(together(own)) for part, own in zip(parts, speeds, strict=True)}
     write_metrics(draft, task, predictions, identity, facts)
-    draft.run |= {"stages": stages, SPEED: together([member.run().get(SPEED, {}) for member in members])}
+    asked = [share for share, own in zip(shares, speeds, strict=True) for _ in own]
+    draft.run |= {"stages": stages, SPEED: together([speed for own in speeds for speed in own], asked)}
+    if isinstance(weights, Cascade):
+        rates = draft.run["beside"] | {found["arm"]: rate(draft.run[SPEED])}
+        _say_scores(facts["beside"] | {found["arm"]: draft.details}, rates)
+
+
+def _say_scores(found: Mapping[str, Mapping[str, float]], rates: Mapping[str, float | None]) -> None:
+    """Say the scores and the speed of the parts of a cascade, and its own."""
+    for arm, scores in found.items():
+        speed = "–" if (rate := rates[arm]) is None else f"{rate:,.0f}"
+        say(f"mix: {arm}: dev {scores['dev']:.3f}, test {scores['test']:.3f}, texts a CPU second: {speed}")
+
+
+def _alone(
+    parts: list[Part], splits: "Mapping[str, Split]", values: Mapping[str, list[Floats]], metric: str
+) -> dict[str, dict[str, float]]:
+    """The scores of each part alone, by split."""
+    from tlm.data.tasks.metrics import score
+
+    return {
+        part.arm: {name: score(metric, splits[name].gold, values[name][place].argmax(axis=1)) for name in splits}
+        for place, part in enumerate(parts)
+    }
 
 
 def mixtures(baseline: str, metrics: list[str], *, root: str | None = None) -> list[str]:

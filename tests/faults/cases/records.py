@@ -48,8 +48,8 @@ CASES = {
     "labels that are objects": labelled({"a": 1}, expected={"train": 4, "rejected": {"not a label": 1}}),
     "several labels for one text": labelled(
         ["a", "b"],
-        expected="task/train.jsonl:1: label 'a' is not a list, those of 1 other rows are; give every text a list of its "
-        "labels, which may be empty",
+        expected="task/train.jsonl:1: label 'a' is not a list, those of 1 other rows are; give every text a list of "
+        "its labels, which may be empty",
     ),
     "a label that train does not have": Case(
         TASK,

@@ -158,8 +158,8 @@ def finding(found: Since) -> str:
     data = f"Since the last report, {_data_in_words(found['data'])}."
     if not both:
         return f"{data} No test text is in both, so the answers cannot be compared."
-    verdict = {NOW: "ahead of", BEFORE: "behind"}.get(found["difference"]["ahead"], "not shown to be ahead of")
-    models = f"the model of now ({named[NOW]}) is {verdict} the earlier one ({named[BEFORE]})"
+    verdict = {NOW: "is ahead of", BEFORE: "is behind"}.get(found["difference"]["ahead"], "against")
+    models = f"the new model ({named[NOW]}) {verdict} the earlier one ({named[BEFORE]})"
     much, changed = _by_how_much(found["difference"]), _in_words(found["changed"])
     return f"{data} On the {both:,} test texts that both have, {models}: {much}. Answers that changed: {changed}."
 

@@ -98,6 +98,13 @@ def test_a_part_says_the_same_alone(made: dict[str, str]) -> None:
         assert {**alone, "adds": 0} == {**part, "adds": 0}
 
 
+def test_the_parts_of_a_mixture_within_a_mixture_are_explained_too(made: dict[str, str]) -> None:
+    nested = mix([made["mixture"], made["linear"]], root=made["root"])
+    found = explained(nested, "beta because of", None, "", 2, "cpu")
+    assert sorted(part["model"] for part in found["parts"]) == ["static", "tf-idf", "tf-idf"]
+    assert sum(part["adds"] for part in found["parts"]) == pytest.approx(found["answer"])
+
+
 def test_passages_are_those_with_the_most_telling_words(made: dict[str, str]) -> None:
     subset = subset_of(Path(made["root"]), ["no such word", "Heat and rain", "heat", "rain, rain", "heat & snow"])
     found = taught(Artifact.open(subset), {"heat": 1.0, "rain": 0.5, "snow": 2.0}, 3)

@@ -79,8 +79,9 @@ def _parts(predictor: Predictor, text: str, pair: str | None, place: int, answer
         return
     for number, (share, members) in enumerate(zip(weights.shares, predictor.parts, strict=True)):
         alone = replace(weights, shares=tuple(share * (other == number) for other in range(len(predicted))))
-        adds = float(alone.apply(predicted)[0, place])
-        yield Part(_kind(members[0]), share, adds, members[0], _why(members[0], text, pair, place))
+        adds, own = float(alone.apply(predicted)[0, place]), float(predicted[number][0, place])
+        for part in _parts(members[0], text, pair, place, own):  # several, if the member is a mixture itself
+            yield part._replace(share=share * part.share, adds=adds * part.adds / own if own else 0.0)
 
 
 def _kind(predictor: Predictor) -> str:

@@ -3,9 +3,9 @@
 from reprlib import repr  # short, whatever was sent
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
+from tlm.data.tasks.thresholds import above
 from tlm.errors import InputError, with_article
 from tlm.evaluation.predict.predict import chosen
 from tlm.evaluation.predict.predictor import Predictor
@@ -76,7 +76,7 @@ def answer_v2(
     if labels is None:
         values = [predicted[:, 0].tolist()]
     elif model.thresholds is not None:
-        values = [(predicted > np.array(model.thresholds)).ravel().tolist(), predicted.ravel().tolist()]
+        values = [above(predicted, model.thresholds).astype(bool).ravel().tolist(), predicted.ravel().tolist()]
     else:
         best = [labels[place] for place in predicted.argmax(axis=1)]
         values = [best, predicted.max(axis=1).tolist(), predicted.ravel().tolist()]

@@ -8,7 +8,7 @@ from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import dropped_section, section
 
 MOST_ROWS = 100  # of a table
-SHORTENED = "Digests are shortened. All rows, at most {:,} here, are in provenance.json."
+SHORTENED = "Digests are shortened, and at most {:,} rows are shown; provenance.json has everything."
 UNKNOWN = "not stated"
 
 

@@ -94,12 +94,9 @@ class Batch:
         def wide(values: Ints | None, filler: int) -> Any:
             return None if values is None else np.pad(values, ((0, 0), (0, more)), constant_values=filler)
 
-        found = replace(self, ids=wide(self.ids, pad), types=wide(self.types, 0), corrupted=wide(self.corrupted, pad))
-        return (
-            found
-            if self.positions is None
-            else replace(found, positions=self.positions + self.positions // width * more)
-        )
+        positions = None if self.positions is None else self.positions + self.positions // width * more
+        ids, types, corrupted = wide(self.ids, pad), wide(self.types, 0), wide(self.corrupted, pad)
+        return replace(self, ids=ids, types=types, corrupted=corrupted, positions=positions)
 
     @property
     def predicted(self) -> Ints:

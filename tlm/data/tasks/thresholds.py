@@ -1,5 +1,6 @@
 """The labels of texts that may have several: those whose values are above a threshold of their own."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,21 @@ def fitted(values: Array, gold: Array) -> Floats:
     return found
 
 
+def held_out(group: NDArray[np.int64]) -> Iterator[tuple[Array, Array]]:
+    """The rows to fit on and those to judge, for each of at most `FOLDS` folds; of one group, all rows for both.
+
+    Args:
+        group: Group of each example; shape [n]. Groups are not divided.
+    """
+    from sklearn.model_selection import GroupKFold
+
+    folds = min(FOLDS, len(np.unique(group)))
+    if folds < 2:
+        yield np.arange(len(group)), np.arange(len(group))
+    else:
+        yield from GroupKFold(folds).split(group, groups=group)
+
+
 def cross_decided(values: Array, gold: Array, group: NDArray[np.int64]) -> NDArray[np.int64]:
     """The labels of examples that thresholds are fitted to, as 0/1: each by thresholds of the other groups.
 
@@ -62,13 +78,8 @@ def cross_decided(values: Array, gold: Array, group: NDArray[np.int64]) -> NDArr
         gold: 0/1; shape [n, labels].
         group: Group of each example; shape [n]. Groups are not divided.
     """
-    from sklearn.model_selection import GroupKFold
-
-    folds = min(FOLDS, len(np.unique(group)))
-    if folds < 2:
-        return above(values, fitted(values, gold))
     decided = np.zeros(gold.shape, np.int64)
-    for others, own in GroupKFold(folds).split(gold, groups=group):
+    for others, own in held_out(group):
         decided[own] = above(values[own], fitted(values[others], gold[others]))
     return decided
 

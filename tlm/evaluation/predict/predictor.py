@@ -18,7 +18,6 @@ EQUAL = 100  # equal weights count as much as this many examples of dev
 TEMPERATURES = (1.0, 0.7, 1.4, 0.5, 2.0, 0.35, 2.8, 0.25, 4.0, 0.18, 5.6, 0.125, 8.0)  # among equals, the first wins
 STEPS = 10  # weights are tenths
 MOST_PARTS = 4
-FOLDS = 5
 TINY = 1e-12
 LEAST_FITTED = 3  # examples that a line is fitted to
 DIGITS = 12  # losses that agree in them are equal: the rest is rounding
@@ -110,13 +109,8 @@ def cross_fitted(
         group: Group of each example; shape [n]. Groups are not divided.
         fit: Finds the weights, or the threshold of a cascade.
     """
-    from sklearn.model_selection import GroupKFold
-
-    folds = min(FOLDS, len(np.unique(group)))
-    if folds < 2:
-        return fit(parts, gold).apply(parts)
     mixed = np.zeros_like(parts[0])
-    for others, own in GroupKFold(folds).split(gold, groups=group):
+    for others, own in thresholds.held_out(group):
         weights = fit([part[others] for part in parts], gold[others])
         mixed[own] = weights.apply([part[own] for part in parts])
     return mixed

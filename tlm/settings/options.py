@@ -7,7 +7,7 @@ Steps take these dataclasses as arguments. The command line and the form of a pi
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import inf
 from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
@@ -15,6 +15,7 @@ from tlm.errors import InputError
 
 MIN_TOKENS = 3  # of an n-gram
 FINE: Final = "fine"  # marks a setting that the form of a pipeline leaves out
+NEWER: Final = "newer"  # marks a setting that earlier versions lack
 
 
 class Range(NamedTuple):
@@ -53,6 +54,12 @@ class Options:
                 if isinstance(limits, Range):
                     limits.check(name, getattr(self, name))
 
+    def settings(self) -> dict[str, Any]:
+        """The settings that enter a key: those marked `NEWER` only if they are set, so that older keys stay valid."""
+        hints = get_type_hints(type(self), include_extras=True)
+        marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+        return {name: value for name, value in vars(self).items() if value or NEWER not in marks[name]}
+
 
 @dataclass(frozen=True)
 class Layout(Options):
@@ -70,7 +77,7 @@ class Layout(Options):
     text_field: str = "text"
     id_field: str = ""
     source_field: str = ""
-    license_field: str = ""
+    license_field: Annotated[str, NEWER] = ""
     words: Annotated[int, Range("1 or more words per passage", 1)] = 100
     overlap: Annotated[int, FINE] = 0
 
@@ -84,10 +91,6 @@ class Layout(Options):
     def fields(self) -> list[str]:
         """The fields needed of each row, the text's first."""
         return [name for name in (self.text_field, self.id_field, self.source_field, self.license_field) if name]
-
-    def settings(self) -> dict[str, str | int]:
-        """The settings that decide the corpus. Without licences, they are those of versions that did not know them."""
-        return {name: value for name, value in asdict(self).items() if name != "license_field" or value}
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class Fields(Options):
     text_field: str = "text"
     pair_field: str = ""
     label_field: str = "label"
-    label_separator: str = ""
+    label_separator: Annotated[str, NEWER] = ""
     id_field: Annotated[str, FINE] = ""
     group_field: str = ""
 

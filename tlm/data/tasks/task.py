@@ -123,9 +123,7 @@ def load_task(
         for file in texts:
             check(file, fields.of_texts)
         shares = _shares(files or path, by_split, dev_share, test_share)
-        settings = {**vars(fields), "shares": shares, "seed": seed if shares else None}
-        if not fields.label_separator:
-            del settings["label_separator"]  # keys of before do not have it
+        settings = {**fields.settings(), "shares": shares, "seed": seed if shares else None}
         settings["name"] = entry.name if entry else _name(path, by_split)
         settings["metric"] = entry.metrics[0] if entry and problem.metric == "auto" else problem.metric
         settings["files"] = [[split, file.name, file.digest()] for split, own in by_split.items() for file in own]

@@ -353,7 +353,11 @@ def test_what_cannot_be_a_cascade_is_said_in_a_sentence(store: Store, numbers: S
     three = [store.baseline, store.static, store.encoders[0]]
     for metrics, tolerance, said in (
         (three, 0.005, "models of 3 arms; a cascade has two: mix others first"),
-        ([numbers.baseline, numbers.static], 0.005, "the task is one of regression; a cascade needs one label a text"),
+        (
+            [numbers.baseline, numbers.static],
+            0.005,
+            "the task has the problem 'regression'; a cascade needs one label a text",
+        ),
         (three[:2], -1.0, "tolerance is -1.0; expected a score from 0 to 1"),
     ):
         with pytest.raises(InputError, match=said):

@@ -1,5 +1,6 @@
 """The contents of the report on one task, as a plain dictionary; the pages and report.json show nothing else."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +18,7 @@ from tlm.evaluation.report.findings import findings, finished, planned, recommen
 from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, numbers
 from tlm.evaluation.report.page import curves
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped, spread
+from tlm.evaluation.report.since import finding, group_with, since
 from tlm.evaluation.score.coverage import coverage
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.mix import LINEAR
@@ -30,7 +32,13 @@ MOST_POINTS = 1000
 Contents = dict[str, Any]
 
 
-def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, prices: Prices = Prices()) -> Contents:
+def contents(
+    metrics: list[Artifact],
+    task: Artifact | None,
+    lineage: Lineage,
+    prices: Prices = Prices(),
+    before: Sequence[Artifact] = (),
+) -> Contents:
     """Collect all about these runs of one task.
 
     Args:
@@ -38,6 +46,7 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         task: The task; None if it is gone.
         lineage: Finds the artifacts that the metrics were made from, and knows which are gone.
         prices: Prices of time and energy, and grid intensity.
+        before: Metrics of the model of an earlier report to compare with, from `tlm.evaluation.report.since.earlier`.
     """
     groups = grouped([ScoredModel.read(artifact, lineage) for artifact in metrics])
     summaries = [group.summary(prices) for group in groups]
@@ -81,6 +90,9 @@ def contents(metrics: list[Artifact], task: Artifact | None, lineage: Lineage, p
         "evidence": evidence(groups, lineage),
         "dropped": _dropped(groups, task, lineage),
     }
+    if before:
+        found["since"] = since(chosen, group_with(before))
+        found["findings"].insert(1, finding(found["since"]))
     found["lineage"] = lineage_rows(lineage.everything(metrics))
     found["checks"] = [check._asdict() for check in checks(groups, summaries, best, compared, task, lineage)]
     found["gone"] = lineage.missing()

@@ -59,13 +59,9 @@ def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[s
     from tlm.evaluation.report.contents import contents
     from tlm.evaluation.report.lineage import Lineage
     from tlm.evaluation.report.page import write_report
-    from tlm.evaluation.report.since import finding, recommended, since
 
     lineage = Lineage()
-    found = contents(runs, lineage.follow(runs[0], "task"), lineage, prices)
-    if before:
-        found["since"] = since(recommended(runs, found["best"]["metrics"]), recommended(before))
-        found["findings"].insert(1, finding(found["since"]))
+    found = contents(runs, lineage.follow(runs[0], "task"), lineage, prices, before)
     found["findings"] += notes
     write_report(draft.folder, found)
     draft.counts["runs"] = len(runs)

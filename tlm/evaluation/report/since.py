@@ -54,10 +54,10 @@ def earlier(against: str, run: Artifact) -> list[Artifact]:
     was, now = (one.input("task").details["problem"] for one in (metrics[0], run))
     if was != now or now not in PROBLEMS:
         raise InputError(f"{against} is of '{was}', {run.uri} of '{now}'; expected both of {' or of '.join(PROBLEMS)}")
-    return sorted((one.artifact for one in recommended(metrics, best).runs), key=lambda one: one.content)
+    return sorted((one.artifact for one in group_with(metrics, best).runs), key=lambda one: one.content)
 
 
-def recommended(metrics: Sequence[Artifact], best: str = "") -> Group:
+def group_with(metrics: Sequence[Artifact], best: str = "") -> Group:
     """The group with the metrics whose key is `best`, with its name among the other groups; the first by default."""
     lineage = Lineage()
     groups = grouped([ScoredModel.read(one, lineage) for one in metrics])

@@ -247,7 +247,7 @@ def _check_cascade(parts: list[Part], task: Artifact, tolerance: float) -> None:
     if len(parts) != 2:
         raise InputError(f"models of {len(parts)} arms; a cascade has two: mix others first, and name the mixture")
     if (problem := task.details["problem"]) in ("regression", SEVERAL):
-        raise InputError(f"the task is one of {problem}; a cascade needs one label a text: mix without --first")
+        raise InputError(f"the task has the problem '{problem}'; a cascade needs one label a text: mix without --first")
 
 
 def _fit(task: Artifact, settings: Mapping[str, Any]) -> "Callable[[Sequence[Floats], Any], Weights | Cascade]":

@@ -290,14 +290,14 @@ def encoder(root: Path, task: str, seed: int) -> str:
 
 
 class Store:
-    """A store with a task and metrics of each kind of model."""
+    """A store with a task and metrics of each kind of model, with encoders of these seeds."""
 
-    def __init__(self, root: Path, numbers: bool = False) -> None:
+    def __init__(self, root: Path, numbers: bool = False, seeds: tuple[int, ...] = ()) -> None:
         self.root = root
         self.task = task_of(root, numbers)
         self.baseline = baseline(self.task, root=str(root))
         self.static = static(self.task, root=str(root))
-        self.encoders: list[str] = []
+        self.encoders = [encoder(root, self.task, seed) for seed in seeds]
 
     def mixed(self, *metrics: str) -> Artifact:
         return Artifact.open(mix(list(metrics), root=str(self.root)))
@@ -305,9 +305,7 @@ class Store:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    found = Store(tmp_path_factory.mktemp("store"))
-    found.encoders = [encoder(found.root, found.task, seed) for seed in (1, 2)]
-    return found
+    return Store(tmp_path_factory.mktemp("store"), seeds=(1, 2))
 
 
 @pytest.fixture(scope="module")

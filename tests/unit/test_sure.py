@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from tests.toys import make, read_json, save
-from tests.unit.test_mix import LABELS, Store, answered, chances_of, drawn, encoder, gold_of, rows_of, values_of
+from tests.unit.test_mix import LABELS, Store, answered, chances_of, drawn, gold_of, rows_of, values_of
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.upkeep import download
 from tlm.data.tasks.examples import read_splits
@@ -36,9 +36,7 @@ TEXTS = [row[0] for row in rows_of(False) if row[3] == "test"]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    found = Store(tmp_path_factory.mktemp("store"))
-    found.encoders = [encoder(found.root, found.task, seed) for seed in (1, 2)]
-    return found
+    return Store(tmp_path_factory.mktemp("store"), seeds=(1, 2))
 
 
 @pytest.fixture(scope="module")

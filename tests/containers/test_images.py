@@ -16,8 +16,8 @@ FIND = "import importlib.util, sys; print([name for name in sys.argv[1:] if impo
 PACKAGES = "import importlib.metadata as m; print(*(f'{d.metadata[\"Name\"]}=={d.version}' for d in m.distributions()))"
 IMPORT_ALL = """
 import importlib, pkgutil, tlm
-# Of the extras onnx and serve, which this image lacks:
-others = ("tlm.serving.convert", "tlm.serving.app", "tlm.serving.batcher")
+# Of the extras onnx, serve and bom, which this image lacks:
+others = ("tlm.serving.convert", "tlm.serving.app", "tlm.serving.batcher", "tlm.evaluation.provenance.bom")
 for module in pkgutil.walk_packages(tlm.__path__, "tlm."):
     if not module.name.endswith("__main__") and module.name not in others:
         importlib.import_module(module.name)

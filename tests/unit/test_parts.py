@@ -239,7 +239,7 @@ def test_parts_that_a_kill_left_behind_are_removed_by_the_repetition(tmp_path, m
         remove(store, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr("tlm.data.corpus.publish.remove", remove_or_die)
+        patch.setattr("tlm.data.corpus.load.remove", remove_or_die)
         with pytest.raises(Killed):
             load(folder, root, size=1)
     (corpus,) = root.glob("corpus/*")

@@ -18,7 +18,7 @@ from tlm.settings.options import Compute
 from tlm.training.device import to_device
 from tlm.training.input.batches import MASK, Masking, collate, generator
 from tlm.training.input.texts import Examples
-from tlm.training.input.trimmed import KEPT, trimmed
+from tlm.training.input.tokenizer import KEPT, trimmed
 from tlm.training.load_model import load_model
 from tlm.training.model import build
 from tlm.training.stages import train

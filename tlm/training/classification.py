@@ -23,8 +23,7 @@ from tlm.settings.sections import Finetune, Model
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.flops import FlopCount
-from tlm.training.input.batches import HELD_OUT, STAGE2, Batch, BatchOrder, Masking, collate, generator
+from tlm.training.input.batches import HELD_OUT, STAGE2, Batch, BatchOrder, FlopCount, Masking, collate, generator
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for
 from tlm.training.load_model import ARM, PUBLISHED, further_text

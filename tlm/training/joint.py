@@ -25,9 +25,18 @@ from tlm.shallow.vectors import neighbour_vectors
 from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.flops import FlopCount
 from tlm.training.input import batches
-from tlm.training.input.batches import Batch, BatchOrder, External, Interleaving, Masking, collate, generator, number
+from tlm.training.input.batches import (
+    Batch,
+    BatchOrder,
+    External,
+    FlopCount,
+    Interleaving,
+    Masking,
+    collate,
+    generator,
+    number,
+)
 from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build

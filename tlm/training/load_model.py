@@ -14,10 +14,9 @@ from tlm.retrieval.subset.export import TASK_ONLY
 from tlm.retrieval.subset.protected import check_protected
 from tlm.settings import presets
 from tlm.settings.sections import model_settings
-from tlm.training.input import trimmed
+from tlm.training.input import tokenizer as vocabularies
 from tlm.training.input.located import CONVERT, WEIGHTS, files_of, model_folder, published_name
 from tlm.training.input.tokenize import tokenize
-from tlm.training.input.tokenizer import adopt_tokenizer
 
 VERSION = 2
 ARM, PUBLISHED = "plm", "published"  # the arm; and what the arms of the pipelines begin with: published-NAME
@@ -63,9 +62,9 @@ def load_model(
         from tlm.training.model import published
 
         shape = published.shape_of(folder, settings.model, layers)
-        words = adopt_tokenizer(folder, root)
+        words = vocabularies.adopt_tokenizer(folder, root)
         if trim_vocabulary:
-            words = trimmed.trim_vocabulary(words, task, subset, shape.spans_first, root)
+            words = vocabularies.trim_vocabulary(words, task, subset, shape.spans_first, root)
         tokenizer = Artifact.open(words)
         tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, spans_first=shape.spans_first, root=root))
         facts = {"arm": arm, "seed": 0, "name": published_name(model)}

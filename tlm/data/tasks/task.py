@@ -18,9 +18,16 @@ from tlm.data.reading.readers import check
 from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
 from tlm.data.tasks.examples import LISTS, SCHEMA, SEVERAL, examples
-from tlm.data.tasks.labelled import UNLABELLED, Example, read_examples, read_unlabelled
+from tlm.data.tasks.labelled import (
+    PROBLEMS,
+    UNLABELLED,
+    Example,
+    has_several,
+    is_regression,
+    read_examples,
+    read_unlabelled,
+)
 from tlm.data.tasks.metrics import METRICS, metric_for
-from tlm.data.tasks.problem import PROBLEMS, has_several, is_regression
 from tlm.data.tasks.splits import GROUP, SPLITS, divided, divided_groups, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say

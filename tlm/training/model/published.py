@@ -19,7 +19,7 @@ from tlm.errors import InputError, nearest, reason
 from tlm.settings.sections import Model
 from tlm.training.input.located import HERE
 from tlm.training.input.texts import Special
-from tlm.training.input.trimmed import KEPT
+from tlm.training.input.tokenizer import KEPT
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder
 from tlm.training.model.foreign import model_types, plain_config

@@ -63,10 +63,10 @@ def values_of(column: pa.ChunkedArray, labels: list[str] | None) -> NDArray[Any]
     return pc.index_in(column, pa.array(labels, pa.string())).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
 
-def unlabelled(task: Artifact) -> list[str]:
-    """The texts of a task that have no label, both of a pair."""
+def texts_in(task: Artifact, *splits: str) -> list[str]:
+    """The texts of some splits of a task, with `UNLABELLED` those without a label: all first ones, then second ones."""
     table = examples(task)
-    chosen = table.filter(pc.equal(table["split"], UNLABELLED))
+    chosen = table.filter(pc.is_in(table["split"], pa.array(splits)))
     return [text for name in ("text", "text_pair") for text in chosen[name].to_pylist() if text is not None]
 
 

@@ -27,7 +27,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.artifacts.stores.store import file_sha256
 from tlm.data.passages import sample as passages_sample
 from tlm.data.ranges import Ints
-from tlm.data.tasks.examples import examples
+from tlm.data.tasks.examples import examples, texts_in
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, nearest, reason
 from tlm.training.input.located import HERE, model_folder
@@ -221,7 +221,7 @@ def _train(
     draft: Draft, sources: dict[str, Artifact], kind: str, vocab_size: int, sample: int, lower_case: bool
 ) -> None:
     corpus, *tasks = sources.values()
-    texts = [*passages_sample(corpus, sample), *chain.from_iterable(map(_train_split, tasks))]
+    texts = [*passages_sample(corpus, sample), *chain(*(texts_in(task, "train", UNLABELLED) for task in tasks))]
     tokenizer = train_vocabulary(kind, texts, vocab_size, lower_case)
     write_vocabulary(draft, tokenizer, SPECIAL, kind, lower_case)
     draft.counts["texts"] = len(texts)
@@ -267,13 +267,6 @@ def write_vocabulary(draft: Draft, tokenizer: Tokenizer, special: dict[str, str]
     ids = {f"{role}_id": tokenizer.token_to_id(token) for role, token in special.items()}
     draft.details = {"kind": kind, "vocab_size": size, "lower_case": lower_case, **ids}
     draft.counts["vocab_size"] = size
-
-
-def _train_split(task: Artifact) -> Iterator[str]:
-    table = examples(task)
-    train = table.filter(pc.is_in(table["split"], pa.array(["train", UNLABELLED])))
-    for column in ("text", "text_pair"):
-        yield from (text for text in train[column].to_pylist() if text is not None)
 
 
 KEPT = "kept.npy"  # the old id of each entry

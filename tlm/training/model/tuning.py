@@ -29,24 +29,12 @@ class Tuning:
 
 PLAIN = Tuning()
 GPU = Tuning(length_multiple=8, vocabulary_multiple=64, pinned=True, ahead=True)
-_OF_KIND = {"cuda": GPU}
+OF_KIND = {"cuda": GPU}  # which is patched to measure or test other habits
 
 
 def tuning(device: torch.device) -> Tuning:
     """The habits on a device."""
-    return _OF_KIND.get(device.type, PLAIN)
-
-
-@contextmanager
-def tuned(kind: str, habits: Tuning) -> Iterator[None]:
-    """Give devices of a kind (cuda, cpu) other habits in the block, to measure or test them."""
-    before = dict(_OF_KIND)
-    _OF_KIND[kind] = habits
-    try:
-        yield
-    finally:
-        _OF_KIND.clear()
-        _OF_KIND.update(before)
+    return OF_KIND.get(device.type, PLAIN)
 
 
 @contextmanager

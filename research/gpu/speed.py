@@ -31,7 +31,7 @@ def beside_others(stand: Stand, name: str) -> list[Result]:
 
 def levers(stand: Stand, name: str) -> list[Result]:
     """Our step beside the same one without each habit, with cuDNN's attention, and compiled."""
-    from tlm.training.model.tuning import GPU, OF_KIND
+    from tlm.training.model.encoder import GPU, OF_KIND
 
     shape, steps = stand.shape(name), 4 if stand.rehearsal else STEPS
     bench = stand.bench(shape, EXTERNAL)

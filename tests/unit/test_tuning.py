@@ -13,9 +13,8 @@ from tests.unit.test_encoder import ARCHITECTURES, CPU, VOCABULARY, evenly_maske
 from tlm.training.device import resolve_device, to_device
 from tlm.training.input.batches import split
 from tlm.training.loop import _batches
-from tlm.training.model.encoder import Encoder
+from tlm.training.model.encoder import GPU, OF_KIND, PLAIN, Encoder, Tuning, tf32, tuning
 from tlm.training.model.losses import internal_loss
-from tlm.training.model.tuning import GPU, OF_KIND, PLAIN, Tuning, tf32, tuning
 
 HERE = replace(GPU, pinned=False)  # what a CPU can do of it
 

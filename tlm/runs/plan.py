@@ -17,7 +17,7 @@ from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
 from tlm.retrieval.select.retrieve import ARMS as RETRIEVED
 from tlm.retrieval.select.retrieve import draws
-from tlm.retrieval.subset.export import TASK_ONLY, Selection, seed_of
+from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY, Selection, seed_of
 from tlm.runs.advise import advice_for
 from tlm.settings import presets
 from tlm.settings.options import Compute
@@ -25,7 +25,7 @@ from tlm.training.distributed.launch import ROWS
 from tlm.training.input.located import model_folder, published_name
 from tlm.training.input.tokenize import tokenize_all
 from tlm.training.input.tokenizer import adopt_tokenizer
-from tlm.training.load_model import PUBLISHED, load_model
+from tlm.training.stages import load_model
 
 ARMS = (TASK_ONLY, *RETRIEVED)
 OF_PUBLISHED = (EMBEDDINGS, PUBLISHED, *(f"{PUBLISHED}-{text}" for text in ARMS))

@@ -15,7 +15,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import Shards
 from tlm.errors import InputError
 from tlm.progress import say, track
-from tlm.retrieval.select.retrieve import retrieve
+from tlm.retrieval.select.retrieve import ARMS, RERANKED, retrieve
 from tlm.retrieval.subset.judge import REASONS, Candidates, Verdicts, collect, collected, judge, queries_of, read_hits
 from tlm.settings.options import Filters
 
@@ -104,6 +104,7 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
 
 
 TASK_ONLY = "task-only"
+PLM, PUBLISHED = "plm", "published"  # the arms of published models; those of the pipelines begin so: published-NAME
 
 
 class Selection(NamedTuple):
@@ -149,3 +150,8 @@ class Selection(NamedTuple):
 def seed_of(subset: Artifact) -> int:
     """The seed that a subset of an arm was drawn by; 0 for one that is the same with every seed."""
     return int(subset.input("hits").manifest.settings.get("seed", 0)) if "hits" in subset.manifest.inputs else 0
+
+
+def further_text(arm: str) -> str:
+    """The arm whose text a published model went on with, as the name of its own arm ends: ``published-NAME-bm25``."""
+    return next((text for text in (TASK_ONLY, *ARMS, RERANKED) if arm.endswith(f"-{text}")), "")

@@ -16,7 +16,17 @@ from tlm.data.passages import Shards
 from tlm.errors import InputError
 from tlm.progress import say, track
 from tlm.retrieval.select.retrieve import ARMS, RERANKED, retrieve
-from tlm.retrieval.subset.judge import REASONS, Candidates, Verdicts, collect, collected, judge, queries_of, read_hits
+from tlm.retrieval.subset.judge import (
+    REASONS,
+    Candidates,
+    Verdicts,
+    by_document,
+    collect,
+    collected,
+    judge,
+    queries_of,
+    read_hits,
+)
 from tlm.settings.options import Filters
 
 _BEST = [("best_rank", pa.int32()), ("best_score", pa.float32())]
@@ -87,7 +97,7 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
         texts = Path(name)
         docs = track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions")
         ranked = read_hits(path, "doc", "rank", "score")
-        candidates = Candidates.from_hits(hits.uri, lambda: collected(texts), docs, ranked)
+        candidates = Candidates(hits.uri, lambda: collected(texts), *by_document(docs, ranked))
         if not len(candidates):
             raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
         collect(corpus, candidates.docs, texts)

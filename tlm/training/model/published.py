@@ -52,11 +52,9 @@ def shape_of(folder: Path, wanted: Model, layers: int = 0) -> Model:
             layers=layers or config.num_hidden_layers,
             heads=config.num_attention_heads,
             intermediate=getattr(config, "intermediate_size", None) or config.hidden_dim,
-            max_length=wanted.max_length,
             positions=_positions(config),
             token_types=min(2, max(1, getattr(config, "type_vocab_size", 1))),
-            dropout=wanted.dropout,
-            spans_first=wanted.spans_first,
+            **wanted.model_dump(include={"max_length", "dropout", "spans_first"}),
         )
     except ValidationError as error:
         text = str(error.errors()[0].get("ctx", {}).get("error", error))

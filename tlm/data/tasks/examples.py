@@ -49,7 +49,7 @@ def classes_of(task: Artifact) -> list[str] | None:
 
 
 def values_of(column: pa.ChunkedArray, labels: list[str] | None) -> NDArray[Any]:
-    """Ordinals of the labels in a column (int64), or its floats if there are no labels; shape [n].
+    """Ordinals of the labels in a column (int64; -1 for null), or its floats (nan for null) without labels; shape [n].
 
     Of lists of labels, a 0/1 matrix (int64), shape [n, labels].
     """
@@ -60,7 +60,8 @@ def values_of(column: pa.ChunkedArray, labels: list[str] | None) -> NDArray[Any]
         for row, own in enumerate(column.to_pylist()):
             found[row, [places[label] for label in own or ()]] = 1
         return found
-    return pc.index_in(column, pa.array(labels, pa.string())).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+    ordinals = pc.index_in(column, pa.array(labels, pa.string())).fill_null(-1)
+    return ordinals.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
 
 def texts_in(task: Artifact, *splits: str) -> list[str]:

@@ -51,15 +51,11 @@ class ProcessGroup:
         """Replace gradients and the tensors `more` by their sums over all processes, in one message."""
         if self.size == 1:
             return
-        trained = [parameter for parameter in parameters if parameter.grad is not None]
-        tensors = [*(parameter.grad for parameter in trained if parameter.grad is not None), *more]
+        tensors = [*(parameter.grad for parameter in parameters if parameter.grad is not None), *more]
         whole = torch.cat([tensor.reshape(-1) for tensor in tensors])
         with _lost_processes():
             dist.all_reduce(whole)
-        sums = torch.split(whole, [tensor.numel() for tensor in tensors])
-        for parameter, total in zip(trained, sums, strict=False):
-            parameter.grad = total.view_as(parameter)
-        for tensor, total in zip(more, sums[len(trained) :], strict=True):
+        for tensor, total in zip(tensors, torch.split(whole, [tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(total.view_as(tensor))
 
     def sum(self, *numbers: float) -> list[float]:

@@ -20,7 +20,7 @@ from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY
 from tlm.retrieval.subset.protected import check_protected, warn_of
 from tlm.settings import presets
 from tlm.settings.options import Compute
-from tlm.settings.sections import OWN, Model, Train, model_settings
+from tlm.settings.sections import OWN, Model, Preset, Train, model_settings
 from tlm.training.distributed.launch import train_together
 from tlm.training.input import tokenizer as vocabularies
 from tlm.training.input.batches import Interleaving
@@ -211,7 +211,7 @@ def _tokenizer(uri: str, start: Artifact | None) -> Artifact:
     return own
 
 
-def _shape(start: Artifact, settings: presets.Preset) -> Model:
+def _shape(start: Artifact, settings: Preset) -> Model:
     """The model section of the checkpoint that stage 1 starts from, with the dropout of `settings`."""
     shape = Model.model_validate({**start.manifest.settings["model"], "dropout": settings.model.dropout})
     if settings.train.external_length > shape.reach:
@@ -231,7 +231,7 @@ def _arm(start: Artifact | None, passages: Artifact | None) -> str:
     return f"{begun}-{own if passages is not None or begun.startswith(f'{PUBLISHED}-') else 'mlm'}"
 
 
-def _check_passages(settings: presets.Preset, passages: Artifact | None) -> None:
+def _check_passages(settings: Preset, passages: Artifact | None) -> None:
     if passages is None and settings.train.rho1 == "inf":
         raise InputError("train.rho1=inf trains on external data only, but no subset is given; give one, or change it")
     if passages is not None and passages.details["passages"] == 0:

@@ -16,17 +16,8 @@ from tlm.data.passages import Shards
 from tlm.errors import InputError
 from tlm.progress import say, track
 from tlm.retrieval.select.retrieve import ARMS, RERANKED, retrieve
-from tlm.retrieval.subset.judge import (
-    REASONS,
-    Candidates,
-    Verdicts,
-    by_document,
-    collect,
-    collected,
-    judge,
-    queries_of,
-    read_hits,
-)
+from tlm.retrieval.subset import judge
+from tlm.retrieval.subset.judge import Verdicts
 from tlm.settings.options import Filters
 
 _BEST = [("best_rank", pa.int32()), ("best_score", pa.float32())]
@@ -48,7 +39,7 @@ def write_subset(
     """
     candidates, kept = verdicts.candidates, verdicts.rows()
     draft.counts |= {"candidates": len(candidates)}
-    draft.counts |= {REASONS[reason]: len(verdicts.rows(reason)) for reason in reasons}
+    draft.counts |= {judge.REASONS[reason]: len(verdicts.rows(reason)) for reason in reasons}
     draft.details["passages"] = len(kept)
     columns = pa.table({"doc": candidates.docs[kept], **candidates.best(kept), **lists})
     shards = Shards(draft.folder, "passages")
@@ -57,7 +48,7 @@ def write_subset(
         shards.add(part.add_column(1, "text", texts).cast(schema))
     draft.rows |= shards.close()
     removed = np.array(sorted(verdicts.details), np.int64)
-    names = [REASONS[reason] for reason in verdicts.reason[removed]]
+    names = [judge.REASONS[reason] for reason in verdicts.reason[removed]]
     details = [verdicts.details[row] for row in removed.tolist()]
     table = pa.table([candidates.docs[removed], names, details], schema=DROPPED)
     pq.write_table(table, draft.folder / "dropped.parquet", compression="zstd", row_group_size=100_000)
@@ -95,18 +86,18 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
     path = hits.path("hits.parquet")
     with TemporaryDirectory(prefix="texts-", dir=draft.folder) as name:
         texts = Path(name)
-        docs = track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions")
-        ranked = read_hits(path, "doc", "rank", "score")
-        candidates = Candidates(hits.uri, lambda: collected(texts), *by_document(docs, ranked))
+        docs = track((doc for (doc,) in judge.read_hits(path, "doc")), "grouping hits", unit="portions")
+        ranked = judge.read_hits(path, "doc", "rank", "score")
+        candidates = judge.Candidates(hits.uri, lambda: judge.collected(texts), *judge.by_document(docs, ranked))
         if not len(candidates):
             raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
-        collect(corpus, candidates.docs, texts)
+        judge.collect(corpus, candidates.docs, texts)
         like = hits.details.get("like")
-        verdicts = judge(candidates, filters, {"": task} if task else {}, like=like)
+        verdicts = judge.judge(candidates, filters, {"": task} if task else {}, like=like)
         kept = verdicts.rows()
-        queries = queries_of(path, candidates.docs[kept])
+        queries = judge.queries_of(path, candidates.docs[kept])
         draft.details = {"arm": hits.details["arm"]}
-        write_subset(draft, verdicts, range(len(REASONS)), {"queries": queries})
+        write_subset(draft, verdicts, range(len(judge.REASONS)), {"queries": queries})
     if like is not None:
         draft.counts["missing"] = max(0, like - len(kept))
         if len(kept) < like:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted
+from tlm.evaluation.predict.predict import check_at_least, model_folder
+from tlm.evaluation.predict.predictor import open_predictor
 from tlm.progress import hidden, say
 from tlm.settings.options import Range
 
@@ -54,9 +56,6 @@ def serve(
         from tlm.serving.app import Served, Server
     except ImportError as error:
         raise InputError(f"{error.name} is not installed; serve needs `pip install tlm-kubeflow[serve]`") from None
-    from tlm.evaluation.predict.predict import check_at_least, model_folder
-    from tlm.evaluation.predict.predictor import open_predictor
-
     if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
         raise InputError(f"name is '{name}'; expected letters, digits, '-', '_' and '.'")
     limits = {"max_bytes": max_bytes, "max_texts": max_texts, "max_waiting": max_waiting}

@@ -16,6 +16,7 @@ from tlm.data.passages import evenly, rows_at
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Quote, Span, Text
+from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 
@@ -154,8 +155,6 @@ def preview(
         raise InputError(f"examples is {examples}, passages {passages}, width {width}; expected at least 1, 1 and 40")
     if form not in get_args(Form):
         raise InputError(f"form '{form}' is unknown{nearest(form, get_args(Form))}")
-    from tlm.evaluation.pages.plain import markdown, terminal
-
     shown = _blocks(sampled(Artifact.open(source, "hits", "subset"), examples, passages, label, width))
     on_terminal = form == "terminal" or (form == "auto" and sys.stdout.isatty())
     return (terminal(shown, styled=True) if on_terminal else markdown(shown)).rstrip("\n")

@@ -15,9 +15,11 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import BadRow, Reject, name_of, value_of
+from tlm.data.tasks.examples import SEVERAL, classes_of, examples, read_splits
 from tlm.data.tasks.labelled import labels_of
+from tlm.data.tasks.thresholds import UNFITTED, above
 from tlm.errors import InputError, nearest, refuse_negative
-from tlm.evaluation.score.scores import scored
+from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 
 VERSION = 3
 IMPORTED = "imported"
@@ -53,7 +55,7 @@ def import_predictions(
     Raises:
         InputError: a row has an unknown or repeated id, an unknown label or no usable value, or an example is missing.
     """
-    examples = Artifact.open(task, "task")
+    labelled = Artifact.open(task, "task")
     if not name.strip():
         raise InputError("name is empty; give the model a name for the reports")
     if name.strip() == "baseline":
@@ -64,16 +66,12 @@ def import_predictions(
             raise InputError(f"{file} is {len(found)} files; expected one file of predictions")
         check(found[0], [id_field])
         fields = {"id_field": id_field, "label_field": label_field, "files": {"predictions": found[0].digest()}}
-        settings = {"arm": name.strip(), "seed": seed, **fields, **scored(examples)}
-        recipe = Recipe("metrics", "import-predictions", VERSION, settings, {"task": examples})
+        settings = {"arm": name.strip(), "seed": seed, **fields, **scored(labelled)}
+        recipe = Recipe("metrics", "import-predictions", VERSION, settings, {"task": labelled})
         return produce(recipe, root, _write, recipe, found[0])
 
 
 def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
-    from tlm.data.tasks.examples import SEVERAL, classes_of, examples, read_splits
-    from tlm.data.tasks.thresholds import UNFITTED, above
-    from tlm.evaluation.score.scores import Prediction, write_metrics
-
     task, settings = recipe.inputs["task"], recipe.settings
     labels = classes_of(task)
     ids, splits = examples(task)["id"].to_pylist(), read_splits(task, "dev", "test")

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits
+from tlm.data.tasks.metrics import Split, score
 from tlm.errors import InputError
-from tlm.evaluation.predict.predictor import MIXTURE
+from tlm.evaluation.predict import predictor
+from tlm.evaluation.predict.predictor import MIXTURE, Cascade, Weights
+from tlm.evaluation.predict.speed import SPEED, rate, together
 from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
-from tlm.evaluation.score.scores import scored
+from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.progress import say
 from tlm.retrieval.subset.protected import check_trained
 from tlm.settings.options import Range
+from tlm.shallow.folder import CONFIG, FAMILY
 from tlm.training.load_model import PUBLISHED, further_text
-
-if TYPE_CHECKING:
-    from tlm.data.tasks.metrics import Split
-    from tlm.evaluation.predict.cascade import Cascade
-    from tlm.evaluation.predict.predictor import Weights
 
 Floats = NDArray[np.float64]
 LINEAR, ENCODER, STUDENT = "linear", "encoder", "student"
@@ -222,14 +222,12 @@ def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, ro
     return produce(recipe, root, _write_metrics, recipe)
 
 
-def _checked_parts(members: list[Artifact]) -> "list[Part]":
+def _checked_parts(members: list[Artifact]) -> list[Part]:
     """The parts that the members form. Raises InputError if they cannot be mixed."""
-    from tlm.evaluation.predict.predictor import MOST_PARTS
-
     parts = parts_of(members)
-    if len(members) < 2 or len(parts) > MOST_PARTS:
+    if len(members) < 2 or len(parts) > predictor.MOST_PARTS:
         raise InputError(
-            f"{len(members)} models of {len(parts)} arms; expected 2 or more, of at most {MOST_PARTS} arms"
+            f"{len(members)} models of {len(parts)} arms; expected 2 or more, of at most {predictor.MOST_PARTS} arms"
         )
     for member in members:
         if member.manifest.inputs["task"].content != members[0].manifest.inputs["task"].content:
@@ -241,8 +239,6 @@ def _checked_parts(members: list[Artifact]) -> "list[Part]":
 
 def _check_cascade(parts: list[Part], task: Artifact, tolerance: float) -> None:
     """Raise InputError if these parts cannot be a cascade."""
-    from tlm.data.tasks.examples import SEVERAL
-
     Range("a score from 0 to 1", 0, 1).check("tolerance", tolerance)
     if len(parts) != 2:
         raise InputError(f"models of {len(parts)} arms; a cascade has two: mix others first, and name the mixture")
@@ -250,20 +246,14 @@ def _check_cascade(parts: list[Part], task: Artifact, tolerance: float) -> None:
         raise InputError(f"the task has the problem '{problem}'; a cascade needs one label a text: mix without --first")
 
 
-def _fit(task: Artifact, settings: Mapping[str, Any]) -> "Callable[[Sequence[Floats], Any], Weights | Cascade]":
+def _fit(task: Artifact, settings: Mapping[str, Any]) -> Callable[[Sequence[Floats], Any], Weights | Cascade]:
     """What fits the weights of a mixture with these settings, or the threshold of a cascade."""
-    from tlm.evaluation.predict import cascade, predictor
-
     if "tolerance" not in settings:
         return predictor.fitted
-    return partial(cascade.fitted, metric=task.details["metric"], tolerance=settings["tolerance"])
+    return partial(predictor.fitted_cascade, metric=task.details["metric"], tolerance=settings["tolerance"])
 
 
 def _write_model(draft: Draft, recipe: Recipe) -> None:
-    from tlm.data.tasks.examples import classes_of, read_splits
-    from tlm.evaluation.predict.predictor import Weights
-    from tlm.shallow.folder import CONFIG, FAMILY
-
     parts = parts_of(list(recipe.inputs.values()))
     task = parts[0].members[0].input("task")
     dev = [part.predictions("dev") for part in parts]
@@ -294,18 +284,12 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
 
 
 def _write_metrics(draft: Draft, recipe: Recipe) -> None:
-    from tlm.data.tasks.examples import read_splits
-    from tlm.evaluation.predict.cascade import Cascade
-    from tlm.evaluation.predict.predictor import combined, cross_fitted
-    from tlm.evaluation.predict.speed import SPEED, rate, together
-    from tlm.evaluation.score.scores import Prediction, write_metrics
-
     mixture, task = recipe.inputs["model"], recipe.inputs["task"]
     members, found = [*map(mixture.input, mixture.manifest.inputs)], mixture.details
     parts, splits = parts_of(members), read_splits(task, "dev", "test")
     values = {name: [part.predictions(name) for part in parts] for name in ("dev", "test")}
-    weights, fit = combined(found), _fit(task, mixture.manifest.settings)
-    dev = cross_fitted(values["dev"], splits["dev"].gold, splits["dev"].group, fit)
+    weights, fit = predictor.combined(found), _fit(task, mixture.manifest.settings)
+    dev = predictor.cross_fitted(values["dev"], splits["dev"].gold, splits["dev"].group, fit)
     test = weights.apply(values["test"])
     thresholds = found.get("thresholds")
     predictions = [Prediction.of(splits[name], mixed, thresholds) for name, mixed in (("dev", dev), ("test", test))]
@@ -333,11 +317,9 @@ def _say_scores(found: Mapping[str, Mapping[str, float]], rates: Mapping[str, fl
 
 
 def _alone(
-    parts: list[Part], splits: "Mapping[str, Split]", values: Mapping[str, list[Floats]], metric: str
+    parts: list[Part], splits: Mapping[str, Split], values: Mapping[str, list[Floats]], metric: str
 ) -> dict[str, dict[str, float]]:
     """The scores of each part alone, by split."""
-    from tlm.data.tasks.metrics import score
-
     return {
         part.arm: {name: score(metric, splits[name].gold, values[name][place].argmax(axis=1)) for name in splits}
         for place, part in enumerate(parts)

@@ -10,9 +10,8 @@ from tests.toys import Row, World, make_task, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores.store import signed_json
 from tlm.evaluation.report import kfp
-from tlm.evaluation.report.contents import contents
 from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.report import report
+from tlm.evaluation.report.report import contents, report
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 LABELS = ["blue", "green", "red"]

@@ -24,9 +24,9 @@ from tlm.evaluation.predict.predict import model_folder, predict, predict_comman
 from tlm.evaluation.predict.predictor import ABOVE_ALL, Cascade, Mixture, Weights, fitted_cascade, open_predictor
 from tlm.evaluation.predict.speed import SPEED, Timed, rate, together
 from tlm.evaluation.report.report import report
-from tlm.evaluation.score.coverage import coverage
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import ReportRow, mix, mixed
+from tlm.evaluation.score.scores import coverage
 from tlm.serving.app import Served, Server
 
 TOLERANCE = 0.05

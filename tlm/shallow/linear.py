@@ -11,11 +11,12 @@ from scipy import sparse, special
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold
 
+from tlm.data.marks import Marks, listed_marks
 from tlm.data.tasks.metrics import REGRESSION, Split, dev_score
 from tlm.data.tasks.thresholds import UNFITTED, fitted
 from tlm.progress import say
 from tlm.shallow.features import joined
-from tlm.shallow.folder import Arrays
+from tlm.shallow.folder import FAMILY, Arrays
 
 MOST_ITERATIONS = 1000
 
@@ -73,14 +74,14 @@ class Linear:
 
     @classmethod
     def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Linear":
-        """Return the model of these `facts` and arrays; `config` also has its labels."""
+        """Return the model of this `state`; `config` also has its labels."""
         classes, thresholds = len(config["labels"] or []), config.get("thresholds")
         return cls(arrays["weights"], arrays["bias"], classes, config["softmax"], thresholds)
 
-    def facts(self) -> dict[str, Any]:
-        """What a folder keeps of the model beside its arrays."""
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return the values and arrays that a folder keeps of the model."""
         several = {} if self.thresholds is None else {"thresholds": self.thresholds}
-        return {"softmax": self.softmax, **several}
+        return {"softmax": self.softmax, **several}, {"weights": self.weights, "bias": self.bias}
 
     def predict(self, features: Any) -> NDArray[np.float64]:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
@@ -257,25 +258,20 @@ class Dense:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
         return self.linear.predict((features - self.centre) / self.scale)
 
-    def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the values and arrays that a folder keeps of the model."""
-        linear = {"weights": self.linear.weights, "bias": self.linear.bias}
-        return {**self.linear.facts(), "chosen": self.chosen}, {"centre": self.centre, "scale": self.scale, **linear}
 
-    @classmethod
-    def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Dense":
-        """Return the model of this `state`; `config` also has its labels."""
-        return cls(arrays["centre"], arrays["scale"], Linear.restored(config, arrays), config["chosen"])
-
-
+@dataclass(frozen=True)
 class OnDense:
     """What models of dense features have in common.
 
     Attributes:
+        labels: The classes in the order of the probabilities; None for numbers.
+        marks: The marks around spans.
         dense: The model of the features.
         pair: Whether the examples are pairs of texts.
     """
 
+    labels: list[str] | None
+    marks: Marks
     dense: Dense
     pair: bool
 
@@ -288,6 +284,18 @@ class OnDense:
     def tried(self) -> int:
         """The number of settings that were tried."""
         return self.dense.tried
+
+    def state(self, family: str) -> tuple[dict[str, Any], Arrays]:
+        """Return the config and the arrays that a folder keeps of a model of this family."""
+        (values, arrays), dense = self.linear.state(), self.dense
+        config = {FAMILY: family, "labels": self.labels, **values, "chosen": dense.chosen, "marks": self.marks}
+        return config | {"pair": self.pair}, arrays | {"centre": dense.centre, "scale": dense.scale}
+
+    @staticmethod
+    def restored(config: dict[str, Any], arrays: Arrays) -> tuple[list[str] | None, Marks, Dense, bool]:
+        """Return the attributes of the model of this `state`, in their order."""
+        dense = Dense(arrays["centre"], arrays["scale"], Linear.restored(config, arrays), config["chosen"])
+        return config["labels"], listed_marks(config.get("marks", ())), dense, config["pair"]
 
     def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
         """The features of texts, or of pairs; shape [n, features]."""

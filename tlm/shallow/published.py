@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.stores.store import file_sha256
-from tlm.data.marks import Marks, listed_marks, marks_of
+from tlm.data.marks import Marks, marks_of
 from tlm.data.tasks.metrics import REGRESSION, Split
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
@@ -35,18 +35,10 @@ class EmbeddingsModel(OnDense):
     """A fitted model.
 
     Attributes:
-        labels: The classes in the order of the probabilities; None for numbers.
         folder: The published model.
-        marks: The marks around spans.
-        dense: The model of the embeddings.
-        pair: Whether the examples are pairs of texts.
     """
 
-    labels: list[str] | None
     folder: Path
-    marks: Marks
-    dense: Dense
-    pair: bool
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -64,8 +56,7 @@ class EmbeddingsModel(OnDense):
 
     def write(self, folder: Path) -> None:
         """Write the model, with the published one, into a new folder."""
-        values, arrays = self.dense.state()
-        config = {folders.FAMILY: FAMILY, "labels": self.labels, **values, "marks": self.marks, "pair": self.pair}
+        config, arrays = self.state(FAMILY)
         folders.write(folder, config, {}, arrays)
         for name, file in files_of(self.folder).items():
             shutil.copyfile(file, _in_folder(folder / EMBEDDER / name))
@@ -74,8 +65,7 @@ class EmbeddingsModel(OnDense):
     def read(cls, folder: Path) -> "EmbeddingsModel":
         """Read what `write` wrote."""
         config, _, arrays = folders.read(folder)
-        marks, dense = listed_marks(config.get("marks", ())), Dense.restored(config, arrays)
-        return cls(config["labels"], folder / EMBEDDER, marks, dense, config["pair"])
+        return cls(*cls.restored(config, arrays), folder / EMBEDDER)
 
 
 def fit(
@@ -99,7 +89,7 @@ def fit(
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
     model = load(folder, CPU)
     dense = Dense.fit(partial(features_of, model, marks), train, dev, metric, labels, FAMILY)
-    return EmbeddingsModel(None if metric in REGRESSION else labels, folder, marks, dense, train.pairs is not None)
+    return EmbeddingsModel(None if metric in REGRESSION else labels, marks, dense, train.pairs is not None, folder)
 
 
 def represent(model: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:

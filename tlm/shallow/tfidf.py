@@ -53,12 +53,10 @@ class Tfidf:
 
     def write(self, folder: Path) -> None:
         """Write the model into a new folder."""
-        values, arrays = self.features.state()
+        (values, arrays), (linear, weights) = self.features.state(), self.linear.state()
         vocabularies = values.pop("vocabularies")
-        facts = {"labels": self.labels, **self.linear.facts(), "chosen": self.chosen}
-        config = {folders.FAMILY: FAMILY, **facts, **values}
-        linear = {"weights": self.linear.weights, "bias": self.linear.bias}
-        folders.write(folder, config, vocabularies, {**arrays, **linear})
+        config = {folders.FAMILY: FAMILY, "labels": self.labels, **linear, "chosen": self.chosen, **values}
+        folders.write(folder, config, vocabularies, {**arrays, **weights})
 
     @classmethod
     def read(cls, folder: Path) -> "Tfidf":

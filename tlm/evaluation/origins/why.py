@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.shallow.features import joined, parts, with_pairs, words_of
 from tlm.shallow.linear import Linear
-from tlm.shallow.static import EDGES, StaticModel
+from tlm.shallow.static import EDGES, StaticModel, Vectors
 from tlm.shallow.tfidf import Tfidf
-from tlm.shallow.vectors import Vectors
 
 Values = Iterable[tuple[str, float]]
 LETTERS = "letters"

@@ -5,13 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
-
-from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import SEVERAL
-from tlm.errors import InputError
 from tlm.evaluation.pages import plots, units
 from tlm.evaluation.pages.blocks import (
     Block,
@@ -31,7 +25,6 @@ from tlm.evaluation.pages.blocks import (
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import checks, evidence, lineage, since
 from tlm.evaluation.report.findings import chance, hundred, interval, plain_score
-from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.training.load_model import PUBLISHED
@@ -90,53 +83,6 @@ def costs(found: Iterable[dict[str, Spread]]) -> dict[str, Form]:
 def _mean(name: str, form: units.Form) -> Form:
     """The mean of one kind of cost, in a format."""
     return lambda cost: "–" if cost[name]["mean"] is None else form(cost[name]["mean"])
-
-
-BINS = 80
-PANELS = {  # title: (artifact of a run, kind of batch or None, column)
-    "Stage 1, external batches: masked LM": ("checkpoint", "external", "mlm"),
-    "Stage 1, task batches: masked LM": ("checkpoint", "internal", "mlm"),
-    "Stage 1, task batches: cross-entropy": ("checkpoint", "internal", "ce"),
-    "Stage 2: cross-entropy": ("model", None, "ce"),
-}
-
-
-def curves(groups: list[Group], regression: bool) -> list[dict[str, Any]]:
-    """One panel for each kind of loss in some group: {title, lines: [{group, points: [[step, loss]]}]}."""
-    panels = []
-    for title, (part, kind, column) in PANELS.items():
-        points = {group.name: _line(group, part, kind, column) for group in groups}
-        if lines := [{"group": name, "points": line} for name, line in points.items() if line]:
-            shown = title.replace("cross-entropy", "squared error") if regression else title
-            panels.append({"title": shown, "lines": lines})
-    return panels
-
-
-def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[float]]:
-    """Mean loss over all seeds in `BINS` equal parts of the steps; [] if there is no curve."""
-    read = [_read(getattr(run, part), kind, column, run.values["task"]) for run in group.runs]
-    steps, losses = np.concatenate(read, axis=1)
-    if not len(steps):
-        return []
-    edges = np.linspace(0, steps.max() + 1, min(BINS, int(steps.max()) + 1) + 1)
-    place = np.searchsorted(edges, steps, side="right") - 1
-    return [
-        [round(float(steps[inside].mean()), 1), round(float(losses[inside].mean()), 4)]
-        for index in range(len(edges) - 1)
-        if (inside := place == index).any()
-    ]
-
-
-def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> NDArray[np.float64]:
-    """Steps and losses, shape [2, n]; of a stage 1 for several tasks, external batches and `task`'s own."""
-    try:
-        file = pq.ParquetFile(artifact.path("curve.parquet")) if artifact is not None else None
-    except InputError:
-        file = None
-    rows = file.read(["step", column, "kind", "task"]).to_pylist() if file else []  # the last two are not in every file
-    chosen = (row for row in rows if kind in (None, row.get("kind")) and row.get("task") in (task, None))
-    found = [(row["step"], row[column]) for row in chosen if row[column] is not None and math.isfinite(row[column])]
-    return np.array(found, dtype=float).reshape(-1, 2).T
 
 
 def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> Iterator[Block]:

@@ -27,7 +27,8 @@ from tlm.evaluation.report.report import report
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import ReportRow, mix, mixed
 from tlm.evaluation.score.scores import coverage
-from tlm.serving.app import Served, Server
+from tlm.serving.app import Server
+from tlm.serving.protocol import Served
 
 TOLERANCE = 0.05
 TEXTS = [row[0] for row in rows_of(False) if row[3] == "test"]

@@ -13,7 +13,6 @@ from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import Lineage, without_root
 from tlm.evaluation.report.runs import Group
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
-from tlm.retrieval.subset.protected import UNCHECKED, unchecked, unprotected
 
 RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10
 
@@ -28,23 +27,6 @@ def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
     for subset in (run.subset for group in groups for run in group.runs if run.subset is not None):
         subsets.setdefault(subset.details["arm"], subset)
     return [_arm(arm, subsets[arm], lineage) for arm in sorted(subsets, key=lambda arm: arm in WITHOUT_QUERIES)]
-
-
-def unchecked_text(groups: list[Group], task: Artifact | None) -> list[str]:
-    """Sentences about groups whose passages may hold dev and test texts."""
-    pairs = [(group.name, run.subset) for group in groups for run in group.runs if run.subset is not None]
-    return list(dict.fromkeys(said for name, subset in pairs if (said := _doubt(name, subset, task))))
-
-
-def _doubt(name: str, subset: Artifact, task: Artifact | None) -> str:
-    try:
-        if unchecked(subset):
-            return f"The passages of {name} were imported without a task, so they were {UNCHECKED}."
-        count = 0 if task is None else unprotected(subset, task)
-    except InputError:  # what it was made from is gone, which the report says elsewhere
-        return ""
-    texts = f"{count:,} dev and test texts were not looked for in its passages, which are for another split"
-    return f"Do not rely on the scores of {name}: {texts}." if count else ""
 
 
 def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:

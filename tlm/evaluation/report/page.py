@@ -64,13 +64,11 @@ def named(arm: dict[str, Any]) -> Span:
     return Span(arm["name"], "name", arm["role"])
 
 
-def by_arm(
-    arms: Sequence[dict[str, Any]], columns: Mapping[str, Form], head: str = "Arm", *, note: str = "", strong: str = ""
-) -> Table:
+def by_arm(arms: Sequence[dict[str, Any]], columns: Mapping[str, Form], *, note: str = "", strong: str = "") -> Table:
     """A table with a row for each arm, from the format of each column; the row of the arm `strong` stands out."""
     rows: list[Row] = [(named(arm), *(form(arm) for form in columns.values())) for arm in arms]
     places = frozenset(place for place, arm in enumerate(arms) if arm["name"] == strong)
-    return Table([head, *columns], rows, note, places)
+    return Table(["Arm", *columns], rows, note, places)
 
 
 def costs(found: Iterable[dict[str, Spread]]) -> dict[str, Form]:

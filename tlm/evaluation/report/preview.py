@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, rows_at
+from tlm.data.passages import passages as read_passages
+from tlm.data.tasks.examples import examples as read_examples
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Quote, Span, Text
@@ -20,18 +22,10 @@ from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 
-AT_ONCE = 1 << 16
 PASSAGES = "passages-*.parquet"
 RANGES = 5  # of the values of a regression task
 Hits = list[dict[str, Any]]
 Ints = NDArray[np.int64]
-
-
-def portions(artifact: Artifact, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Some columns of the passages of a subset or corpus, in order and in portions."""
-    for entry in artifact.entries(PASSAGES):
-        with pq.ParquetFile(artifact.verified(entry)) as file:
-            yield from file.iter_batches(AT_ONCE, columns=columns)
 
 
 def examples_by_query(hits: Artifact) -> dict[int, list[int]]:
@@ -48,7 +42,9 @@ def sampled(source: Artifact, examples: int, passages: int, label: str, width: i
     """
     hits = source if source.manifest.kind == "hits" else source.input("hits")
     task = hits.input("task")
-    kept = None if source is hits else np.concatenate([part["doc"].to_numpy() for part in portions(source, ["doc"])])
+    kept = (
+        None if source is hits else np.concatenate([part["doc"].to_numpy() for part in read_passages(source, ["doc"])])
+    )
     if hits.details["arm"] in WITHOUT_QUERIES:
         groups = [{"label": "", "examples": [_drawn(source, kept, passages, width)]}]
     else:
@@ -95,7 +91,7 @@ def _drawn(source: Artifact, kept: Ints | None, passages: int, width: int) -> di
 
 def _chosen(task: Artifact, wanted: int, label: str) -> dict[str, list[int]]:
     """Rows of the training examples to show, evenly spaced, by their label or range of values."""
-    table = pq.read_table(task.path("examples.parquet"), columns=["label", "target", "split"], partitioning=None)
+    table = read_examples(task)
     train = np.flatnonzero(pc.equal(table["split"], "train"))
     if task.details["problem"] == "regression":
         if label:

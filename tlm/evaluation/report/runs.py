@@ -96,11 +96,6 @@ def total(costs: Iterable[Spent]) -> Spent:
     return Spent(**{name: added(name) for name in vars(Spent())})
 
 
-def drawn(metrics: Artifact, lineage: Lineage) -> frozenset[str]:
-    """The contents of the drawn subsets that a model, or the members of a mixture, learned from."""
-    return frozenset(subset.content for subset in _subsets(metrics, lineage) if _by_chance(subset, lineage))
-
-
 def repeats(runs: int, draws: int, *, alike: bool) -> str:
     """Name the repeats of an arm: ``5 draws``, ``3 seeds``, ``3 seeds and draws``, ``3 seeds of one draw``.
 
@@ -173,7 +168,8 @@ class ScoredModel:
     def read(cls, artifact: Artifact, lineage: Lineage) -> "ScoredModel":
         """Read metrics.json and find the model, the checkpoint and the subset."""
         values = json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))
-        return cls(artifact, values, *_made_from(artifact, lineage), drawn(artifact, lineage))
+        drawn = frozenset(one.content for one in _subsets(artifact, lineage) if _by_chance(one, lineage))
+        return cls(artifact, values, *_made_from(artifact, lineage), drawn)
 
     @cached_property
     def predictions(self) -> pa.Table:

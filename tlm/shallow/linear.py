@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold
 
 from tlm.data.marks import Marks, listed_marks
-from tlm.data.tasks.metrics import REGRESSION, Split, dev_score
+from tlm.data.tasks.metrics import REGRESSION, Floats, Split, Texts, dev_score
 from tlm.data.tasks.thresholds import UNFITTED, fitted
 from tlm.progress import say
 from tlm.shallow.features import joined
@@ -33,8 +33,8 @@ class Linear:
         thresholds: Of each label, where a text may have several; else None.
     """
 
-    weights: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    weights: Floats
+    bias: Floats
     classes: int
     softmax: bool = False
     thresholds: list[float] | None = None
@@ -83,14 +83,14 @@ class Linear:
         several = {} if self.thresholds is None else {"thresholds": self.thresholds}
         return {"softmax": self.softmax, **several}, {"weights": self.weights, "bias": self.bias}
 
-    def predict(self, features: Any) -> NDArray[np.float64]:
+    def predict(self, features: Any) -> Floats:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
         values = np.asarray(features @ self.weights.T) + self.bias
         if not self.classes:
             return values
         if self.softmax:
             return special.softmax(values, axis=1)  # type: ignore[no-any-return]
-        chances: NDArray[np.float64] = special.expit(values)
+        chances: Floats = special.expit(values)
         if self.thresholds is not None:
             return chances
         if self.classes == 2:
@@ -104,7 +104,7 @@ MOST_FOLDED = 5_000  # training examples; with more, dev is enough to choose by
 STRENGTHS = (10.0, 1.0, 3.0, 30.0, 100.0, 300.0)  # of sparse features; the first two are tried with each shape
 DENSE_STRENGTHS = (0.003, 0.001, 0.01, 0.03, 0.1)
 
-Represent = Callable[[Sequence[str], Sequence[str] | None], NDArray[np.float64]]
+Represent = Callable[[Texts, Texts | None], Floats]
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows to fit on, and rows to judge
 
 
@@ -191,14 +191,14 @@ class Search:
         found = Linear.fit(features, gold, self.classes, self.best.strength, self.best.balanced)
         return replace(found, thresholds=self.best.thresholds)
 
-    def _thresholds(self, predicted: Sequence[NDArray[np.float64]]) -> list[float] | None:
+    def _thresholds(self, predicted: Sequence[Floats]) -> list[float] | None:
         if self.gold.ndim == 1:
             return None
         judged = self.gold[np.concatenate([np.zeros(0, int), *(rows for _, rows in self.folds)])]
         empty = np.zeros((0, self.classes))
         return list(map(float, fitted(np.concatenate([empty, *predicted]), judged)))
 
-    def _score(self, predicted: Iterator[NDArray[np.float64]]) -> float:
+    def _score(self, predicted: Iterator[Floats]) -> float:
         scores = []
         for view in self.views:
             judged = np.concatenate([rows for _, rows in view])
@@ -219,8 +219,8 @@ class Dense:
         tried: How many settings were tried.
     """
 
-    centre: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    centre: Floats
+    scale: Floats
     linear: Linear
     chosen: dict[str, Any]
     tried: int = 0
@@ -254,7 +254,7 @@ class Dense:
         say(f"{name}: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
         return cls(centre, scale, linear, chosen, search.tried)
 
-    def predict(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predict(self, features: Floats) -> Floats:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
         return self.linear.predict((features - self.centre) / self.scale)
 
@@ -297,22 +297,22 @@ class OnDense:
         dense = Dense(arrays["centre"], arrays["scale"], Linear.restored(config, arrays), config["chosen"])
         return config["labels"], listed_marks(config.get("marks", ())), dense, config["pair"]
 
-    def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+    def represented(self, texts: Texts, pairs: Texts | None) -> Floats:
         """The features of texts, or of pairs; shape [n, features]."""
         raise NotImplementedError
 
-    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None) -> Floats:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1].
 
         A model of pairs takes missing second texts as empty; one of single texts joins them with theirs.
         """
         return self.dense.predict(self.represented(*self.given(texts, pairs)))
 
-    def given(self, texts: Sequence[str], pairs: Sequence[str] | None) -> tuple[Sequence[str], Sequence[str] | None]:
+    def given(self, texts: Texts, pairs: Texts | None) -> tuple[Texts, Texts | None]:
         """The texts and second texts that the model represents."""
         return (texts, pairs or [""] * len(texts)) if self.pair else (joined(texts, pairs), None)
 
 
-def of_pairs(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+def of_pairs(first: Floats, second: Floats) -> Floats:
     """Features of pairs from those of their texts: both, their product and their difference."""
     return np.hstack([first, second, first * second, np.abs(first - second)])

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,11 +9,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tlm.artifacts.stores.store import file_sha256
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.metrics import REGRESSION, Split
+from tlm.data.tasks.metrics import REGRESSION, Floats, Split, Texts
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
 from tlm.shallow.features import of_marked, pieces, words_of
@@ -50,7 +48,7 @@ class EmbeddingsModel(OnDense):
         """The published model, loaded when it is first used."""
         return load(self.folder, CPU)
 
-    def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+    def represented(self, texts: Texts, pairs: Texts | None) -> Floats:
         """The features of texts, or of pairs; shape [n, features]."""
         return features_of(self.model, self.marks, texts, pairs)
 
@@ -92,13 +90,13 @@ def fit(
     return EmbeddingsModel(None if metric in REGRESSION else labels, marks, dense, train.pairs is not None, folder)
 
 
-def represent(model: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+def represent(model: Any, texts: Texts, pairs: Texts | None) -> Floats:
     """Embeddings of texts, or features of pairs; shape [n, features]."""
     vectors = [_encoded(model, list(side)) for side in ([texts] if pairs is None else [texts, pairs])]
     return vectors[0] if pairs is None else of_pairs(*vectors)
 
 
-def features_of(model: Any, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+def features_of(model: Any, marks: Marks, texts: Texts, pairs: Texts | None) -> Floats:
     """Features of examples, shape [n, features]: of marked texts, those of `of_marked`, else those of `represent`."""
     if pairs is not None or not marks:
         return represent(model, texts, pairs)
@@ -106,7 +104,7 @@ def features_of(model: Any, marks: Marks, texts: Sequence[str], pairs: Sequence[
     return of_marked(cut, len(marks), partial(_each_once, model), lambda part: len(words_of(part)))
 
 
-def _each_once(model: Any, parts: list[str]) -> NDArray[np.float64]:
+def _each_once(model: Any, parts: list[str]) -> Floats:
     """Embeddings of parts of texts, as they are written but for their spaces; 0 of an empty part."""
     written = [" ".join(part.split()) for part in parts]
     row = {text: number for number, text in enumerate(dict.fromkeys(filter(None, written)))}
@@ -115,7 +113,7 @@ def _each_once(model: Any, parts: list[str]) -> NDArray[np.float64]:
     return np.where(known[:, np.newaxis] >= 0, found[known], 0.0)
 
 
-def _encoded(model: Any, texts: list[str]) -> NDArray[np.float64]:
+def _encoded(model: Any, texts: list[str]) -> Floats:
     return np.asarray(model.encode(texts, batch_size=BATCH, show_progress_bar=False), np.float64)
 
 

@@ -17,7 +17,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.utils.extmath import randomized_svd
 
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.metrics import REGRESSION, Split
+from tlm.data.tasks.metrics import REGRESSION, Floats, Split, Texts
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Marked, of_marked, parts, with_pairs, words_of
@@ -62,7 +62,7 @@ class Vectors:
     vectors: NDArray[np.float32]
     weights: NDArray[np.float32]
 
-    def means(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
+    def means(self, texts: Sequence[Sequence[str]]) -> Floats:
         """The weighted mean of each text's words, of length 1, shape [n, dimensions]; 0 where no word is known.
 
         In scripts without spaces, pairs of letters are words, too.
@@ -82,7 +82,7 @@ class Vectors:
         return {word: number for number, word in enumerate(self.words)}
 
 
-def exact_svd(matrix: Any, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def exact_svd(matrix: Any, rank: int) -> tuple[Floats, Floats]:
     """The left singular vectors of a sparse matrix and their values, the largest first.
 
     The largest entry of each vector is positive.
@@ -120,7 +120,7 @@ def word_vectors(texts: Iterable[str], dimensions: int = DIMENSIONS, how: How = 
 
 def neighbour_vectors(
     ids: NDArray[np.int32], lengths: NDArray[np.int64], size: int, dimensions: int, how: How = How()
-) -> NDArray[np.float64]:
+) -> Floats:
     """PPMI-SVD vectors of words: left singular vectors, scaled by the square roots of their values.
 
     Their shape is [size, dimensions], fewer if there are fewer words.
@@ -205,7 +205,7 @@ class StaticModel(OnDense):
         """The settings that were chosen, for the report."""
         return {"dimensions": self.vectors.vectors.shape[1], "words": len(self.vectors.words), **self.dense.chosen}
 
-    def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+    def represented(self, texts: Texts, pairs: Texts | None) -> Floats:
         """The features of texts, or of pairs; shape [n, features]."""
         return represent(self.vectors, self.marks, texts, pairs, self.edges)
 
@@ -257,9 +257,7 @@ def learn(
     return StaticModel(None if metric in REGRESSION else labels, marks, dense, train.pairs is not None, vectors)
 
 
-def represent(
-    vectors: Vectors, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None, edges: bool = True
-) -> NDArray[np.float64]:
+def represent(vectors: Vectors, marks: Marks, texts: Texts, pairs: Texts | None, edges: bool = True) -> Floats:
     """Features of examples, shape [n, features].
 
     Of marked texts, those of `of_marked` and `_edges`; of pairs: the means of both texts, their product and their
@@ -274,7 +272,7 @@ def represent(
     return np.hstack([found, *_edges(vectors, cut)]) if edges else found
 
 
-def _edges(vectors: Vectors, cut: Sequence[Marked[list[str]]]) -> list[NDArray[np.float64]]:
+def _edges(vectors: Vectors, cut: Sequence[Marked[list[str]]]) -> list[Floats]:
     """The first and last two words between the first two spans, the last word of each span, the product of these spans.
 
     In English, the last word of a noun phrase is mostly its head.

@@ -1,6 +1,5 @@
 """tf-idf of words, characters and marked spans with a linear model; features and regularisation are chosen."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.metrics import REGRESSION, Split
+from tlm.data.tasks.metrics import REGRESSION, Floats, Split, Texts
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders
@@ -47,7 +46,7 @@ class Tfidf:
     chosen: dict[str, Any]
     tried: int = 0
 
-    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None) -> Floats:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
         return self.linear.predict(self.features.transform(joined(texts, pairs)))
 
@@ -115,13 +114,13 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
     return Tfidf(None if metric in REGRESSION else labels, features, linear, chosen, search.tried)
 
 
-def _of_few(texts: Sequence[str], marks: Marks) -> tuple[Shape, ...]:
+def _of_few(texts: Texts, marks: Marks) -> tuple[Shape, ...]:
     """The shapes to try with up to `MANY` classes, or for numbers."""
     large = sum(map(len, texts)) > LARGE
     return OF_SPANS if marks else (CHEAPEST,) if large else SHAPES
 
 
-def _of_many(texts: Sequence[str], marks: Marks, search: Search) -> tuple[tuple[Shape, ...], tuple[float, ...]]:
+def _of_many(texts: Texts, marks: Marks, search: Search) -> tuple[tuple[Shape, ...], tuple[float, ...]]:
     """The shapes to try with more than `MANY` classes, and the strengths to try with the first of them."""
     fits = 1 + sum(len(seen) for seen, _ in search.folds) / len(texts)  # of all training texts: to judge, and to keep
     shapes: tuple[Shape, ...] = SPANS_OF_MANY if marks else OF_MANY

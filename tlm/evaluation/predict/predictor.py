@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.tasks import thresholds
-from tlm.data.tasks.metrics import score
+from tlm.data.tasks.metrics import Floats, Texts, score
 from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier, model_labels, model_thresholds
 from tlm.shallow.folder import FAMILY, config_of
 
@@ -26,7 +26,6 @@ TINY = 1e-12
 LEAST_FITTED = 3  # examples that a line is fitted to
 DIGITS = 12  # losses that agree in them are equal: the rest is rounding
 
-Floats = NDArray[np.float64]
 Line = tuple[float, float]  # slope and intercept
 AS_IT_IS: Line = (1.0, 0.0)
 
@@ -65,7 +64,7 @@ class Weights:
         return np.sum([share * part for share, part in zip(self.shares, tempered, strict=True)], axis=0)  # type: ignore[no-any-return]
 
 
-def fitted(parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64]) -> Weights:
+def fitted(parts: Sequence[Floats], gold: Floats | NDArray[np.int64]) -> Weights:
     """The best weights on a grid, drawn towards equal ones: they have the share n / (n + `EQUAL`).
 
     Each part gets the temperature (numbers: the line) that is best for it alone. Among equals, the shares that are
@@ -153,11 +152,14 @@ def combined(values: Mapping[str, Any]) -> Weights | Cascade:
     return Cascade(values[AT_LEAST]) if AT_LEAST in values else Weights.read(values)
 
 
+Fit = Callable[[Sequence[Floats], NDArray[Any]], Weights | Cascade]
+
+
 def cross_fitted(
     parts: Sequence[Floats],
-    gold: NDArray[np.float64],
+    gold: Floats,
     group: NDArray[np.int64],
-    fit: Callable[[Sequence[Floats], NDArray[Any]], Weights | Cascade] = fitted,
+    fit: Fit = fitted,
 ) -> Floats:
     """Predictions of a mixture for the examples that its weights are fitted on: each from weights of the other groups.
 
@@ -174,7 +176,7 @@ def cross_fitted(
     return mixed
 
 
-def loss(predicted: Floats, gold: NDArray[np.float64] | NDArray[np.int64]) -> float:
+def loss(predicted: Floats, gold: Floats | NDArray[np.int64]) -> float:
     """Mean log-loss of probabilities, shape [n, classes], or mean squared error of numbers, shape [n, 1].
 
     Of several labels, `gold` is 0/1 of shape [n, classes], and the loss is a mean over texts and labels.
@@ -232,9 +234,7 @@ class Predictor(Protocol):
     labels: list[str] | None
     thresholds: list[float] | None
 
-    def predict(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
-    ) -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> Floats:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
 
 
@@ -278,9 +278,7 @@ class Mixture:
         self.parts = [[predictor for predictor, _ in part] for part in opened]
         self.place = next((place for part in opened for _, place in part if place != "cpu"), "cpu")
 
-    def predict(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
-    ) -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> Floats:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
         if not isinstance(self.weights, Cascade):
             return self.weights.apply(self.of_parts(texts, pairs, label))
@@ -291,14 +289,12 @@ class Mixture:
             found[rows] = _mean(second, [texts[row] for row in rows], pairs and [pairs[row] for row in rows], label)
         return found
 
-    def of_parts(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
-    ) -> list[Floats]:
+    def of_parts(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> list[Floats]:
         """What each part predicts, the mean of its models, before the weights."""
         return [_mean(part, texts, pairs, label) for part in self.parts]
 
 
-def _mean(models: list[Predictor], texts: Sequence[str], pairs: Sequence[str] | None, label: str) -> Floats:
+def _mean(models: list[Predictor], texts: Texts, pairs: Texts | None, label: str) -> Floats:
     return np.mean([model.predict(texts, pairs, label) for model in models], axis=0)  # type: ignore[no-any-return]
 
 

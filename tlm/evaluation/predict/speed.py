@@ -6,11 +6,10 @@ from operator import mul
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.spending import JOULES, Spending, peak_memory
-from tlm.data.tasks.metrics import Split
+from tlm.data.tasks.metrics import Floats, Split, Texts
 from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import hidden
@@ -53,9 +52,7 @@ class Timed:
                 self.alone.append(1000 * (time.perf_counter() - started))
         del self.alone[:1]
 
-    def predict(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
-    ) -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> Floats:
         """Probabilities or numbers, as the model gives them."""
         with Spending() as energy:
             started, cpu = time.perf_counter(), time.process_time()

@@ -73,8 +73,7 @@ def _check(runs: list[Artifact]) -> None:
 def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[str], before: list[Artifact]) -> None:
     from tlm.evaluation.report.page import write_report  # draws with matplotlib
 
-    lineage = Lineage()
-    found = contents(runs, lineage.follow(runs[0], "task"), lineage, prices, before)
+    found = contents(runs, prices, before)
     found["findings"] += notes
     write_report(draft.folder, found)
     draft.counts["runs"] = len(runs)
@@ -91,22 +90,16 @@ MOST_POINTS = 1000
 Contents = dict[str, Any]
 
 
-def contents(
-    metrics: list[Artifact],
-    task: Artifact | None,
-    lineage: Lineage,
-    prices: Prices = Prices(),
-    before: Sequence[Artifact] = (),
-) -> Contents:
+def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequence[Artifact] = ()) -> Contents:
     """Collect all about these runs of one task.
 
     Args:
         metrics: ``metrics`` artifacts of the same task.
-        task: The task; None if it is gone.
-        lineage: Finds the artifacts that the metrics were made from, and knows which are gone.
         prices: Prices of time and energy, and grid intensity.
         before: Metrics of the model of an earlier report to compare with, from `tlm.evaluation.report.since.earlier`.
     """
+    lineage = Lineage()
+    task = lineage.follow(metrics[0], "task")
     groups = grouped([ScoredModel.read(artifact, lineage) for artifact in metrics])
     summaries = [group.summary(prices) for group in groups]
     whole = finished(summaries)

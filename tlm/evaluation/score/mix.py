@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits
-from tlm.data.tasks.metrics import Split, score
+from tlm.data.tasks.metrics import Floats, Split, score
 from tlm.errors import InputError
 from tlm.evaluation.predict import predictor
 from tlm.evaluation.predict.predictor import MIXTURE, Cascade, Weights
@@ -30,7 +29,6 @@ from tlm.settings.options import Range
 from tlm.shallow.folder import CONFIG, FAMILY
 from tlm.training.load_model import PUBLISHED, further_text
 
-Floats = NDArray[np.float64]
 LINEAR, ENCODER, STUDENT = "linear", "encoder", "student"
 KINDS = (  # in the order of a report's rows; kinds of mixtures that a user made stand before what was imported
     *(LINEAR, EMBEDDINGS, STATIC, STUDENT, ENCODER, PUBLISHED, f"{STATIC} + {LINEAR}"),
@@ -109,7 +107,7 @@ class Part:
     arm: str
     members: list[Artifact]
 
-    def predictions(self, split: str) -> NDArray[np.float64]:
+    def predictions(self, split: str) -> Floats:
         """Mean prediction for the examples of a split: probabilities [n, classes], or numbers [n, 1]."""
         return np.mean([_predictions(member, split) for member in self.members], axis=0)  # type: ignore[no-any-return]
 
@@ -118,19 +116,14 @@ def parts_of(metrics: list[Artifact]) -> list[Part]:
     """The parts of a mixture, in the order in which their arms come first."""
     arms: dict[str, list[Artifact]] = {}
     for one in metrics:
-        arms.setdefault(part_name(one), []).append(one)
+        alone = " (stage 1)" if one.details.get("stage") == "stage 1" else ""  # a part of its own
+        arms.setdefault(f"{one.details['arm']}{alone}", []).append(one)
     return [Part(arm, members) for arm, members in arms.items()]
 
 
 def arm_of(parts: list[Part], between: str = PARTS) -> str:
     """The name of a mixture, such as ``bm25 × 5 + baseline``, or of a cascade."""
     return between.join(f"{part.arm} × {len(part.members)}" if len(part.members) > 1 else part.arm for part in parts)
-
-
-def part_name(metrics: Artifact) -> str:
-    """The arm that metrics are of; a model without stage 2 is a part of its own."""
-    arm, stage = str(metrics.details["arm"]), metrics.details.get("stage")
-    return f"{arm} (stage 1)" if stage == "stage 1" else arm
 
 
 def model_of(metrics: Artifact) -> Artifact | None:
@@ -168,7 +161,7 @@ def _key(metrics: Artifact, stage: str) -> str:
     return start.key if start is not None and stage == "stage 1" else model.manifest.key
 
 
-def _predictions(metrics: Artifact, split: str) -> NDArray[np.float64]:
+def _predictions(metrics: Artifact, split: str) -> Floats:
     table = pq.ParquetFile(metrics.path("predictions.parquet")).read(["split", "predicted", "probabilities"])
     rows = table.filter(pc.equal(table["split"], split))
     if pa.types.is_floating(rows["predicted"].type):
@@ -246,7 +239,7 @@ def _check_cascade(parts: list[Part], task: Artifact, tolerance: float) -> None:
         raise InputError(f"the task has the problem '{problem}'; a cascade needs one label a text: mix without --first")
 
 
-def _fit(task: Artifact, settings: Mapping[str, Any]) -> Callable[[Sequence[Floats], Any], Weights | Cascade]:
+def _fit(task: Artifact, settings: Mapping[str, Any]) -> predictor.Fit:
     """What fits the weights of a mixture with these settings, or the threshold of a cascade."""
     if "tolerance" not in settings:
         return predictor.fitted

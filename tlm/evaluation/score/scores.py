@@ -45,12 +45,7 @@ METRIC_NAMES = {
 Array = NDArray[Any]
 
 
-def scores(
-    gold: Sequence[float] | Array,
-    predicted: Sequence[float] | Array,
-    probabilities: Sequence[Sequence[float]] | Array | None,
-    labels: Sequence[str] | None,
-) -> dict[str, Any]:
+def scores(gold: Array, predicted: Array, probabilities: Array | None, labels: Sequence[str] | None) -> dict[str, Any]:
     """All scores of one split.
 
     Args:

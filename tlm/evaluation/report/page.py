@@ -293,7 +293,8 @@ def predictions(contents: Contents) -> Iterator[Block]:
     heading = Heading(("Predictions of ", Span(best["name"])))
     if contents["classes"]:
         shown = _confusion(confusion, best["role"]) if confusion else ()
-        yield from (heading, *shown, *_classes(contents["classes"], _called(contents["task"])))
+        called = "label" if contents["task"]["problem"] == SEVERAL else "class"
+        yield from (heading, *shown, *_classes(contents["classes"], called))
     elif scatter and scatter["gold"]:
         caption = "Predicted against gold values on test, first seed; the line marks equality"
         yield Drawn((heading, Figure(caption, plots.scatter(**scatter, role=best["role"]), "single")))
@@ -335,11 +336,6 @@ def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
         rows = [(Span(one["gold"]), Span(one["predicted"]), f"{one['count']:,}") for one in found["frequent"]]
         yield Text(f"The most frequent confusions on test{summed}.", "small")
         yield Table(["Gold", Column("Predicted", "left"), "Examples"], rows)
-
-
-def _called(task: dict[str, Any]) -> str:
-    """What the answers of a task are called."""
-    return "label" if task["problem"] == SEVERAL else "class"
 
 
 def _classes(found: dict[str, Any], called: str) -> Iterator[Block]:

@@ -79,8 +79,7 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
     known = {one for names in wanted.values() for one in names}
     if any(count > 1 for one, count in Counter(ids).items() if one in known):
         raise InputError(f"ids of {task.uri} repeat, so they name no example; load the task with another id_field")
-    several = task.details["problem"] == SEVERAL
-    predicted = _by_id(file, settings["id_field"], settings["label_field"], known, set(ids) - known, labels, several)
+    predicted = _by_id(file, recipe, known, set(ids) - known)
     predictions = []
     for name, split in splits.items():
         if missing := [one for one in wanted[name] if one not in predicted]:
@@ -90,23 +89,18 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
             )
         values = [predicted[one] for one in wanted[name]]
         found = np.array(values, np.float64).reshape(len(values), len(labels or [0]))
+        several = task.details["problem"] == SEVERAL
         answers = Prediction(split, above(found, [UNFITTED]), found) if several else Prediction.of(split, found)
         predictions.append(answers)
     identity = {"arm": settings["arm"], "seed": settings["seed"], "stage": IMPORTED, "mlm_loss": None}
     write_metrics(draft, task, predictions, identity, {"cost": {}, "fixed": True})
 
 
-def _by_id(
-    file: RawFile,
-    id_field: str,
-    label_field: str,
-    known: set[str],
-    ignored: set[str],
-    labels: list[str] | None,
-    several: bool,
-) -> dict[str, list[float]]:
+def _by_id(file: RawFile, recipe: Recipe, known: set[str], ignored: set[str]) -> dict[str, list[float]]:
     """The prediction for each known id: a probability for each label, or one number."""
-    found: dict[str, list[float]] = {}
+    id_field, label_field = (recipe.settings[name] for name in ("id_field", "label_field"))
+    labels, found = classes_of(recipe.inputs["task"]), dict[str, list[float]]()
+    read_row = _labels if recipe.inputs["task"].details["problem"] == SEVERAL else _chances
     for row in read(file, _columns(file, id_field, label_field)):
         where = f"{file.where}:{row.line}"
         if isinstance(row, Reject):
@@ -115,7 +109,6 @@ def _by_id(
             name = name_of(row.values, id_field)
             if name in ignored:
                 continue
-            read_row = _labels if several else _chances
             values = [_number(row.values, label_field)] if labels is None else read_row(row.values, label_field, labels)
         except BadRow as bad:
             raise InputError(f"{where}: {', '.join(bad.args)}; fix the row") from None

@@ -17,7 +17,7 @@ DRAIN_SECONDS = 30
 # Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
 RECEIVED_BYTES = 1 << 15
 SWITCH_SECONDS = 0.0005  # of Python's threads: the one that answers waits so long for the one that predicts, each time
-VERSION_DIGITS = 12  # of a model's content
+VERSION_DIGITS = 12  # of an artifact's content; a folder has the version 1
 
 
 def serve(
@@ -55,7 +55,8 @@ def serve(
     folder = model_folder(model)
     check_at_least(at_least, folder)
     predictor, place = open_predictor(folder, device)
-    served = Served(predictor, name, version_of(model), at_least, limits)
+    version = "1" if Path(model) == folder else Artifact.open(model).content[:VERSION_DIGITS]
+    served = Served(predictor, name, version, at_least, limits)
     say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
     sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
@@ -69,8 +70,3 @@ def serve(
     if not server.started:
         raise Interrupted("the server did not start; its log says why")
     say("serve: ended, and nothing was left unanswered")
-
-
-def version_of(model: str) -> str:
-    """The beginning of the content of an artifact; "1" for a folder."""
-    return "1" if (Path(model) / "config.json").is_file() else Artifact.open(model).content[:VERSION_DIGITS]

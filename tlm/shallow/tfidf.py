@@ -85,7 +85,8 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
     both = np.array([*texts, *joined(dev.texts, dev.pairs)], dtype=object)
     search = Search(train, dev, metric, labels)
     many = search.classes > MANY
-    shapes, strengths = _of_many(texts, marks, search) if many else (_of_few(texts, marks), STRENGTHS[:2])
+    of_few = OF_SPANS if marks else (CHEAPEST,) if sum(map(len, texts)) > LARGE else SHAPES
+    shapes, strengths = _of_many(texts, marks, search) if many else (of_few, STRENGTHS[:2])
     matrices: dict[Shape, list[tuple[Any, Any]]] = {}
     for shape in shapes:
         try:
@@ -112,12 +113,6 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
     chosen = {**shape.describe(), "class weights": weights, "C": best.strength}
     say(f"baseline: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
     return Tfidf(None if metric in REGRESSION else labels, features, linear, chosen, search.tried)
-
-
-def _of_few(texts: Texts, marks: Marks) -> tuple[Shape, ...]:
-    """The shapes to try with up to `MANY` classes, or for numbers."""
-    large = sum(map(len, texts)) > LARGE
-    return OF_SPANS if marks else (CHEAPEST,) if large else SHAPES
 
 
 def _of_many(texts: Texts, marks: Marks, search: Search) -> tuple[tuple[Shape, ...], tuple[float, ...]]:

@@ -155,12 +155,7 @@ def combined(values: Mapping[str, Any]) -> Weights | Cascade:
 Fit = Callable[[Sequence[Floats], NDArray[Any]], Weights | Cascade]
 
 
-def cross_fitted(
-    parts: Sequence[Floats],
-    gold: Floats,
-    group: NDArray[np.int64],
-    fit: Fit = fitted,
-) -> Floats:
+def cross_fitted(parts: Sequence[Floats], gold: Floats, group: NDArray[np.int64], fit: Fit = fitted) -> Floats:
     """Predictions of a mixture for the examples that its weights are fitted on: each from weights of the other groups.
 
     Args:

@@ -23,7 +23,7 @@ from tlm.evaluation.pages.blocks import (
     opening,
 )
 from tlm.evaluation.pages.render import write_pages
-from tlm.evaluation.report import checks, evidence, lineage, since
+from tlm.evaluation.report import checks, lineage, preview, since
 from tlm.evaluation.report.findings import chance, hundred, interval, plain_score
 from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
@@ -358,7 +358,7 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
     yield from curves_section(contents["curves"], contents["groups"])
     yield from predictions(contents)
     yield from coverage(contents)
-    yield from evidence.section(contents["evidence"])
+    yield from preview.section(contents["evidence"])
     yield from lineage.dropped_section(contents["dropped"])
     yield from bill(contents)
     yield from training(contents)

@@ -17,9 +17,9 @@ from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill import predictions, spent
 from tlm.evaluation.report.checks import checks
-from tlm.evaluation.report.evidence import evidence
 from tlm.evaluation.report.findings import findings, finished, planned, recommended, same_vocabulary, sure
 from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, numbers
+from tlm.evaluation.report.preview import evidence
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped, spread
 from tlm.evaluation.report.since import earlier, finding, group_with, since
 from tlm.evaluation.score.intervals import differences
@@ -121,7 +121,8 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
             "counts": numbers(task.counts) if task is not None else {},
             "test": first["splits"]["test"]["n"],
         },
-        "groups": _best_first(summaries, whole),
+        # the best on dev first; what ended after stage 1 last
+        "groups": sorted(summaries, key=lambda group: (group not in whole, -group["dev"]["mean"])),
         "losses": [group["name"] for group in same_vocabulary(summaries)],
         "prices": asdict(prices),
         "differences": compared,
@@ -149,11 +150,6 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
     found["checks"] = [check._asdict() for check in checks(groups, summaries, best, compared, task, lineage)]
     found["gone"] = lineage.missing()
     return found
-
-
-def _best_first(groups: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of the report by their score on dev; what ended after stage 1 stands last."""
-    return sorted(groups, key=lambda group: (group not in whole, -group["dev"]["mean"]))
 
 
 def _colour(groups: list[dict[str, Any]], whole: list[dict[str, Any]]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold
 
 from tlm.data.marks import Marks, listed_marks
-from tlm.data.tasks.metrics import REGRESSION, Floats, Split, Texts, dev_score
+from tlm.data.tasks.metrics import Floats, Split, Texts, dev_score
 from tlm.data.tasks.thresholds import UNFITTED, fitted
 from tlm.progress import say
 from tlm.shallow.features import joined
@@ -142,6 +142,22 @@ def views_of(train: Split, dev: Split) -> list[list[Fold]]:
     return views
 
 
+class Given(NamedTuple):
+    """What a shallow model is fitted to.
+
+    Attributes:
+        train: The examples to fit on.
+        dev: More examples to choose settings by.
+        metric: What to choose by.
+        labels: The classes; None for numbers.
+    """
+
+    train: Split
+    dev: Split
+    metric: str
+    labels: list[str] | None
+
+
 class Search:
     """The best setting considered so far, by the mean of its scores in each view.
 
@@ -151,12 +167,12 @@ class Search:
         tried: How many settings were considered.
     """
 
-    def __init__(self, train: Split, dev: Split, metric: str, labels: list[str] | None) -> None:
-        """Judge with `metric`; `labels` are the classes, or None for numbers."""
-        self.views = views_of(train, dev)
+    def __init__(self, given: Given) -> None:
+        """Judge nothing yet."""
+        self.views = views_of(given.train, given.dev)
         self.folds = [fold for view in self.views for fold in view]
-        self.gold = np.concatenate([train.gold, dev.gold])
-        self.metric, self.classes = metric, 0 if metric in REGRESSION else len(labels or [])
+        self.gold = np.concatenate([given.train.gold, given.dev.gold])
+        self.metric, self.classes = given.metric, len(given.labels or [])
         self.best: Setting | None = None
         self.tried = 0
 
@@ -226,32 +242,28 @@ class Dense:
     tried: int = 0
 
     @classmethod
-    def fit(
-        cls, represent: Represent, train: Split, dev: Split, metric: str, labels: list[str] | None, name: str
-    ) -> "Dense":
-        """Choose the regularisation, and fit the choice on `train`.
+    def fit(cls, represent: Represent, given: Given, name: str) -> "Dense":
+        """Choose the regularisation, and fit the choice on the training examples.
 
         Args:
             represent: Makes the features of texts, and their second texts.
-            train: The examples to fit on.
-            dev: More examples to choose by.
-            metric: What to choose by.
-            labels: The classes; None for numbers.
+            given: What to fit to.
             name: What the features are, for the log.
         """
+        train, dev = given.train, given.dev
         count = len(train.texts)
         pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
         features = represent([*train.texts, *dev.texts], pairs)
         centre, scale = features[:count].mean(axis=0), features[:count].std(axis=0)
         scale[scale < 1e-9] = 1.0
         both = (features - centre) / scale
-        search = Search(train, dev, metric, labels)
+        search = Search(given)
         search.consider(name, [(both[seen], both[unseen]) for seen, unseen in search.folds], DENSE_STRENGTHS)
         best = search.best
         assert best is not None, "dense features are never empty"
         linear = search.fitted(both[:count], train.gold)
         chosen = {"class weights": "balanced" if best.balanced else "none", "C": best.strength}
-        say(f"{name}: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
+        say(f"{name}: {given.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
         return cls(centre, scale, linear, chosen, search.tried)
 
     def predict(self, features: Floats) -> Floats:

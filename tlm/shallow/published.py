@@ -12,11 +12,11 @@ import numpy as np
 
 from tlm.artifacts.stores.store import file_sha256
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.metrics import REGRESSION, Floats, Split, Texts
+from tlm.data.tasks.metrics import Floats, Texts
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
 from tlm.shallow.features import of_marked, pieces, words_of
-from tlm.shallow.linear import Dense, OnDense, of_pairs
+from tlm.shallow.linear import Dense, Given, OnDense, of_pairs
 
 FAMILY = "published"
 EMBEDDER = "embedder"  # folder of the published model, within the model's
@@ -66,28 +66,24 @@ class EmbeddingsModel(OnDense):
         return cls(*cls.restored(config, arrays), folder / EMBEDDER)
 
 
-def fit(
-    folder: Path, train: Split, dev: Split, metric: str, labels: list[str] | None, marks: Marks | None = None
-) -> EmbeddingsModel:
+def fit(folder: Path, given: Given, marks: Marks | None = None) -> EmbeddingsModel:
     """Embed the texts with the model in `folder`, and fit a linear model of the training examples' embeddings.
 
     Args:
         folder: The published model.
-        train: The examples to fit on.
-        dev: More examples to choose the regularisation by.
-        metric: What to choose by.
-        labels: The classes; None for numbers.
+        given: What to fit to.
         marks: The marks around spans; None: look for them. Pairs of texts have none.
 
     Raises:
         InputError: there are no training examples, or the folder does not load.
     """
+    train = given.train
     if not train.texts:
         raise InputError("the task has no training examples; a linear model needs some")
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
     model = load(folder, CPU)
-    dense = Dense.fit(partial(features_of, model, marks), train, dev, metric, labels, FAMILY)
-    return EmbeddingsModel(None if metric in REGRESSION else labels, marks, dense, train.pairs is not None, folder)
+    dense = Dense.fit(partial(features_of, model, marks), given, FAMILY)
+    return EmbeddingsModel(given.labels, marks, dense, train.pairs is not None, folder)
 
 
 def represent(model: Any, texts: Texts, pairs: Texts | None) -> Floats:

@@ -17,11 +17,11 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.utils.extmath import randomized_svd
 
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.metrics import REGRESSION, Floats, Split, Texts
+from tlm.data.tasks.metrics import Floats, Texts
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Marked, of_marked, parts, with_pairs, words_of
-from tlm.shallow.linear import Dense, OnDense, of_pairs
+from tlm.shallow.linear import Dense, Given, OnDense, of_pairs
 
 DIMENSIONS = 128
 LEAST_COUNT = 3
@@ -223,29 +223,19 @@ class StaticModel(OnDense):
         return cls(*cls.restored(config, arrays), vectors, config.get("edges", False))
 
 
-def learn(
-    passages: Iterable[str],
-    unlabelled: Sequence[str],
-    train: Split,
-    dev: Split,
-    metric: str,
-    labels: list[str] | None,
-    marks: Marks | None = None,
-) -> StaticModel:
+def learn(passages: Iterable[str], unlabelled: Texts, given: Given, marks: Marks | None = None) -> StaticModel:
     """Learn vectors from retrieved passages and the task's texts, then a linear model of the training examples.
 
     Args:
         passages: The retrieved text; may be empty.
         unlabelled: Texts of the task without labels.
-        train: The examples to fit on.
-        dev: More examples to choose the regularisation by.
-        metric: What to choose by.
-        labels: The classes; None for numbers.
+        given: What to fit to.
         marks: The marks around spans; None: look for them. Pairs of texts have none.
 
     Raises:
         InputError: there are no training examples, or no word is frequent enough to learn from.
     """
+    train = given.train
     if not train.texts:
         raise InputError("the task has no training examples; a static model needs some")
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
@@ -253,8 +243,8 @@ def learn(
     vectors = word_vectors(chain(passages, own), how=MARKED if marks else UNMARKED)
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
-    dense = Dense.fit(partial(represent, vectors, marks), train, dev, metric, labels, FAMILY)
-    return StaticModel(None if metric in REGRESSION else labels, marks, dense, train.pairs is not None, vectors)
+    dense = Dense.fit(partial(represent, vectors, marks), given, FAMILY)
+    return StaticModel(given.labels, marks, dense, train.pairs is not None, vectors)
 
 
 def represent(vectors: Vectors, marks: Marks, texts: Texts, pairs: Texts | None, edges: bool = True) -> Floats:

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.metrics import REGRESSION, Floats, Split, Texts
+from tlm.data.tasks.metrics import Floats, Texts
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Shape, TextFeatures, joined
-from tlm.shallow.linear import STRENGTHS, Linear, Search
+from tlm.shallow.linear import STRENGTHS, Given, Linear, Search
 
 FAMILY = "tf-idf"
 LARGE = 5_000_000  # characters of training text above which only the cheapest features are tried
@@ -65,25 +65,23 @@ class Tfidf:
         return cls(config["labels"], features, Linear.restored(config, arrays), config["chosen"])
 
 
-def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks: Marks | None = None) -> Tfidf:
-    """Choose the features, then the regularisation, and fit the choice on `train`.
+def tune(given: Given, marks: Marks | None = None) -> Tfidf:
+    """Choose the features, then the regularisation, and fit the choice on the training examples.
 
     Args:
-        train: The examples to fit on.
-        dev: More examples to choose by.
-        metric: What to choose by.
-        labels: The classes; None for numbers.
+        given: What to fit to.
         marks: The marks around spans; None: look for them.
 
     Raises:
         InputError: there is no training text, or no text with a word in it.
     """
+    train, dev = given.train, given.dev
     if not train.texts:
         raise InputError("the task has no training examples; a baseline needs some")
     texts = joined(train.texts, train.pairs)
     marks = marks_of(texts, marks)
     both = np.array([*texts, *joined(dev.texts, dev.pairs)], dtype=object)
-    search = Search(train, dev, metric, labels)
+    search = Search(given)
     many = search.classes > MANY
     of_few = OF_SPANS if marks else (CHEAPEST,) if sum(map(len, texts)) > LARGE else SHAPES
     shapes, strengths = _of_many(texts, marks, search) if many else (of_few, STRENGTHS[:2])
@@ -111,8 +109,8 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
     linear = search.fitted(features.transform(texts), train.gold)
     weights = "balanced" if best.balanced else "none"
     chosen = {**shape.describe(), "class weights": weights, "C": best.strength}
-    say(f"baseline: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
-    return Tfidf(None if metric in REGRESSION else labels, features, linear, chosen, search.tried)
+    say(f"baseline: {given.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
+    return Tfidf(given.labels, features, linear, chosen, search.tried)
 
 
 def _of_many(texts: Texts, marks: Marks, search: Search) -> tuple[tuple[Shape, ...], tuple[float, ...]]:

@@ -7,8 +7,7 @@ from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.marks import Marks, named_marks
 from tlm.data.passages import texts
-from tlm.data.tasks.examples import read_splits, unlabelled
-from tlm.data.tasks.metrics import Split
+from tlm.data.tasks.examples import classes_of, read_splits, unlabelled
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
 from tlm.retrieval.subset.export import Selection
@@ -17,6 +16,7 @@ from tlm.settings.options import Filters
 from tlm.training.input.located import model_folder, published_name
 
 if TYPE_CHECKING:
+    from tlm.shallow.linear import Given
     from tlm.shallow.models import Model
 
 
@@ -125,13 +125,15 @@ def _fitted(recipe: Recipe) -> "Model":
     return learn(read, unlabelled(recipe.inputs["task"]), *_given(recipe))
 
 
-def _given(recipe: Recipe) -> tuple[Split, Split, str, list[str] | None, Marks | None]:
-    """What all models are fitted on: train, dev, metric, classes, and marks that were named."""
+def _given(recipe: Recipe) -> "tuple[Given, Marks | None]":
+    """What all models are fitted to, and marks that were named."""
     from tlm.data.marks import named_marks
+    from tlm.shallow.linear import Given
 
-    splits, details = read_splits(recipe.inputs["task"], "train", "dev"), recipe.inputs["task"].details
+    task = recipe.inputs["task"]
+    splits = read_splits(task, "train", "dev")
     marks = named_marks(recipe.settings["spans"]) if "spans" in recipe.settings else None
-    return splits["train"], splits["dev"], details["metric"], details["labels"], marks
+    return Given(splits["train"], splits["dev"], task.details["metric"], classes_of(task)), marks
 
 
 def _read(subset: Artifact) -> Iterator[str]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.tasks.examples import LISTS, SEVERAL, classes_of
-from tlm.data.tasks.metrics import CLASSIFICATION, OF_SEVERAL, POSITIVE, REGRESSION, Split, score
+from tlm.data.tasks.metrics import CLASSIFICATION, OF_SEVERAL, POSITIVE, REGRESSION, Array, Split, score
 from tlm.data.tasks.thresholds import above, cross_decided
 
 BINS = 10
@@ -41,8 +41,6 @@ METRIC_NAMES = {
     "rmse": "root mean squared error",
     "mae": "mean absolute error",
 }
-
-Array = NDArray[Any]
 
 
 def scores(gold: Array, predicted: Array, probabilities: Array | None, labels: Sequence[str] | None) -> dict[str, Any]:
@@ -162,7 +160,7 @@ class Prediction:
     """
 
     split: Split
-    predicted: NDArray[Any]
+    predicted: Array
     probabilities: NDArray[np.float64] | None
 
     @classmethod
@@ -234,7 +232,7 @@ def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
     split, size = prediction.split, len(prediction.split.example)
     kind = pa.float64() if labels is None else pa.string()
 
-    def values(array: NDArray[Any]) -> pa.Array:
+    def values(array: Array) -> pa.Array:
         if labels is not None and array.ndim == 2:
             return pa.array([[labels[place] for place in np.flatnonzero(row)] for row in array], LISTS)
         return pa.array(array if labels is None else [labels[index] for index in array], kind)

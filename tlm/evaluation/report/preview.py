@@ -1,7 +1,6 @@
-"""The command `preview`, a few examples of each label with the passages retrieved for them; and a report's evidence.
+"""Passages beside the examples whose queries found them, for a person to judge the retrieval.
 
-Evidence are passages of each arm beside the training examples whose queries found them. Both let a person judge the
-retrieval.
+The command `preview` begins with a few examples of each label, the evidence of a report with passages of each arm.
 """
 
 import sys
@@ -236,7 +235,7 @@ def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, di
     best: dict[int, int] = {}
     for row in table.sort_by([("rank", "ascending"), ("query", "ascending")]).to_pylist():
         best.setdefault(row["doc"], row["query"])
-    queries = examples_by_query(hits) if best else {}
+    queries = examples_by_query(hits)
     first = {doc: queries[query][0] for doc, query in best.items() if queries.get(query)}
     examples = rows_at(task, "examples.parquet", first.values())
     return {doc: _asker(examples[row]) for doc, row in first.items()}

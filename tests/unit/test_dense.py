@@ -117,7 +117,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
-from tlm.shallow.vectors import word_vectors
+from tlm.shallow.static import word_vectors
 root, texts = sys.argv[1], list(docstrings())[:3000]
 index, task = build_index(corpus_of(texts, root), root=root), task_of(texts[::100], root)
 like = export(retrieve(index, task, top_k=10, root=root), root=root)

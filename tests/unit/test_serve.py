@@ -21,6 +21,7 @@ import pytest
 
 from tests.toys_training import TOPICS, checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
+from tlm.cli.command import flat
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import model_folder, predict
 from tlm.evaluation.predict.predictor import open_predictor
@@ -28,7 +29,7 @@ from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix
 from tlm.serving import protocol
-from tlm.serving.batcher import Batcher, Failed
+from tlm.serving.batcher import Batcher
 from tlm.serving.export_onnx import export_onnx
 from tlm.serving.serve import serve
 
@@ -268,11 +269,11 @@ def test_a_length_that_is_wrong_holds_nobody_up(models, started) -> None:
 def test_an_error_of_ours_is_an_answer_too(models, monkeypatch) -> None:
     from starlette.testclient import TestClient
 
-    from tlm.serving.app import Served, Server
+    from tlm.serving.app import Server
 
     predictor, _ = open_predictor(model_folder(models["linear"]), "cpu")
     monkeypatch.setattr(protocol, "answer_v1", lambda *_: {}["lost"])
-    with TestClient(Server(Served(predictor, "toy", "1")).app(), raise_server_exceptions=False) as client:
+    with TestClient(Server(protocol.Served(predictor, "toy", "1")).app(), raise_server_exceptions=False) as client:
         answer = client.post("/v1/models/toy:predict", json={"instances": ["court"]})
         assert (answer.status_code, answer.json()) == (
             500,
@@ -429,8 +430,7 @@ def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> Non
         return [one for (one,) in found]
 
     failed, answered = asyncio.run(both())
-    assert isinstance(failed, Failed)
-    assert str(failed) == "the model failed: no"
+    assert (failed.status_code, failed.detail) == (500, "the model failed: no")
     assert answered.tolist() == [[0.5, 0.5]]
 
 
@@ -443,5 +443,5 @@ def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> Non
 )
 def test_a_wrong_setting_is_one_sentence(models, settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError) as caught:
-        serve(models["linear"], **settings)
+        flat(serve)(models["linear"], **settings)
     assert sentence in str(caught.value)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from tests.toys import Row, make, make_task, random_model, read_json, words
 from tlm.artifacts.artifact import Artifact
@@ -72,18 +72,6 @@ def test_logits_are_those_of_plain_transformers_in_any_company(tmp_path: Path) -
     assert np.abs(np.concatenate([classifier.logits([text]) for text in texts]) - expected).max() < 1e-5
     assert classifier.logits([]).shape == (0, 3)
     assert probabilities(np.array([[1e4, -1e4, 0.0]])).tolist() == [[1.0, 0.0, 0.0]]
-
-
-def test_the_librarys_pipeline_gives_the_same_answers(tmp_path: Path) -> None:
-    task = toy_task(tmp_path)
-    _, model = random_model(tmp_path, task, words(50, 9))
-    folder = str(Artifact.open(model).path("model"))
-    table = pq.read_table(
-        Artifact.open(evaluate(model, task, device="cpu", root=str(tmp_path))).path("predictions.parquet")
-    )
-    texts = pq.read_table(Artifact.open(task).path("examples.parquet"))["text"].to_pylist()[20:]
-    answers = pipeline("text-classification", model=folder, device="cpu")(texts, truncation=True)
-    assert [answer["label"] for answer in answers] == table["predicted"].to_pylist()
 
 
 def test_what_is_recorded(tmp_path: Path) -> None:

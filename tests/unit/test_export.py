@@ -276,22 +276,6 @@ def test_a_filter_that_is_off_does_not_make_another_subset(tmp_path):
     assert set(Artifact.open(subsets.pop()).manifest.inputs) == {"hits", "corpus"}
 
 
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ({"jaccard": 0.0}, "jaccard is 0.0; expected a share above 0 and up to 1"),
-        ({"jaccard": 80}, "jaccard is 80; expected"),
-        ({"overlap_share": 1.5}, "overlap_share is 1.5; expected"),
-        ({"passage_share": 0.0}, "passage_share is 0.0; expected a share above 0 and up to 1"),
-        ({"ngram": 1}, "ngram is 1; expected at least 3"),
-        ({"min_words": -1}, "min_words is -1; expected 0"),
-    ],
-)
-def test_settings_out_of_range(tmp_path, setting, said):
-    with pytest.raises(InputError, match=said):
-        export(str(tmp_path / "hits" / "x"), filters=Filters(**setting), root=str(tmp_path))
-
-
 def test_hits_that_hold_nothing(tmp_path):
     with pytest.raises(InputError, match="holds no hit"):
         export(make(tmp_path, [prose(0)], []), root=str(tmp_path))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples
-from tlm.data.tasks.splits import connected, divided_groups, draw
+from tlm.data.tasks.splits import connected, draw
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.settings.options import Fields
@@ -154,7 +154,3 @@ def test_a_task_that_came_with_divided_groups_is_warned_of(tmp_path, capsys):
     assert "warning: 2 of 8 groups of 'by' are in more than one split" in capsys.readouterr().err
     ungrouped = Artifact.open(load_task(str(tmp_path / "t"), root=str(tmp_path / "root")))
     assert "divided groups" not in ungrouped.counts
-
-
-def test_divided_groups_are_those_in_several_splits():
-    assert divided_groups(["train", "train", "dev", "test", "test"], ["a", "b", "a", "c", "c"]) == {"a"}

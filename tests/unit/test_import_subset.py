@@ -226,7 +226,6 @@ def test_a_person_errs_and_is_told_in_one_sentence(tmp_path):
     assert "has no field 'texts'; it has 'text', 'id', 'rank'; did you mean 'text'?" in (
         refused(path, tmp_path, text_field="texts")
     )
-    assert "overlap_share is 2; expected a share above 0 and up to 1" in refused(path, tmp_path, overlap_share=2)
     assert "leave none of the 1 passages of" in refused(path, tmp_path, min_words=100)
     assert "does not exist; did you mean 'x.csv'?" in refused(str(tmp_path / "y.csv"), tmp_path)
     assert "no task of that name; did you mean 'paper:scierc'?" in refused("paper:scirec/small", tmp_path)

@@ -132,20 +132,6 @@ def test_what_holds_any_task_s_test_text_goes_and_is_told(tmp_path):
     assert sorted(kept) == [0, 1, 2, 3]
 
 
-def test_a_long_test_text_of_any_task_is_removed_passage_by_passage(tmp_path):
-    text = prose(0, 2000).split()
-    pieces = [" ".join(text[start : start + 100]) for start in range(0, 2000, 100)]
-    quoting = " ".join([*text[50:80], *prose(1, 60).split()])
-    corpus = corpus_of(tmp_path, [*pieces, quoting, prose(2, 100)])
-    one = subset_of(tmp_path, corpus, "one", [list(range(22))])
-    two = subset_of(tmp_path, corpus, "two", [[20, 21, 3]], " ".join(text))
-    merged = merge_subsets([one, two], root=str(tmp_path))
-    assert sorted(rows_of(merged)) == [20, 21]
-    assert set(dropped(merged).values()) == {("overlaps test", "1.00 of its n-grams are in example 2 of two")}
-    less = merge_subsets([one, two], filters=Filters(passage_share=0.2), root=str(tmp_path))
-    assert dropped(less)[20] == ("overlaps test", "0.28 of its n-grams are in example 2 of two")
-
-
 def test_what_reads_subsets_reads_a_merged_one(tmp_path):
     texts = [prose(0), f"{prose(1)} {SECRET}", prose(2)]
     corpus = corpus_of(tmp_path, texts)
@@ -178,8 +164,6 @@ def test_what_cannot_be_merged_is_one_sentence(tmp_path):
     ):
         with pytest.raises(InputError, match=sentence):
             merge_subsets(wrong, root=str(tmp_path))
-    with pytest.raises(InputError, match="jaccard is 2"):
-        merge_subsets([one], filters=Filters(jaccard=2), root=str(tmp_path))
     hidden = subset_of(tmp_path, corpus_of(tmp_path, [f"{prose(1)} {SECRET}"]), "three", [[0]], overlap=False)
     only = subset_of(tmp_path, corpus_of(tmp_path, [f"{prose(1)} {SECRET}"]), "four", [[0]], SECRET, overlap=False)
     with pytest.raises(InputError, match="the filters leave none of the 1 passages"):

@@ -10,19 +10,9 @@ TOPICS = {
     "chess": ["chess", "pawn", "bishop", "knight", "queen", "castle", "gambit", "opening", "endgame", "check"],
 }
 OFF_TOPIC = [
-    "river",
-    "stone",
-    "paper",
-    "window",
-    "garden",
-    "engine",
-    "button",
-    "letter",
-    "market",
-    "bottle",
-    "candle",
+    "river", "stone", "paper", "window", "garden", "engine", "button", "letter", "market", "bottle", "candle",
     "ladder",
-]
+]  # fmt: skip
 GLUE = ["the", "of", "and", "with", "for", "a", "very", "under", "over", "near", "from", "into", "before", "after"]
 
 

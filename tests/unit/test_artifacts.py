@@ -227,16 +227,11 @@ def test_a_damaged_manifest_is_said(tmp_path, damage):
 @pytest.mark.parametrize(
     "change",
     [
-        {"schema_version": 2},
-        {"schema_name": "other"},
-        {"surprise": 1},
-        {"files": "none"},
-        {"details": {"largest": 98}},
-        {"content": "0" * 64},
-        {"files": []},
+        {"schema_version": 2}, {"schema_name": "other"}, {"surprise": 1}, {"files": "none"},
+        {"details": {"largest": 98}}, {"content": "0" * 64}, {"files": []},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_manifest_that_is_not_what_was_published_is_said(tmp_path, change):
     path = manifest_of(tmp_path)
     path.write_text(json.dumps(json.loads(path.read_bytes()) | change))

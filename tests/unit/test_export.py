@@ -94,14 +94,8 @@ def dropped(subset: str) -> dict[int, tuple[str, str]]:
 def test_a_planted_test_sentence_and_a_planted_near_duplicate_are_removed(tmp_path):
     plain = MARKED.translate(str.maketrans("", "", "[]<>")).lower()
     texts = [
-        prose(0),
-        f"{prose(1)} {plain}",
-        prose(0) + " more",
-        prose(2),
-        "too short",
-        f"{ROLLED} {prose(3)}",
-        prose(4),
-    ]
+        prose(0), f"{prose(1)} {plain}", prose(0) + " more", prose(2), "too short", f"{ROLLED} {prose(3)}", prose(4),
+    ]  # fmt: skip
     hits = make(tmp_path, texts, one_each(texts)[:6], dev=[ROLLED], test=[MARKED])
     subset = export(hits, root=str(tmp_path))
     assert sorted(kept(subset)) == [0, 3]

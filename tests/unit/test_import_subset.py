@@ -141,10 +141,7 @@ def test_ranks_of_some_parquet_files_count(tmp_path):
     assert [row["best_rank"] for row in kept(taken(str(tmp_path / "x"), tmp_path)).values()] == [3, None, None, None]
 
 
-@given(
-    texts=st.lists(st.text("ab c\u0301éß", max_size=30), min_size=1, max_size=30),
-    at_once=st.integers(1, 7),
-)
+@given(texts=st.lists(st.text("ab c\u0301éß", max_size=30), min_size=1, max_size=30), at_once=st.integers(1, 7))
 @settings(max_examples=40, deadline=None)
 def test_portions_change_nothing_and_nothing_is_lost(tmp_path_factory, texts, at_once):
     folder = tmp_path_factory.mktemp("import")

@@ -18,16 +18,8 @@ def test_the_list_has_every_preset_once_under_its_scale():
     assert sorted(first) == sorted(presets.names())
     scales = [name.partition("-")[0] for name in first]
     assert list(dict.fromkeys(scales)) == [
-        "tiny",
-        "demo",
-        "pocket",
-        "mini",
-        "finetune",
-        "adapt",
-        "small",
-        "medium",
-        "large",
-    ]
+        "tiny", "demo", "pocket", "mini", "finetune", "adapt", "small", "medium", "large",
+    ]  # fmt: skip
     assert scales == sorted(scales, key=list(dict.fromkeys(scales)).index)  # those of a scale stand together
     assert max(map(len, lines)) <= 120
     assert [line.split(":")[0] for line in lines if ": the paper's" in line] == ["small", "medium", "large"]

@@ -183,14 +183,10 @@ def test_equal_texts_of_one_file_stay_in_one_split(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "targets"),
     [
-        (["1", "2", "3"], False),
-        (["1.0", "2.0"], False),
-        (["0.5", "2", "-3", "1e-3", ".5"], True),
-        (["0.5", "high"], False),
-        (["1.5.2", "1.5"], False),
-        (["inf", "1.5"], False),
+        (["1", "2", "3"], False), (["1.0", "2.0"], False), (["0.5", "2", "-3", "1e-3", ".5"], True),
+        (["0.5", "high"], False), (["1.5.2", "1.5"], False), (["inf", "1.5"], False),
     ],
-)
+)  # fmt: skip
 def test_numbers_are_targets_where_some_have_a_fraction(labels, targets):
     file = RawFile("t.csv", "t.csv", "csv")
     found = [Example(file, line, f"{line}", f"a {line}", None, label, "", "") for line, label in enumerate(labels)]

@@ -35,14 +35,10 @@ def test_normalising_changes_nothing_but_form_controls_and_white_space(text):
 @pytest.mark.parametrize(
     ("raw", "clean"),
     [
-        ("  a\t\n b ", "a b"),
-        ("a\0b", "a b"),
-        ("a\x85b\x9fc\u2028d\u00a0e", "a b c d e"),
-        ("cafe\u0301", "café"),
-        ("soft\u00adhyphen", "soft\u00adhyphen"),
-        ("\0\r\n", ""),
+        ("  a\t\n b ", "a b"), ("a\0b", "a b"), ("a\x85b\x9fc\u2028d\u00a0e", "a b c d e"), ("cafe\u0301", "café"),
+        ("soft\u00adhyphen", "soft\u00adhyphen"), ("\0\r\n", ""),
     ],
-)
+)  # fmt: skip
 def test_normalise_by_example(raw, clean):
     assert normalise(raw) == clean
 
@@ -170,15 +166,10 @@ def test_texts_are_compared_without_marks_around_spans_and_invisible_characters(
 @pytest.mark.parametrize(
     "text",
     [
-        '<e1 id="1">tide</e1> rises',
-        "<S:DRUG> tide </S:DRUG> rises",
-        "[OBJ:GENE]tide[/OBJ:GENE] rises",
-        "[E1]tide[E1/] rises",
-        "<e1>tide<e1/> rises",
-        "<e1>ti</e1>de rises",
-        "ti[[de]] rises",
+        '<e1 id="1">tide</e1> rises', "<S:DRUG> tide </S:DRUG> rises", "[OBJ:GENE]tide[/OBJ:GENE] rises",
+        "[E1]tide[E1/] rises", "<e1>tide<e1/> rises", "<e1>ti</e1>de rises", "ti[[de]] rises",
     ],
-)
+)  # fmt: skip
 def test_marks_of_all_forms_leave_the_words(text):
     assert tokens(compared(text)) == ["tide", "rises"]
 

@@ -34,10 +34,7 @@ CASES = {
     "invalid UTF-8 everywhere": told(
         BAD_BYTE[17:] * 30, "c.jsonl:1: invalid UTF-8, byte 0xff at 11; none of the first rows is readable jsonl"
     ),
-    "Latin-1": told(
-        lines("good") + '{"text": "Zürich"}\n' * 11,
-        {"documents": 12, "rejected": {}},
-    ),
+    "Latin-1": told(lines("good") + '{"text": "Zürich"}\n' * 11, {"documents": 12, "rejected": {}}),
     "Latin-1 in too many rows": told(
         lines("good").encode() + '{"text": "Zürich"}\n'.encode("latin-1") * 11,
         "11 of 12 rows cannot be used (11 invalid UTF-8), more than 10 and more than 0.1 %, "

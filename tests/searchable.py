@@ -39,6 +39,11 @@ def cooking(root: str) -> tuple[str, str, str, str]:
     return corpus, index, task, export(retrieve(index, task, top_k=10, root=root), root=root)
 
 
+def prose(seed: int, words: int = 20) -> str:
+    """Text that shares no run of words with that of another seed."""
+    return " ".join(f"s{seed}w{i}" for i in range(words))
+
+
 def corpus_of(texts: list[str], root: str) -> str:
     """URI of a corpus with these passages, in two shards."""
 

@@ -244,17 +244,6 @@ def test_a_model_that_chose_a_text_is_paid_by_the_arm(tmp_path: Path) -> None:
     assert found["seconds"] == 100 + 2 * (12 + 6) + 2
 
 
-@pytest.mark.parametrize("kind", ["corpus", "index", "hits", "subset", "tokens", "model"])
-def test_what_is_gone_has_no_row_and_is_no_error(kind: str, tmp_path: Path) -> None:
-    world = toy_world(tmp_path)
-    metrics = [world.metrics(arm, 0, 0.6) for arm in ("bm25", "random")]
-    for manifest in (tmp_path / kind).glob("*/manifest.json"):
-        manifest.unlink()
-    bill, _ = bill_of(tmp_path, metrics)
-    assert len([one for one in bill["spent"] if one["part"] == "training"]) == 2
-    assert kind not in [one["part"] for one in bill["spent"]]
-
-
 def test_a_linear_model_alone_has_its_training_and_its_speed(tmp_path: Path) -> None:
     bill, files = bill_of(tmp_path, [baseline(toy_world(tmp_path).task, root=str(tmp_path))])
     assert [one["part"] for one in bill["spent"]] == ["training"]

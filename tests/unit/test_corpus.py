@@ -1,6 +1,5 @@
 """The corpus: each text once, in order, whatever the sizes of shards and buckets, whoever is killed on the way."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiny import write_rows as write
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Recipe, produce
 from tlm.cli.command import flat
@@ -23,12 +23,6 @@ from tlm.data.corpus.staging import Stage, distinct
 from tlm.data.passages import Shards, passages, rows_at
 from tlm.data.text import fold, normalise
 from tlm.errors import InputError
-
-
-def write(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def load(paths, root, **values):

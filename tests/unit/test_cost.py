@@ -75,13 +75,6 @@ def test_a_machine_that_does_not_tell(tmp_path):
     assert energy.used("cpu") is energy.used("gpu") is None
 
 
-def test_a_counter_that_vanishes_is_unknown_not_zero(tmp_path):
-    file = zone(tmp_path, "intel-rapl:0", "package-0", 5)
-    with Spending(rapl(tmp_path)) as energy:
-        file.unlink()
-    assert energy.used("cpu") is energy.used("gpu") is None
-
-
 def test_a_package_that_vanishes_leaves_no_partial_sum(tmp_path):
     files = [zone(tmp_path, f"intel-rapl:{number}", f"package-{number}", 5) for number in (0, 1)]
     with Spending(rapl(tmp_path)) as energy:

@@ -126,25 +126,6 @@ def test_a_model_that_diverged_is_refused(tmp_path: Path) -> None:
         evaluate(model, task, device="cpu", root=str(tmp_path))
 
 
-def test_only_safetensors_and_the_librarys_own_code_are_loaded(tmp_path: Path) -> None:
-    task = toy_task(tmp_path)
-    _, model = random_model(tmp_path, task, words(50, 9))
-    pickled, scripted = tmp_path / "pickled", tmp_path / "scripted"
-    for folder in (pickled, scripted):
-        shutil.copytree(Artifact.open(model).path("model"), folder)
-    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")  # noqa: TID251  # to be refused
-    (pickled / "model.safetensors").unlink()
-    with pytest.raises(InputError, match="does not load as a classifier"):
-        Classifier(pickled, "cpu")
-    config = json.loads((scripted / "config.json").read_text())
-    config["auto_map"] = {"AutoModelForSequenceClassification": "evil.Evil"}
-    (scripted / "config.json").write_text(json.dumps(config))
-    (scripted / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
-    with pytest.raises(InputError, match=r"config.json names code of its own \(auto_map\), which is never run"):
-        Classifier(scripted, "cpu")
-    assert not (tmp_path / "ran").exists()
-
-
 def test_a_model_with_missing_weights_is_refused(tmp_path: Path) -> None:
     task = toy_task(tmp_path)
     _, model = random_model(tmp_path, task, words(50, 9))

@@ -1,7 +1,6 @@
 """Examples that belong together, by a field or by equal text, stay together where a split is drawn."""
 
 import itertools
-import json
 from collections import Counter
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiny import write_rows as write
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples
 from tlm.data.tasks.splits import connected, draw
@@ -96,12 +96,6 @@ def test_what_shares_a_text_or_a_group_is_connected(rows):
     for (first, name), (second, other) in itertools.combinations(zip(rows, names, strict=True), 2):
         together = any({("text", first[0]), ("text", second[0])} <= one for one in merged)
         assert (name == other) == together
-
-
-def write(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def authored(authors, texts):

@@ -16,7 +16,7 @@ from research.retrieval.study import ranks, shared_by
 from research.retrieval.subsets import Subset, overlap, sources
 from research.retrieval.words import chosen_rows, log_odds
 from tests.tiny import write_tiny
-from tests.toy_reports import HOSTILE, is_safe, toy_world
+from tests.toy_reports import is_safe, toy_world
 from tests.toys import make, read_json, save
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus
@@ -130,16 +130,6 @@ def test_pages_are_whole_and_the_same_each_time(tiny, tmp_path):
     for name in ("ranks", "shared", "sources", "overlap", "words-00"):
         assert Artifact.open(uri).path(f"{name}.svg").read_text().startswith("<?xml")
     assert "## Overlap" in Artifact.open(uri).path("study.md").read_text()
-
-
-def test_hostile_text_is_inert(tmp_path):
-    world = toy_world(tmp_path, texts=HOSTILE * 2)
-    uri = retrieval_study([world.subsets["bm25"], world.subsets["random"]], root=str(tmp_path))
-    html = Artifact.open(uri).path("study.html").read_text(encoding="utf-8")
-    is_safe(html)
-    assert "\u202e" not in html
-    markdown = Artifact.open(uri).path("study.md").read_text(encoding="utf-8")
-    assert "\u202e" not in markdown
 
 
 def test_a_subset_whose_ancestors_are_gone_still_tells_its_size(tmp_path):

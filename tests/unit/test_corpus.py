@@ -178,13 +178,6 @@ def test_hopeless_files_are_not_read_to_their_end(tmp_path):
         load([write(tmp_path / "in.jsonl", good + bad)], tmp_path)
 
 
-def test_rows_that_may_be_bad_are_a_setting(tmp_path):
-    path = write(tmp_path / "in.jsonl", [{"text": "x"}] + [{}] * 12)
-    with pytest.raises(InputError, match="12 missing field"):
-        load([path], tmp_path)
-    assert load([path], tmp_path, max_rejected=12).counts["rejected"] == {"missing field": 12}
-
-
 def test_killed_in_the_middle_and_run_again_it_is_the_same(tmp_path):
     path = write(tmp_path / "in.jsonl", ({"text": f"text {number % 40_000} of many"} for number in range(60_000)))
     undisturbed, root = load([path], tmp_path / "undisturbed"), tmp_path / "root"

@@ -5,7 +5,6 @@ import pytest
 from tests.toys import make_task
 from tlm.cli.command import descriptions
 from tlm.cli.show import show
-from tlm.errors import InputError
 from tlm.retrieval.select.retrieve import BY_VECTORS, RERANKED, SCORED
 from tlm.runs.advise import advise_command
 from tlm.settings import presets
@@ -80,8 +79,3 @@ def test_advice_on_selectors_names_all_that_were_judged(tmp_path, capsys):
     assert sorted(names) == sorted(["random", *SCORED, *BY_VECTORS, RERANKED]), "the selectors that the shoot-out had"
     assert "CPU time, not FLOPs" in where
     assert "research/RESULTS.md" in where
-
-
-def test_advice_needs_a_preset_that_exists(tmp_path):
-    with pytest.raises(InputError, match="preset 'smal' is unknown"):
-        advise_command(task(tmp_path, 4, 5), preset="smal")

@@ -235,14 +235,6 @@ def test_texts_without_letters_are_compared_as_they_are(tmp_path):
     assert load(folder(tmp_path / "t", rows), tmp_path).counts["leaks"] == 1
 
 
-def test_bad_rows_are_set_aside(tmp_path):
-    bad = [("", "fruit"), ("x", None), ("x", ""), ("x", float("nan")), ("x", "NaN"), (3, "tree"), ("x", {"a": 1})]
-    task = load(folder(tmp_path / "t", dict(SPLITS, train=SPLITS["train"] + bad)), tmp_path)
-    assert pairs(task, "train") == SPLITS["train"]
-    assert task.counts["rejected"] == {"NaN": 2, "empty": 2, "not a label": 1, "not a string": 1, "null": 1}
-    assert pq.read_table(task.path("rejected.parquet"))["line"].to_pylist() == list(range(5, 12))
-
-
 def naive_csv(path, count, texts):
     """Rows whose writer quotes nothing; `texts` replaces the texts of some, by number from 0."""
     rows = [f"{texts.get(row, f'{path.stem} text {row}')},{'ab'[row % 2]}" for row in range(count)]
@@ -280,16 +272,10 @@ def only(**splits):
 
 
 BAD = {
-    "label field": (
-        SPLITS,
-        {"label_field": "labels"},
-        "no field 'labels'; it has 'text', 'label'; did you mean 'label'?",
-    ),
     "pair field": (SPLITS, {"pair_field": "second"}, "no field 'second'; it has 'text', 'label'"),
     "metric of regression": (SPLITS, {"metric": "pearson"}, "is a classification with 2 classes; expected macro_f1"),
     "no train": ({"dev": SPLITS["dev"], "test": SPLITS["test"]}, {}, "no train file among dev.jsonl, test.jsonl"),
     "no test": ({"train": SPLITS["train"], "dev": SPLITS["dev"]}, {}, "no test file"),
-    "two devs": (only(valid=SPLITS["dev"]), {}, "expected one dev file"),
 }
 
 
@@ -314,12 +300,6 @@ def test_a_metric_for_classes_does_not_fit_a_regression(tmp_path):
     rows = {"train": [("a", 1.5), ("b", 2.5)], "dev": [("c", 3.0)], "test": [("d", 4.25)]}
     with pytest.raises(InputError, match="the task is a regression; expected pearson, spearman"):
         load(folder(tmp_path / "t", rows), tmp_path, metric="accuracy")
-
-
-def test_plain_text_is_no_task(tmp_path):
-    (tmp_path / "all.txt").write_text("a\n\nb\n")
-    with pytest.raises(InputError, match="has no field 'label'; it has 'text'"):
-        load(tmp_path / "all.txt", tmp_path)
 
 
 def test_equal_files_give_equal_content_wherever_they_lie(tmp_path):

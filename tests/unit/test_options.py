@@ -19,6 +19,7 @@ from tlm.settings.options import Compute, Fields, Filters, Layout, Options, Pric
         (Layout, {"text_field": ""}, "text_field is empty; give the name of the field with the text"),
         (Fields, {"pair_field": "label"}, "pair_field and label_field are both 'label'; expected different fields"),
         (Filters, {"jaccard": 0}, "jaccard is 0; expected a share above 0 and up to 1"),
+        (Filters, {"jaccard": float("nan")}, "jaccard is nan; expected a share above 0 and up to 1"),
         (Filters, {"ngram": 2}, "ngram is 2; expected at least 3: shorter runs of words are in every text"),
         (Filters, {"min_words": -1}, "min_words is -1; expected 0 (keep all) or more"),
         (Filters, {"overlap_share": 1.5}, "overlap_share is 1.5; expected a share above 0 and up to 1"),

@@ -67,12 +67,6 @@ CASES = {
         "retrieve {1} {2} --arm random --same-size-as {4} --seed -1",
         expected="seed is -1; expected 0 or more",
     ),
-    "a Jaccard similarity that is NaN": given(
-        *INDEX,
-        "retrieve {1} {2}",
-        "export {3} --jaccard nan",
-        expected="jaccard is nan; expected a share above 0 and up to 1",
-    ),
     "a root of an unknown scheme": given(
         "load-corpus c.jsonl --root ftp://x", expected="root 'ftp://x': scheme 'ftp' is not known"
     ),

@@ -249,9 +249,3 @@ def test_a_linear_model_alone_has_its_training_and_its_speed(tmp_path: Path) -> 
     assert [one["part"] for one in bill["spent"]] == ["training"]
     assert bill["predictions"][0]["texts_per_cpu_second"] > 0
     assert "CO₂e" not in files["html"]  # no grid intensity is given
-
-
-def test_the_grid_names_the_report(tmp_path: Path) -> None:
-    uris = [toy_world(tmp_path).metrics("bm25", 0, 0.6)]
-    plain, green = report(uris, root=str(tmp_path)), report(uris, prices=Prices(grams_per_kwh=20), root=str(tmp_path))
-    assert plain != green == report(uris, prices=Prices(grams_per_kwh=20.0), root=str(tmp_path))

@@ -103,6 +103,7 @@ def test_prices_name_the_report_and_time_does_not(tmp_path: Path) -> None:
     free, paid = report(uris, root=str(tmp_path)), report(uris, prices=Prices(cpu_hour=2), root=str(tmp_path))
     assert free != paid
     assert report(uris[::-1], prices=Prices(cpu_hour=2.0), root=str(tmp_path)) == paid
+    assert report(uris, prices=Prices(grams_per_kwh=20), root=str(tmp_path)) not in (free, paid)
     slower = runs(tmp_path / "slower", seconds=9000.0, cpu_joules=5.0)
     again = Artifact.open(report(slower, prices=Prices(cpu_hour=2), root=str(tmp_path / "slower")))
     assert again.manifest.key == Artifact.open(paid).manifest.key

@@ -22,7 +22,6 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.report.lineage import Lineage
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.select.scored import divergence, shares
@@ -247,15 +246,3 @@ def test_sources_over_shards(tmp_path: Path):
     assert {name: row["passages"] for name, row in found.items()} == {"a": 2, "b": 3, "c": 1}
     assert found["b"]["subsets"] == [pytest.approx(2 / 3), 0]
     assert found["a"]["subsets"] == [0, 0]
-
-
-def test_subset_reads_who_asked(tmp_path):
-    world = toy_world(tmp_path)
-    subset = Subset.read(Artifact.open(world.subsets["bm25"]), "x", "bm25", Lineage())
-    assert subset.asked.tolist() == [len(row["queries"]) for row in rows_of(world.subsets["bm25"])]
-    drawn = Subset.read(Artifact.open(world.subsets["random"]), "x", "random", Lineage())
-    assert not drawn.asked.any()
-
-
-def test_a_word_that_is_alone_has_no_odds():
-    assert log_odds(np.array([7, 0]), np.array([3, 0]), 500).tolist() == [0, 0]

@@ -140,11 +140,6 @@ def test_a_run_without_spaces_is_cut_after_fifty_characters():
     assert split("x" * 50 + " y", 100) == ["x" * 50 + " y"]
 
 
-def test_a_short_rest_is_joined_to_the_last_passage():
-    assert [len(passage.split()) for passage in split("w " * 208 + "w", 100)] == [100, 109]
-    assert [len(passage.split()) for passage in split("w " * 209 + "w", 100)] == [100, 100, 10]
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -152,6 +152,12 @@ def test_short_texts_are_found_whole_if_they_have_three_words(text, removed):
     assert (result.text >= 0).tolist() == [removed, removed]
 
 
+def test_the_first_of_several_texts_is_named():
+    longer = "one two three four five six seven eight nine"
+    assert find([longer], ["four five six", longer, "one two three"]).text.tolist() == [0]
+    assert find([longer], [longer, "four five six"]).text.tolist() == [0]
+
+
 def test_chunks_make_no_difference(monkeypatch):
     passages = [f"{'x ' * i} not very good at all" for i in range(20)] + ["clean"] * 3
     at_once = find(passages, ["so long", "not very good"]).text.tolist()

@@ -70,7 +70,7 @@ queries = st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=6, unique=T
 def test_each_passage_is_there_once_and_the_provenance_sums_up(tmp_path_factory, found: list[Found]):
     root = tmp_path_factory.mktemp("merge")
     texts = [prose(seed) for seed in range(12)]
-    corpus, names = corpus_of(str(root), texts), ["one", "two", "three"][: len(found)]
+    corpus, names = corpus_of(texts, str(root)), ["one", "two", "three"][: len(found)]
     parts = [subset_of(root, corpus, name, own) for name, own in zip(names, found, strict=True)]
     merged = Artifact.open(merge_subsets(parts, root=str(root)))
     rows = rows_of(merged.uri)
@@ -98,7 +98,7 @@ def test_each_passage_is_there_once_and_the_provenance_sums_up(tmp_path_factory,
 
 def test_what_holds_any_task_s_test_text_goes_and_is_told(tmp_path):
     texts = [prose(0), f"{prose(1)} {SECRET}", prose(2), f"{prose(2)} more"]
-    corpus = corpus_of(str(tmp_path), texts)
+    corpus = corpus_of(texts, str(tmp_path))
     one = subset_of(tmp_path, corpus, "one", [[0, 1, 2]])
     two = subset_of(tmp_path, corpus, "two", [[3, 1]], SECRET)
     assert 1 in rows_of(one)  # its own export keeps what is another task's test text
@@ -121,7 +121,7 @@ def test_what_holds_any_task_s_test_text_goes_and_is_told(tmp_path):
 
 def test_what_reads_subsets_reads_a_merged_one(tmp_path):
     texts = [prose(0), f"{prose(1)} {SECRET}", prose(2)]
-    corpus = corpus_of(str(tmp_path), texts)
+    corpus = corpus_of(texts, str(tmp_path))
     parts = [subset_of(tmp_path, corpus, "one", [[0, 1]]), subset_of(tmp_path, corpus, "two", [[2]], SECRET)]
     merged = Artifact.open(merge_subsets(parts, root=str(tmp_path)))
     read = Subset.read(merged, "both", "bm25", Lineage())
@@ -134,14 +134,14 @@ def test_what_reads_subsets_reads_a_merged_one(tmp_path):
 def test_the_same_subsets_give_the_same_content(tmp_path):
     contents = set()
     for root in (tmp_path / "a", tmp_path / "b"):
-        corpus = corpus_of(str(root), [prose(seed) for seed in range(9)])
+        corpus = corpus_of([prose(seed) for seed in range(9)], str(root))
         parts = [subset_of(root, corpus, "one", [[0, 5], [3]]), subset_of(root, corpus, "two", [[8, 5]])]
         contents.add(Artifact.open(merge_subsets(parts, root=str(root))).content)
     assert len(contents) == 1
 
 
 def test_what_cannot_be_merged_is_one_sentence(tmp_path):
-    corpus, other = (corpus_of(str(tmp_path), [prose(seed) for seed in seeds]) for seeds in (range(4), range(5)))
+    corpus, other = (corpus_of([prose(seed) for seed in seeds], str(tmp_path)) for seeds in (range(4), range(5)))
     one, two = subset_of(tmp_path, corpus, "one", [[0, 1]]), subset_of(tmp_path, other, "two", [[2]])
     for wrong, sentence in (
         ([], "no subset is given"),
@@ -151,14 +151,14 @@ def test_what_cannot_be_merged_is_one_sentence(tmp_path):
     ):
         with pytest.raises(InputError, match=sentence):
             merge_subsets(wrong, root=str(tmp_path))
-    hidden = subset_of(tmp_path, corpus_of(str(tmp_path), [f"{prose(1)} {SECRET}"]), "three", [[0]], overlap=False)
-    only = subset_of(tmp_path, corpus_of(str(tmp_path), [f"{prose(1)} {SECRET}"]), "four", [[0]], SECRET, overlap=False)
+    hidden = subset_of(tmp_path, corpus_of([f"{prose(1)} {SECRET}"], str(tmp_path)), "three", [[0]], overlap=False)
+    only = subset_of(tmp_path, corpus_of([f"{prose(1)} {SECRET}"], str(tmp_path)), "four", [[0]], SECRET, overlap=False)
     with pytest.raises(InputError, match="the filters leave none of the 1 passages"):
         merge_subsets([hidden, only], root=str(tmp_path))
 
 
 def test_a_study_names_the_tasks_of_a_merged_subset(tmp_path: Path) -> None:
-    corpus = corpus_of(str(tmp_path), [prose(seed) for seed in range(6)])
+    corpus = corpus_of([prose(seed) for seed in range(6)], str(tmp_path))
     own = [subset_of(tmp_path, corpus, name, [[place, place + 1]]) for place, name in enumerate(("one", "two"))]
     study = Artifact.open(retrieval_study([merge_subsets(own, root=str(tmp_path)), *own], root=str(tmp_path)))
     assert list(study.manifest.settings["names"]) == ["bm25 for one + two", "bm25 for one", "bm25 for two"]

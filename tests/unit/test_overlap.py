@@ -145,6 +145,16 @@ def test_the_pieces_of_a_long_text_are_found_and_a_quoted_sentence_is_not():
 
 
 @pytest.mark.parametrize(
+    ("passage", "removed"),
+    [("w3 w4 w5 w6 w7", True), ("w3, W4, w5", True), ("w3 w4", False), ("w3 w4 w5 w7", False), ("x w3 w4 w5", False)],
+)
+def test_a_passage_shorter_than_an_n_gram_goes_if_it_stands_whole_in_a_text(passage, removed):
+    result = find([passage, "another"], [" ".join(f"w{i}" for i in range(200))])
+    assert result.text.tolist() == [0 if removed else -1, -1]
+    assert result.of_passage.tolist() == [removed, False]
+
+
+@pytest.mark.parametrize(
     ("text", "removed"), [("yes", False), ("very good", False), ("not very good", True), ("", False)]
 )
 def test_short_texts_are_found_whole_if_they_have_three_words(text, removed):

@@ -337,14 +337,6 @@ def test_evaluate_finds_the_scores_that_the_step_made(step: str, store: Path) ->
         evaluate(model_of(metrics).uri, other, root=str(store))
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_a_downloaded_model_is_a_folder_that_predicts(step: str, store: Path, tmp_path: Path) -> None:
-    model = model_of(STEPS[step](task_of(store, "marked"), root=str(store))).uri
-    folder = download(model, str(tmp_path / "fetched"))
-    texts = [row[0] for row in rows_of("marked")[:5]]
-    assert list(predict(folder, texts)) == list(predict(model, texts))
-
-
 @pytest.mark.parametrize("missing", ["vocabulary.json", "weights.safetensors"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_folder_that_lacks_a_file_is_said_in_a_sentence(step: str, missing: str, store: Path, tmp_path: Path) -> None:
@@ -455,17 +447,6 @@ def test_wrong_spans_are_said_in_a_sentence(step: str, wrong: Any, tmp_path: Pat
     with pytest.raises(InputError, match=r"^spans "):
         STEPS[step](task, spans=wrong, root=str(tmp_path))
     assert not (tmp_path / "model").exists()
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_texts_with_five_kinds_of_tags_are_learned(step: str, tmp_path: Path) -> None:
-    rows = [
-        (" ".join(f"<{tag}> {text} </{tag}>" for tag in "pbiua"), None, label, split)
-        for text, _, label, split in rows_of("plain")
-    ]
-    task = make_task(tmp_path, rows, "macro_f1", LABELS)
-    metrics = STEPS[step](task, root=str(tmp_path))
-    assert Artifact.open(metrics).details["test"] > 0.5
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -34,16 +34,6 @@ TOLERANCE = 0.05
 TEXTS = [row[0] for row in rows_of(False) if row[3] == "test"]
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"), seeds=(1, 2))
-
-
-@pytest.fixture(scope="module")
-def numbers(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("numbers"), numbers=True)
-
-
 def middle(model: str) -> float:
     """A threshold with answers above and below it."""
     return float(np.median([row["probability"] for row in predict(model, TEXTS)]))

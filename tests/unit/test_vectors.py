@@ -141,14 +141,6 @@ def test_no_more_dimensions_than_words() -> None:
     assert word_vectors(texts, 3).vectors.shape == (len(found.words), 3)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_vectors_are_the_same_each_time(seed: int) -> None:
-    first, second = (word_vectors(random_texts(seed), 8) for _ in range(2))
-    assert first.words == second.words
-    assert first.vectors.tobytes() == second.vectors.tobytes()
-    assert first.weights.tobytes() == second.weights.tobytes()
-
-
 @pytest.mark.parametrize(
     "texts",
     [

@@ -96,12 +96,17 @@ def learn(
     if not train.texts:
         raise InputError("the task has no training examples; a static model needs some")
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
-    own = (" ".join(parts(text, marks).whole) for text in chain(train.texts, train.pairs or (), unlabelled))
-    vectors = word_vectors(chain(passages, own), how=MARKED if marks else UNMARKED)
+    vectors = vectors_of(passages, chain(train.texts, train.pairs or (), unlabelled), marks)
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
     dense = Dense.fit(partial(represent, vectors, marks), train, dev, metric, labels, FAMILY)
     return StaticModel(None if metric in REGRESSION else labels, vectors, marks, dense, train.pairs is not None)
+
+
+def vectors_of(passages: Iterable[str], texts: Iterable[str], marks: Marks) -> Vectors:
+    """Learn vectors from passages and from texts with such marks, which are left out."""
+    own = (" ".join(parts(text, marks).whole) for text in texts)
+    return word_vectors(chain(passages, own), how=MARKED if marks else UNMARKED)
 
 
 def represent(

@@ -75,7 +75,7 @@ def wrong(chances: NDArray[np.float64], gold: NDArray[np.int64]) -> tuple[NDArra
         gold: The labels given, shape [n].
 
     Returns:
-        The rows, those first whose likely label is farthest ahead of the given one; and their likely labels.
+        The rows, by how far the best probability is ahead of the given label's; and their likely labels.
     """
     rows, classes = np.arange(len(gold)), chances.shape[1]
     least = np.array(
@@ -83,7 +83,7 @@ def wrong(chances: NDArray[np.float64], gold: NDArray[np.int64]) -> tuple[NDArra
     )
     above = np.where(chances >= least, chances, -1.0)
     likely = above.argmax(axis=1)
-    ahead = chances[rows, likely] - chances[rows, gold]
+    ahead = chances.max(axis=1) - chances[rows, gold]
     found = np.flatnonzero((above.max(axis=1) >= 0) & (likely != gold) & (ahead > 0))
     found = found[np.argsort(-ahead[found], kind="stable")]
     return found, likely[found]

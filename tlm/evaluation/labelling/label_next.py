@@ -1,7 +1,8 @@
-"""The command `label-next`: the texts to label next are unsure, of every class, and differ from each other.
+"""The command `label-next`: the texts to label next are unsure, and differ from each other.
 
-A model is unsure where its two best probabilities are close ("breaking ties", Scheffer et al. 2001). Of each predicted
-class, the least sure texts are clustered, and each cluster gives its least sure text (Zhdanov, arXiv 1901.05954).
+A model is unsure where its two best probabilities are close ("breaking ties", Scheffer et al. 2001). The least sure
+texts are clustered, and each cluster gives its least sure text, much as in Zhdanov (arXiv 1901.05954). Equal parts for
+the classes that the model predicts made it worse (`research/labelling.py`).
 """
 
 from collections.abc import Sequence
@@ -43,9 +44,8 @@ def label_next(
 ) -> None:
     """Choose the texts of a pool to label next, and write them into a file in which a person fills in the labels.
 
-    With a model, they are the texts whose two best probabilities are close, as many of each predicted class as there
-    are, and no two much alike. Without one, they are typical texts of all parts of the pool. Texts of the task that
-    the model was trained on are left out.
+    With a model, they are texts whose two best probabilities are close, and no two of them are much alike. Without one,
+    they are typical texts of all parts of the pool. Texts of the task that the model was trained on are left out.
 
     Args:
         pool: Files or folder with texts without labels; also on s3://. A label in them is not read.
@@ -88,13 +88,9 @@ def chosen(features: Floats, count: int, chances: Floats | None = None) -> list[
         chances: Probabilities, shape [n, classes]; None: every cluster gives the text nearest to its centre.
     """
     if chances is None:
-        return spread(features, np.arange(len(features)), count, None)
-    unsure, first, rows = margins(chances), chances.argmax(axis=1), list[int]()
-    for label, quota in enumerate(quotas(np.bincount(first, minlength=chances.shape[1]), count)):
-        own = np.flatnonzero(first == label)
-        own = own[np.argsort(unsure[own], kind="stable")][: MOST_CLUSTERED * quota]
-        rows += spread(features, own, quota, unsure)
-    return sorted(rows, key=lambda row: (unsure[row], row))
+        return spread(features, np.arange(len(features)), count)
+    unsure = margins(chances)
+    return spread(features, np.argsort(unsure, kind="stable")[: MOST_CLUSTERED * count], count, unsure)
 
 
 def margins(chances: Floats) -> Floats:
@@ -103,28 +99,21 @@ def margins(chances: Floats) -> Floats:
     return best[:, -1] - best[:, -2]  # type: ignore[no-any-return]
 
 
-def quotas(sizes: NDArray[np.int64], count: int) -> list[int]:
-    """Parts of `count`, as equal as sizes allow: what a small class cannot give, the larger ones do."""
-    parts = np.zeros(len(sizes), np.int64)
-    for place, label in enumerate(np.argsort(sizes, kind="stable")):
-        parts[label] = min(sizes[label], (count - parts.sum()) // (len(sizes) - place))
-    return parts.tolist()  # type: ignore[no-any-return]
+def spread(features: Floats, rows: NDArray[np.int64], count: int, order: Floats | None = None) -> list[int]:
+    """Of each of `count` clusters of `rows`, the first by `order`, in this order.
 
-
-def spread(features: Floats, rows: NDArray[np.int64], count: int, order: Floats | None) -> list[int]:
-    """Of each of `count` clusters of `rows`, the first by `order`; by default, the one nearest to the centre."""
+    By default, the one nearest to the centre.
+    """
     from sklearn.cluster import KMeans
 
-    if count >= len(rows) or not count:
-        return rows[:count].tolist()  # type: ignore[no-any-return]
     points = features[rows]
     distinct = min(count, len(np.unique(points, axis=0)))
     means = KMeans(distinct, n_init=1, random_state=0).fit(points)
     distances = np.linalg.norm(points - means.cluster_centers_[means.labels_], axis=1)
     ranked = np.argsort(distances if order is None else order[rows], kind="stable")
-    firsts = ranked[np.unique(means.labels_[ranked], return_index=True)[1]]
-    others = np.setdiff1d(ranked, firsts)[: count - len(firsts)]  # where texts are equal, clusters are too few
-    return rows[np.concatenate([firsts, others])].tolist()  # type: ignore[no-any-return]
+    firsts = np.sort(np.unique(means.labels_[ranked], return_index=True)[1])
+    others = np.setdiff1d(np.arange(len(ranked)), firsts)[: count - len(firsts)]  # of equal texts, clusters are too few
+    return rows[ranked[np.concatenate([firsts, others])]].tolist()  # type: ignore[no-any-return]
 
 
 def features_of(texts: Sequence[str], pairs: Sequence[str] | None) -> Floats:

@@ -10,7 +10,7 @@ STUDIES = {  # name: (module:function, summary)
     "debtags": ("research.debtags:debtags", "Make a task of several labels a text of Debian's package index"),
     "fewer-labels": ("research.fewer_labels:fewer_labels", "Make the same task with fewer labels"),
     "labels-saved": ("research.labelling:labels_saved", "Simulate `label-next`: macro-F1 by number of labels"),
-    "labels-found": ("research.labelling:labels_found", "Change labels at random, and count those that are found"),
+    "labels-found": ("research.labelling:labels_found", "Change labels at random, and count how many are found"),
     "few-labels": ("research.labelling:few_labels", "Score models of few labels, to compare `label-names` with"),
     "merge-subsets": ("research.multitask.merge:merge_subsets", "Merge the subsets of several tasks"),
     "train-multitask": ("tlm.training.stages:train_multitask", "Stage 1 for several tasks, with a head for each"),

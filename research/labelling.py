@@ -25,18 +25,19 @@ from tlm.shallow.tfidf import CHEAPEST, OF_SPANS, tune
 
 STRENGTH, BALANCED = 10.0, True
 Floats = NDArray[np.float64]
-Way = Callable[[Floats, int, Floats, int], Sequence[int]]  # (features, how many, probabilities, seed) -> rows
+Rows = Sequence[int] | NDArray[np.int64]
+Way = Callable[[Floats, int, Floats, int], Rows]  # (features, how many, probabilities, seed) -> rows
 
 
-def _random(features: Floats, count: int, chances: Floats, seed: int) -> Sequence[int]:
-    return np.random.default_rng([seed, len(features)]).permutation(len(features))[:count].tolist()
+def _random(features: Floats, count: int, chances: Floats, seed: int) -> Rows:
+    return np.random.default_rng([seed, len(features)]).permutation(len(features))[:count]
 
 
-def _unsure(features: Floats, count: int, chances: Floats, seed: int) -> Sequence[int]:
-    return np.argsort(margins(chances), kind="stable")[:count].tolist()
+def _unsure(features: Floats, count: int, chances: Floats, seed: int) -> Rows:
+    return np.argsort(margins(chances), kind="stable")[:count]
 
 
-def _balanced(features: Floats, count: int, chances: Floats, seed: int) -> Sequence[int]:
+def _balanced(features: Floats, count: int, chances: Floats, seed: int) -> Rows:
     """What `chosen` takes of each predicted class alone, in equal parts as far as there are enough."""
     first, rows = chances.argmax(axis=1), list[int]()
     own = [np.flatnonzero(first == label) for label in range(chances.shape[1])]

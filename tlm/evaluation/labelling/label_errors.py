@@ -17,7 +17,11 @@ from tlm.evaluation.pages.text import visible, whole_text
 from tlm.evaluation.predict.rows import check_new, write_new
 
 WIDTH = 160  # characters shown of a text
-COLUMNS = (*(Column(name, "left") for name in ("id", "label", "likely")), "sure", Column("text", "words"))
+COLUMNS: tuple[Column | str, ...] = (
+    *(Column(name, "left") for name in ("id", "label", "likely")),
+    "sure",
+    Column("text", "words"),
+)
 
 
 def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str] = ()) -> str:

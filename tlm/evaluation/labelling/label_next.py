@@ -67,7 +67,8 @@ def label_next(
     if labels is None or several:
         raise InputError(f"{model} answers with numbers or several labels a text; label-next needs one label a text")
     rows = _rows(pool, fields, max_rejected, _texts_of(model) if str(folder) != model else set())
-    texts, pairs = ([row[name] for row in rows] if name else None for name in (fields.text_field, fields.pair_field))
+    texts, second = [row[fields.text_field] for row in rows], fields.pair_field
+    pairs = [row[second] for row in rows] if second else None
     chances = open_predictor(folder, device)[0].predict(texts, pairs) if folder else None
     found = chosen(features_of(texts, pairs), min(count, len(rows)), chances)
     kept = [rows[row] for row in found]
@@ -125,7 +126,7 @@ def features_of(texts: Sequence[str], pairs: Sequence[str] | None) -> Floats:
 
 
 def _rows(pool: str, fields: Fields, max_rejected: int, known: set[Key]) -> list[dict[str, Any]]:
-    """The rows of a pool, each text once, without those that are known."""
+    """The rows of a pool, each text once, without known texts."""
     wanted = [name for name in fields.wanted if name != fields.label_field]
     rejects = Rejects(max_rejected)
     with raw_files([pool]) as files:
@@ -133,8 +134,10 @@ def _rows(pool: str, fields: Fields, max_rejected: int, known: set[Key]) -> list
             check(file, wanted)
         found = list(read_all(files, wanted, rejects, partial(_row, fields)))
         rejects.check()
-    first = {(row[fields.text_field], row.get(fields.pair_field)): row for row in reversed(found)}
-    rows = [row for key, row in reversed(first.items()) if key not in known]
+    first = dict[Key, dict[str, Any]]()
+    for row in found:
+        first.setdefault((row[fields.text_field], row.get(fields.pair_field)), row)
+    rows = [row for key, row in first.items() if key not in known]
     if not rows:
         raise InputError(f"{pool} has no text that the model's task does not have; give more texts")
     say(f"label-next: {len(found):,} texts read, {len(found) - len(rows):,} of them repeated or in the model's task")

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
+from tlm.evaluation.tracking import track
 from tlm.settings.options import Prices
 
 VERSION = 15
@@ -22,7 +23,8 @@ def report(
     """Put runs of one task side by side: arms and seeds beside the baseline, cost, losses, retrieved passages.
 
     Writes report.html (self-contained, without scripts), report.md and report.json. Corpus, retrieval and training
-    are found through the artifacts that the metrics were made from; if some are gone, the report says so.
+    are found through the artifacts that the metrics were made from; if some are gone, the report says so. With
+    MLFLOW_TRACKING_URI, it is logged to MLflow.
 
     Args:
         metrics: URIs of the metrics, in any order.
@@ -44,7 +46,9 @@ def report(
         inputs |= {f"against-{number:03d}": run for number, run in enumerate(before)}
     settings = asdict(prices) | ({"notes": list(notes)} if notes else {})
     recipe = Recipe("report", "report", VERSION, settings, inputs)
-    return produce(recipe, root, _write, runs, prices, notes, before)
+    uri = produce(recipe, root, _write, runs, prices, notes, before)
+    track(Artifact.open(uri))
+    return uri
 
 
 def _check(runs: list[Artifact]) -> None:

@@ -27,7 +27,10 @@ def texts_of(count: int, seed: int) -> list[tuple[str, str]]:
     random, found = np.random.default_rng(seed), []
     for number in range(count):
         label = LABELS[number % 3]
-        words = [random.choice(OWN[label].split()), *random.choice("of the big old new and with".split(), 6)]
+        words = [
+            random.choice(OWN[label].split()),
+            *random.choice(["of", "the", "big", "old", "new", "and", "with"], 6),
+        ]
         found.append((" ".join([*random.permutation(words), f"n{seed}x{number}"]), label))
     return found
 

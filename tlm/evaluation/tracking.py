@@ -73,7 +73,7 @@ def _log(report: Artifact, client: Any, local: bool) -> None:
         client.delete_run(run.info.run_id)
     tags = {KEY: key, "tlm.version": report.manifest.tool}
     whole = client.create_run(experiment, tags={**tags, NOTE: facts["findings"][0]}, run_name=f"report {key[:12]}").info
-    models = dict(_models(report))
+    models = {model.manifest.key: model for model in _models(report)}
     for row in facts["groups"]:
         run = client.create_run(experiment, tags={**tags, PARENT: whole.run_id}, run_name=row["name"]).info
         _write(client, run.run_id, row, models)
@@ -84,12 +84,11 @@ def _log(report: Artifact, client: Any, local: bool) -> None:
     say(f"report: logged to MLflow, in the experiment {name}")
 
 
-def _models(report: Artifact) -> Iterator[tuple[str, Artifact]]:
-    """The models of a report by their keys, as far as they are there."""
+def _models(report: Artifact) -> Iterator[Artifact]:
+    """The models of a report, as far as they are there."""
     for name in report.manifest.inputs:
         with suppress(InputError):
-            if model := model_of(report.input(name)):
-                yield model.manifest.key, model
+            yield from filter(None, [model_of(report.input(name))])
 
 
 def _write(client: Any, run: str, row: dict[str, Any], models: dict[str, Artifact]) -> None:
@@ -102,8 +101,8 @@ def _write(client: Any, run: str, row: dict[str, Any], models: dict[str, Artifac
     now = int(time.time() * 1000)
     metrics = [Metric(name, value, now, 0) for name, value in values.items() if value is not None]
     settings = {name: row[name] for name in ("arm", "kind", "text", "stage", "seeds")}
-    for model in row["models"][:1]:
-        settings |= _settings(models[model]) if model in models else {}
+    for model in [key for key in row["models"] if key in models][:1]:
+        settings |= _settings(models[model])
     params = [Param(name, visible(str(value), LONGEST)) for name, value in islice(settings.items(), MOST)]
     client.log_batch(run, metrics, params, [RunTag("tlm.models", " ".join(row["models"])[:LONGEST])])
 
@@ -113,6 +112,6 @@ def _settings(model: Artifact) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for made in (one.manifest for one in model.lineage() if one.manifest.kind in OF_SETTINGS):
         for name, value in made.settings.items():
-            inner = value.items() if isinstance(value, dict) else [("", value)]
-            found |= {f"{made.step}.{name}.{part}".rstrip("."): one for part, one in inner}
+            inner = value if isinstance(value, dict) else {"": value}
+            found |= {f"{made.step}.{name}.{part}".rstrip("."): one for part, one in inner.items()}
     return found

@@ -26,7 +26,6 @@ SHARES = (9, 3, 1)  # the part of train in each round: a ninth, a third, all
 LEAST = 100  # training examples of a round; with fewer it is left out
 KEPT = 3  # one candidate of so many goes on to the next round, which costs three times as much for each
 TIMES = (0.2, 0.4, 1, 2)  # what the preset's K is multiplied with
-QUERIES = ("full", "rake")
 ALONE = "the linear model alone"
 VERSION, SAMPLE_VERSION = 1, 1
 
@@ -48,20 +47,11 @@ class Trial(NamedTuple):
     metrics: Artifact
     cost: float = 0.0
 
-    @property
-    def rank(self) -> tuple[float, float]:
-        """Sorts the best on dev first, of equal ones the cheapest."""
-        return -self.metrics.details["dev"], self.cost
 
-    @property
-    def overrides(self) -> str:
-        """The settings, as overrides."""
-        return ALONE if self.setting is None else overrides_of(self.setting)
-
-
-def overrides_of(setting: Retrieve) -> str:
-    """The settings of the retrieval, as they are written in run_overrides."""
-    return " ".join(f"retrieve.{name}={value}" for name, value in setting.model_dump().items())
+def overrides_of(setting: Retrieve | None) -> str:
+    """The settings of the retrieval, as they are written in run_overrides; `ALONE` for None."""
+    values = {} if setting is None else setting.model_dump()
+    return " ".join(f"retrieve.{name}={value}" for name, value in values.items()) or ALONE
 
 
 def tune(
@@ -98,15 +88,15 @@ def tune(
     root = home(root, opened).root
     left, trials = candidates(base, opened[1].details["problem"]), list[Trial]()
     for part in (one for one in SHARES if one == 1 or opened[1].counts["train"] >= LEAST * one):
-        if part == 1 and base not in left:
-            left.append(base)
+        if part == 1:
+            left = [*dict.fromkeys([*left, base])]
         say(f"tune: {len(left)} candidates with 1/{part} of the training examples")
         given = sample(task, part, root) if part > 1 else task
         linear = baseline(given, root=root)
         made = [_trial(one, part, linear, index, given, filters, root) for one in left]
-        best = sorted(made, key=lambda trial: trial.rank)
-        trials += best
-        left = [trial.setting for trial in best[: ceil(len(best) / KEPT)] if trial.setting is not None]
+        made.sort(key=lambda trial: (-trial.metrics.details["dev"], trial.cost))
+        left = [trial.setting for trial in made[: ceil(len(made) / KEPT)] if trial.setting]
+        trials += made
     trials.append(Trial(None, 1, Artifact.open(linear)))
     inputs = {f"metrics-{number:03d}": trial.metrics for number, trial in enumerate(trials)}
     recipe = Recipe("study", "tune", VERSION, {"start": base.model_dump()}, inputs)
@@ -117,12 +107,9 @@ def tune(
 
 
 def _start(preset: str, overrides: Sequence[str]) -> Retrieve:
-    for override in overrides:
-        if not override.strip().startswith("retrieve."):
-            raise InputError(
-                f"'{override}' has no effect here: tune searches retrieve.top_k, retrieve.query and retrieve.share, by "
-                "models without a network; leave it out, and give it to the run"
-            )
+    for override in (one for one in overrides if not one.strip().startswith("retrieve.")):
+        searched = "tune searches retrieve.top_k, retrieve.query and retrieve.share, by models without a network"
+        raise InputError(f"'{override}' has no effect here: {searched}; leave it out, and give it to the run")
     return resolve(preset, overrides).retrieve
 
 
@@ -130,8 +117,8 @@ def candidates(base: Retrieve, problem: str) -> list[Retrieve]:
     """The settings to try around those of `base`, each once; numbers have no classes to share the passages."""
     sizes = dict.fromkeys(max(1, round(times * base.top_k)) for times in TIMES)
     shares = (EXAMPLES,) if problem == "regression" else (EXAMPLES, CLASSES)
-    found = [Retrieve(top_k=k, query=q, share=s) for k, q, s in product(sizes, QUERIES, shares)]  # type: ignore[arg-type]
-    return found if base in found else [*found, base]
+    found = [Retrieve(top_k=k, query=q, share=s) for k, q, s in product(sizes, ("full", "rake"), shares)]  # type: ignore[arg-type]
+    return [*dict.fromkeys([*found, base])]
 
 
 def _trial(setting: Retrieve, part: int, linear: str, index: str, task: str, filters: Filters, root: str) -> Trial:
@@ -183,30 +170,31 @@ def _write(draft: Draft, trials: list[Trial], base: Retrieve) -> None:
     linear, own = last.pop(ALONE), last[overrides_of(base)]
     tied = [row for row in last.values() if row["tied"]]
     chosen = min(tied, key=lambda row: row["cpu_seconds"])
-    found = {"overrides": chosen["settings"], "rows": rows}
-    found["findings"] = [*_findings(chosen, f"{len(tied)} of {len(last)}", own, linear)]
+    findings = list(_findings(chosen, f"{len(tied)} of {len(last)}", own, linear))
+    found = {"overrides": chosen["settings"], "rows": rows, "findings": findings}
     write_pages(draft.folder, "study", "settings of the retrieval", _page(found), found)
     draft.counts = {"candidates": len({row["settings"] for row in rows}) - 1, "tied": len(tied)}
     draft.details = {"overrides": chosen["settings"]}
 
 
-def _compared(trials: list[Trial]) -> list[dict[str, Any]]:
+def _compared(trials: list[Trial]) -> Iterator[Row]:
     """The candidates of a round as plain values, the best first, each with its difference on dev to the best."""
     from tlm.evaluation.report.since import group_with
 
     scores = [group_with([trial.metrics]).on("dev") for trial in trials]
-    rows = []
     for trial, own in zip(trials, scores, strict=True):
         behind = difference(own, scores[0], len(trials) - 1)
-        rows.append({"settings": trial.overrides, "part": trial.part, "cpu_seconds": round(trial.cost, 1)})
-        rows[-1] |= {"dev": interval(own)._asdict(), "to_best": behind._asdict(), "tied": behind.sign == 0}
-    return rows
+        compared = {"dev": interval(own)._asdict(), "to_best": behind._asdict(), "tied": behind.sign == 0}
+        yield {
+            "settings": overrides_of(trial.setting),
+            "part": trial.part,
+            "cpu_seconds": round(trial.cost, 1),
+        } | compared
 
 
 def _findings(chosen: Row, tied: str, own: Row, linear: Row) -> Iterator[str]:
     """Say what to use, and whether anything was gained by it."""
-    score = f"{100 * chosen['dev']['mean']:.1f} on dev, {chosen['cpu_seconds']:.0f} CPU seconds"
-    yield f"Use {chosen['settings']}: {score}."
+    yield f"Use {chosen['settings']}: {chosen['dev']['mean']:.1%} on dev, {chosen['cpu_seconds']:.0f} CPU seconds."
     yield f"{tied} candidates of the last round are tied with the best; of these it took the least CPU time."
     gained = "tied with it, too: nothing is shown to be gained" if own["tied"] else f"behind it by {_points(own)}"
     yield f"The settings that the search started from, {own['settings']}, are {gained}."
@@ -242,5 +230,5 @@ def _page(found: dict[str, Any]) -> list[Block]:
     ]
     chosen = frozenset(place for place, row in enumerate(found["rows"]) if row["settings"] == found["overrides"])
     note = "Intervals at 95 %; those of differences are corrected for the candidates of a round."
-    top = opening("TLM study", "Settings of the retrieval", "chosen on dev", found["findings"])
-    return [*top, Table(columns, rows, note, chosen)]
+    opened = opening("TLM study", "Settings of the retrieval", "chosen on dev", found["findings"])
+    return [*opened, Table(columns, rows, note, chosen)]

@@ -1,7 +1,11 @@
-"""Reports in a real MLflow server: what is logged, once, and that the report is there whatever the server does."""
+"""Reports in a real MLflow server: what is logged, once, and that the report is there whatever the server does.
+
+``TLM_TEST_MLFLOW_URL`` names one; without it, one is started here.
+"""
 
 import os
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,16 +26,18 @@ from tlm.evaluation.tracking import ADDRESS, HOW, PARENT
 def url() -> Iterator[str]:
     with tools.or_missing():
         packages = tools.packages(Path(__file__).with_name("requirements-mlflow.txt"))
+    sys.path.append(str(packages))  # behind our own packages
+    if given := os.environ.get("TLM_TEST_MLFLOW_URL"):
+        yield given
+        return
     with fresh_folder() as folder:
         port = free_port()
         place = [f"--backend-store-uri=sqlite:///{folder}/runs.db", f"--artifacts-destination={folder}/files"]
         command = [sys.executable, "-m", "mlflow", "server", f"--port={port}", "--workers=1", *place]
         environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(packages)}
         address = f"http://127.0.0.1:{port}"
-        sys.path.append(str(packages))  # behind our own packages
         with running(Server(command, environment, folder, address, f"{address}/health")):
             yield address
-        sys.path.remove(str(packages))
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +46,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture
-def name(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+def name(monkeypatch: pytest.MonkeyPatch) -> str:
     """The experiment of a test."""
-    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", request.node.name)
+    found = f"tests/{uuid.uuid4()}"
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", found)
     for variable in HOW:
         monkeypatch.delenv(variable, raising=False)
-    return str(request.node.name)
+    return found
 
 
 def runs(url: str, name: str) -> list[Any]:

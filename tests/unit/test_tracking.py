@@ -44,7 +44,8 @@ def test_a_report_without_the_client_is_whole(
     [
         ("http://user:secret@192.0.2.1:5000", "MLFLOW_TRACKING_URI is http://192.0.2.1:5000: without TLS anybody"),
         ("https://169.254.169.254", "a link-local address, where clouds serve credentials"),
-        ("databricks://user:secret@host", "MLFLOW_TRACKING_URI begins with databricks: and should with https://"),
+        ("databricks://user:secret@host", "MLFLOW_TRACKING_URI is 'databricks://host'; expected https://host:port"),
+        ("http://[bad", "Invalid IPv6 URL"),
     ],
 )
 def test_servers_that_may_not_be_used_are_not_called(

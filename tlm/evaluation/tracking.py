@@ -8,9 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
 from typing import Any
-from urllib.parse import urlsplit
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores.store import check_url
@@ -35,14 +33,17 @@ def track(report: Artifact) -> None:
     address = os.environ.get(ADDRESS, "")
     if not address:
         return
-    user = urlsplit(address).netloc.rpartition("@")[0]  # perhaps with a password
+    scheme, colon, rest = address.partition(":")
+    user = rest.removeprefix("//").partition("/")[0].rpartition("@")[0]  # perhaps with a password
+    folder = not colon or scheme == "file"
     again = f"the report is finished; repeat the command to log it, or unset {ADDRESS}"
     try:
-        local = _is_folder(address)
+        if not folder:
+            check_url(address, ADDRESS)
         os.environ.update({name: os.environ.get(name, value) for name, value in HOW.items()})
         from mlflow import MlflowClient
 
-        _log(report, MlflowClient(address), local)
+        _log(report, MlflowClient(address), local=folder)
     except ImportError:
         say(f"warning: {ADDRESS} is set, but mlflow-skinny is missing: pip install 'tlm-kubeflow[mlflow]'; {again}")
     except Exception as error:  # whatever a client and a server may do
@@ -50,18 +51,7 @@ def track(report: Artifact) -> None:
         say(f"warning: MLflow did not take the report ({said}); {again}")
 
 
-def _is_folder(address: str) -> bool:
-    """Whether MLflow writes to a folder, not to a server. Raises InputError for a server that may not be used."""
-    scheme = urlsplit(address).scheme
-    if scheme in ("", "file"):
-        return True
-    if scheme not in ("http", "https"):
-        raise InputError(f"{ADDRESS} begins with {scheme}: and should with https:// or file:")
-    check_url(address, ADDRESS)
-    return False
-
-
-def _log(report: Artifact, client: Any, local: bool) -> None:
+def _log(report: Artifact, client: Any, *, local: bool) -> None:
     facts = json.loads(report.path("report.json").read_text(encoding="utf-8"))
     name, key = os.environ.get(EXPERIMENT) or facts["task"]["name"], report.manifest.key
     found = client.get_experiment_by_name(name)
@@ -98,12 +88,11 @@ def _write(client: Any, run: str, row: dict[str, Any], models: dict[str, Artifac
     values = {f"{split}{end}": row[split][at] for split in ("dev", "test") for end, at in ENDS.items()}
     values |= {name: spread["mean"] for name, spread in (row["scores"] | row["cost"]).items()}
     values |= {"parameters": row["parameters"], "mlm_loss": row["mlm_loss"]["mean"]}
-    now = int(time.time() * 1000)
-    metrics = [Metric(name, value, now, 0) for name, value in values.items() if value is not None]
+    metrics = [Metric(name, value, int(time.time() * 1000), 0) for name, value in values.items() if value is not None]
     settings = {name: row[name] for name in ("arm", "kind", "text", "stage", "seeds")}
     for model in [key for key in row["models"] if key in models][:1]:
         settings |= _settings(models[model])
-    params = [Param(name, visible(str(value), LONGEST)) for name, value in islice(settings.items(), MOST)]
+    params = [Param(name, visible(str(value), LONGEST)) for name, value in [*settings.items()][:MOST]]
     client.log_batch(run, metrics, params, [RunTag("tlm.models", " ".join(row["models"])[:LONGEST])])
 
 

@@ -14,7 +14,7 @@ from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.intervals import difference, interval
-from tlm.evaluation.score.mix import mixtures, model_of
+from tlm.evaluation.score.mix import mixtures
 from tlm.progress import say
 from tlm.retrieval.select.retrieve import CLASSES, EXAMPLES, retrieve
 from tlm.retrieval.subset.export import export
@@ -126,8 +126,8 @@ def _trial(setting: Retrieve, part: int, linear: str, index: str, task: str, fil
     subset = export(hits, filters=filters, root=root)
     learned = static(task, subset=subset, root=root)
     (mixed,) = mixtures(linear, [learned], root=root)
-    made = [*map(Artifact.open, (hits, subset)), model_of(Artifact.open(learned))]
-    cost = sum(one.run().get("process_seconds", 0.0) for one in made if one is not None)
+    made = [*map(Artifact.open, (hits, subset)), Artifact.open(learned).input("model")]
+    cost = sum(one.run().get("process_seconds", 0.0) for one in made)
     return Trial(setting, part, Artifact.open(mixed), cost)
 
 

@@ -198,7 +198,7 @@ def _findings(chosen: Row, tied: str, own: Row, linear: Row) -> Iterator[str]:
     yield f"{tied} candidates of the last round are tied with the best; of these it took the least CPU time."
     gained = "tied with it, too: nothing is shown to be gained" if own["tied"] else f"behind it by {_points(own)}"
     yield f"The settings that the search started from, {own['settings']}, are {gained}."
-    helps = "helps" if linear["to_best"]["high"] < 0 else "is not shown to help"
+    helps = "helps" if linear["to_best"]["high"] < 0 else "does not help measurably"
     yield f"To the best, {ALONE} has {_points(linear)} points: retrieved text {helps} on dev."
     yield "The best of many scores on dev is partly luck: make a report of the model that you choose, for test."
 

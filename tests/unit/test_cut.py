@@ -85,6 +85,11 @@ def long_rows(pair: bool = False) -> list[Row]:
     ]
 
 
+def ends(text: str) -> str:
+    """What the toy models read of a text, whose tokens are its words."""
+    return " ".join(cut(text.split(), LONGEST - 2))
+
+
 def subset(root: Path, texts: list[str]) -> str:
     def write(draft: Any) -> None:
         save(draft, "passages-00000.parquet", {"doc": list(range(len(texts))), "text": texts})
@@ -98,8 +103,8 @@ def of_weights(one: Artifact) -> str:
     return entry.sha256
 
 
-def everything(root: Path, examples: str, words: str, passages: str, *overrides: str) -> dict[str, Any]:
-    """What both stages, a student of it and its scores are made of."""
+def everything(root: Path, examples: str, words: str, passages: str, taught: str, *overrides: str) -> dict[str, Any]:
+    """What both stages, a student that is `taught` with other passages, and the scores are made of."""
     shape = ["model.architecture=bert", "model.positions=64", f"model.max_length={LONGEST}", *overrides]
     shape.append("train.embeddings=random")  # other embeddings begin as vectors of the whole texts
     start = Artifact.open(
@@ -108,9 +113,7 @@ def everything(root: Path, examples: str, words: str, passages: str, *overrides:
     end = model(root, start, examples, "finetune.epochs=6")
     metrics = Artifact.open(evaluate(end.uri, examples, device="cpu", root=str(root)))
     student = Artifact.open(
-        distill(
-            metrics.uri, start.uri, examples, subset=passages, preset="tiny", overrides=SMALL, compute=Compute("cpu")
-        )
+        distill(metrics.uri, start.uri, examples, subset=taught, preset="tiny", overrides=SMALL, compute=Compute("cpu"))
     )
     told = json.loads(metrics.path("metrics.json").read_text())
     return {
@@ -124,12 +127,11 @@ def test_a_model_that_reads_both_ends_is_one_of_texts_cut_by_hand(tmp_path: Path
     """Both stages, masked-LM loss, predictions and distillation; and without the setting all are others."""
     chance = np.random.default_rng(1)
     passages = [" ".join(chance.choice(WORDS, 40)) for _ in range(60)]
-    cut_by_hand = [(" ".join(cut(text.split(), LONGEST - 2)), *rest) for text, *rest in long_rows()]
-    by_hand, whole = task(tmp_path, cut_by_hand), task(tmp_path, long_rows())
-    words, own = tokenizer(tmp_path, whole), subset(tmp_path, passages)
-    both = everything(tmp_path, whole, words, own, BOTH)
-    assert both == everything(tmp_path, by_hand, words, own, BOTH)
-    head = everything(tmp_path, whole, words, own)
+    by_hand, whole = task(tmp_path, [(ends(text), *rest) for text, *rest in long_rows()]), task(tmp_path, long_rows())
+    words, own, other = tokenizer(tmp_path, whole), subset(tmp_path, passages), subset(tmp_path, [*map(ends, passages)])
+    both = everything(tmp_path, whole, words, own, own, BOTH)
+    assert both == everything(tmp_path, by_hand, words, own, other)  # in which nothing is cut
+    head = everything(tmp_path, whole, words, own, own)
     assert {name for name in both if both[name] == head[name]} == set()
 
 
@@ -138,11 +140,8 @@ def both_ends(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     """A model that reads both ends, and its ONNX's folder."""
     root, pair = tmp_path_factory.mktemp("both"), request.param == "pairs"
     labelled = task(root, long_rows(pair))
-    shape = (
-        ["model.architecture=bert", "model.positions=48", "model.token_types=2"]
-        if pair
-        else ["train.external_length=16"]
-    )
+    bert = ["model.architecture=bert", "model.positions=48", "model.token_types=2"]
+    shape = bert if pair else [f"train.external_length={LONGEST}"]
     end = model(root, checkpoint(root, labelled, *shape, f"model.max_length={LONGEST}", BOTH), labelled)
     return end, Artifact.open(export_onnx(end.uri, root=str(root))).path("model")
 

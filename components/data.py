@@ -93,7 +93,8 @@ def preflight(
     from tlm.settings.options import Pods, Prices
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
-    check_run(Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations), engine, registry, root, against)
+    pods = Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
+    check_run(pods, engine, registry, root, against, published, network)
     return settings(preset, overrides.split(), arms, seeds, gpus, published, published_preset, network)
 
 

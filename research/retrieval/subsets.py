@@ -15,7 +15,12 @@ from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.preview import Ints, examples_by_query, portions
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES, training_texts
-from tlm.retrieval.select.scored import divergence, shares
+from tlm.retrieval.select.scored import Floats, log_ratios, shares
+
+
+def divergence(task: Floats, other: Floats) -> float:
+    """The Kullback-Leibler divergence of the task's distribution from another, in nats (section 5.1 of DSIR)."""
+    return float(np.sum(task * log_ratios(task, other)))
 
 
 @dataclass(frozen=True)

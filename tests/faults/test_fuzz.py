@@ -50,6 +50,15 @@ def test_a_damaged_parquet_or_packed_file_is_read_or_refused(values, data):
         reading(good[:place], ending)
 
 
+def test_a_damaged_footer_of_parquet_never_ends_the_process():
+    """Arrow throws at some of these in calls where pyarrow does not catch."""
+    good = parquet_of(["a", None])
+    footer = len(good) - 8 - int.from_bytes(good[-8:-4], "little")
+    for place in range(footer, len(good)):
+        for byte in (0x00, 0x0C, 0xFF):
+            reading(good[:place] + bytes([byte]) + good[place + 1 :], ".parquet")
+
+
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*Manifest.model_fields, "more"]), JSON, max_size=3), st.binary(max_size=30))
 def test_any_manifest_is_one_or_is_refused(changes, noise):

@@ -23,7 +23,10 @@ def checked(trainer, tmp_path, monkeypatch):
     """Preflight of a run with these training pods, in a pod of the cluster."""
     with serving(trainer) as url:
         monkeypatch.setattr(Api, "of_pod", lambda: Api(url, tmp_path, NAMESPACE))
-        yield lambda **pods: check_run(Pods(**pods), root=str(tmp_path / "store"))
+        root = str(tmp_path / "store")
+        yield lambda published="", network=True, **pods: check_run(
+            Pods(**pods), root=root, published=published, network=network
+        )
 
 
 def quota(**hard):
@@ -73,6 +76,16 @@ def test_small_training_pods_still_need_what_the_data_steps_have(trainer, checke
     trainer.lists["limitranges"] = [limit_range("Container", memory="4Gi")]
     with pytest.raises(InputError, match="one step of this run needs 8Gi"):
         checked(memory="2Gi", cpu="1")
+
+
+def test_a_run_that_trains_nothing_needs_what_its_steps_need(trainer, checked):
+    trainer.lists["resourcequotas"] = [quota(limits_memory="8Gi", **{"requests_nvidia.com/gpu": "1"})]
+    checked(network=False, gpus="2")
+    with pytest.raises(InputError, match="memory=8Gi, but one step of this run needs 16Gi"):
+        checked(network=False, published="a-model")  # whose embeddings a training pod makes
+    trainer.lists["resourcequotas"] = [quota(limits_memory="7Gi")]
+    with pytest.raises(InputError, match="needs 8Gi"):
+        checked(network=False)
 
 
 def test_limits_that_suffice_or_are_of_other_things_are_no_reason(trainer, checked):

@@ -20,11 +20,10 @@ from tests.toys_training import SMALL, passages, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted, Terminated
 from tlm.runs import api as kubernetes
-from tlm.runs import follow as kube
 from tlm.runs import trainjob
+from tlm.runs import trainjob as kube
 from tlm.runs.api import Api, Refused
-from tlm.runs.follow import follow
-from tlm.runs.trainjob import train_job
+from tlm.runs.trainjob import follow, train_job
 from tlm.settings.options import Pods
 
 HOME = Path(__file__).parents[2]

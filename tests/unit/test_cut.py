@@ -26,8 +26,7 @@ from tlm.serving.export_onnx import export_onnx
 from tlm.settings.options import Compute
 from tlm.training.input.batches import collate
 from tlm.training.input.texts import Examples, Ragged, Texts
-from tlm.training.load_model import load_model
-from tlm.training.stages import train
+from tlm.training.stages import load_model, train
 
 BOTH = f"model.cut={HEAD_TAIL}"
 LONGEST = 16  # tokens that the toy models read

@@ -21,7 +21,7 @@ from tests.unit.test_embeddings import of_model2vec
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.retrieval.search.embed import PublishedEmbedder, StaticEmbedder
+from tlm.retrieval.search.embed import StaticEmbedder, published_vectors
 from tlm.retrieval.select import vectors
 from tlm.retrieval.select.retrieve import BY_VECTORS, retrieve
 from tlm.retrieval.select.vectors import NO_HIT, RRF, Best, Nearest, fused, packed, unpacked
@@ -203,7 +203,7 @@ def test_published_embeddings_are_part_of_the_key(made, root, tmp_path: Path):
     one, two = (retrieve(index, task, embedder=str(tmp_path / name), **given) for name in ("one", "two"))
     assert len({one, two, retrieve(index, task, **given)}) == 3
     assert Artifact.open(one).content == Artifact.open(two).content
-    vectors = PublishedEmbedder(str(tmp_path / "one"))(COOKING)
+    vectors = published_vectors(str(tmp_path / "one"), COOKING)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(4), abs=1e-5)
 
 

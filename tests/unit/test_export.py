@@ -18,7 +18,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import passages
 from tlm.errors import InputError
 from tlm.retrieval.subset.export import export
-from tlm.retrieval.subset.judge import Candidates, collect, collected, queries_of, read_hits
+from tlm.retrieval.subset.judge import Candidates, by_document, collect, collected, queries_of, read_hits
 from tlm.settings.options import Filters
 
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
@@ -218,7 +218,7 @@ def test_union_and_provenance(tmp_path_factory, found, data):
     pq.write_table(pa.table([list(column) for column in zip(*hits, strict=True)] or [[]] * 4, schema=HITS), path)
     docs = sorted({doc for _, doc, _, _ in hits})
     ranked = read_hits(path, "doc", "rank", "score")
-    union = Candidates.from_hits("", list, (doc for (doc,) in read_hits(path, "doc")), ranked)
+    union = Candidates("", list, *by_document((doc for (doc,) in read_hits(path, "doc")), ranked))
     assert union.docs.tolist() == docs
     best = {doc: (min(h[2] for h in hits if h[1] == doc), max(h[3] for h in hits if h[1] == doc)) for doc in docs}
     assert list(zip(union.best_rank.tolist(), union.best_score.tolist(), strict=True)) == [best[doc] for doc in docs]

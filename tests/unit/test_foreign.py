@@ -19,8 +19,7 @@ from tlm.settings.presets import resolve
 from tlm.settings.sections import OWN
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.classification import masked_lm_loss
-from tlm.training.flops import FlopCount
-from tlm.training.input.batches import Batch
+from tlm.training.input.batches import Batch, FlopCount
 from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.input.tokenize import tokenize
 from tlm.training.joint import Joint

@@ -15,8 +15,7 @@ from tlm.retrieval.search.index import build_index
 from tlm.settings import presets
 from tlm.settings.options import Compute
 from tlm.settings.sections import SECTIONS
-from tlm.training.load_model import load_model
-from tlm.training.stages import checkpoint_recipe, train_multitask
+from tlm.training.stages import checkpoint_recipe, load_model, train_multitask
 
 TRAIN = {  # another value for every setting of stage 1
     "rho1": "3", "rho2": "5", "steps": "13", "external_batch": "5", "internal_batch": "5", "external_length": "17",

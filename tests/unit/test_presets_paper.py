@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from research.paper.tables import our_name
-from tlm.retrieval.search import query
-from tlm.runs.advise import FEW, GRID, LONG_WORDS, MANY, advise, paper_top_k
+from tlm.runs.advise import FEW, GRID, MANY, advise, paper_top_k
 from tlm.settings import presets
 from tlm.settings.presets import paper_presets, published, stage1_cost, table_b1
 from tlm.training.checkpoint import paper_flops
@@ -276,7 +275,6 @@ def test_advice_at_a_small_scale_can_be_run_and_keeps_the_order():
 
 
 def test_long_texts_are_searched_by_keywords_and_the_cut_is_told():
-    assert LONG_WORDS == query.LONG_WORDS
     short, long = (advise(20_000, words, presets.resolve("small")) for words in (100, 101))
     assert "retrieve.query=full" in short.overrides
     assert "retrieve.query=rake" in long.overrides

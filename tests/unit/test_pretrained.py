@@ -29,9 +29,8 @@ from tlm.training.input.batches import MASK, Masking, collate, generator
 from tlm.training.input.texts import Examples, Ragged
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.load_model import load_model
 from tlm.training.model import build
-from tlm.training.stages import train
+from tlm.training.stages import load_model, train
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CPU = torch.device("cpu")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from research.retrieval.step import retrieval_study
 from research.retrieval.study import ranks, shared_by
-from research.retrieval.subsets import Subset, overlap, sources
+from research.retrieval.subsets import Subset, divergence, overlap, sources
 from research.retrieval.words import chosen_rows, log_odds
 from tests.tiny import write_tiny
 from tests.toy_reports import HOSTILE, is_safe, toy_world
@@ -25,7 +25,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.select.scored import divergence, shares
+from tlm.retrieval.select.scored import shares
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters, Layout
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from research.retrieval.subsets import divergence
 from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages, sample
@@ -32,7 +33,6 @@ from tlm.retrieval.select.scored import (
     LEAST,
     OTHERS,
     SELECTORS,
-    divergence,
     dsir,
     fitted,
     log_importance,

@@ -20,8 +20,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
 from tlm.data.reading.files import RawFile
 from tlm.data.tasks.examples import examples
-from tlm.data.tasks.labelled import Example
-from tlm.data.tasks.problem import is_regression
+from tlm.data.tasks.labelled import Example, is_regression
 from tlm.data.tasks.splits import assign, groups_of
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError

@@ -13,7 +13,7 @@ from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.runs.api import Api
-from tlm.runs.pods import check_pods
+from tlm.runs.pods import DATA_LIMITS, check_pods
 from tlm.runs.quota import check_quota
 from tlm.settings.options import Pods
 
@@ -47,7 +47,13 @@ def preflight(
 
 
 def check_run(
-    pods: Pods, engine: Engine = "embedded", registry: str = "", root: str | None = None, against: str = ""
+    pods: Pods,
+    engine: Engine = "embedded",
+    registry: str = "",
+    root: str | None = None,
+    against: str = "",
+    published: str = "",
+    network: bool = True,
 ) -> None:
     """Check training pods as `submit` does, because a form in a browser passes its parameters unchecked; then the rest.
 
@@ -59,10 +65,13 @@ def check_run(
         registry: Address of the model registry.
         root: Store of the run.
         against: URI of the report, or of the metrics, that the run's report compares with; "" for none.
+        published: Published models of the run; "" for none.
+        network: Whether the run trains networks. Without them and published models, it has no training pods, and
+            quotas are compared with its other steps alone.
     """
     check_pods(pods)
     if api := Api.of_pod():
-        check_quota(pods, api)
+        check_quota(pods if network or published else Pods(cpu=DATA_LIMITS["cpu"], memory=DATA_LIMITS["memory"]), api)
     if against:
         Artifact.open(against, "report", "metrics")
     preflight(engine=engine, registry=registry, root=root)

@@ -185,7 +185,7 @@ def parquet_rows(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reje
         check_columns(file.where, names, wanted)
         groups = range(table.num_row_groups) if file.piece is None else range(file.piece.start, file.piece.stop)
         parquet_rows = sum(table.metadata.row_group(group).num_rows for group in groups)
-        together = _batch_rows(table.metadata, wanted, file.where)
+        together = _batch_rows(table, groups, wanted, file)
         for batch in table.iter_batches(together, list(groups), columns=wanted):
             for row in _rows(batch):
                 number += 1
@@ -195,18 +195,25 @@ def parquet_rows(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reje
             file.bytes_read = packed * (number - first) // parquet_rows
 
 
-def _batch_rows(metadata: pq.FileMetaData, fields: Sequence[str], where: str) -> int:
+def _batch_rows(table: pq.ParquetFile, groups: range, fields: Sequence[str], file: RawFile) -> int:
     """Return a batch size that fits in memory even if the longest possible string is in every row.
 
     Dictionary encoding can repeat one huge value in all rows without making the file larger.
+
+    Raises InputError: a decompression bomb; pa.ArrowException or OSError: a damaged file.
     """
+    paths = [table.schema.column(index).path for index in range(len(table.schema))]
+    read = [i for i, path in enumerate(paths) if any(f"{path}.".startswith(f"{name}.") for name in fields)]
     most = _BATCH_ROWS
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for column in map(group.column, range(group.num_columns)):
+    for group in groups:
+        metadata = table.metadata.row_group(group)
+        check_growth(metadata.total_byte_size, file.size, file.where)
+        # A damaged column raises an error when it is read, but ends the process in `RowGroupMetaData.column`.
+        next(table.iter_batches(1, [group], columns=fields), None)
+        for column in map(metadata.column, read):
             size, packed = column.total_uncompressed_size, column.total_compressed_size
-            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in fields):
-                check_growth(size, packed, where)
-                most = min(most, max(1, _BATCH_BYTES // size)) if size > _SUSPICIOUS * packed else most
+            check_growth(size, packed, file.where)
+            most = min(most, max(1, _BATCH_BYTES // size)) if size > _SUSPICIOUS * packed else most
     return most
 
 

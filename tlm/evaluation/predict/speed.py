@@ -86,8 +86,7 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
     """
     from tlm.evaluation.predict.encoder import OnnxClassifier
     from tlm.settings.sections import Model
-    from tlm.training.flops import BACKWARD, FlopCount
-    from tlm.training.input.batches import Batch
+    from tlm.training.input.batches import BACKWARD, Batch, FlopCount
 
     made = [model, *([model.input("checkpoint")] if "checkpoint" in model.manifest.inputs else [])]
     shape = next((one.manifest.settings["model"] for one in made if "model" in one.manifest.settings), None)

@@ -10,7 +10,7 @@ from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
 from tlm.evaluation.score.mix import ENCODER, LINEAR, NETWORKS, STUDENT
 from tlm.evaluation.score.scores import METRIC_NAMES
-from tlm.training.load_model import PUBLISHED
+from tlm.retrieval.subset.export import PUBLISHED
 
 SAME = 0.005  # half a point on dev is no reason to prefer a model with a network to one without
 LIKELY = 0.8  # the probability of being ahead from which a model with no more on dev is preferred to the linear one

@@ -34,7 +34,7 @@ from tlm.evaluation.report.findings import chance, hundred, interval, plain_scor
 from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
-from tlm.training.load_model import PUBLISHED
+from tlm.retrieval.subset.export import PUBLISHED
 
 MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
 Contents = dict[str, Any]

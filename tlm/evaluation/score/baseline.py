@@ -116,14 +116,15 @@ def _write(draft: Draft, recipe: Recipe, fit: "Callable[[], Model]") -> None:
 
 
 def _fitted(recipe: Recipe) -> "Model":
-    from tlm.data.tasks.examples import unlabelled
+    from tlm.data.tasks.examples import texts_in
+    from tlm.data.tasks.labelled import UNLABELLED
     from tlm.shallow.static import learn
     from tlm.shallow.tfidf import tune
 
     if recipe.step != STATIC:
         return tune(*_given(recipe))
     read = _read(recipe.inputs["subset"]) if "subset" in recipe.inputs else ()
-    return learn(read, unlabelled(recipe.inputs["task"]), *_given(recipe))
+    return learn(read, texts_in(recipe.inputs["task"], UNLABELLED), *_given(recipe))
 
 
 def _given(recipe: Recipe) -> "tuple[Split, Split, str, list[str] | None, Marks | None]":

@@ -21,9 +21,9 @@ from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.scores import scored
 from tlm.progress import say
+from tlm.retrieval.subset.export import PUBLISHED, further_text
 from tlm.retrieval.subset.protected import check_trained
 from tlm.settings.options import Range
-from tlm.training.load_model import PUBLISHED, further_text
 
 if TYPE_CHECKING:
     from tlm.data.tasks.metrics import Split

@@ -295,9 +295,5 @@ def test_a_folder_of_one_node_is_refused(tmp_path):
     examples = task(tmp_path)
     with pytest.raises(InputError, match=r"is a folder of one node; give one on S3 \(s3://bucket/prefix\)"):
         trainjob.train_on_nodes(
-            examples,
-            tokenizer=tokenizer(tmp_path, examples),
-            preset="tiny",
-            overrides=SMALL,
-            root=str(tmp_path),
+            examples, tokenizer=tokenizer(tmp_path, examples), preset="tiny", overrides=SMALL, root=str(tmp_path)
         )

@@ -107,10 +107,7 @@ def test_the_name_of_a_preset_is_in_no_key_and_in_no_content(stores):
     second = checkpoint(other, again, *same, preset="pocket")
     assert (first.manifest.key, first.content) == (second.manifest.key, second.content)
     steps = "finetune.steps=4"
-    ends = [
-        model(root, first, examples, steps),
-        model(other, second, again, *same, steps, preset="pocket"),
-    ]
+    ends = [model(root, first, examples, steps), model(other, second, again, *same, steps, preset="pocket")]
     assert (ends[0].manifest.key, ends[0].content) == (ends[1].manifest.key, ends[1].content)
     assert [end.run()["preset"] for end in (first, second, *ends)] == ["tiny", "pocket", "tiny", "pocket"]
     assert "train.lr=0.003" in second.run()["overrides"]

@@ -95,13 +95,10 @@ def test_shards_may_end_before_at_and_after_a_part(tmp_path_factory, monkeypatch
 @pytest.mark.parametrize(
     ("sizes", "size", "expected"),
     [
-        ([5], 1, [(0, 1)]),
-        ([3, 3, 3], 6, [(0, 2), (2, 3)]),
-        ([9, 1, 1], 5, [(0, 1), (1, 3)]),
-        ([1, 9, 1], 5, [(0, 1), (1, 2), (2, 3)]),
-        ([0, 0, 0], 5, [(0, 3)]),
+        ([5], 1, [(0, 1)]), ([3, 3, 3], 6, [(0, 2), (2, 3)]), ([9, 1, 1], 5, [(0, 1), (1, 3)]),
+        ([1, 9, 1], 5, [(0, 1), (1, 2), (2, 3)]), ([0, 0, 0], 5, [(0, 3)]),
     ],
-)
+)  # fmt: skip
 def test_parts_are_as_large_as_allowed_and_hold_whole_files(sizes, size, expected):
     def located():
         raise AssertionError

@@ -153,7 +153,3 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         print(__version__)
         sys.exit()
-
-
-if __name__ == "__main__":
-    main()

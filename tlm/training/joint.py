@@ -21,7 +21,7 @@ from tlm.data.ranges import Ints
 from tlm.progress import say
 from tlm.settings.sections import Model, Preset
 from tlm.shallow.models import one_thread
-from tlm.shallow.vectors import neighbour_vectors
+from tlm.shallow.static import neighbour_vectors
 from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup

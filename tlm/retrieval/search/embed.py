@@ -16,7 +16,7 @@ from tlm.shallow import folder as folders
 from tlm.shallow import published
 from tlm.shallow.features import words_of
 from tlm.shallow.models import one_thread
-from tlm.shallow.vectors import Vectors, word_vectors
+from tlm.shallow.static import Vectors, word_vectors
 
 LEARNED_FROM = 50_000  # passages that word vectors are learned from
 # Binary places of learned vectors, which differ by some 1e-14 between processors, so rounded ones are nearly always

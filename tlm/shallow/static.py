@@ -239,12 +239,17 @@ def learn(passages: Iterable[str], unlabelled: Texts, given: Given, marks: Marks
     if not train.texts:
         raise InputError("the task has no training examples; a static model needs some")
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
-    own = (" ".join(parts(text, marks).whole) for text in chain(train.texts, train.pairs or (), unlabelled))
-    vectors = word_vectors(chain(passages, own), how=MARKED if marks else UNMARKED)
+    vectors = vectors_of(passages, chain(train.texts, train.pairs or (), unlabelled), marks)
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
     dense = Dense.fit(partial(represent, vectors, marks), given, FAMILY)
     return StaticModel(given.labels, marks, dense, train.pairs is not None, vectors)
+
+
+def vectors_of(passages: Iterable[str], texts: Iterable[str], marks: Marks) -> Vectors:
+    """Learn vectors from passages and from texts with such marks, which are left out."""
+    own = (" ".join(parts(text, marks).whole) for text in texts)
+    return word_vectors(chain(passages, own), how=MARKED if marks else UNMARKED)
 
 
 def represent(vectors: Vectors, marks: Marks, texts: Texts, pairs: Texts | None, edges: bool = True) -> Floats:

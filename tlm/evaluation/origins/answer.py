@@ -101,23 +101,12 @@ def _learned(
     """What the model learned from, near the text, and notes on what is missing."""
     if (Path(model) / "config.json").is_file():
         return {"nearest": [], "passages": [], "notes": [NO_LINEAGE]}
-    task, subset = _nearest_inputs(Artifact.open(model), "task", "subset")
+    task, subset = Lineage().nearest(Artifact.open(model), "task", "subset")
     shows = task is not None and not isinstance(predictor, OnnxClassifier)
     near = nearby.nearest(predictor, task, text, pair, top) if task and shows else []
     passages = nearby.taught(subset, words, top) if subset else []
     notes = [note for note, found in ((NO_TASK, near), (NO_SUBSET, passages)) if not found]
     return {"nearest": near, "passages": passages, "notes": notes}
-
-
-def _nearest_inputs(start: Artifact, *kinds: str) -> list[Artifact | None]:
-    """The artifact of each kind that is nearest to `start` in its lineage; None if there is none, or it is gone."""
-    lineage, level, found = Lineage(), [start], dict[str, Artifact]()
-    while level and not found.keys() >= set(kinds):
-        for one in level:
-            found.setdefault(one.manifest.kind, one)
-        inputs = (lineage.follow(one, name) for one in level for name in one.manifest.inputs)
-        level = [one for one in inputs if one is not None]
-    return [found.get(kind) for kind in kinds]
 
 
 def blocks(found: dict[str, Any], top: int) -> Iterator[Block]:

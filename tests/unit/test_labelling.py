@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tlm.shallow.vectors import word_vectors
 
 from tests.searchable import KITCHEN_AND_ROAD, corpus_of
 from tests.toys import Row, make_task
@@ -27,7 +28,6 @@ from tlm.settings.options import Fields
 from tlm.shallow.features import words_of
 from tlm.shallow.static import UNMARKED
 from tlm.shallow.tfidf import tune
-from tlm.shallow.vectors import word_vectors
 
 KITCHEN, ROAD = KITCHEN_AND_ROAD[:8], KITCHEN_AND_ROAD[8:]
 TEXTS = [(text, label) for texts, label in ((KITCHEN, "kitchen"), (ROAD, "road")) for text in texts]

@@ -28,7 +28,7 @@ COMMANDS = {  # name: (module:function, summary)
     "import-subset": ("tlm.retrieval.subset.imported:import_subset", "Import a subset that others selected"),
     "tokenizer": ("tlm.training.input.tokenizer:build_tokenizer", "Build the vocabulary that all arms share"),
     "tokenize": ("tlm.training.input.tokenize:tokenize", "Convert the texts of a task or subset to token ids"),
-    "load-model": ("tlm.training.load_model:load_model", "Use a published model instead of stage 1"),
+    "load-model": ("tlm.training.stages:load_model", "Use a published model instead of stage 1"),
     "train": ("tlm.training.stages:train", "Stage 1: train from scratch on task and subset"),
     "finetune": ("tlm.training.stages:finetune", "Stage 2: fine-tune on the task alone"),
     "evaluate": ("tlm.evaluation.score.evaluate:evaluate", "Score a model on dev and test"),
@@ -156,7 +156,3 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         print(__version__)
         sys.exit()
-
-
-if __name__ == "__main__":
-    main()

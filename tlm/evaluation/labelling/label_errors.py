@@ -44,13 +44,14 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
     labels, metric, marks = given.details["labels"], given.details["metric"], named_marks(spans) if spans else None
     if to:
         check_new(to)
+    from tlm.shallow.linear import Given
     from tlm.shallow.models import one_thread
     from tlm.shallow.tfidf import tune
 
     splits = read_splits(given, "train", "dev")
     train, dev = splits["train"], splits["dev"]
     with one_thread():
-        model = tune(train, dev, metric, labels, marks)
+        model = tune(Given(train, dev, metric, labels), marks)
         chances = np.concatenate([model.held_out(train), model.predict(dev.texts, dev.pairs)])
     gold, ordinals = np.concatenate([train.gold, dev.gold]), np.concatenate([train.example, dev.example])
     found, likely = wrong(chances, gold)

@@ -73,7 +73,7 @@ def _write(draft: Draft, index: Artifact, about: dict[str, str], top_k: int) -> 
     linear = Linear(weights, np.zeros(len(about)), len(about), softmax=True)
     width, chosen = weights.shape[1], {"top_k": top_k}
     dense = Dense(np.zeros(width), np.ones(width), linear, chosen)
-    StaticModel(list(about), vectors, (), dense, pair=False).write(draft.folder / "model")
+    StaticModel(list(about), (), dense, False, vectors).write(draft.folder / "model")
     draft.details = {"arm": "label-names", "seed": 0, "stage": "label-names", "fixed": True, "parameters": weights.size}
     draft.details |= {"cost": {}, "chosen": chosen, "tried": 0}
     draft.counts = {"labels": len(about), "passages": len(rows)}

@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
-from tlm.evaluation.explain import nearby
-from tlm.evaluation.explain.exact import Explained, exact, telling
-from tlm.evaluation.explain.hints import gradient, left_out
+from tlm.evaluation.origins import nearby
+from tlm.evaluation.origins.why import Explained, exact, gradient, left_out, telling
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import shared_words, visible
-from tlm.evaluation.predict.cascade import Cascade
 from tlm.evaluation.predict.encoder import OnnxClassifier
 from tlm.evaluation.predict.predict import model_folder
-from tlm.evaluation.predict.predictor import Mixture, Predictor, open_predictor
+from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
 from tlm.evaluation.report.lineage import Lineage
 from tlm.shallow.models import FAMILIES, ShallowPredictor
 from tlm.shallow.published import EmbeddingsModel

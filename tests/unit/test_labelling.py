@@ -49,11 +49,18 @@ ROWS: list[Row] = [
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 999), st.integers(2, 5), st.integers(1, 30))
-def test_where_all_texts_are_alike_the_least_sure_come_first(seed: int, classes: int, count: int) -> None:
-    """The reference is small-text's `BreakingTies`: the lowest differences of the two highest probabilities."""
+def test_where_all_texts_are_alike_the_least_sure_of_each_class_come_first(seed: int, classes: int, count: int) -> None:
+    """The reference is small-text's `BreakingTies`, here of each class: the lowest differences of the two best."""
     chances = np.random.default_rng(seed).dirichlet(np.ones(classes), 60)
-    ties = [np.partition(-row, 1)[1] - np.partition(-row, 1)[0] for row in chances]
-    assert chosen(np.zeros((60, 3)), count, chances) == sorted(range(60), key=lambda row: ties[row])[:count]
+    ties, first = [np.diff(np.sort(row))[-1] for row in chances], chances.argmax(axis=1)
+    found = chosen(np.zeros((60, 3)), count, chances)
+    assert found == sorted(found, key=lambda row: ties[row])
+    parts = {label: [row for row in found if first[row] == label] for label in range(classes)}
+    for label, own in parts.items():
+        members = sorted(np.flatnonzero(first == label).tolist(), key=lambda row: ties[row])
+        assert own == members[: len(own)]
+        assert own == members or len(own) >= max(map(len, parts.values())) - 1
+    assert len(found) == count
 
 
 @pytest.mark.parametrize("known", [False, True])

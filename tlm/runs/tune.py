@@ -196,7 +196,9 @@ def _findings(chosen: Row, tied: str, own: Row, linear: Row) -> Iterator[str]:
     """Say what to use, and whether anything was gained by it."""
     yield f"Use {chosen['settings']}: {chosen['dev']['mean']:.1%} on dev, {chosen['cpu_seconds']:.0f} CPU seconds."
     yield f"{tied} candidates of the last round are tied with the best; of these it took the least CPU time."
-    gained = "tied with it, too: nothing is shown to be gained" if own["tied"] else f"behind it by {_points(own)}"
+    gained = (
+        "tied with it, too: the search gained nothing measurable" if own["tied"] else f"behind it by {_points(own)}"
+    )
     yield f"The settings that the search started from, {own['settings']}, are {gained}."
     helps = "helps" if linear["to_best"]["high"] < 0 else "does not help measurably"
     yield f"To the best, {ALONE} has {_points(linear)} points: retrieved text {helps} on dev."

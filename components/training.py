@@ -51,7 +51,7 @@ def evaluate(
 def embed(task: str, published: str, root: str) -> list[str]:
     """Train and score a linear model of the embeddings of each published model."""
     from tlm.evaluation.score.baseline import baseline
-    from tlm.runs.arms import parse_models
+    from tlm.runs.plan import parse_models
 
     return [baseline(task, features=model, root=root) for model in parse_models(published)]
 

@@ -53,15 +53,13 @@ def repeat(store: Path) -> str:
         return [f"{store}/{folder}" for folder, one in artifacts(store).items() if one.step == step]
 
     task, tokenizer = of("load-task")[0], of("tokenizer")[0]
-    run("tlm.cli.main", "retrieval-study", *of("export"))
-    run("tlm.cli.main", "attention", *of("finetune"), "--task", task, "--examples", "20", "--device", "cpu")
-    run("tlm.cli.main", "import-subset", f"{store}/{TASK}/train.jsonl", "--task", task)
-    run("tlm.cli.main", "tokenize", of("import-subset")[0], tokenizer)
-    run("tlm.cli.main", "mix", *of("evaluate")[:2])
-    run("tlm.cli.main", "export-onnx", of("finetune")[0])
-    return "".join(
-        run("tlm.cli.main", "preview", uri, "--form", "markdown") for uri in (*of("retrieve"), *of("export"))
-    )
+    run("tlm.cli", "retrieval-study", *of("export"))
+    run("tlm.cli", "attention", *of("finetune"), "--task", task, "--examples", "20", "--device", "cpu")
+    run("tlm.cli", "import-subset", f"{store}/{TASK}/train.jsonl", "--task", task)
+    run("tlm.cli", "tokenize", of("import-subset")[0], tokenizer)
+    run("tlm.cli", "mix", *of("evaluate")[:2])
+    run("tlm.cli", "export-onnx", of("finetune")[0])
+    return "".join(run("tlm.cli", "preview", uri, "--form", "markdown") for uri in (*of("retrieve"), *of("export")))
 
 
 def run(module: str, *arguments: str) -> str:

@@ -3,6 +3,7 @@
 import re
 import sysconfig
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from statistics import mean
 from typing import TypeAlias
@@ -20,14 +21,7 @@ from tlm.retrieval.subset.export import export
 Hits: TypeAlias = dict[int, list[tuple[int, float]]]  # documents and scores, by query
 
 EXAMPLES = pa.schema(
-    [
-        ("id", pa.string()),
-        ("text", pa.string()),
-        ("text_pair", pa.string()),
-        ("label", pa.string()),
-        ("target", pa.float64()),
-        ("split", pa.string()),
-    ]
+    dict.fromkeys(("id", "text", "text_pair", "label"), pa.string()) | {"target": pa.float64(), "split": pa.string()}
 )
 
 
@@ -43,6 +37,11 @@ def cooking(root: str) -> tuple[str, str, str, str]:
     corpus, task = corpus_of(texts, root), task_of(COOKING, root)
     index = build_index(corpus, root=root)
     return corpus, index, task, export(retrieve(index, task, top_k=10, root=root), root=root)
+
+
+def prose(seed: int, words: int = 20) -> str:
+    """Text that shares no run of words with that of another seed."""
+    return " ".join(f"s{seed}w{i}" for i in range(words))
 
 
 def corpus_of(texts: list[str], root: str) -> str:
@@ -70,15 +69,13 @@ def task_of(train: list[str], root: str, held_out: tuple[str, ...] = (), pairs: 
     rows = [("train", text) for text in train] + [(split, text) for text in held_out for split in ("dev", "test")]
     table = [
         {
-            "id": str(number),
-            "text": text,
-            "text_pair": pairs[number] if number < len(pairs) else None,
-            "label": "ab"[number % 2],
-            "target": None,
+            "id": str(number), "text": text, "text_pair": second, "label": "ab"[number % 2], "target": None,
             "split": split,
         }
-        for number, (split, text) in enumerate(sorted(rows, key=lambda row: ["train", "dev", "test"].index(row[0])))
-    ]
+        for number, ((split, text), second) in enumerate(
+            zip_longest(sorted(rows, key=lambda row: ["train", "dev", "test"].index(row[0])), pairs)
+        )
+    ]  # fmt: skip
 
     def write(draft: Draft) -> None:
         pq.write_table(pa.Table.from_pylist(table, EXAMPLES), draft.folder / "examples.parquet")

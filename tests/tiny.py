@@ -2,7 +2,13 @@
 
 import json
 import random
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tlm.errors import InputError
 
 TOPICS = {
     "rain": ["rain", "cloud", "storm", "wind", "thunder", "drizzle", "forecast", "humid", "front", "pressure"],
@@ -10,33 +16,22 @@ TOPICS = {
     "chess": ["chess", "pawn", "bishop", "knight", "queen", "castle", "gambit", "opening", "endgame", "check"],
 }
 OFF_TOPIC = [
-    "river",
-    "stone",
-    "paper",
-    "window",
-    "garden",
-    "engine",
-    "button",
-    "letter",
-    "market",
-    "bottle",
-    "candle",
+    "river", "stone", "paper", "window", "garden", "engine", "button", "letter", "market", "bottle", "candle",
     "ladder",
-]
+]  # fmt: skip
 GLUE = ["the", "of", "and", "with", "for", "a", "very", "under", "over", "near", "from", "into", "before", "after"]
 
 
 def write_tiny(folder: Path, documents: int = 400, train: int = 60, held_out: int = 18) -> None:
     """Write ``corpus.jsonl`` and ``task/{train,dev,test}.jsonl`` under `folder`; the same bytes each time."""
     rng = random.Random(7)
-    (folder / "task").mkdir(parents=True)
     sources = [*TOPICS.items(), ("other", OFF_TOPIC), ("other", OFF_TOPIC)]
     corpus = [{"text": _sentence(rng, sources[i % 5][1], 24), "source": sources[i % 5][0]} for i in range(documents)]
-    _write(folder / "corpus.jsonl", corpus)
+    write_rows(folder / "corpus.jsonl", corpus)
     labels = sorted(TOPICS)
     for split, rows in (("train", train), ("dev", held_out), ("test", held_out)):
         examples = [{"text": _sentence(rng, TOPICS[labels[i % 3]], 10), "label": labels[i % 3]} for i in range(rows)]
-        _write(folder / "task" / f"{split}.jsonl", examples)
+        write_rows(folder / "task" / f"{split}.jsonl", examples)
 
 
 def in_files(folder: Path, count: int) -> dict[str, str]:
@@ -50,5 +45,16 @@ def _sentence(rng: random.Random, words: list[str], length: int) -> str:
     return " ".join(rng.choice(words if rng.random() < 0.6 else GLUE) for _ in range(length))
 
 
-def _write(path: Path, rows: list[dict[str, str]]) -> None:
+def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> str:
+    """Write a file of JSON lines, with its folder; its path as text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def refused(step: Callable[..., object], *arguments: object, **settings: object) -> str:
+    """The one line that a step says to these settings instead of working."""
+    with pytest.raises(InputError) as caught:
+        step(*arguments, **settings)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -13,6 +13,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 
 Skill = float | dict[str, float]
+COST = {"steps": 400, "tokens": 360_000, "padded_tokens": 380_000, "flops": 4 * 10**13, "paper_flops": 5 * 10**13}
 Row = tuple[str, str | None, str | float, str]  # text, text_pair, label or target, split
 
 
@@ -126,13 +127,10 @@ class World:
 
         def hits(draft: Draft) -> None:
             rows = [
-                (query, doc, rank + 1, 20.0 - rank) for query, docs in enumerate(found) for rank, doc in enumerate(docs)
+                (query, doc, rank, 21.0 - rank) for query, docs in enumerate(found) for rank, doc in enumerate(docs, 1)
             ]
-            save(
-                draft,
-                "hits.parquet",
-                dict(zip(("query", "doc", "rank", "score"), map(list, zip(*rows, strict=True)), strict=True)),
-            )
+            columns = dict(zip(("query", "doc", "rank", "score"), map(list, zip(*rows, strict=True)), strict=True))
+            save(draft, "hits.parquet", columns)
             numbers = list(range(len(train)))
             save(draft, "queries.parquet", {"query": numbers, "text": train, "examples": [[row] for row in numbers]})
             save(draft, "dropped.parquet", {"query": [0], "reason": ["no hit"], "detail": ["nothing matched"]})
@@ -146,13 +144,8 @@ class World:
 
         def subset(draft: Draft) -> None:
             texts = [self.passages[doc] for doc in docs]
-            columns = {
-                "doc": docs,
-                "text": texts,
-                "best_rank": [1] * len(docs),
-                "best_score": [20.0] * len(docs),
-                "queries": asked,
-            }
+            ranks, scores = [1] * len(docs), [20.0] * len(docs)
+            columns = {"doc": docs, "text": texts, "best_rank": ranks, "best_score": scores, "queries": asked}
             save(draft, "passages-00000.parquet", columns)
             last = len(self.passages) - 1
             reasons = ["near-duplicate", "near-duplicate", "overlaps test"]
@@ -188,13 +181,7 @@ class World:
             save(draft, "curve.parquet", columns)
             learned = [skill, settings, *([self.draw] if arm == "random" else [])]
             (draft.folder / "weights.json").write_text(json.dumps(learned))
-            cost = {
-                "steps": 400,
-                "tokens": 360_000 + seed,
-                "padded_tokens": 380_000,
-                "flops": 4 * 10**13,
-                "paper_flops": 5 * 10**13,
-            }
+            cost = COST | {"tokens": 360_000 + seed}
             draft.details.update(arm=arm, seed=seed, parameters=1_200_000, cost=cost)
             draft.run.update(device="cpu", threads=1, precision="fp32")
 
@@ -237,16 +224,9 @@ class World:
             chances[np.arange(len(split.gold))[right], split.gold[right]] += 1
             chances /= chances.sum(axis=1, keepdims=True)
             predictions.append(Prediction(split, chances.argmax(axis=1), chances))
-        cost = {
-            "steps": 400,
-            "tokens": 360_000,
-            "padded_tokens": 380_000,
-            "flops": 4 * 10**13,
-            "paper_flops": 5 * 10**13,
-        }
         names = ("stage 1", "stage 2")[:stage]
         identity = {"arm": arm, "seed": seed, "stage": names[-1], "mlm_loss": mlm + 0.01 * seed}
-        facts = {"parameters": 1_200_000, "cost": dict.fromkeys(names, cost)}
+        facts = {"parameters": 1_200_000, "cost": dict.fromkeys(names, COST)}
         write_metrics(draft, task, predictions, identity, facts)
         draft.run["stages"] = {
             name: {"seconds": 200.5, "cpu_seconds": 200.5, "device": "cpu", "threads": 1, "precision": "fp32"}

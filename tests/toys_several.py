@@ -13,11 +13,7 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.task import load_task
 
-WORDS = {
-    "blue": ["blue", "azure", "navy"],
-    "green": ["green", "olive", "mint"],
-    "red": ["red", "crimson", "ruby"],
-}
+WORDS = {"blue": ["blue", "azure", "navy"], "green": ["green", "olive", "mint"], "red": ["red", "crimson", "ruby"]}
 BOTH = sorted(WORDS)
 PLAIN = ["plain", "dull", "words", "only", "here", "and", "there", "of", "some", "kind"]
 

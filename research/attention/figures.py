@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from numpy.typing import NDArray
 
+from research.retrieval.figures import name_rows
 from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED
-from tlm.evaluation.pages.plots import STYLE, WIDTH, name_rows, panels, plain_rows, short, svg
+from tlm.evaluation.pages.plots import STYLE, WIDTH, panels, plain_rows, short, svg
 
 TONES = {"positional": COLOURS["other-2"][0], "vertical": COLOURS["other-3"][0], "other": COLOURS["rule"][0]}
 MAP_TONES = {"positional": "#7f78dc", "vertical": "#cf5a4d", "other": "#8b8b93"}  # readable on light and dark pages

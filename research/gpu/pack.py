@@ -20,8 +20,7 @@ from tlm.evaluation.report.lineage import Lineage
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import TASK_ONLY, export
-from tlm.runs.arms import arm_of, preset_of
-from tlm.runs.plan import PlannedRun
+from tlm.runs.plan import PlannedRun, arm_of, preset_of
 from tlm.settings import presets
 from tlm.settings.options import Layout
 from tlm.training.input.tokenizer import build_tokenizer

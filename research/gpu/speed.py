@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 from research.benchmarks.measure import Cost, Side, compare, per_second
 from research.benchmarks.row import Result, against, not_measured
@@ -30,7 +31,7 @@ def beside_others(stand: Stand, name: str) -> list[Result]:
 
 def levers(stand: Stand, name: str) -> list[Result]:
     """Our step beside the same one without each habit, with cuDNN's attention, and compiled."""
-    from tlm.training.model.tuning import GPU, tuned
+    from tlm.training.model.encoder import GPU, OF_KIND
 
     shape, steps = stand.shape(name), 4 if stand.rehearsal else STEPS
     bench = stand.bench(shape, EXTERNAL)
@@ -38,7 +39,9 @@ def levers(stand: Stand, name: str) -> list[Result]:
     without = {name: off for name, off in WITHOUT.items() if not (stand.rehearsal and "pinned" in off)}
 
     def side(off: dict[str, Any], **more: Any) -> Side:
-        return _under(lambda: tuned(bench.device.type, replace(habits, **off)), bench.ours(steps, **more))
+        return _under(
+            lambda: patch.dict(OF_KIND, {bench.device.type: replace(habits, **off)}), bench.ours(steps, **more)
+        )
 
     sides = {"ours": side({}), **{other: side(off) for other, off in without.items()}}
     sides["cuDNN's attention"] = _under(_cudnn_attention, side({}))

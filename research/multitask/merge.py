@@ -17,7 +17,7 @@ from tlm.errors import InputError
 from tlm.progress import say
 from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import SUBSET, export, write_subset
-from tlm.retrieval.subset.judge import SURPLUS, Candidates, grouped, judge
+from tlm.retrieval.subset.judge import SURPLUS, Candidates, by_document, grouped, judge
 from tlm.settings.options import Filters
 
 
@@ -123,12 +123,8 @@ def _check_together(parts: Sequence[Part]) -> None:
 def _write(draft: Draft, parts: Sequence[Part], corpus: Artifact, filters: Filters) -> None:
     hits = [_columns(part.subset, "doc", "best_rank", "best_score") for part in parts]
     retrieved = [columns[0].to_numpy() for columns in hits]
-    candidates = Candidates.from_hits(
-        f"{len(parts)} subsets",
-        lambda: passages(corpus, ["doc", "text"]),
-        retrieved,
-        (tuple(column.to_numpy() for column in columns) for columns in hits),
-    )
+    best = by_document(retrieved, (tuple(column.to_numpy() for column in columns) for columns in hits))
+    candidates = Candidates(f"{len(parts)} subsets", lambda: passages(corpus, ["doc", "text"]), *best)
     verdicts = judge(candidates, filters, {part.name: part.task for part in parts})
     docs = candidates.docs[verdicts.rows()]
     lists = _provenance(parts, docs)

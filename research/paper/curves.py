@@ -10,7 +10,7 @@ from research.paper.blocks import Block, compared, plus_minus
 from research.paper.plan import ByKey
 from research.paper.results import Result, arm_of, copies_in, copies_of, summed
 from research.paper.tables import curves, title
-from tlm.evaluation.report.runs import ARMS
+from tlm.evaluation.pages.blocks import OWN_ROLES
 from tlm.evaluation.score.intervals import Scores, differences
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
@@ -45,7 +45,7 @@ def points_of(curve: str, results: ByKey) -> dict[str, Points]:
 
 def _place(arm: str) -> tuple[int, int, str]:
     row = ReportRow.of(arm, "")
-    return row.place, ARMS.index(row.text) if row.text in ARMS else len(ARMS), arm
+    return row.place, OWN_ROLES.index(row.text) if row.text in OWN_ROLES else len(OWN_ROLES), arm
 
 
 def values_of(points: Points) -> list[float]:

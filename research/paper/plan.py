@@ -16,7 +16,7 @@ from tlm.settings.options import Filters
 from tlm.settings.presets import resolve
 from tlm.training.input.located import EXPECTED, published_name
 from tlm.training.input.tokenize import tokenize_all
-from tlm.training.load_model import load_model
+from tlm.training.stages import load_model
 
 ByKey = Mapping[str, Mapping[int, Result]]
 RANDOM = "random"

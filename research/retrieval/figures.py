@@ -5,11 +5,12 @@ from textwrap import wrap
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED, RULE
-from tlm.evaluation.pages.plots import STYLE, WIDTH, name_rows, panels, short, svg
+from tlm.evaluation.pages.plots import STYLE, WIDTH, panels, plain_rows, short, svg
 
 HALF = 3.6  # inches: half the width of the page's text
 
@@ -103,3 +104,10 @@ def words(shift: dict[str, Any], role: str, largest: float) -> str:
         axes.set_title(title, loc="left", fontsize=9.5, color=INK)
         axes.set(xlim=(0, 1.04 * largest), xlabel="z-score")
     return svg(figure)
+
+
+def name_rows(axes: Axes, names: Sequence[str], rows: int) -> None:
+    """Name the rows of a chart with room for `rows` of them, the first at the top."""
+    axes.set_yticks(range(len(names)), [short(name, 26) for name in names], color=INK)
+    axes.set_ylim(rows - 0.4, -0.6)
+    plain_rows(axes)

@@ -10,12 +10,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.passages import sample
+from tlm.data.passages import passages, sample
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.preview import Ints, examples_by_query, portions
+from tlm.evaluation.report.preview import Ints, examples_by_query
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES, training_texts
-from tlm.retrieval.select.scored import divergence, shares
+from tlm.retrieval.select.scored import Floats, log_ratios, shares
+
+
+def divergence(task: Floats, other: Floats) -> float:
+    """The Kullback-Leibler divergence of the task's distribution from another, in nats (section 5.1 of DSIR)."""
+    return float(np.sum(task * log_ratios(task, other)))
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Subset:
             weights = np.zeros(max(examples, default=-1) + 1, np.int64)
             weights[list(examples)] = [len(rows) for rows in examples.values()]
         parts = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))]
-        for batch in portions(artifact, ["doc", "best_rank", "queries"]):
+        for batch in passages(artifact, ["doc", "best_rank", "queries"]):
             parts.append(
                 (batch["doc"].to_numpy(), batch["best_rank"].to_numpy(), times_asked(batch["queries"], weights))
             )
@@ -94,7 +99,7 @@ def sources(subsets: list[Subset], corpus: Artifact) -> list[dict[str, Any]]:
     """The passages of each source, and its share of the corpus and of each subset; the largest shares first."""
     whole: Counter[str] = Counter()
     taken: list[Counter[str]] = [Counter() for _ in subsets]
-    for batch in portions(corpus, ["doc", "source"]):
+    for batch in passages(corpus, ["doc", "source"]):
         docs, names = batch["doc"].to_numpy(), batch["source"]
         whole.update(_counts(names))
         for subset, counter in zip(subsets, taken, strict=True):

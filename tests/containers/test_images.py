@@ -17,7 +17,7 @@ PACKAGES = "import importlib.metadata as m; print(*(f'{d.metadata[\"Name\"]}=={d
 IMPORT_ALL = """
 import importlib, pkgutil, tlm
 # Of the extras onnx, serve and bom, which this image lacks:
-others = ("tlm.serving.convert", "tlm.serving.app", "tlm.serving.batcher", "tlm.evaluation.provenance.bom")
+others = ("tlm.serving.convert", "tlm.serving.app", "tlm.serving.batcher", "tlm.evaluation.origins.bom")
 for module in pkgutil.walk_packages(tlm.__path__, "tlm."):
     if not module.name.endswith("__main__") and module.name not in others:
         importlib.import_module(module.name)

@@ -29,7 +29,7 @@ WARM = (
     ),
     *(
         "tlm.shallow.tfidf",
-        "tlm.evaluation.report.contents",
+        "tlm.evaluation.report.report",
         "tlm.evaluation.pages.render",
         "matplotlib.backends.backend_svg",
     ),

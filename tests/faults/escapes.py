@@ -23,24 +23,8 @@ from tlm.training.input.located import model_folder
 
 SECRET = b"a file of somebody else\n"
 UPWARD = (
-    "..",
-    ".",
-    "",
-    "...",
-    "a",
-    "~",
-    "a b",
-    "c:",
-    "%2e%2e",
-    "..%2f",
-    "\\..\\",
-    "\n",
-    "\0",
-    "‥",
-    "．．",
-    "$HOME",
-    "*",
-)
+    "..", ".", "", "...", "a", "~", "a b", "c:", "%2e%2e", "..%2f", "\\..\\", "\n", "\0", "‥", "．．", "$HOME", "*",
+)  # fmt: skip
 
 
 def names(count: int, seed: int) -> list[str]:

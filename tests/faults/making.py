@@ -40,9 +40,7 @@ def task(
 ) -> dict[str, str]:
     """A task's three files of (text, label, id)."""
     return {
-        f"{folder}/{split}.jsonl": objects(
-            *(dict(zip(("text", "label", "id"), row, strict=False)) for row in rows),
-        )
+        f"{folder}/{split}.jsonl": objects(*(dict(zip(("text", "label", "id"), row, strict=False)) for row in rows))
         for split, rows in (("train", train), ("dev", dev), ("test", test))
     }
 

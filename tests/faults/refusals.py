@@ -22,7 +22,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.classifier import Classifier
 from tlm.retrieval.search import elastic_client
 from tlm.training.input.located import model_folder
-from tlm.training.load_model import load_model
+from tlm.training.stages import load_model
 
 LINK_LOCAL = (
     *("169.254.169.254", "169.254.170.2", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.16689662"),

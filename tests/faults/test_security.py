@@ -73,12 +73,6 @@ def test_a_cache_that_others_may_write_to_is_refused(tmp_path: Path, monkeypatch
     folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="can be written to by other users"):
         cache_folder()
-    if os.getuid() == 0:
-        folder.unlink()
-        folder.mkdir(mode=0o700)
-        os.chown(folder, 65534, 65534)
-        with pytest.raises(InputError, match="can be written to by other users"):
-            cache_folder()
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])

@@ -20,11 +20,10 @@ from tests.toys_training import SMALL, passages, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted, Terminated
 from tlm.runs import api as kubernetes
-from tlm.runs import follow as kube
 from tlm.runs import trainjob
+from tlm.runs import trainjob as kube
 from tlm.runs.api import Api, Refused
-from tlm.runs.follow import follow
-from tlm.runs.trainjob import train_job
+from tlm.runs.trainjob import follow, train_job
 from tlm.settings.options import Pods
 
 HOME = Path(__file__).parents[2]
@@ -296,9 +295,5 @@ def test_a_folder_of_one_node_is_refused(tmp_path):
     examples = task(tmp_path)
     with pytest.raises(InputError, match=r"is a folder of one node; give one on S3 \(s3://bucket/prefix\)"):
         trainjob.train_on_nodes(
-            examples,
-            tokenizer=tokenizer(tmp_path, examples),
-            preset="tiny",
-            overrides=SMALL,
-            root=str(tmp_path),
+            examples, tokenizer=tokenizer(tmp_path, examples), preset="tiny", overrides=SMALL, root=str(tmp_path)
         )

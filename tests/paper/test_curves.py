@@ -156,10 +156,7 @@ def test_runs_are_kept_with_their_place_and_checked(tmp_path: Path) -> None:
     [
         ({"table": "labels", "at": 16}, "a point of the curve 'labels' needs --command"),
         ({"table": "labels", "command": "x"}, "at is 0; give the value on the axis of labels"),
-        (
-            {"table": "4", "at": 16},
-            r"--at and --draw are for curves \(dilution, .*, compute\), and '4' is none",
-        ),
+        ({"table": "4", "at": 16}, r"--at and --draw are for curves \(dilution, .*, compute\), and '4' is none"),
     ],
 )
 def test_mistakes_are_one_sentence(given: dict[str, object], message: str, tmp_path: Path) -> None:

@@ -241,22 +241,10 @@ def test_a_result_that_is_not_its_run_s_is_found_and_fails_the_check(runs, kept,
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (
-            lambda first, second: [first, b"{}"],
-            r"3\.jsonl:2 is no result of `keep` \(KeyError\('key'\)\)",
-        ),
-        (
-            lambda first, second: [first, second[:-9]],
-            r"3\.jsonl:2 is no result of `keep` \(JSONDecodeError",
-        ),
-        (
-            lambda first, second: [first, b"", second],
-            r"3\.jsonl:2 is no result of `keep` \(JSONDecodeError",
-        ),
-        (
-            lambda first, second: [b"\xff" + first, second],
-            r"3\.jsonl:1 is no result of `keep` \(UnicodeDecodeError",
-        ),
+        (lambda first, second: [first, b"{}"], r"3\.jsonl:2 is no result of `keep` \(KeyError\('key'\)\)"),
+        (lambda first, second: [first, second[:-9]], r"3\.jsonl:2 is no result of `keep` \(JSONDecodeError"),
+        (lambda first, second: [first, b"", second], r"3\.jsonl:2 is no result of `keep` \(JSONDecodeError"),
+        (lambda first, second: [b"\xff" + first, second], r"3\.jsonl:1 is no result of `keep` \(UnicodeDecodeError"),
         (lambda first, second: [first.replace(b":", b": ", 1), second], r"3\.jsonl:1 is no .*'not in canonical JSON'"),
         (lambda first, second: [first, first, second], r"3\.jsonl:2 is out of order: .* has tiny-task-bm25, seed 0"),
         (lambda first, second: [second, first], r"3\.jsonl:2 is out of order: .*; move it, or remove one of the two"),

@@ -185,8 +185,7 @@ def test_small_scales_take_tasks_that_the_paper_does_not_have():
 
 
 @pytest.mark.parametrize(
-    ("table", "scale", "sentence"),
-    [("9", "small", "the paper's table '9'"), ("4", "pockt", "did you mean 'pocket'?")],
+    ("table", "scale", "sentence"), [("9", "small", "the paper's table '9'"), ("4", "pockt", "did you mean 'pocket'?")]
 )
 def test_what_there_is_not_is_said(table, scale, sentence):
     with pytest.raises(InputError, match=sentence):

@@ -136,17 +136,6 @@ def test_code_in_the_pipeline_is_only_the_thin_bodies(compiled: str) -> None:
         assert not [node for node in ast.walk(function) if isinstance(node, ast.For) and node is not statements[0]]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "components").glob("*.py")), ids=lambda path: path.name)
-def test_component_bodies_have_at_most_six_lines(path: Path) -> None:
-    for function in ast.walk(ast.parse(path.read_text())):
-        if isinstance(function, ast.FunctionDef) and any(
-            "component" in ast.dump(mark) for mark in function.decorator_list
-        ):
-            first, last = function.body[1], function.body[-1]  # after the docstring
-            code = [line for line in path.read_text().splitlines()[first.lineno - 1 : last.end_lineno] if line.strip()]
-            assert len(code) <= 6, f"{function.name}: {len(code)} lines"
-
-
 def test_all_that_a_step_refers_to_reaches_its_dag(compiled: str) -> None:
     """The driver looks placeholders of resources and of Kubernetes settings up among the inputs of the DAG around."""
     spec, platform = yaml.safe_load_all(compiled)

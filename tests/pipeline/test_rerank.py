@@ -67,10 +67,7 @@ def encoder(folder: Path) -> Artifact:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arms", "sentence"),
-    [("bm25", "there is none; train bm25"), ("", "compared_with is empty")],
-)
+@pytest.mark.parametrize(("arms", "sentence"), [("bm25", "there is none; train bm25"), ("", "compared_with is empty")])
 def test_without_a_model_of_bm25s_text_it_says_so(
     tiny: Path, run_module: Callable[..., Any], arms: str, sentence: str
 ) -> None:

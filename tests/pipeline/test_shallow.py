@@ -39,10 +39,7 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
     assert sorted(rows) == sorted(
         [("linear", ""), *(("static", text) for text in ARMS), *(("static + linear", text) for text in ARMS)]
     )
-    assert {one["question"] for one in told["differences"]} == {
-        "ahead of the linear model?",
-        "ahead of other text?",
-    }
+    assert {one["question"] for one in told["differences"]} == {"ahead of the linear model?", "ahead of other text?"}
     assert {step["arm"] for step in told["evidence"]} == {*ARMS} - {"task-only"}
     page = report.path("report.html").read_text()
     assert "What bm25 retrieved" in page

@@ -48,8 +48,7 @@ def test_a_file_is_a_pipeline_already(ask, api: StandIn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [(None, "cannot be read"), ("a: 1\n", "found no compiled pipeline"), ("{", "not valid YAML")],
+    ("text", "said"), [(None, "cannot be read"), ("a: 1\n", "found no compiled pipeline"), ("{", "not valid YAML")]
 )
 def test_another_file_calls_nobody(cli, api: StandIn, tmp_path: Path, text: str | None, said: str) -> None:
     file = tmp_path / "other.yaml"

@@ -37,18 +37,8 @@ def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
     names = ["-subj", "/CN=tlm-tests", "-addext", "subjectAltName=IP:127.0.0.1"]
     new = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-keyout",
-        "key.pem",
-        "-out",
+        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", "key.pem", "-out",
         "cert.pem",
-    ]
+    ]  # fmt: skip
     subprocess.run([*new, *names], cwd=folder, check=True, capture_output=True)
     return folder / "cert.pem"

@@ -34,18 +34,9 @@ from tests.servers.programs import (
 )
 
 __all__ = [
-    "Missing",
-    "S3Server",
-    "Server",
-    "cache_folder",
-    "die_with_parent",
-    "elasticsearch",
-    "free_port",
-    "fresh_folder",
-    "installed",
-    "running",
-    "s3",
-]
+    "Missing", "S3Server", "Server", "cache_folder", "die_with_parent", "elasticsearch", "free_port", "fresh_folder",
+    "installed", "running", "s3",
+]  # fmt: skip
 
 LOCAL = "127.0.0.1"
 
@@ -150,22 +141,16 @@ def installed(
             prepare(home)
         own(folder)
         defaults = {
-            "discovery.type": "single-node",
-            "http.host": host,
-            "http.port": str(port),
-            "transport.port": str(free_port()),
-            "xpack.security.enabled": "false",
+            "discovery.type": "single-node", "http.host": host, "http.port": str(port),
+            "transport.port": str(free_port()), "xpack.security.enabled": "false",
             "cluster.routing.allocation.disk.threshold_enabled": "false",
-        }
+        }  # fmt: skip
         chosen = defaults | dict(setting.split("=", 1) for setting in settings)
         command = ["bash", str(home / "bin/elasticsearch"), *(f"-E{name}={value}" for name, value in chosen.items())]
         environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder),
-            "ES_JAVA_HOME": str(java),
-            "ES_JAVA_OPTS": f"-Xms{heap} -Xmx{heap}",
-            "CLI_JAVA_OPTS": "-Xmx64m -XX:+UseSerialGC",
-        }
+            "PATH": os.environ["PATH"], "HOME": str(folder), "ES_JAVA_HOME": str(java),
+            "ES_JAVA_OPTS": f"-Xms{heap} -Xmx{heap}", "CLI_JAVA_OPTS": "-Xmx64m -XX:+UseSerialGC",
+        }  # fmt: skip
         scheme = "https" if chosen.get("xpack.security.http.ssl.enabled") == "true" else "http"
         url = f"{scheme}://{host}:{port}"
         server = Server(command, environment, folder, url, url if scheme == "https" else f"{url}/_cluster/health")
@@ -246,18 +231,8 @@ def _container(
     name = f"tlm-tests-{os.getpid()}-{port}"
     variables = [part for name, value in environment.items() for part in ("-e", f"{name}={value}")]
     run = [
-        "docker",
-        "run",
-        "-d",
-        "--rm",
-        "--name",
-        name,
-        "-p",
-        f"{host}:{port}:{inside}",
-        *variables,
-        image,
-        *command,
-    ]
+        "docker", "run", "-d", "--rm", "--name", name, "-p", f"{host}:{port}:{inside}", *variables, image, *command,
+    ]  # fmt: skip
     try:
         subprocess.run(run, check=True, capture_output=True, timeout=600)
     except (OSError, subprocess.SubprocessError):

@@ -34,13 +34,10 @@ def secured_url(certificate):
         (home / "config" / "users_roles").write_text("writes:writer\nreads:reader\n")
 
     settings = (
-        "xpack.security.enabled=true",
-        "xpack.security.autoconfiguration.enabled=false",
-        "xpack.security.transport.ssl.enabled=false",
-        "xpack.security.http.ssl.enabled=true",
-        "xpack.security.http.ssl.certificate=cert.pem",
-        "xpack.security.http.ssl.key=key.pem",
-    )
+        "xpack.security.enabled=true", "xpack.security.autoconfiguration.enabled=false",
+        "xpack.security.transport.ssl.enabled=false", "xpack.security.http.ssl.enabled=true",
+        "xpack.security.http.ssl.certificate=cert.pem", "xpack.security.http.ssl.key=key.pem",
+    )  # fmt: skip
     yield from started(lambda: servers.elasticsearch(*settings, heap="512m", prepare=prepare))
 
 

@@ -9,7 +9,7 @@ from tests.unit.test_embeddings import with_dense
 from tests.unit.test_shallow import task_of
 from tlm.errors import InputError
 from tlm.evaluation.score.baseline import baseline
-from tlm.training.load_model import load_model
+from tlm.training.stages import load_model
 
 
 def test_a_model_on_s3_is_that_on_the_disk(s3_root, tmp_path, monkeypatch):

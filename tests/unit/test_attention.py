@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -259,8 +258,3 @@ def test_names_replace_what_models_are_called(world):
     _, _, checkpoint, model = world
     found = subjects([model, checkpoint], ["a", "b"])
     assert [(one.name, one.group) for one in found] == [("a", "a"), ("b", "b")]
-
-
-def test_a_real_folder_is_not_taken_for_a_uri(tmp_path: Path):
-    with pytest.raises(InputError, match="has no config"):
-        subjects([str(tmp_path)])

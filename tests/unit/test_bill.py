@@ -14,7 +14,6 @@ from tests.toys import World, make, save
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.parallel import each
-from tlm.errors import InputError
 from tlm.evaluation.pages import units
 from tlm.evaluation.report import kfp
 from tlm.evaluation.report.bill import amounts, million, spent_on, summed
@@ -245,27 +244,8 @@ def test_a_model_that_chose_a_text_is_paid_by_the_arm(tmp_path: Path) -> None:
     assert found["seconds"] == 100 + 2 * (12 + 6) + 2
 
 
-@pytest.mark.parametrize("kind", ["corpus", "index", "hits", "subset", "tokens", "model"])
-def test_what_is_gone_has_no_row_and_is_no_error(kind: str, tmp_path: Path) -> None:
-    world = toy_world(tmp_path)
-    metrics = [world.metrics(arm, 0, 0.6) for arm in ("bm25", "random")]
-    for manifest in (tmp_path / kind).glob("*/manifest.json"):
-        manifest.unlink()
-    bill, _ = bill_of(tmp_path, metrics)
-    assert len([one for one in bill["spent"] if one["part"] == "training"]) == 2
-    assert kind not in [one["part"] for one in bill["spent"]]
-
-
 def test_a_linear_model_alone_has_its_training_and_its_speed(tmp_path: Path) -> None:
     bill, files = bill_of(tmp_path, [baseline(toy_world(tmp_path).task, root=str(tmp_path))])
     assert [one["part"] for one in bill["spent"]] == ["training"]
     assert bill["predictions"][0]["texts_per_cpu_second"] > 0
     assert "CO₂e" not in files["html"]  # no grid intensity is given
-
-
-def test_the_grid_names_the_report(tmp_path: Path) -> None:
-    uris = [toy_world(tmp_path).metrics("bm25", 0, 0.6)]
-    plain, green = report(uris, root=str(tmp_path)), report(uris, prices=Prices(grams_per_kwh=20), root=str(tmp_path))
-    assert plain != green == report(uris, prices=Prices(grams_per_kwh=20.0), root=str(tmp_path))
-    with pytest.raises(InputError, match="grams_per_kwh is -1"):
-        report(uris, prices=Prices(grams_per_kwh=-1), root=str(tmp_path))

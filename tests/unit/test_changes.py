@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tests.toys import Row, make_task
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.changes import changes, in_both, texts_of
-from tlm.data.tasks.examples import read_splits
+from tlm.data.tasks.examples import changes, in_both, read_splits, texts_of
 from tlm.data.tasks.task import load_task
 
 SPLITS = ("train", "dev", "test")

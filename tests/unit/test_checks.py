@@ -15,8 +15,7 @@ from tlm.evaluation.report import checks
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.load_model import load_model
-from tlm.training.stages import finetune, train
+from tlm.training.stages import finetune, load_model, train
 
 PAGE = Path("docs/your-task.md")
 

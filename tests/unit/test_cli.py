@@ -1,6 +1,5 @@
 """The command line: made from signatures, answers at once, ends with the right code."""
 
-import ast
 import importlib
 import inspect
 import subprocess
@@ -77,35 +76,3 @@ def test_every_parameter_is_explained(name: str) -> None:
     shown = set(inspect.signature(flat(step)).parameters)
     assert {name for name, meaning in descriptions(flat(step)).items() if meaning} == shown
     assert set(descriptions(step)) <= shown | set(inspect.signature(step).parameters)
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_no_step_imports_torch_before_it_works(name: str) -> None:
-    module = EVERY[name][0].partition(":")[0]
-    heavy = "{'torch', 'transformers', 'kfp', 'sklearn', 'elasticsearch', 'boto3', 'matplotlib'}"
-    code = f"import sys, {module}; print(sorted(set(sys.modules) & {heavy}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert ast.literal_eval(done.stdout) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["load-corpus", "nowhere.jsonl"], "nowhere.jsonl"),
-        (["load-task", "nowhere"], "nowhere"),
-        (["index", "artifacts/corpus/none"], "there is no finished corpus here"),
-        (["index", "nonsense"], "is no artifact URI"),
-        (["export", "artifacts/corpus/none"], "is a corpus; expected hits"),
-        (["show", "pockett"], "did you mean 'pocket'?"),
-        (["download", "artifacts/model/none", "x"], "there is no finished model here"),
-        (["gc", "--keep-runs", "-1"], "must not be negative"),
-        (["ls", "--root", "ftp://somewhere"], "scheme 'ftp' is not known"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence_and_code_2(arguments: list[str], sentence: str) -> None:
-    done = tlm(*arguments)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""

@@ -188,12 +188,9 @@ def test_the_same_student_twice_and_another_with_another_seed(root, student, lin
     assert other.content != student.content
 
 
-@pytest.mark.parametrize("kind", ["numbers", "pairs"])
-def test_numbers_and_pairs(root, kind):
-    given = {"regression": True} if kind == "numbers" else {"pair": True}
-    labelled = task(root, rows(**given), "pearson" if kind == "numbers" else "macro_f1", labels=kind == "pairs")
-    start = checkpoint(root, labelled, THINNER)
-    teacher = model(root, checkpoint(root, labelled), labelled)
+def test_pairs(root):
+    labelled = task(root, rows(pair=True))
+    start, teacher = checkpoint(root, labelled, THINNER), model(root, checkpoint(root, labelled), labelled)
     learned = taught(teacher.uri, start, labelled)
     assert all(np.isfinite(pq.read_table(learned.path("curve.parquet"))["ce"].to_numpy()))
     assert Artifact.open(evaluate(learned.uri, labelled, device="cpu")).details["arm"] == "student"

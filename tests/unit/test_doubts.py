@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from tests.tiny import refused
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
 from tlm.data.tasks.examples import examples
 from tlm.data.tasks.task import load_task
-from tlm.errors import InputError
 
 
 def table(path, rows, fields=("text", "label")):
@@ -27,15 +27,9 @@ def load(path, root, **settings):
     return Artifact.open(flat(load_task)(path, root=str(root), **settings), "task")
 
 
-def refused(path, root, **settings):
-    with pytest.raises(InputError) as caught:
-        load(path, root, **settings)
-    return str(caught.value)
-
-
 def test_one_fraction_among_whole_numbers_is_asked_about(tmp_path):
     path = labelled(tmp_path / "t.csv", ["1", "2", "3"] * 10 + ["2.5"])
-    assert refused(path, tmp_path) == (
+    assert refused(load, path, tmp_path) == (
         f"{path}:32: label '2.5' has a fraction, the other 30 labels are whole numbers; fix it, or set problem to "
         "classification (each label is a class) or regression (numbers to predict)"
     )
@@ -48,19 +42,19 @@ def test_whole_numbers_are_a_regression_if_one_says_so(tmp_path):
     assert (task.details["problem"], task.details["metric"], task.details["labels"]) == ("regression", "pearson", [])
     assert set(examples(task)["target"].to_pylist()) == {1.0, 2.0, 3.0}
     assert "t.csv:3: label 'no' is not a number" in refused(
-        labelled(tmp_path / "t.csv", ["1", "no"] * 9), tmp_path, problem="regression"
+        load, labelled(tmp_path / "t.csv", ["1", "no"] * 9), tmp_path, problem="regression"
     )
 
 
 def test_one_word_among_targets_is_asked_about(tmp_path):
     path = labelled(tmp_path / "t.csv", [f"{number / 4}" for number in range(20)] + ["n/a-"])
-    assert refused(path, tmp_path).startswith(f"{path}:22: label 'n/a-' is not a number, the other 20 labels are")
+    assert refused(load, path, tmp_path).startswith(f"{path}:22: label 'n/a-' is not a number, the other 20 labels are")
 
 
 @pytest.mark.parametrize(("one", "other"), [("pos", "Pos"), ("1", "1.0"), ("straße", "STRASSE")])
 def test_labels_that_differ_in_case_only_are_asked_about(tmp_path, one, other):
     path = labelled(tmp_path / "t.csv", [one, "7"] * 15 + [other, other])
-    assert refused(path, tmp_path) == (
+    assert refused(load, path, tmp_path) == (
         f"{path}:32: labels '{other}' (2 rows) and '{one}' (15 rows) differ in spelling only; unify them, or set "
         "problem to classification to keep both"
     )
@@ -77,7 +71,7 @@ def test_a_text_given_as_label_is_named(tmp_path, suffix):
         path.write_text(
             "".join(json.dumps(dict(zip(("text", "label", "category"), row, strict=True))) + "\n" for row in rows)
         )
-    assert refused(str(path), tmp_path) == (
+    assert refused(load, str(path), tmp_path) == (
         f"{path}: field 'label' has 40 different values in 40 rows, so it looks like text, not labels; did you mean "
         "label_field=category? if they are classes, set problem=classification"
     )
@@ -87,23 +81,23 @@ def test_a_text_given_as_label_is_named(tmp_path, suffix):
 def test_numbers_that_hardly_repeat_are_no_classes(tmp_path):
     path = labelled(tmp_path / "t.csv", [str(number * 7) for number in range(40)])
     expected = "if they are numbers to predict, set problem=regression; if they are classes, problem=classification"
-    assert refused(path, tmp_path).endswith(expected)
+    assert refused(load, path, tmp_path).endswith(expected)
 
 
 def test_a_label_given_as_text_is_named(tmp_path):
     rows = [(f"text number {number}", ["news", "sport"][number % 2], "ab"[number % 3 == 0]) for number in range(40)]
     path = table(tmp_path / "t.csv", rows, ("text", "category", "label"))
-    assert refused(path, tmp_path, text_field="category") == (
+    assert refused(load, path, tmp_path, text_field="category") == (
         f"{path}: field 'category' has 2 different values in 40 rows, so it looks like labels, not text; did you mean "
         "text_field=text? if it is text, set problem to classification or regression"
     )
-    assert "text_field and label_field are both 'label'" in refused(path, tmp_path, text_field="label")
+    assert "text_field and label_field are both 'label'" in refused(load, path, tmp_path, text_field="label")
 
 
 def test_texts_that_do_repeat_are_taken_by_naming_the_problem(tmp_path):
     rows = [(f"words of request {number % 30}", "ab"[number % 2]) for number in range(400)]
     path = table(tmp_path / "t.csv", rows, ("text", "label"))
-    assert "so it looks like labels, not text; if it is text, set problem to" in refused(path, tmp_path)
+    assert "so it looks like labels, not text; if it is text, set problem to" in refused(load, path, tmp_path)
     load(path, tmp_path, problem="classification")
 
 
@@ -122,8 +116,8 @@ def test_what_the_labels_were_taken_for_is_said_also_when_the_task_is_found(tmp_
 def test_a_problem_that_is_none_and_one_of_a_known_task(tmp_path):
     path = labelled(tmp_path / "t.csv", ["a", "b"] * 9)
     assert "unknown problem 'classifcation'; did you mean 'classification'?" in refused(
-        path, tmp_path, problem="classifcation"
+        load, path, tmp_path, problem="classifcation"
     )
     assert "paper:scierc is a classification; leave problem at auto" in refused(
-        "paper:scierc", tmp_path, files=str(tmp_path), problem="regression"
+        load, "paper:scierc", tmp_path, files=str(tmp_path), problem="regression"
     )

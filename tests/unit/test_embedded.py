@@ -154,31 +154,6 @@ def test_a_rare_term_finds_all_of_the_first_k(engine_of, lengths, query):
     check_against_reference(engine, texts, query, 10)
 
 
-def test_more_asked_for_than_there_is(engine_of):
-    ((docs, _),) = engine_of(["a b", "b c", "c d"]).search(["b"], 10_000)
-    assert docs.tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("query", ["", "  ", "!?", "unknown words"])
-def test_queries_that_find_nothing(engine_of, query):
-    engine = engine_of(["a b", "b c"])
-    (nothing, something) = engine.search([query, "b"], 5)
-    assert len(nothing[0]) == len(nothing[1]) == 0
-    assert len(something[0]) == 2
-
-
-def test_a_term_that_is_asked_for_twice_counts_twice(engine_of):
-    engine = engine_of(["a b", "b c", "c d", "d e"])
-    (once, twice, thrice) = engine.search(["a", "a a", "A a, a"], 5)
-    assert twice[1] == pytest.approx(2 * once[1])
-    assert thrice[1] == pytest.approx(3 * once[1])
-
-
-@pytest.mark.parametrize("texts", [[""], ["...", "!"]])
-def test_a_corpus_without_terms(engine_of, texts):
-    assert [len(docs) for docs, _ in engine_of(texts).search(["a"], 5)] == [0]
-
-
 def test_lengths_are_kept_as_lucene_keeps_them():
     lengths = np.array([*range(5000), 10**5, 10**6, 2**31 - 1])
     assert bm25.stored_length(lengths).tolist() == [lossy(int(length)) for length in lengths]

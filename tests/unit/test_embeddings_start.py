@@ -7,7 +7,7 @@ import torch
 from tests.toys_training import checkpoint, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.shallow.vectors import cooccurrences, ppmi
+from tlm.shallow.static import cooccurrences, ppmi
 from tlm.training import joint
 from tlm.training import joint as subject
 from tlm.training.input.texts import Ragged, Special, Texts

@@ -28,8 +28,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.settings.presets import resolve
 from tlm.training.checkpoint import AdamW, paper_flops
 from tlm.training.device import to_device
-from tlm.training.flops import FlopCount
-from tlm.training.input.batches import MASK, Masking, collate, generator, split
+from tlm.training.input.batches import MASK, FlopCount, Masking, collate, generator, split
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs

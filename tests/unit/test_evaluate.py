@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from tests.toys import Row, make, make_task, random_model, read_json, words
 from tlm.artifacts.artifact import Artifact
@@ -74,18 +74,6 @@ def test_logits_are_those_of_plain_transformers_in_any_company(tmp_path: Path) -
     assert probabilities(np.array([[1e4, -1e4, 0.0]])).tolist() == [[1.0, 0.0, 0.0]]
 
 
-def test_the_librarys_pipeline_gives_the_same_answers(tmp_path: Path) -> None:
-    task = toy_task(tmp_path)
-    _, model = random_model(tmp_path, task, words(50, 9))
-    folder = str(Artifact.open(model).path("model"))
-    table = pq.read_table(
-        Artifact.open(evaluate(model, task, device="cpu", root=str(tmp_path))).path("predictions.parquet")
-    )
-    texts = pq.read_table(Artifact.open(task).path("examples.parquet"))["text"].to_pylist()[20:]
-    answers = pipeline("text-classification", model=folder, device="cpu")(texts, truncation=True)
-    assert [answer["label"] for answer in answers] == table["predicted"].to_pylist()
-
-
 def test_what_is_recorded(tmp_path: Path) -> None:
     task = toy_task(tmp_path)
     checkpoint, model = random_model(tmp_path, task, words(50, 9))
@@ -136,25 +124,6 @@ def test_a_model_that_diverged_is_refused(tmp_path: Path) -> None:
     _, model = random_model(tmp_path, task, words(50, 9), scale=float("nan"))
     with pytest.raises(InputError, match="not finite: its training diverged"):
         evaluate(model, task, device="cpu", root=str(tmp_path))
-
-
-def test_only_safetensors_and_the_librarys_own_code_are_loaded(tmp_path: Path) -> None:
-    task = toy_task(tmp_path)
-    _, model = random_model(tmp_path, task, words(50, 9))
-    pickled, scripted = tmp_path / "pickled", tmp_path / "scripted"
-    for folder in (pickled, scripted):
-        shutil.copytree(Artifact.open(model).path("model"), folder)
-    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")  # noqa: TID251  # to be refused
-    (pickled / "model.safetensors").unlink()
-    with pytest.raises(InputError, match="does not load as a classifier"):
-        Classifier(pickled, "cpu")
-    config = json.loads((scripted / "config.json").read_text())
-    config["auto_map"] = {"AutoModelForSequenceClassification": "evil.Evil"}
-    (scripted / "config.json").write_text(json.dumps(config))
-    (scripted / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
-    with pytest.raises(InputError, match=r"config.json names code of its own \(auto_map\), which is never run"):
-        Classifier(scripted, "cpu")
-    assert not (tmp_path / "ran").exists()
 
 
 def test_a_model_with_missing_weights_is_refused(tmp_path: Path) -> None:

@@ -1,8 +1,5 @@
 """The export of hits: union, filters, provenance, and what is written of what was removed."""
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.searchable import prose
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import passages
 from tlm.errors import InputError
 from tlm.retrieval.subset.export import export
-from tlm.retrieval.subset.judge import Candidates, collect, collected, queries_of, read_hits
+from tlm.retrieval.subset.judge import Candidates, by_document, collect, collected, queries_of, read_hits
 from tlm.settings.options import Filters
 
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
@@ -32,11 +30,6 @@ MARKED = (
 ROLLED = "the old town hall was built of red brick by a guild of weavers in the year of the great flood"
 
 Hit = tuple[int, int, int, float]
-
-
-def prose(seed: int, words: int = 20) -> str:
-    """Text that shares no run of words with that of another seed."""
-    return " ".join(f"s{seed}w{i}" for i in range(words))
 
 
 def make(
@@ -94,14 +87,8 @@ def dropped(subset: str) -> dict[int, tuple[str, str]]:
 def test_a_planted_test_sentence_and_a_planted_near_duplicate_are_removed(tmp_path):
     plain = MARKED.translate(str.maketrans("", "", "[]<>")).lower()
     texts = [
-        prose(0),
-        f"{prose(1)} {plain}",
-        prose(0) + " more",
-        prose(2),
-        "too short",
-        f"{ROLLED} {prose(3)}",
-        prose(4),
-    ]
+        prose(0), f"{prose(1)} {plain}", prose(0) + " more", prose(2), "too short", f"{ROLLED} {prose(3)}", prose(4),
+    ]  # fmt: skip
     hits = make(tmp_path, texts, one_each(texts)[:6], dev=[ROLLED], test=[MARKED])
     subset = export(hits, root=str(tmp_path))
     assert sorted(kept(subset)) == [0, 3]
@@ -166,29 +153,6 @@ def test_second_texts_of_pairs_are_protected(tmp_path):
     assert dropped(export(hits, root=str(tmp_path))) == {0: ("overlaps test", "1.00 of the n-grams of example 2")}
 
 
-@pytest.mark.parametrize("in_pair", [False, True], ids=["text", "pair"])
-@pytest.mark.parametrize("words", [500, 2000])
-def test_a_long_test_text_is_removed_passage_by_passage(tmp_path, words, in_pair):
-    text = prose(0, words).split()
-    pieces = [" ".join(text[start : start + 100]) for start in range(0, words, 100)]
-    quoting = f"{prose(1, 80)} {' '.join(text[40:60])}"
-    texts = [*pieces, prose(2, 100), quoting]
-    held_out = {"test": [prose(3)], "pairs": [" ".join(text)]} if in_pair else {"test": [" ".join(text)]}
-    subset = export(make(tmp_path, texts, one_each(texts), **held_out), root=str(tmp_path))
-    assert [row["text"] for row in kept(subset).values()] == [prose(2, 100), quoting]
-    assert set(dropped(subset).values()) == {("overlaps test", "1.00 of its n-grams are in example 2")}
-
-
-def test_passage_share_is_how_much_of_a_passage_may_be_test_text(tmp_path):
-    text = prose(0, 1000)
-    half = f"{prose(1, 53)} {' '.join(text.split()[:54])}"  # 47 of its 100 n-grams
-    hits = make(tmp_path, [half, prose(2)], one_each([half, prose(2)]), test=[text])
-    assert sorted(kept(export(hits, filters=Filters(passage_share=0.48), root=str(tmp_path)))) == [0, 1]
-    subset = export(hits, filters=Filters(passage_share=0.47), root=str(tmp_path))
-    assert dropped(subset) == {0: ("overlaps test", "0.47 of its n-grams are in example 2")}
-    assert sorted(kept(export(hits, filters=Filters(passage_share=0.01, overlap=False), root=str(tmp_path)))) == [0, 1]
-
-
 def test_random_hits_are_cut_to_as_many_as_the_other_subset_has(tmp_path):
     texts = [prose(i) for i in range(6)] + [prose(0) + " more"]
     hits = [(0, doc, rank, 0.0) for rank, doc in enumerate([5, 6, 0, 2, 4, 1, 3], start=1)]
@@ -218,7 +182,7 @@ def test_union_and_provenance(tmp_path_factory, found, data):
     pq.write_table(pa.table([list(column) for column in zip(*hits, strict=True)] or [[]] * 4, schema=HITS), path)
     docs = sorted({doc for _, doc, _, _ in hits})
     ranked = read_hits(path, "doc", "rank", "score")
-    union = Candidates.from_hits("", list, (doc for (doc,) in read_hits(path, "doc")), ranked)
+    union = Candidates("", list, *by_document((doc for (doc,) in read_hits(path, "doc")), ranked))
     assert union.docs.tolist() == docs
     best = {doc: (min(h[2] for h in hits if h[1] == doc), max(h[3] for h in hits if h[1] == doc)) for doc in docs}
     assert list(zip(union.best_rank.tolist(), union.best_score.tolist(), strict=True)) == [best[doc] for doc in docs]
@@ -243,20 +207,6 @@ def test_rows_of_the_subset_across_shards(tmp_path):
     assert sum(entry.rows or 0 for entry in subset.entries("passages-*")) == 30_000
 
 
-def test_the_same_bytes_each_time_and_nothing_is_done_twice(tmp_path, capsys):
-    texts = [prose(0), prose(0) + " more", prose(1), f"{prose(2)} {ROLLED}", prose(3)]
-    hits = [make(tmp_path / name, texts, one_each(texts), dev=[ROLLED]) for name in ("one", "two")]
-    first = export(hits[0], root=str(tmp_path / "one"))
-    code = "import sys; from tlm.retrieval.subset.export import export; print(export(sys.argv[1], root=sys.argv[2]))"
-    command = [sys.executable, "-c", code, hits[1], str(tmp_path / "two")]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
-    second = run.stdout.split()[-1]
-    assert Artifact.open(first).manifest == Artifact.open(second).manifest
-    capsys.readouterr()
-    assert export(hits[0], root=str(tmp_path / "one")) == first
-    assert "nothing to do" in capsys.readouterr().err
-
-
 def test_another_test_text_makes_another_subset_of_the_same_hits(tmp_path):
     texts = [prose(0), f"{prose(1)} {ROLLED}"]
     before = make(tmp_path, texts, one_each(texts), test=["something else that is never said"])
@@ -274,22 +224,6 @@ def test_a_filter_that_is_off_does_not_make_another_subset(tmp_path):
     subsets = {export(one, filters=Filters(**off, **how), root=str(tmp_path)) for one in hits for how in ({}, settings)}
     assert len(subsets) == 1
     assert set(Artifact.open(subsets.pop()).manifest.inputs) == {"hits", "corpus"}
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ({"jaccard": 0.0}, "jaccard is 0.0; expected a share above 0 and up to 1"),
-        ({"jaccard": 80}, "jaccard is 80; expected"),
-        ({"overlap_share": 1.5}, "overlap_share is 1.5; expected"),
-        ({"passage_share": 0.0}, "passage_share is 0.0; expected a share above 0 and up to 1"),
-        ({"ngram": 1}, "ngram is 1; expected at least 3"),
-        ({"min_words": -1}, "min_words is -1; expected 0"),
-    ],
-)
-def test_settings_out_of_range(tmp_path, setting, said):
-    with pytest.raises(InputError, match=said):
-        export(str(tmp_path / "hits" / "x"), filters=Filters(**setting), root=str(tmp_path))
 
 
 def test_hits_that_hold_nothing(tmp_path):

@@ -9,7 +9,8 @@ import pytest
 from research.fewer_labels import fewer_labels
 from tests.toys import make_task
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.examples import examples, read_splits, unlabelled
+from tlm.data.tasks.examples import examples, read_splits, texts_in
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.settings.options import Fields, Problem
@@ -64,8 +65,8 @@ def test_fewer_are_inside_more_and_seeds_differ(task: str) -> None:
 
 def test_texts_may_stay_without_their_labels(task: str) -> None:
     plain, kept = fewer_labels(task, per_class=2), fewer_labels(task, per_class=2, keep_texts=True)
-    assert unlabelled(Artifact.open(plain)) == []
-    assert set(unlabelled(Artifact.open(kept))) == texts(task, "train") - texts(plain, "train")
+    assert texts_in(Artifact.open(plain), UNLABELLED) == []
+    assert set(texts_in(Artifact.open(kept), UNLABELLED)) == texts(task, "train") - texts(plain, "train")
     assert {row["label"] for row in examples(Artifact.open(kept)).to_pylist() if row["split"] == "unlabelled"} == {None}
     assert Artifact.open(kept).counts["unlabelled"] == 47
     assert (
@@ -82,8 +83,8 @@ def test_a_text_that_stays_labelled_is_not_kept_twice(tmp_path: Path) -> None:
     task = make_task(tmp_path / "root", rows, "accuracy", ["a", "b"])
     for seed in range(4):
         few = Artifact.open(fewer_labels(task, per_class=1, seed=seed, keep_texts=True))
-        words = Counter(text.strip("[] ").replace("<<", "").replace("[[", "")[:4] for text in unlabelled(few))
-        assert len(unlabelled(few)) == 1, words
+        words = Counter(text.strip("[] ").replace("<<", "").replace("[[", "")[:4] for text in texts_in(few, UNLABELLED))
+        assert len(texts_in(few, UNLABELLED)) == 1, words
 
 
 def test_leaks_are_found_anew(tmp_path: Path) -> None:

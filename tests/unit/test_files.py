@@ -15,16 +15,6 @@ def refused(path):
     return str(caught.value)
 
 
-def test_paths_that_mean_nothing_are_refused_in_one_sentence(tmp_path):
-    (tmp_path / "hidden").mkdir()
-    (tmp_path / "hidden" / ".x.jsonl").write_bytes(LINES)
-    assert "does not exist; check the path" in refused(tmp_path / "other" / "corpus.jsonl")
-    assert "hidden has no readable file; expected .jsonl" in refused(tmp_path / "hidden")
-    assert "unknown scheme 'gs'" in refused("gs://bucket/x.jsonl")
-    with pytest.raises(InputError, match="a path is missing"), raw_files([]):
-        pass
-
-
 def test_hub_data_sets_are_an_extra():
     try:
         import datasets  # noqa: F401

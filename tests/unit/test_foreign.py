@@ -16,18 +16,16 @@ from tlm.artifacts.produce import Recipe
 from tlm.errors import InputError
 from tlm.settings.options import Compute
 from tlm.settings.presets import resolve
-from tlm.settings.sections import OWN
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.classification import masked_lm_loss
-from tlm.training.flops import FlopCount
-from tlm.training.input.batches import Batch
+from tlm.training.input.batches import Batch, FlopCount
 from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.input.tokenize import tokenize
 from tlm.training.joint import Joint
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs
-from tlm.training.model.foreign import check_architecture, library_config
+from tlm.training.model.foreign import library_config
 from tlm.training.model.losses import classification_loss, external_loss, internal_loss
 from tlm.training.stages import train
 
@@ -186,8 +184,3 @@ def test_what_is_no_such_encoder_is_refused_before_any_work(tmp_path, architectu
               root=str(tmp_path))  # fmt: skip
     assert "\n" not in str(error.value)
     assert not (Path(tmp_path) / "tokens").exists()
-
-
-def test_our_own_need_no_check():
-    for name in OWN:
-        check_architecture(resolve("tiny", [f"model.architecture={name}"]).model)

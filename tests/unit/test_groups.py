@@ -1,7 +1,6 @@
 """Examples that belong together, by a field or by equal text, stay together where a split is drawn."""
 
 import itertools
-import json
 from collections import Counter
 
 import numpy as np
@@ -9,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiny import write_rows as write
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples
-from tlm.data.tasks.splits import connected, divided_groups, draw
+from tlm.data.tasks.splits import connected, draw
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.settings.options import Fields
@@ -98,12 +98,6 @@ def test_what_shares_a_text_or_a_group_is_connected(rows):
         assert (name == other) == together
 
 
-def write(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
 def authored(authors, texts):
     """Texts by their authors; each author has a text in common with the next one in pairs."""
     return [
@@ -154,7 +148,3 @@ def test_a_task_that_came_with_divided_groups_is_warned_of(tmp_path, capsys):
     assert "warning: 2 of 8 groups of 'by' are in more than one split" in capsys.readouterr().err
     ungrouped = Artifact.open(load_task(str(tmp_path / "t"), root=str(tmp_path / "root")))
     assert "divided groups" not in ungrouped.counts
-
-
-def test_divided_groups_are_those_in_several_splits():
-    assert divided_groups(["train", "train", "dev", "test", "test"], ["a", "b", "a", "c", "c"]) == {"a"}

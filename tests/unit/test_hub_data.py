@@ -1,12 +1,13 @@
 """Data of the Hub, with a stand-in of it on the disk: tasks, corpora and what is said where it is not reached."""
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests import standin_hub
+from tests.tiny import refused
+from tests.tiny import write_rows as write
 from tlm.artifacts.artifact import Artifact
 from tlm.data import registry
 from tlm.data.corpus.load import load_corpus
@@ -14,7 +15,6 @@ from tlm.data.passages import passages
 from tlm.data.reading import hub
 from tlm.data.tasks.examples import examples
 from tlm.data.tasks.task import load_task
-from tlm.errors import InputError
 
 
 @pytest.fixture
@@ -29,11 +29,6 @@ def hub_folder(tmp_path, monkeypatch):
     hub._commit.cache_clear()
 
 
-def write(file: Path, rows: list[dict[str, object]]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 def words(number: int) -> str:
     return f"sentence number {number} of these"
 
@@ -44,13 +39,6 @@ def mnli(folder: Path) -> None:
             {"premise": words(100 * start + i), "hypothesis": words(i), "label": i % 3, "idx": i} for i in range(30)
         ]
         write(folder / f"nyu-mll/glue/mnli/{split}.jsonl", rows)
-
-
-def refused(action, *arguments, **settings):
-    with pytest.raises(InputError) as caught:
-        action(*arguments, **settings)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_a_task_comes_from_the_hub_as_from_files_of_its_shape(hub_folder, tmp_path):

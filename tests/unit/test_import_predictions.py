@@ -263,12 +263,6 @@ def test_ids_that_repeat_in_train_alone_do_no_harm(tmp_path: Path) -> None:
     assert imported(tmp_path, answers(), task=task).details["test"] == imported(tmp_path, answers()).details["test"]
 
 
-def test_ids_of_two_splits_that_repeat_are_refused_at_any_place_of_the_file(tmp_path: Path) -> None:
-    """Such as those of files that are numbered from 0 each."""
-    task = renamed(tmp_path, [str(number % 30) for number in range(50)])
-    refused(tmp_path, [{"id": number, "label": "red"} for number in range(30)], r"ids of .* repeat", task)
-
-
 def test_a_file_must_be_one_with_rows_and_ids(tmp_path: Path) -> None:
     task = task_of(tmp_path)
     for name in ("one.jsonl", "two.jsonl"):

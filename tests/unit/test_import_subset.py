@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tiny import write_tiny
+from tests.searchable import prose
+from tests.tiny import refused, write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
 from tlm.data.corpus import staging
@@ -31,10 +32,6 @@ from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stages import train
 
 TEST_TEXT = "the parser is trained on sections two to twenty one of the penn treebank without any lexicon"
-
-
-def prose(seed: int, words: int = 20) -> str:
-    return " ".join(f"s{seed}w{i}" for i in range(words))
 
 
 def external(path: Path, texts: list[str | None], ranks: bool = True) -> str:
@@ -58,13 +55,6 @@ def labelled(folder: Path, root: Path, test: list[str]) -> str:
 
 def taken(path: str, root: Path, **options: object) -> Artifact:
     return Artifact.open(flat(import_subset)(path, root=str(root), **options), "subset")  # type: ignore[arg-type]
-
-
-def refused(path: str, root: Path, **options: object) -> str:
-    with pytest.raises(InputError) as caught:
-        taken(path, root, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def kept(subset: Artifact) -> dict[int, dict[str, object]]:
@@ -141,10 +131,7 @@ def test_ranks_of_some_parquet_files_count(tmp_path):
     assert [row["best_rank"] for row in kept(taken(str(tmp_path / "x"), tmp_path)).values()] == [3, None, None, None]
 
 
-@given(
-    texts=st.lists(st.text("ab c\u0301éß", max_size=30), min_size=1, max_size=30),
-    at_once=st.integers(1, 7),
-)
+@given(texts=st.lists(st.text("ab c\u0301éß", max_size=30), min_size=1, max_size=30), at_once=st.integers(1, 7))
 @settings(max_examples=40, deadline=None)
 def test_portions_change_nothing_and_nothing_is_lost(tmp_path_factory, texts, at_once):
     folder = tmp_path_factory.mktemp("import")
@@ -224,16 +211,15 @@ def test_the_same_file_gives_the_same_subset_and_is_found_again(tmp_path):
 def test_a_person_errs_and_is_told_in_one_sentence(tmp_path):
     path = external(tmp_path / "x.csv", [prose(1)])
     assert "has no field 'texts'; it has 'text', 'id', 'rank'; did you mean 'text'?" in (
-        refused(path, tmp_path, text_field="texts")
+        refused(taken, path, tmp_path, text_field="texts")
     )
-    assert "overlap_share is 2; expected a share above 0 and up to 1" in refused(path, tmp_path, overlap_share=2)
-    assert "leave none of the 1 passages of" in refused(path, tmp_path, min_words=100)
-    assert "does not exist; did you mean 'x.csv'?" in refused(str(tmp_path / "y.csv"), tmp_path)
-    assert "no task of that name; did you mean 'paper:scierc'?" in refused("paper:scirec/small", tmp_path)
-    assert refused("paper:scierc/medium", tmp_path) == (
+    assert "leave none of the 1 passages of" in refused(taken, path, tmp_path, min_words=100)
+    assert "does not exist; did you mean 'x.csv'?" in refused(taken, str(tmp_path / "y.csv"), tmp_path)
+    assert "no task of that name; did you mean 'paper:scierc'?" in refused(taken, "paper:scirec/small", tmp_path)
+    assert refused(taken, "paper:scierc/medium", tmp_path) == (
         "paper:scierc/medium is not a published subset; expected paper:scierc/small or paper:scierc/large"
     )
-    assert refused("glue:mnli/small", tmp_path) == "glue:mnli/small is not a published subset; there is none"
+    assert refused(taken, "glue:mnli/small", tmp_path) == "glue:mnli/small is not a published subset; there is none"
 
 
 def test_stage_1_trains_on_it_and_reports_can_show_it(tmp_path):

@@ -15,8 +15,7 @@ from tlm.retrieval.search.index import build_index
 from tlm.settings import presets
 from tlm.settings.options import Compute
 from tlm.settings.sections import SECTIONS
-from tlm.training.load_model import load_model
-from tlm.training.stages import checkpoint_recipe, train_multitask
+from tlm.training.stages import checkpoint_recipe, load_model, train_multitask
 
 TRAIN = {  # another value for every setting of stage 1
     "rho1": "3", "rho2": "5", "steps": "13", "external_batch": "5", "internal_batch": "5", "external_length": "17",
@@ -108,10 +107,7 @@ def test_the_name_of_a_preset_is_in_no_key_and_in_no_content(stores):
     second = checkpoint(other, again, *same, preset="pocket")
     assert (first.manifest.key, first.content) == (second.manifest.key, second.content)
     steps = "finetune.steps=4"
-    ends = [
-        model(root, first, examples, steps),
-        model(other, second, again, *same, steps, preset="pocket"),
-    ]
+    ends = [model(root, first, examples, steps), model(other, second, again, *same, steps, preset="pocket")]
     assert (ends[0].manifest.key, ends[0].content) == (ends[1].manifest.key, ends[1].content)
     assert [end.run()["preset"] for end in (first, second, *ends)] == ["tiny", "pocket", "tiny", "pocket"]
     assert "train.lr=0.003" in second.run()["overrides"]

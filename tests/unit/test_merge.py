@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from research.multitask.merge import merge_subsets
 from research.retrieval.step import retrieval_study
 from research.retrieval.subsets import Subset
+from tests.searchable import corpus_of, prose
 from tests.toys import make, make_task, save
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
@@ -24,20 +25,6 @@ from tlm.settings.options import Filters
 
 SECRET = "the old town hall was built of red brick by a guild of weavers in the year of the great flood"
 Found = list[list[int]]  # by query, the documents in the order of their ranks
-
-
-def prose(seed: int, words: int = 20) -> str:
-    """Text that shares no run of words with that of another seed."""
-    return " ".join(f"s{seed}w{i}" for i in range(words))
-
-
-def corpus_of(root: Path, texts: list[str]) -> str:
-    def write(draft: Any) -> None:
-        columns = {"doc": list(range(len(texts))), "text": texts, "source": ["toy"] * len(texts)}
-        save(draft, "passages-00000.parquet", columns)
-        draft.details["passages"] = len(texts)
-
-    return make("corpus", root, write, {"texts": texts})
 
 
 def subset_of(root: Path, corpus: str, name: str, found: Found, held_out: str = "", **how: Any) -> str:
@@ -83,7 +70,7 @@ queries = st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=6, unique=T
 def test_each_passage_is_there_once_and_the_provenance_sums_up(tmp_path_factory, found: list[Found]):
     root = tmp_path_factory.mktemp("merge")
     texts = [prose(seed) for seed in range(12)]
-    corpus, names = corpus_of(root, texts), ["one", "two", "three"][: len(found)]
+    corpus, names = corpus_of(texts, str(root)), ["one", "two", "three"][: len(found)]
     parts = [subset_of(root, corpus, name, own) for name, own in zip(names, found, strict=True)]
     merged = Artifact.open(merge_subsets(parts, root=str(root)))
     rows = rows_of(merged.uri)
@@ -111,7 +98,7 @@ def test_each_passage_is_there_once_and_the_provenance_sums_up(tmp_path_factory,
 
 def test_what_holds_any_task_s_test_text_goes_and_is_told(tmp_path):
     texts = [prose(0), f"{prose(1)} {SECRET}", prose(2), f"{prose(2)} more"]
-    corpus = corpus_of(tmp_path, texts)
+    corpus = corpus_of(texts, str(tmp_path))
     one = subset_of(tmp_path, corpus, "one", [[0, 1, 2]])
     two = subset_of(tmp_path, corpus, "two", [[3, 1]], SECRET)
     assert 1 in rows_of(one)  # its own export keeps what is another task's test text
@@ -132,23 +119,9 @@ def test_what_holds_any_task_s_test_text_goes_and_is_told(tmp_path):
     assert sorted(kept) == [0, 1, 2, 3]
 
 
-def test_a_long_test_text_of_any_task_is_removed_passage_by_passage(tmp_path):
-    text = prose(0, 2000).split()
-    pieces = [" ".join(text[start : start + 100]) for start in range(0, 2000, 100)]
-    quoting = " ".join([*text[50:80], *prose(1, 60).split()])
-    corpus = corpus_of(tmp_path, [*pieces, quoting, prose(2, 100)])
-    one = subset_of(tmp_path, corpus, "one", [list(range(22))])
-    two = subset_of(tmp_path, corpus, "two", [[20, 21, 3]], " ".join(text))
-    merged = merge_subsets([one, two], root=str(tmp_path))
-    assert sorted(rows_of(merged)) == [20, 21]
-    assert set(dropped(merged).values()) == {("overlaps test", "1.00 of its n-grams are in example 2 of two")}
-    less = merge_subsets([one, two], filters=Filters(passage_share=0.2), root=str(tmp_path))
-    assert dropped(less)[20] == ("overlaps test", "0.28 of its n-grams are in example 2 of two")
-
-
 def test_what_reads_subsets_reads_a_merged_one(tmp_path):
     texts = [prose(0), f"{prose(1)} {SECRET}", prose(2)]
-    corpus = corpus_of(tmp_path, texts)
+    corpus = corpus_of(texts, str(tmp_path))
     parts = [subset_of(tmp_path, corpus, "one", [[0, 1]]), subset_of(tmp_path, corpus, "two", [[2]], SECRET)]
     merged = Artifact.open(merge_subsets(parts, root=str(tmp_path)))
     read = Subset.read(merged, "both", "bm25", Lineage())
@@ -161,14 +134,14 @@ def test_what_reads_subsets_reads_a_merged_one(tmp_path):
 def test_the_same_subsets_give_the_same_content(tmp_path):
     contents = set()
     for root in (tmp_path / "a", tmp_path / "b"):
-        corpus = corpus_of(root, [prose(seed) for seed in range(9)])
+        corpus = corpus_of([prose(seed) for seed in range(9)], str(root))
         parts = [subset_of(root, corpus, "one", [[0, 5], [3]]), subset_of(root, corpus, "two", [[8, 5]])]
         contents.add(Artifact.open(merge_subsets(parts, root=str(root))).content)
     assert len(contents) == 1
 
 
 def test_what_cannot_be_merged_is_one_sentence(tmp_path):
-    corpus, other = (corpus_of(tmp_path, [prose(seed) for seed in seeds]) for seeds in (range(4), range(5)))
+    corpus, other = (corpus_of([prose(seed) for seed in seeds], str(tmp_path)) for seeds in (range(4), range(5)))
     one, two = subset_of(tmp_path, corpus, "one", [[0, 1]]), subset_of(tmp_path, other, "two", [[2]])
     for wrong, sentence in (
         ([], "no subset is given"),
@@ -178,16 +151,14 @@ def test_what_cannot_be_merged_is_one_sentence(tmp_path):
     ):
         with pytest.raises(InputError, match=sentence):
             merge_subsets(wrong, root=str(tmp_path))
-    with pytest.raises(InputError, match="jaccard is 2"):
-        merge_subsets([one], filters=Filters(jaccard=2), root=str(tmp_path))
-    hidden = subset_of(tmp_path, corpus_of(tmp_path, [f"{prose(1)} {SECRET}"]), "three", [[0]], overlap=False)
-    only = subset_of(tmp_path, corpus_of(tmp_path, [f"{prose(1)} {SECRET}"]), "four", [[0]], SECRET, overlap=False)
+    hidden = subset_of(tmp_path, corpus_of([f"{prose(1)} {SECRET}"], str(tmp_path)), "three", [[0]], overlap=False)
+    only = subset_of(tmp_path, corpus_of([f"{prose(1)} {SECRET}"], str(tmp_path)), "four", [[0]], SECRET, overlap=False)
     with pytest.raises(InputError, match="the filters leave none of the 1 passages"):
         merge_subsets([hidden, only], root=str(tmp_path))
 
 
 def test_a_study_names_the_tasks_of_a_merged_subset(tmp_path: Path) -> None:
-    corpus = corpus_of(tmp_path, [prose(seed) for seed in range(6)])
+    corpus = corpus_of([prose(seed) for seed in range(6)], str(tmp_path))
     own = [subset_of(tmp_path, corpus, name, [[place, place + 1]]) for place, name in enumerate(("one", "two"))]
     study = Artifact.open(retrieval_study([merge_subsets(own, root=str(tmp_path)), *own], root=str(tmp_path)))
     assert list(study.manifest.settings["names"]) == ["bm25 for one + two", "bm25 for one", "bm25 for two"]

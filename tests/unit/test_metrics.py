@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from sklearn import metrics as reference
 
 from tlm.data.tasks.metrics import score
@@ -59,17 +58,6 @@ def test_few_classes_have_no_top_five() -> None:
     assert "top5" not in scores([0], [0], np.eye(MANY)[:1], labels)
 
 
-def test_matthews_by_its_formula_for_two_classes() -> None:
-    gold = np.array([1] * 9 + [0] * 11)
-    predicted = np.array([1] * 6 + [0] * 3 + [1] * 2 + [0] * 9)
-    hit, missed, false, right = 6, 3, 2, 9
-    expected = (hit * right - false * missed) / math.sqrt(
-        (hit + false) * (hit + missed) * (right + false) * (right + missed)
-    )
-    chances = np.eye(2)[predicted]
-    assert scores(gold, predicted, chances, ["no", "yes"])["matthews"] == pytest.approx(expected)
-
-
 @given(st.integers(1, 40), st.integers(0, 1000))
 @settings(deadline=None, max_examples=30)
 def test_f1_of_two_classes_is_scikit_learn_s_of_label_1(size: int, seed: int) -> None:
@@ -86,17 +74,6 @@ def test_only_two_classes_have_a_positive_one() -> None:
     assert positive(LABELS) == positive([]) == ""
     assert "f1" not in scores([0, 1, 2], [0, 1, 2], np.eye(3), LABELS)
     assert "f1" not in scores([0.5], [0.5], None, None)
-
-
-@given(st.lists(st.tuples(st.integers(0, 20), st.floats(0, 5)), min_size=3, max_size=40))
-@settings(deadline=None, max_examples=30)
-def test_both_correlations_of_a_similarity_task_are_scipy_s(pairs: list[tuple[int, float]]) -> None:
-    """STS-B: targets with many ties, both scores published."""
-    gold, predicted = np.array([g / 4 for g, _ in pairs]), np.round([p for _, p in pairs], 1)
-    if np.ptp(gold) and np.ptp(predicted):
-        found = scores(gold, predicted, None, None)
-        assert found["pearson"] == pytest.approx(stats.pearsonr(gold, predicted).statistic, abs=1e-9)
-        assert found["spearman"] == pytest.approx(stats.spearmanr(gold, predicted).statistic, abs=1e-9)
 
 
 def test_calibration_error_by_its_definition() -> None:
@@ -119,10 +96,11 @@ def test_a_calibrated_predictor_has_a_small_error_and_an_overconfident_one_a_lar
     assert scores(gold, predicted, sharp, LABELS)["ece"] > 0.15
 
 
-@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=40))
+@given(st.lists(st.tuples(st.integers(-20, 20), st.floats(-5, 5)), min_size=3, max_size=40))
 @settings(deadline=None, max_examples=50)
-def test_regression_by_the_formulas(pairs: list[tuple[float, float]]) -> None:
-    gold, predicted = (np.round(np.array(column), 2) for column in zip(*pairs, strict=True))
+def test_regression_by_the_formulas(pairs: list[tuple[int, float]]) -> None:
+    """STS-B's targets have many ties."""
+    gold, predicted = np.array([g / 4 for g, _ in pairs]), np.round([p for _, p in pairs], 1)
     found = scores(gold, predicted, None, None)
     assert found["mse"] == pytest.approx(((gold - predicted) ** 2).mean())
     assert found["rmse"] == pytest.approx(np.sqrt(((gold - predicted) ** 2).mean()))

@@ -303,16 +303,6 @@ class Store:
         return Artifact.open(mix(list(metrics), root=str(self.root)))
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"), seeds=(1, 2))
-
-
-@pytest.fixture(scope="module")
-def numbers(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("numbers"), numbers=True)
-
-
 def values_of(metrics: str | Artifact, split: str) -> np.ndarray:
     found = Artifact.open(metrics) if isinstance(metrics, str) else metrics
     rows = [row for row in pq.read_table(found.path("predictions.parquet")).to_pylist() if row["split"] == split]

@@ -37,13 +37,9 @@ KINDS = {  # examples, and settings of the model
     "numbers": ({"regression": True}, ()),
 }
 TEXTS = [
-    "",
-    "cell",
-    "the judge",
-    "Ünknown wörds, 42!",
-    "ship wave harbour " * 40,
+    "", "cell", "the judge", "Ünknown wörds, 42!", "ship wave harbour " * 40,
     *("tide of fish " * n for n in range(9)),
-]
+]  # fmt: skip
 
 
 class Bare(EncoderPredictor):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiny import refused
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
 from tlm.data import registry
 from tlm.data.tasks.examples import examples
 from tlm.data.tasks.metrics import CLASSIFICATION, REGRESSION
 from tlm.data.tasks.task import load_task
-from tlm.errors import InputError
 
 CLASSES = {  # the released code, src/run.py
     "chemprot": 13, "acl-arc": 6, "hyperpartisan": 2, "imdb": 2, "rct-20k": 5, "scierc": 7, "agnews": 4,
@@ -54,13 +54,6 @@ def tsv(folder: Path, header: list[str] | None, **splits: list[list[str]]) -> st
 
 def load(name: str, files: object, root: Path, **settings: object) -> Artifact:
     return Artifact.open(flat(load_task)(name, files=str(files), root=str(root), **settings), "task")  # type: ignore[arg-type]
-
-
-def refused(name: str, files: object, root: Path, **settings: object) -> str:
-    with pytest.raises(InputError) as caught:
-        load(name, files, root, **settings)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def rows(task: Artifact, split: str) -> list[dict[str, object]]:
@@ -147,19 +140,19 @@ def test_a_number_that_we_could_not_check_is_named_so(tmp_path, capsys):
 
 def test_a_person_errs_and_is_told_in_one_sentence(tmp_path):
     folder = jsonl(tmp_path / "any")
-    assert "no task of that name; did you mean 'paper:scierc'?" in refused("paper:sci-erc", folder, tmp_path)
-    assert "no task of that name; did you mean 'glue:mnli'?" in refused("glue:mnly", folder, tmp_path)
-    assert "is not the name of a task" in refused(str(folder), folder, tmp_path)
-    assert "does not exist" in refused("paper:scierc", tmp_path / "nowhere", tmp_path)
-    assert "metric 'spearman' does not fit" in refused("paper:scierc", folder, tmp_path, metric="spearman")
+    assert "no task of that name; did you mean 'paper:scierc'?" in refused(load, "paper:sci-erc", folder, tmp_path)
+    assert "no task of that name; did you mean 'glue:mnli'?" in refused(load, "glue:mnly", folder, tmp_path)
+    assert "is not the name of a task" in refused(load, str(folder), folder, tmp_path)
+    assert "does not exist" in refused(load, "paper:scierc", tmp_path / "nowhere", tmp_path)
+    assert "metric 'spearman' does not fit" in refused(load, "paper:scierc", folder, tmp_path, metric="spearman")
     (folder / "test.jsonl").unlink()
-    assert "has no file for test among dev.jsonl, train.jsonl" in refused("paper:scierc", folder, tmp_path)
-    assert "has no file for test among train.jsonl" in refused("paper:scierc", folder / "train.jsonl", tmp_path)
+    assert "has no file for test among dev.jsonl, train.jsonl" in refused(load, "paper:scierc", folder, tmp_path)
+    assert "has no file for test among train.jsonl" in refused(load, "paper:scierc", folder / "train.jsonl", tmp_path)
 
 
 def test_a_label_that_the_task_does_not_have_is_refused(tmp_path):
     folder = jsonl(tmp_path / "any", labels=[*SCIERC, "USED-FORE"], train=24)
-    told = refused("paper:scierc", folder, tmp_path)
+    told = refused(load, "paper:scierc", folder, tmp_path)
     assert told.endswith("train.jsonl:8: 'USED-FORE' is not a label of SciERC; did you mean 'USED-FOR'?")
 
 
@@ -168,7 +161,7 @@ def test_a_column_that_is_missing_is_refused(tmp_path):
     for file in folder.iterdir():
         file.write_text(file.read_text().replace('"text"', '"texts"'))
     assert "has no field 'text'; it has 'texts', 'label', 'metadata'; did you mean 'texts'?" in refused(
-        "paper:scierc", folder, tmp_path
+        load, "paper:scierc", folder, tmp_path
     )
     assert load("paper:scierc", folder, tmp_path, text_field="texts").counts["train"] == 21
 
@@ -209,7 +202,7 @@ def test_scores_are_targets_even_if_all_of_them_are_whole(tmp_path):
     assert task.details["metric"] == "pearson"
     assert [row["target"] for row in rows(task, "test")] == [0, 1, 2, 3, 4, 5]
     pairs[3][-1] = "high"
-    told = refused("glue:sts-b", tsv(tmp_path / "STS-B", header, train=pairs, dev=pairs[:6]), tmp_path)
+    told = refused(load, "glue:sts-b", tsv(tmp_path / "STS-B", header, train=pairs, dev=pairs[:6]), tmp_path)
     assert told.endswith("train.tsv:5: label 'high' is not a number, as a regression requires")
 
 
@@ -239,7 +232,7 @@ def test_names_of_labels_and_their_numbers_are_the_same_in_glue(tmp_path):
     assert by_name.content == by_number.content
     assert by_name.details["labels"] == ["entailment", "not_entailment"]
     numbers[0][3] = "-1"  # as the Hub marks a label that is secret
-    told = refused("glue:rte", tsv(tmp_path / "numbers", header, train=numbers, dev=numbers[:4]), tmp_path)
+    told = refused(load, "glue:rte", tsv(tmp_path / "numbers", header, train=numbers, dev=numbers[:4]), tmp_path)
     assert "'-1' is not a label of RTE; known are entailment, not_entailment" in told
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact, remove
 from tlm.cli.command import flat
-from tlm.data.corpus import publish
 from tlm.data.corpus.load import dedup_corpus, load_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
 from tlm.data.corpus.plan import can_be_cut, part_size, parts_of
 from tlm.data.reading.files import RawFile
@@ -84,7 +83,7 @@ SIZES = st.lists(st.integers(0, 25), min_size=2, max_size=6)
 def test_shards_may_end_before_at_and_after_a_part(tmp_path_factory, monkeypatch, sizes, different):
     """Shards of ten rows."""
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
-    monkeypatch.setattr(publish, "SHARD_ROWS", 10)
+    monkeypatch.setattr("tlm.data.corpus.load.SHARD_ROWS", 10)
     monkeypatch.setattr("tlm.data.passages.GROUPS", 2)
     monkeypatch.setattr("tlm.data.passages.GROUP_ROWS", 5)
     tmp_path = tmp_path_factory.mktemp("shards")
@@ -96,13 +95,10 @@ def test_shards_may_end_before_at_and_after_a_part(tmp_path_factory, monkeypatch
 @pytest.mark.parametrize(
     ("sizes", "size", "expected"),
     [
-        ([5], 1, [(0, 1)]),
-        ([3, 3, 3], 6, [(0, 2), (2, 3)]),
-        ([9, 1, 1], 5, [(0, 1), (1, 3)]),
-        ([1, 9, 1], 5, [(0, 1), (1, 2), (2, 3)]),
-        ([0, 0, 0], 5, [(0, 3)]),
+        ([5], 1, [(0, 1)]), ([3, 3, 3], 6, [(0, 2), (2, 3)]), ([9, 1, 1], 5, [(0, 1), (1, 3)]),
+        ([1, 9, 1], 5, [(0, 1), (1, 2), (2, 3)]), ([0, 0, 0], 5, [(0, 3)]),
     ],
-)
+)  # fmt: skip
 def test_parts_are_as_large_as_allowed_and_hold_whole_files(sizes, size, expected):
     def located():
         raise AssertionError
@@ -239,7 +235,7 @@ def test_parts_that_a_kill_left_behind_are_removed_by_the_repetition(tmp_path, m
         remove(store, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr("tlm.data.corpus.publish.remove", remove_or_die)
+        patch.setattr("tlm.data.corpus.load.remove", remove_or_die)
         with pytest.raises(Killed):
             load(folder, root, size=1)
     (corpus,) = root.glob("corpus/*")

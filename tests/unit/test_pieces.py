@@ -84,14 +84,10 @@ def test_a_piece_needs_only_its_own_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("a.jsonl", True),
-        ("a.json", True),
-        ("a.parquet", True),
-        ("a.jsonl.gz", False),
-        ("a.csv", False),
+        ("a.jsonl", True), ("a.json", True), ("a.parquet", True), ("a.jsonl.gz", False), ("a.csv", False),
         ("a.txt", False),
     ],
-)
+)  # fmt: skip
 def test_what_can_be_cut(tmp_path, name, expected):
     (tmp_path / name).touch()
     assert can_be_cut(opened(tmp_path / name)) == expected

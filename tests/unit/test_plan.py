@@ -11,8 +11,7 @@ from tests.toys_training import passages
 from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index
 from tlm.runs.advise import advise, advise_command
-from tlm.runs.arms import parse_arms
-from tlm.runs.plan import PlannedRun, advised, plan, settings
+from tlm.runs.plan import PlannedRun, advised, parse_arms, plan, settings
 from tlm.settings import presets
 from tlm.settings.presets import resolve
 

@@ -96,13 +96,10 @@ def test_a_report_to_compare_with_is_there_before_any_work(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("gpus", "overrides", "expected"),
     [
-        ("0", "", ("0", "0")),
-        ("1", "", ("1", "1")),
-        ("8", "", ("1", "1")),
-        ("8", "auto finetune.batch=64", ("2", "1")),
-        ("8", "finetune.batch=1024", ("8", "1")),
+        ("0", "", ("0", "0")), ("1", "", ("1", "1")), ("8", "", ("1", "1")),
+        ("8", "auto finetune.batch=64", ("2", "1")), ("8", "finetune.batch=1024", ("8", "1")),
     ],
-)
+)  # fmt: skip
 def test_stage_2_has_the_gpus_that_its_batch_fills_and_scoring_has_one(
     gpus: str, overrides: str, expected: tuple[str, str]
 ) -> None:

@@ -29,9 +29,8 @@ from tlm.training.input.batches import MASK, Masking, collate, generator
 from tlm.training.input.texts import Examples, Ragged
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.load_model import load_model
 from tlm.training.model import build
-from tlm.training.stages import train
+from tlm.training.stages import load_model, train
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CPU = torch.device("cpu")
@@ -309,16 +308,11 @@ def damaged(folder: Path, what: str) -> None:
     elif what == "layer":
         kept = {name: value for name, value in weights.items() if "layer.1." not in name}
         save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    elif what == "pickle":
-        torch.save(weights, folder / "pytorch_model.bin")  # noqa: TID251  # to be refused
-        (folder / "model.safetensors").unlink()
     elif what == "place":
         index = {"weight_map": dict.fromkeys(weights, "../elsewhere.safetensors")}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     elif what == "index":
         (folder / "model.safetensors.index.json").write_text("[]")
-    elif what == "code":
-        (folder / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoConfig": "own.Config"}}))
     elif what == "cut":
         whole = (folder / "model.safetensors").read_bytes()
         (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
@@ -333,10 +327,8 @@ def damaged(folder: Path, what: str) -> None:
     [
         ("config", "has no config.json, or no weights"),
         ("weights", "has no config.json, or no weights"),
-        ("pickle", r"no weights .* pickles, which can run code: .* convert them by AutoModelForMaskedLM\.from_pretr"),
         ("place", r"its index names '../elsewhere.safetensors', which is not in the folder; download the model again"),
         ("index", r"model.safetensors.index.json is not an index of weights; download"),
-        ("code", r"config.json names code of its own \(auto_map\), which is never run"),
         ("type", "is a 'gpt2', no encoder that predicts words and classes"),
         ("layer", "lacks weights .bert.encoder.layer.1."),
         ("cut", "does not load: .*; download the model again"),

@@ -14,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from research.__main__ import STUDIES
 from tests import house
 from tlm.cli.main import COMMANDS
 
@@ -36,7 +37,7 @@ ALLOWED = {
 }
 TEXTS = (".py", ".j2", ".css", ".html")
 MOST_LINES, MOST_ENTRIES, LEAST_ENTRIES = 500, 12, 3
-HEAVY = ("torch", "transformers", "sklearn", "elasticsearch", "boto3", "matplotlib", "kfp")
+HEAVY = ("torch", "transformers", "datasets", "sklearn", "elasticsearch", "boto3", "matplotlib", "kfp")
 
 # What comes with, and moves with, a package that is declared.
 PART_OF = {
@@ -247,5 +248,5 @@ def test_the_help_starts_light():
 
 def test_steps_can_be_looked_at_without_what_they_work_with():
     """Finding a finished artifact, or a step's signature, needs none of the heavy packages."""
-    modules = {target.partition(":")[0] for target, _ in COMMANDS.values()}
+    modules = {target.partition(":")[0] for target, _ in (*COMMANDS.values(), *STUDIES.values())}
     assert not loaded("\n".join(f"import {name}" for name in sorted(modules))) & {*HEAVY}

@@ -21,7 +21,7 @@ from tlm.cli.origins import provenance
 from tlm.data.corpus.load import load_corpus
 from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.evaluation.provenance.sources import count_sources
+from tlm.evaluation.origins.provenance import count_sources
 from tlm.evaluation.score.baseline import static
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.select.retrieve import retrieve
@@ -185,7 +185,7 @@ def test_the_bill_lists_sources_with_licences_files_with_hashes_and_what_depends
 def test_without_the_library_there_is_a_page_and_a_sentence(
     made: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delitem(sys.modules, "tlm.evaluation.provenance.bom", raising=False)
+    monkeypatch.delitem(sys.modules, "tlm.evaluation.origins.bom", raising=False)
     for name in [name for name in sys.modules if name.partition(".")[0] == "cyclonedx"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cyclonedx", None)

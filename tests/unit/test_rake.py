@@ -16,16 +16,10 @@ constructing a minimal supporting set of solutions can be used in solving all th
 systems of mixed types."""
 
 PUBLISHED = [
-    ("minimal generating sets", 8.7),
-    ("linear diophantine equations", 8.5),
-    ("minimal supporting set", 7.7),
-    ("minimal set", 4.7),
-    ("linear constraints", 4.5),
-    ("natural numbers", 4.0),
-    ("strict inequations", 4.0),
-    ("nonstrict inequations", 4.0),
-    ("upper bounds", 4.0),
-]
+    ("minimal generating sets", 8.7), ("linear diophantine equations", 8.5), ("minimal supporting set", 7.7),
+    ("minimal set", 4.7), ("linear constraints", 4.5), ("natural numbers", 4.0), ("strict inequations", 4.0),
+    ("nonstrict inequations", 4.0), ("upper bounds", 4.0),
+]  # fmt: skip
 
 
 def test_the_published_example():

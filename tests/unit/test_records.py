@@ -4,26 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tlm.artifacts.produce import Draft
-from tlm.data.reading.records import BadRow, Reject, Rejects, name_of, text_of
+from tlm.data.reading.records import BadRow, Reject, Rejects, name_of
 from tlm.errors import InputError
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        ({}, "missing field"),
-        ({"text": None}, "null"),
-        ({"text": 3}, "not a string"),
-        ({"text": ["a"]}, "not a string"),
-        ({"text": float("nan")}, "not a string"),
-        ({"text": "\ud800"}, "lone surrogate"),
-        ({"text": " \0\n"}, "empty"),
-    ],
-)
-def test_values_that_are_no_text_have_a_reason(value, reason):
-    with pytest.raises(BadRow) as caught:
-        text_of(value, "text")
-    assert caught.value.args[0] == reason
 
 
 def test_ids_and_sources_are_strings_or_whole_numbers():

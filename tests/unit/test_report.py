@@ -100,14 +100,10 @@ def test_regression(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([12_345.6], "12346"),
-        ([1.917, 2.117], "2.02 ± 0.14"),
-        ([0.0123], "0.0123"),
-        ([1.5e-6, 1.7e-6], "1.60e-06 ± 1.4e-07"),
-        ([0.0], "0"),
-        ([], "–"),
+        ([12_345.6], "12346"), ([1.917, 2.117], "2.02 ± 0.14"), ([0.0123], "0.0123"),
+        ([1.5e-6, 1.7e-6], "1.60e-06 ± 1.4e-07"), ([0.0], "0"), ([], "–"),
     ],
-)
+)  # fmt: skip
 def test_errors_have_three_digits_in_any_unit(values: list[float], expected: str) -> None:
     assert in_units(spread(values)) == expected
 

@@ -67,10 +67,7 @@ def test_the_snapshot_interval_does_not_name_the_result(tmp_path):
     assert checkpoint(tmp_path, examples, seed=1).uri != first.uri
 
 
-@pytest.mark.parametrize(
-    ("minutes", "saved_at"),
-    [(5, [60, 360, 660]), (0.5, [30, 60, 90, 120, 150]), (0, [])],
-)
+@pytest.mark.parametrize(("minutes", "saved_at"), [(5, [60, 360, 660]), (0.5, [30, 60, 90, 120, 150]), (0, [])])
 def test_the_first_snapshot_comes_after_a_minute(tmp_path, monkeypatch, minutes, saved_at):
     """A pod that is lost soon after its start has not worked for nothing."""
     now = 0.0

@@ -13,19 +13,18 @@ from hypothesis import strategies as st
 
 from research.retrieval.step import retrieval_study
 from research.retrieval.study import ranks, shared_by
-from research.retrieval.subsets import Subset, overlap, sources
+from research.retrieval.subsets import Subset, divergence, overlap, sources
 from research.retrieval.words import chosen_rows, log_odds
 from tests.tiny import write_tiny
-from tests.toy_reports import HOSTILE, is_safe, toy_world
+from tests.toy_reports import is_safe, toy_world
 from tests.toys import make, read_json, save
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.report.lineage import Lineage
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.select.scored import divergence, shares
+from tlm.retrieval.select.scored import shares
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters, Layout
 
@@ -130,16 +129,6 @@ def test_pages_are_whole_and_the_same_each_time(tiny, tmp_path):
     for name in ("ranks", "shared", "sources", "overlap", "words-00"):
         assert Artifact.open(uri).path(f"{name}.svg").read_text().startswith("<?xml")
     assert "## Overlap" in Artifact.open(uri).path("study.md").read_text()
-
-
-def test_hostile_text_is_inert(tmp_path):
-    world = toy_world(tmp_path, texts=HOSTILE * 2)
-    uri = retrieval_study([world.subsets["bm25"], world.subsets["random"]], root=str(tmp_path))
-    html = Artifact.open(uri).path("study.html").read_text(encoding="utf-8")
-    is_safe(html)
-    assert "\u202e" not in html
-    markdown = Artifact.open(uri).path("study.md").read_text(encoding="utf-8")
-    assert "\u202e" not in markdown
 
 
 def test_a_subset_whose_ancestors_are_gone_still_tells_its_size(tmp_path):
@@ -257,15 +246,3 @@ def test_sources_over_shards(tmp_path: Path):
     assert {name: row["passages"] for name, row in found.items()} == {"a": 2, "b": 3, "c": 1}
     assert found["b"]["subsets"] == [pytest.approx(2 / 3), 0]
     assert found["a"]["subsets"] == [0, 0]
-
-
-def test_subset_reads_who_asked(tmp_path):
-    world = toy_world(tmp_path)
-    subset = Subset.read(Artifact.open(world.subsets["bm25"]), "x", "bm25", Lineage())
-    assert subset.asked.tolist() == [len(row["queries"]) for row in rows_of(world.subsets["bm25"])]
-    drawn = Subset.read(Artifact.open(world.subsets["random"]), "x", "random", Lineage())
-    assert not drawn.asked.any()
-
-
-def test_a_word_that_is_alone_has_no_odds():
-    assert log_odds(np.array([7, 0]), np.array([3, 0]), 500).tolist() == [0, 0]

@@ -298,13 +298,9 @@ def test_a_corpus_that_is_too_large_for_one_machine_is_refused(root, monkeypatch
 def test_the_index_tells_what_it_is(root, index):
     artifact = Artifact.open(index, "index")
     assert artifact.details == {
-        "engine": "embedded",
-        "analyzer": "standard",
-        "k1": 1.2,
-        "b": 0.75,
-        "documents": 6,
+        "engine": "embedded", "analyzer": "standard", "k1": 1.2, "b": 0.75, "documents": 6,
         "corpus_content": artifact.input("corpus").content,
-    }
+    }  # fmt: skip
     assert artifact.counts == {"documents": 6, "terms": 5, "tokens": 10, "postings": 9}
 
 

@@ -10,10 +10,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from research.retrieval.subsets import divergence
 from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages, sample
-from tlm.errors import InputError
 from tlm.evaluation.report.findings import OTHER_TEXT
 from tlm.retrieval.search.embed import LEARNED_FROM
 from tlm.retrieval.select import scored
@@ -32,7 +32,6 @@ from tlm.retrieval.select.scored import (
     LEAST,
     OTHERS,
     SELECTORS,
-    divergence,
     dsir,
     fitted,
     log_importance,
@@ -187,17 +186,3 @@ def test_scores_do_not_depend_on_the_number_of_processes(made, monkeypatch):
 
 def lengths(texts):
     return np.array([float(len(text)) for text in texts])
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"arm": "dsir"}, "arm 'dsir' needs --same-size-as with the URI of the BM25 subset"),
-        ({"arm": "bm25", "same_size_as": "x"}, "arm 'bm25' takes no --same-size-as"),
-        ({"arm": "dsri"}, "arm 'dsri' is not known; did you mean 'dsir'?"),
-    ],
-)
-def test_wrong_settings_are_said(made, root, settings, expected):
-    _, index, task, _ = made
-    with pytest.raises(InputError, match=re.escape(expected)):
-        retrieve(index, task, root=root, **settings)

@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 
 from tests.toys_training import TOPICS, checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
+from tlm.cli.command import flat
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import model_folder, predict
 from tlm.evaluation.predict.predictor import open_predictor
@@ -28,7 +29,7 @@ from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix
 from tlm.serving import protocol
-from tlm.serving.batcher import Batcher, Failed
+from tlm.serving.batcher import Batcher
 from tlm.serving.export_onnx import export_onnx
 from tlm.serving.serve import serve
 
@@ -91,18 +92,60 @@ def models(tmp_path_factory) -> dict[str, str]:
 
 
 @pytest.fixture
-def started() -> Iterator[list[Running]]:
-    """Servers to be ended after a test."""
+def start() -> Iterator[Callable[..., Running]]:
+    """Starts a server that is ended after the test."""
     found: list[Running] = []
-    yield found
+
+    def started(uri: str, *options: str) -> Running:
+        found.append(Running(uri, *options))
+        return found[-1]
+
+    yield started
     for server in found:
         server.process.kill()
 
 
+@pytest.fixture(scope="module")
+def linear(models) -> Iterator[Running]:
+    """A server of the linear model that serves several tests."""
+    server = Running(models["linear"])
+    yield server
+    server.process.kill()
+
+
+def at_once(count: int, work: Callable[[int], object]) -> list[threading.Thread]:
+    """Threads that do `work` of 0, 1, …, all begun."""
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for one in threads:
+        one.start()
+    return threads
+
+
+def sent(server: Running, size: int, body: bytes = b"", seconds: int = 60) -> socket.socket:
+    """A connection that has sent a request whose body is said to be of this size, and `body` of it."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=seconds)
+    head = f"POST /v1/models/model:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n"
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+def received(connection: socket.socket) -> bytes:
+    """All that comes until the other side closes."""
+    with connection:
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def until(server: Running, metric: str) -> None:
+    """Wait for some seconds at most until the server shows this value of a metric."""
+    for _ in range(500):
+        if metric in server.ask("/metrics")[1]:
+            break
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_protocols_answer_as_predict_does(models, started, kind: str) -> None:
-    server = Running(models[kind], "--name", "toy")
-    started.append(server)
+def test_both_protocols_answer_as_predict_does(models, start, kind: str) -> None:
+    server = start(models[kind], "--name", "toy")
     pairs = TEXTS[::-1] if kind == "pairs" else None
     given: list[Any] = list(zip(TEXTS, pairs, strict=True)) if pairs else TEXTS
     expected = list(predict(models[kind], given, device="cpu"))
@@ -146,17 +189,10 @@ def test_it_predicts_without_what_its_image_lacks(models, tmp_path, kind: str) -
     assert [json.loads(line)["label"] for line in done.stdout.splitlines()] == expected
 
 
-def test_health_metadata_and_metrics(models, started) -> None:
-    server = Running(models["linear"])
-    started.append(server)
-    for path in (
-        "/v2",
-        "/v2/health/live",
-        "/v2/health/ready",
-        "/v1/models",
-        "/v1/models/model",
-        "/v2/models/model/ready",
-    ):
+def test_health_metadata_and_metrics(models, start) -> None:
+    server = start(models["linear"])
+    health = ("/v2/health/live", "/v2/health/ready", "/v2/models/model/ready")
+    for path in ("/v2", *health, "/v1/models", "/v1/models/model"):
         assert server.ask(path)[0] == 200, path
     about = server.ask("/v2/models/model")[1]
     assert about["versions"] == [Artifact.open(models["linear"]).content[:12]]
@@ -186,9 +222,8 @@ WRONG = {  # body: code and sentence
 }
 
 
-def test_a_wrong_request_is_one_sentence_and_the_server_goes_on(models, started) -> None:
-    server = Running(models["linear"], "--max-bytes", "2000", "--max-texts", "4")
-    started.append(server)
+def test_a_wrong_request_is_one_sentence_and_the_server_goes_on(models, start) -> None:
+    server = start(models["linear"], "--max-bytes", "2000", "--max-texts", "4")
     for body, (code, sentence) in WRONG.items():
         if len(body) > 2000:
             code, sentence = 413, "the body has more than 2000 bytes; send fewer texts"
@@ -228,36 +263,21 @@ def test_an_id_that_no_answer_can_hold_is_one_sentence() -> None:
         protocol.read_v2({"id": "\ud800", "inputs": [{"datatype": "BYTES", "shape": [1], "data": ["a"]}]})
 
 
-def test_a_body_that_is_too_large_can_be_sent_to_its_end(models, started) -> None:
+def test_a_body_that_is_too_large_can_be_sent_to_its_end(linear) -> None:
     """The client would lose the answer if the connection was closed while it sends more than the buffers hold."""
-    server = Running(models["linear"])
-    started.append(server)
-    head = (
-        f"POST /v1/models/model:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {12 << 20}\r\n\r\n"
-    )
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
-        connection.sendall(head.encode() + b"[" * (12 << 20))
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    answer = received(sent(linear, 12 << 20, b"[" * (12 << 20)))
     assert answer.endswith(b'{"error":"the body has more than 1048576 bytes; send fewer texts"}')
 
 
-def test_a_length_that_is_wrong_holds_nobody_up(models, started) -> None:
+def test_a_length_that_is_wrong_holds_nobody_up(models, start) -> None:
     """A body said to be too large is refused at once; one that ends early leaves no traceback."""
-    server = Running(models["linear"])
-    started.append(server)
-    head = (
-        "POST /v1/models/model:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n[".format
-    )
-    found = []
-    for length in (10**12, 100):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-            connection.sendall(head(length).encode())
-            if length == 100:
-                connection.shutdown(socket.SHUT_WR)
-            found.append(b"".join(iter(lambda: connection.recv(65536), b"")))
-    assert found[0].startswith(b"HTTP/1.1 413 ")
-    assert found[0].endswith(b'{"error":"the body has more than 1048576 bytes; send fewer texts"}')
-    assert found[1] == b""  # there is nobody to answer
+    server = start(models["linear"])
+    refused = received(sent(server, 10**12, b"[", seconds=20))
+    early = sent(server, 100, b"[", seconds=20)
+    early.shutdown(socket.SHUT_WR)
+    assert received(early) == b""  # there is nobody to answer
+    assert refused.startswith(b"HTTP/1.1 413 ")
+    assert refused.endswith(b'{"error":"the body has more than 1048576 bytes; send fewer texts"}')
     assert server.ask("/v1/models/model:predict", {"instances": ["court"]})[0] == 200
     assert 'tlm_requests_total{code="413",protocol="v1"} 1.0' in server.ask("/metrics")[1]
     assert server.end() == 0
@@ -268,11 +288,11 @@ def test_a_length_that_is_wrong_holds_nobody_up(models, started) -> None:
 def test_an_error_of_ours_is_an_answer_too(models, monkeypatch) -> None:
     from starlette.testclient import TestClient
 
-    from tlm.serving.app import Served, Server
+    from tlm.serving.app import Server
 
     predictor, _ = open_predictor(model_folder(models["linear"]), "cpu")
     monkeypatch.setattr(protocol, "answer_v1", lambda *_: {}["lost"])
-    with TestClient(Server(Served(predictor, "toy", "1")).app(), raise_server_exceptions=False) as client:
+    with TestClient(Server(protocol.Served(predictor, "toy", "1")).app(), raise_server_exceptions=False) as client:
         answer = client.post("/v1/models/toy:predict", json={"instances": ["court"]})
         assert (answer.status_code, answer.json()) == (
             500,
@@ -281,9 +301,7 @@ def test_an_error_of_ours_is_an_answer_too(models, monkeypatch) -> None:
         assert 'tlm_requests_total{code="500",protocol="v1"} 1.0' in client.get("/metrics").text
 
 
-def test_many_clients_get_their_own_answers_and_bad_bodies_harm_nobody(models, started) -> None:
-    server = Running(models["linear"])
-    started.append(server)
+def test_many_clients_get_their_own_answers_and_bad_bodies_harm_nobody(models, linear) -> None:
     expected = {text: row["probabilities"] for text, row in zip(TEXTS, predict(models["linear"], TEXTS), strict=True)}
     wrong: list[str] = []
 
@@ -292,87 +310,53 @@ def test_many_clients_get_their_own_answers_and_bad_bodies_harm_nobody(models, s
         for _ in range(30):
             if chance.random() < 0.3:
                 body = chance.randbytes(chance.randint(0, 200))
-                if server.ask("/v1/models/model:predict", raw=body)[0] != 400:
+                if linear.ask("/v1/models/model:predict", raw=body)[0] != 400:
                     wrong.append(repr(body))
                 continue
             asked = chance.choices(TEXTS, k=chance.randint(1, 4))
-            code, answer = server.ask("/v1/models/model:predict", {"instances": asked})
+            code, answer = linear.ask("/v1/models/model:predict", {"instances": asked})
             found = [one["probabilities"] for one in answer.get("predictions", [])]
             if code != 200 or found != [pytest.approx(expected[text], abs=1e-9) for text in asked]:
                 wrong.append(f"{code} {asked}")
 
-    clients = [threading.Thread(target=client, args=(seed,)) for seed in range(8)]
-    for one in clients:
-        one.start()
-    for one in clients:
+    for one in at_once(8, client):
         one.join()
     assert wrong == []
 
 
-def test_what_waits_is_limited(models, started) -> None:
+def test_what_waits_is_limited(models, start) -> None:
     """One request is always taken; others are refused while too many texts wait."""
-    server = Running(models["encoder"], "--max-waiting", "1", "--device", "cpu")
-    started.append(server)
-    codes: list[int] = []
-    body = {"instances": ["tide " * 50] * 200}
-    clients = [
-        threading.Thread(target=lambda: codes.append(server.ask("/v1/models/model:predict", body)[0])) for _ in range(4)
-    ]
-    for one in clients:
-        one.start()
-    for one in clients:
+    server = start(models["encoder"], "--max-waiting", "1", "--device", "cpu")
+    body, codes = {"instances": ["tide " * 50] * 200}, list[int]()
+    for one in at_once(4, lambda _: codes.append(server.ask("/v1/models/model:predict", body)[0])):
         one.join()
     assert sorted(set(codes)) == [200, 503]
 
 
-def unfinished(port: int, size: int) -> socket.socket:
-    """A connection that has sent `size` bytes of a request, all but the last two."""
-    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
-    head = (
-        f"POST /v1/models/model:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {size + 2}\r\n\r\n"
-    )
-    body = b'{"instances": ["court '
-    connection.sendall(head.encode() + body + b"x" * (size - len(body) - 1) + b'"')
-    return connection
-
-
-def test_bytes_that_wait_are_limited_too(models, started) -> None:
+def test_bytes_that_wait_are_limited_too(models, start) -> None:
     """What is being received counts; others are refused, whatever they sent, until there is room again."""
-    server = Running(models["linear"], "--max-waiting-bytes", "1500000")
-    started.append(server)
-    held = [unfinished(server.port, 700_000) for _ in range(2)]
-    for _ in range(600):
-        if "tlm_waiting_bytes 1.4e+06" in server.ask("/metrics")[1]:
-            break
-        time.sleep(0.1)
-    body = {"instances": ["tide " * 40_000]}
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{server.port}/v1/models/model:predict", json.dumps(body).encode()
-    )
+    server = start(models["linear"], "--max-waiting-bytes", "1500000")
+    begun = b'{"instances": ["court '.ljust(699_999, b"x") + b'"'
+    held = [sent(server, len(begun) + 2, begun) for _ in range(2)]
+    until(server, "tlm_waiting_bytes 1.4e+06")
+    body = json.dumps({"instances": ["tide " * 40_000]}).encode()
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(request, timeout=60)
+        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v1/models/model:predict", body, timeout=60)
     assert (caught.value.code, caught.value.headers["retry-after"]) == (503, "1")
     sentence = json.loads(caught.value.read())["error"]
     assert sentence == "1400000 bytes of requests are waiting, and 1500000 may; try again in a second"
     assert server.ask("/v1/models/model:predict", {"instances": ["court"]})[0] == 200
     for connection in held:
         connection.sendall(b"]}")
-        assert b"".join(iter(lambda: connection.recv(65536), b"")).startswith(b"HTTP/1.1 200 ")  # noqa: B023
-        connection.close()
-    assert server.ask("/v1/models/model:predict", body)[0] == 200
+        assert received(connection).startswith(b"HTTP/1.1 200 ")
+    assert server.ask("/v1/models/model:predict", raw=body)[0] == 200
     assert "tlm_waiting_bytes 0.0" in server.ask("/metrics")[1]
 
 
-def test_many_large_requests_take_little_memory_and_health_is_answered(models, started) -> None:
-    server = Running(models["onnx"])
-    started.append(server)
-    body, codes = {"instances": ["the tide of a ship " * 52_000]}, []
-    clients = [
-        threading.Thread(target=lambda: codes.append(server.ask("/v1/models/model:predict", body)[0]))
-        for _ in range(80)
-    ]
-    for one in clients:
-        one.start()
+def test_many_large_requests_take_little_memory_and_health_is_answered(models, start) -> None:
+    server = start(models["onnx"])
+    body, codes = {"instances": ["the tide of a ship " * 52_000]}, list[int]()
+    clients = at_once(80, lambda _: codes.append(server.ask("/v1/models/model:predict", body)[0]))
     pending = []
     while any(one.is_alive() for one in clients):
         assert server.ask("/v2/health/live")[0] == 200
@@ -388,17 +372,12 @@ def test_many_large_requests_take_little_memory_and_health_is_answered(models, s
         assert peak < 1 << 20  # KiB: 1 GiB, which is half of what a pod has
 
 
-def test_sigterm_lets_it_finish_what_it_has_begun(models, started) -> None:
-    server = Running(models["encoder"], "--device", "cpu")
-    started.append(server)
+def test_sigterm_lets_it_finish_what_it_has_begun(models, start) -> None:
+    server = start(models["encoder"], "--device", "cpu")
     answers: list[tuple[int, Any]] = []
     body = {"instances": ["tide " * 50] * 1000}
-    asking = threading.Thread(target=lambda: answers.append(server.ask("/v1/models/model:predict", body)))
-    asking.start()
-    for _ in range(200):
-        if "tlm_waiting_texts 1000.0" in server.ask("/metrics")[1]:
-            break
-        time.sleep(0.01)
+    (asking,) = at_once(1, lambda _: answers.append(server.ask("/v1/models/model:predict", body)))
+    until(server, "tlm_waiting_texts 1000.0")
     assert server.end() == 0
     asking.join()
     assert answers[0][0] == 200
@@ -429,8 +408,7 @@ def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> Non
         return [one for (one,) in found]
 
     failed, answered = asyncio.run(both())
-    assert isinstance(failed, Failed)
-    assert str(failed) == "the model failed: no"
+    assert (failed.status_code, failed.detail) == (500, "the model failed: no")
     assert answered.tolist() == [[0.5, 0.5]]
 
 
@@ -443,5 +421,5 @@ def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> Non
 )
 def test_a_wrong_setting_is_one_sentence(models, settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError) as caught:
-        serve(models["linear"], **settings)
+        flat(serve)(models["linear"], **settings)
     assert sentence in str(caught.value)

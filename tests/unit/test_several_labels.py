@@ -37,7 +37,7 @@ from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.imported import import_predictions
 from tlm.evaluation.score.mix import mix
-from tlm.serving.protocol import answer_v1, answer_v2, metadata
+from tlm.serving.protocol import Asked, Served, answer_v1, answer_v2, metadata
 from tlm.settings.options import Fields, Problem
 from tlm.shallow.linear import Linear
 
@@ -254,13 +254,14 @@ def test_csv_has_the_labels_in_one_cell(answered):
 
 
 def test_both_protocols_answer_with_several_labels(answered):
-    predictor, _, values = answered
-    first, *_ = answer_v1(values, predictor)["predictions"]
+    predictor, texts, values = answered
+    asked, served = Asked(texts, None), Served(predictor, "m", "1")
+    first, *_ = answer_v1(values, asked, served)["predictions"]
     assert set(first["labels"]) == {"red", "blue"}
     assert first["probabilities"]["red"] == values[0, BOTH.index("red")]
-    about = metadata("m", "1", predictor)
+    about = metadata(served)
     assert about["parameters"] == {"classes": BOTH, "thresholds": predictor.thresholds}
-    outputs = answer_v2(values, predictor, "m", "1", None)["outputs"]
+    outputs = answer_v2(values, asked, served)["outputs"]
     assert [(one["name"], one["datatype"], one["shape"]) for one in outputs] == [
         ("chosen", "BOOL", [3, 3]), ("probabilities", "FP64", [3, 3]),
     ]  # fmt: skip

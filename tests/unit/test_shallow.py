@@ -30,7 +30,7 @@ from tlm.evaluation.score import baseline as steps
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.shallow import linear, tfidf
-from tlm.shallow.linear import FOLDS, Linear, Search, views_of
+from tlm.shallow.linear import FOLDS, Given, Linear, Search, views_of
 from tlm.shallow.static import StaticModel, learn
 from tlm.shallow.tfidf import Tfidf, tune
 
@@ -74,9 +74,9 @@ def split_of(rows: list[Row], labels: list[str] | None, name: str = "train") -> 
 
 def fitted(step: str, kind: str) -> Tfidf | StaticModel:
     rows, labels = rows_of(kind), None if kind == "numbers" else LABELS
-    given_splits = (split_of(rows[:60], labels), split_of(rows[60:75], labels, "dev"))
     metric = "pearson" if labels is None else "macro_f1"
-    return tune(*given_splits, metric, labels) if step == "baseline" else learn((), (), *given_splits, metric, labels)
+    known = Given(split_of(rows[:60], labels), split_of(rows[60:75], labels, "dev"), metric, labels)
+    return tune(known) if step == "baseline" else learn((), (), known)
 
 
 def subset_of(root: Path, texts: list[str], arm: str = "bm25") -> str:
@@ -132,7 +132,7 @@ def test_with_many_classes_less_is_fitted(
     monkeypatch.setattr(tfidf, "MANY", 4)
     monkeypatch.setattr(tfidf, "MOST_WORK", most_work)
     monkeypatch.setattr(tfidf, "MUCH_WORK", much_work)
-    found = tune(train, dev, "macro_f1", labels)
+    found = tune(Given(train, dev, "macro_f1", labels))
     assert found.tried == tried
     assert len(done) <= (tried * 4 + 1) * classes  # of three folds, for dev, and the final ones
     assert score("macro_f1", dev.gold, found.predict(dev.texts).argmax(axis=1)) > 0.9
@@ -142,7 +142,7 @@ def test_with_many_classes_and_nothing_to_choose_by_classes_are_weighted(monkeyp
     monkeypatch.setattr(linear, "MOST_FOLDED", 10)
     monkeypatch.setattr(tfidf, "MANY", 4)
     train, _, labels = classes_by_words(5, 60)
-    assert tune(train, split_of([], labels, "dev"), "macro_f1", labels).chosen["class weights"] == "balanced"
+    assert tune(Given(train, split_of([], labels, "dev"), "macro_f1", labels)).chosen["class weights"] == "balanced"
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=30))
@@ -176,7 +176,7 @@ def test_a_large_task_is_judged_on_dev(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_among_equal_settings_the_first_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     features, gold = random_features(2)
     examples = split_of([("x", None, LABELS[one], "dev") for one in gold], LABELS)
-    search = Search(split_of([], LABELS), examples, "accuracy", LABELS[:2])
+    search = Search(Given(split_of([], LABELS), examples, "accuracy", LABELS[:2]))
     scores = iter([0.5, 0.5, 0.4, 0.5, 0.6, 0.6])
     monkeypatch.setattr(linear, "dev_score", lambda *_: next(scores))
     for name, strengths, best in (("a", (3.0, 1.0), ("a", 3.0, False, 0.5)), ("b", (0.1,), ("b", 0.1, False, 0.6))):
@@ -191,7 +191,7 @@ def test_each_prediction_is_judged_by_its_own_example() -> None:
     _, gold = random_features(3)
     right = np.eye(3)[gold]
     train = split_of([("x", None, LABELS[one], "train") for one in gold], LABELS)
-    search = Search(train, split_of([], LABELS), "accuracy", LABELS)
+    search = Search(Given(train, split_of([], LABELS), "accuracy", LABELS))
     search.consider("right", [(right[seen], right[unseen]) for seen, unseen in search.folds], (10.0,))
     assert search.best is not None
     assert search.best.score == 1
@@ -337,14 +337,6 @@ def test_evaluate_finds_the_scores_that_the_step_made(step: str, store: Path) ->
         evaluate(model_of(metrics).uri, other, root=str(store))
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_a_downloaded_model_is_a_folder_that_predicts(step: str, store: Path, tmp_path: Path) -> None:
-    model = model_of(STEPS[step](task_of(store, "marked"), root=str(store))).uri
-    folder = download(model, str(tmp_path / "fetched"))
-    texts = [row[0] for row in rows_of("marked")[:5]]
-    assert list(predict(folder, texts)) == list(predict(model, texts))
-
-
 @pytest.mark.parametrize("missing", ["vocabulary.json", "weights.safetensors"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_folder_that_lacks_a_file_is_said_in_a_sentence(step: str, missing: str, store: Path, tmp_path: Path) -> None:
@@ -455,17 +447,6 @@ def test_wrong_spans_are_said_in_a_sentence(step: str, wrong: Any, tmp_path: Pat
     with pytest.raises(InputError, match=r"^spans "):
         STEPS[step](task, spans=wrong, root=str(tmp_path))
     assert not (tmp_path / "model").exists()
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_texts_with_five_kinds_of_tags_are_learned(step: str, tmp_path: Path) -> None:
-    rows = [
-        (" ".join(f"<{tag}> {text} </{tag}>" for tag in "pbiua"), None, label, split)
-        for text, _, label, split in rows_of("plain")
-    ]
-    task = make_task(tmp_path, rows, "macro_f1", LABELS)
-    metrics = STEPS[step](task, root=str(tmp_path))
-    assert Artifact.open(metrics).details["test"] > 0.5
 
 
 @pytest.mark.parametrize("step", STEPS)

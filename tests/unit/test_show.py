@@ -5,7 +5,6 @@ import pytest
 from tests.toys import make_task
 from tlm.cli.command import descriptions
 from tlm.cli.show import show
-from tlm.errors import InputError
 from tlm.retrieval.select.retrieve import BY_VECTORS, RERANKED, SCORED
 from tlm.runs.advise import advise_command
 from tlm.settings import presets
@@ -18,16 +17,8 @@ def test_the_list_has_every_preset_once_under_its_scale():
     assert sorted(first) == sorted(presets.names())
     scales = [name.partition("-")[0] for name in first]
     assert list(dict.fromkeys(scales)) == [
-        "tiny",
-        "demo",
-        "pocket",
-        "mini",
-        "finetune",
-        "adapt",
-        "small",
-        "medium",
-        "large",
-    ]
+        "tiny", "demo", "pocket", "mini", "finetune", "adapt", "small", "medium", "large",
+    ]  # fmt: skip
     assert scales == sorted(scales, key=list(dict.fromkeys(scales)).index)  # those of a scale stand together
     assert max(map(len, lines)) <= 120
     assert [line.split(":")[0] for line in lines if ": the paper's" in line] == ["small", "medium", "large"]
@@ -88,8 +79,3 @@ def test_advice_on_selectors_names_all_that_were_judged(tmp_path, capsys):
     assert sorted(names) == sorted(["random", *SCORED, *BY_VECTORS, RERANKED]), "the selectors that the shoot-out had"
     assert "CPU time, not FLOPs" in where
     assert "research/RESULTS.md" in where
-
-
-def test_advice_needs_a_preset_that_exists(tmp_path):
-    with pytest.raises(InputError, match="preset 'smal' is unknown"):
-        advise_command(task(tmp_path, 4, 5), preset="smal")

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tlm.shallow.linear import Dense, Linear
-from tlm.shallow.static import StaticModel, represent
-from tlm.shallow.vectors import Vectors
+from tlm.shallow.static import StaticModel, Vectors, represent
 
 MARKS = (("<<", ">>"), ("[[", "]]"))
 WORDS = [*"abcdefgh"]
@@ -71,7 +70,7 @@ def test_a_folder_without_the_field_is_of_a_model_without_single_words(edges: bo
     random = np.random.default_rng(1)
     weights = Linear(random.normal(size=(3, features.shape[1])), np.zeros(3), 3, softmax=True)
     dense = Dense(features.mean(axis=0), np.ones(features.shape[1]), weights, {})
-    model = StaticModel(["x", "y", "z"], some_vectors(), MARKS, dense, pair=False, edges=edges)
+    model = StaticModel(["x", "y", "z"], MARKS, dense, False, some_vectors(), edges)
     model.write(tmp_path / "model")
     config = tmp_path / "model" / "config.json"
     values = json.loads(config.read_text("utf-8"))

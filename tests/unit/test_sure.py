@@ -19,29 +19,19 @@ from tlm.cli.upkeep import download
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
-from tlm.evaluation.explain.answer import explained
-from tlm.evaluation.predict.cascade import ABOVE_ALL, Cascade, fitted
+from tlm.evaluation.origins.answer import explained
 from tlm.evaluation.predict.predict import model_folder, predict, predict_command
-from tlm.evaluation.predict.predictor import Mixture, Weights, open_predictor
+from tlm.evaluation.predict.predictor import ABOVE_ALL, Cascade, Mixture, Weights, fitted_cascade, open_predictor
 from tlm.evaluation.predict.speed import SPEED, Timed, rate, together
 from tlm.evaluation.report.report import report
-from tlm.evaluation.score.coverage import coverage
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import ReportRow, mix, mixed
-from tlm.serving.app import Served, Server
+from tlm.evaluation.score.scores import coverage
+from tlm.serving.app import Server
+from tlm.serving.protocol import Served
 
 TOLERANCE = 0.05
 TEXTS = [row[0] for row in rows_of(False) if row[3] == "test"]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"), seeds=(1, 2))
-
-
-@pytest.fixture(scope="module")
-def numbers(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("numbers"), numbers=True)
 
 
 def middle(model: str) -> float:
@@ -221,7 +211,7 @@ def test_fewer_are_answered_at_once_as_the_threshold_rises(seed: int, thresholds
 def test_no_threshold_saves_more_within_the_tolerance(seed: int, count: int, tolerance: float) -> None:
     """Against a search over all ways to divide dev by the first one's probability."""
     parts, gold = two(seed, count)
-    found = fitted(parts, gold, "macro_f1", tolerance)
+    found = fitted_cascade(parts, gold, "macro_f1", tolerance)
     if not count:
         assert found.at_least > 1
         return
@@ -259,7 +249,7 @@ def partly(store: Store, to: Path, model: Artifact) -> tuple[Path, float]:
 
 def test_the_scores_of_a_cascade_equal_a_direct_computation(store: Store, cascade: Artifact) -> None:
     gold, dev, test = gold_of(False, "dev"), parts_in(store, "dev"), parts_in(store, "test")
-    expected = fitted(dev, gold, "macro_f1", TOLERANCE)
+    expected = fitted_cascade(dev, gold, "macro_f1", TOLERANCE)
     details = cascade.input("model").details
     assert (details["at_least"], details["tolerance"], details["stage"]) == (expected.at_least, TOLERANCE, "mixture")
     assert cascade.details["arm"] == "task-only × 2, else baseline + static-task-only"
@@ -272,7 +262,7 @@ def test_the_scores_of_a_cascade_equal_a_direct_computation(store: Store, cascad
     from sklearn.model_selection import GroupKFold
 
     for others, own in GroupKFold(5).split(gold, groups=group):
-        one = fitted([part[others] for part in dev], gold[others], "macro_f1", TOLERANCE)
+        one = fitted_cascade([part[others] for part in dev], gold[others], "macro_f1", TOLERANCE)
         assert np.array_equal(crossed[own], one.apply([part[own] for part in dev]))
 
 

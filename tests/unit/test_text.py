@@ -35,14 +35,10 @@ def test_normalising_changes_nothing_but_form_controls_and_white_space(text):
 @pytest.mark.parametrize(
     ("raw", "clean"),
     [
-        ("  a\t\n b ", "a b"),
-        ("a\0b", "a b"),
-        ("a\x85b\x9fc\u2028d\u00a0e", "a b c d e"),
-        ("cafe\u0301", "café"),
-        ("soft\u00adhyphen", "soft\u00adhyphen"),
-        ("\0\r\n", ""),
+        ("  a\t\n b ", "a b"), ("a\0b", "a b"), ("a\x85b\x9fc\u2028d\u00a0e", "a b c d e"), ("cafe\u0301", "café"),
+        ("soft\u00adhyphen", "soft\u00adhyphen"), ("\0\r\n", ""),
     ],
-)
+)  # fmt: skip
 def test_normalise_by_example(raw, clean):
     assert normalise(raw) == clean
 
@@ -144,11 +140,6 @@ def test_a_run_without_spaces_is_cut_after_fifty_characters():
     assert split("x" * 50 + " y", 100) == ["x" * 50 + " y"]
 
 
-def test_a_short_rest_is_joined_to_the_last_passage():
-    assert [len(passage.split()) for passage in split("w " * 208 + "w", 100)] == [100, 109]
-    assert [len(passage.split()) for passage in split("w " * 209 + "w", 100)] == [100, 100, 10]
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -170,15 +161,10 @@ def test_texts_are_compared_without_marks_around_spans_and_invisible_characters(
 @pytest.mark.parametrize(
     "text",
     [
-        '<e1 id="1">tide</e1> rises',
-        "<S:DRUG> tide </S:DRUG> rises",
-        "[OBJ:GENE]tide[/OBJ:GENE] rises",
-        "[E1]tide[E1/] rises",
-        "<e1>tide<e1/> rises",
-        "<e1>ti</e1>de rises",
-        "ti[[de]] rises",
+        '<e1 id="1">tide</e1> rises', "<S:DRUG> tide </S:DRUG> rises", "[OBJ:GENE]tide[/OBJ:GENE] rises",
+        "[E1]tide[E1/] rises", "<e1>tide<e1/> rises", "<e1>ti</e1>de rises", "ti[[de]] rises",
     ],
-)
+)  # fmt: skip
 def test_marks_of_all_forms_leave_the_words(text):
     assert tokens(compared(text)) == ["tide", "rises"]
 

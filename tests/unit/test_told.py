@@ -1,9 +1,8 @@
 """What a step set aside is said on stderr with its reasons: when the result is made, and again when it is found."""
 
-import json
-
 import pytest
 
+from tests.tiny import write_rows as lines
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
@@ -31,12 +30,6 @@ def twice(tmp_path, capsys):
         return uri, [line for line in said[1][found + 1 :] if "classes: " not in line]
 
     return do
-
-
-def lines(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def task(folder, bad=(), **more):

@@ -18,10 +18,9 @@ from tlm.settings.options import Compute
 from tlm.training.device import to_device
 from tlm.training.input.batches import MASK, Masking, collate, generator
 from tlm.training.input.texts import Examples
-from tlm.training.input.trimmed import KEPT, trimmed
-from tlm.training.load_model import load_model
+from tlm.training.input.tokenizer import KEPT, trimmed
 from tlm.training.model import build
-from tlm.training.stages import train
+from tlm.training.stages import load_model, train
 
 CPU = torch.device("cpu")
 WORDS = [*GLUE, *(word for words in TOPICS.values() for word in words), "zebra", "zeppelin", "quark"]

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,15 +13,14 @@ from tests.unit.test_encoder import ARCHITECTURES, CPU, VOCABULARY, evenly_maske
 from tlm.training.device import resolve_device, to_device
 from tlm.training.input.batches import split
 from tlm.training.loop import _batches
-from tlm.training.model.encoder import Encoder
+from tlm.training.model.encoder import GPU, OF_KIND, PLAIN, Encoder, Tuning, tf32, tuning
 from tlm.training.model.losses import internal_loss
-from tlm.training.model.tuning import GPU, PLAIN, Tuning, tf32, tuned, tuning
 
 HERE = replace(GPU, pinned=False)  # what a CPU can do of it
 
 
 def gradients(model: Encoder, batch, habits: Tuning) -> tuple[float, dict[str, torch.Tensor]]:
-    with tuned("cpu", habits):
+    with patch.dict(OF_KIND, cpu=habits):
         loss = internal_loss(model, to_device(batch, CPU), 2.0, True, True).total
     model.zero_grad()
     loss.backward()
@@ -71,7 +71,7 @@ def test_no_batch_is_wider_than_the_model_or_padded_for_nothing():
 def test_logits_are_padded_and_no_parameter_is():
     model, inputs = made("bert"), to_device(masked_batch(), CPU)
     expected, _ = model(inputs, inputs.corrupted, tokens=True, classes=False)
-    with tuned("cpu", Tuning(vocabulary_multiple=64)):
+    with patch.dict(OF_KIND, cpu=Tuning(vocabulary_multiple=64)):
         logits, _ = model(inputs, inputs.corrupted, tokens=True, classes=False)
     assert logits.shape == (len(inputs.positions), 128)
     torch.testing.assert_close(logits[:, :VOCABULARY], expected)
@@ -86,7 +86,7 @@ def test_batches_made_ahead_are_the_same_and_made_by_another_thread():
         made_by[step] = threading.current_thread().name
         return 10 * step
 
-    with tuned("cpu", HERE), _batches(make, 5, CPU) as batch_of:
+    with patch.dict(OF_KIND, cpu=HERE), _batches(make, 5, CPU) as batch_of:
         assert [batch_of(step) for step in range(2, 5)] == [20, 30, 40]
     own = threading.current_thread().name
     assert [made_by[step] == own for step in range(2, 5)] == [True, False, False]
@@ -98,17 +98,17 @@ def test_an_error_in_a_batch_made_ahead_arrives():
     def make(step: int) -> int:
         return 1 // (3 - step)
 
-    with tuned("cpu", HERE), _batches(make, 5, CPU) as batch_of:
+    with patch.dict(OF_KIND, cpu=HERE), _batches(make, 5, CPU) as batch_of:
         assert batch_of(2) == 1
         with pytest.raises(ZeroDivisionError):
             batch_of(3)
 
 
 def test_a_training_with_a_gpu_s_habits_ends_like_one_without(tmp_path):
-    with tuned("cpu", Tuning(ahead=True)):
+    with patch.dict(OF_KIND, cpu=Tuning(ahead=True)):
         ahead = both_stages(tmp_path / "ahead", save_steps=0)
     assert ahead == both_stages(tmp_path / "plain", save_steps=0)
-    with tuned("cpu", HERE):
+    with patch.dict(OF_KIND, cpu=HERE):
         both_stages(tmp_path / "all", save_steps=0)  # rounding differs, so the contents do
     plain, tuned_too = (
         sorted(path.name for path in (tmp_path / one / "checkpoint").iterdir()) for one in ("plain", "all")
@@ -126,7 +126,7 @@ def test_pinned_batches_are_the_same(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
     plain = to_device(masked_batch(), CPU)
     assert not copies
-    with tuned("cpu", Tuning(pinned=True)):
+    with patch.dict(OF_KIND, cpu=Tuning(pinned=True)):
         pinned = to_device(masked_batch(), CPU)
     assert len(copies) > 4
     for one, other in zip(vars(plain).values(), vars(pinned).values(), strict=True):

@@ -12,7 +12,7 @@ import pytest
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus
-from tlm.data.tasks.examples import examples, read_splits, unlabelled
+from tlm.data.tasks.examples import examples, read_splits, texts_in
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
@@ -68,8 +68,8 @@ def test_they_come_once_and_without_those_of_labelled_examples(tiny: Path, tmp_p
         "unlabelled, in train": 1,
         "unlabelled, repeated": 1,
     }
-    assert unlabelled(task) == MORE[:2]
-    assert unlabelled(plain) == []
+    assert texts_in(task, UNLABELLED) == MORE[:2]
+    assert texts_in(plain, UNLABELLED) == []
     assert {name: len(split.texts) for name, split in read_splits(task, "train", "dev", "test").items()} == {
         name: len(split.texts) for name, split in read_splits(plain, "train", "dev", "test").items()
     }
@@ -97,7 +97,7 @@ def test_what_overlaps_dev_or_test_is_left_out_as_passages_are(
     file.write_text(file.read_text() + json.dumps({"text": SECRET, "label": rows_of(file)[0]["label"]}) + "\n")
     given = more(tiny, HIDDEN[how], "another text that says w1 and w5 and w9 now and then")
     task = Artifact.open(load_task(str(tiny / "task"), unlabelled=given, root=str(tmp_path / "store")))
-    assert unlabelled(task) == ["another text that says w1 and w5 and w9 now and then", *MORE[:2]]
+    assert texts_in(task, UNLABELLED) == ["another text that says w1 and w5 and w9 now and then", *MORE[:2]]
     left_out = {name: count for name, count in task.counts.items() if name.startswith(f"{UNLABELLED}, ")}
     same = how in ("with other marks", "with other spans", "with soft hyphens")
     reason = "unlabelled, in dev or test" if same else "unlabelled, overlaps dev or test"
@@ -117,7 +117,7 @@ def test_either_text_of_a_pair_may_overlap_either_of_another(tmp_path: Path) -> 
     task = load_task(
         str(folder), fields=Fields(pair_field="second"), unlabelled=str(file), root=str(tmp_path / "store")
     )
-    assert unlabelled(Artifact.open(task)) == ["fine words here", "and there"]
+    assert texts_in(Artifact.open(task), UNLABELLED) == ["fine words here", "and there"]
     assert Artifact.open(task).counts["unlabelled, overlaps dev or test"] == 2
 
 

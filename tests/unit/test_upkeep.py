@@ -224,15 +224,6 @@ def test_gc_offers_no_trained_model_that_no_report_covers(tmp_path: Path) -> Non
     assert there(unneeded) == [False]
 
 
-def test_gc_removes_the_models_of_a_report_that_is_not_kept(tmp_path: Path) -> None:
-    old = run(tmp_path, 1)
-    age(tmp_path, 30)
-    new = run(tmp_path, 2)
-    gc(keep_runs=1, unused_days=7, delete=True, root=str(tmp_path))
-    assert there(*old.values()) == [False] * 3
-    assert there(*new.values()) == [True] * 3
-
-
 def printed(*arguments: str) -> object:
     """What a command prints with ``--json``."""
     done = subprocess.run(

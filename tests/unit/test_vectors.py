@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tlm.shallow import vectors
-from tlm.shallow.vectors import How, Vectors, cooccurrences, ppmi, word_vectors
+from tlm.shallow import static
+from tlm.shallow.static import How, Vectors, cooccurrences, ppmi, word_vectors
 
 WINDOW, LEAST = 5, 3
 A, SMOOTHING = 1e-3, 0.75
@@ -112,7 +112,7 @@ def test_words_are_the_frequent_ones_and_weigh_more_if_rare(seed: int) -> None:
 
 
 def test_only_so_many_words_have_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "MOST_WORDS", 3)
+    monkeypatch.setattr(static, "MOST_WORDS", 3)
     assert word_vectors(["a b c d e"] * 3 + ["e d"] * 2 + ["e"]).words == ["e", "d", "a"]
 
 
@@ -122,7 +122,7 @@ def test_vectors_are_the_left_singular_vectors_of_the_ppmi(
     exact: bool, few: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Times the square roots of the values: their products are those of the best approximation of that rank."""
-    monkeypatch.setattr(vectors, "FEW", few)
+    monkeypatch.setattr(static, "FEW", few)
     texts = random_texts(seed)
     found = word_vectors(texts, 6, How(exact=exact))
     left, values, _ = np.linalg.svd(of_words(found, texts))
@@ -139,14 +139,6 @@ def test_no_more_dimensions_than_words() -> None:
     found = word_vectors(texts, 1000)
     assert found.vectors.shape == (len(found.words), len(found.words))
     assert word_vectors(texts, 3).vectors.shape == (len(found.words), 3)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_vectors_are_the_same_each_time(seed: int) -> None:
-    first, second = (word_vectors(random_texts(seed), 8) for _ in range(2))
-    assert first.words == second.words
-    assert first.vectors.tobytes() == second.vectors.tobytes()
-    assert first.weights.tobytes() == second.weights.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -189,7 +181,7 @@ def test_the_portions_in_which_texts_are_read_do_not_matter(monkeypatch: pytest.
     texts = random_texts(1)
     whole = word_vectors(texts, 8)
     for portion in (1, 7, len(texts)):
-        monkeypatch.setattr(vectors, "AT_ONCE", portion)
+        monkeypatch.setattr(static, "AT_ONCE", portion)
         found = word_vectors(iter(texts), 8)
         assert found.words == whole.words
         assert found.vectors.tobytes() == whole.vectors.tobytes()
@@ -241,7 +233,7 @@ def test_no_texts_have_no_means() -> None:
 def test_the_module_needs_no_other_import() -> None:
     program = """
 import numpy as np
-from tlm.shallow.vectors import Vectors
+from tlm.shallow.static import Vectors
 print(Vectors(["a"], np.ones((1, 2), np.float32), np.ones(1, np.float32)).means([["a"]]).shape)
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -21,6 +21,7 @@ from tlm.retrieval.search.analyzer import terms_of_text
 from tlm.retrieval.search.query import choose, keywords
 from tlm.retrieval.select.scored import counts, fitted, log_importance, log_odds, log_ratios, shares
 from tlm.shallow.features import words_of
+from tlm.shallow.linear import Given
 from tlm.shallow.static import learn
 from tlm.shallow.tfidf import tune
 
@@ -102,8 +103,8 @@ def probabilities(write: Write) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of a static model's and a linear model's answers to the test texts, and the gold classes."""
     rows = [(write(text), None, label, split) for text, _, label, split in foreseen()]
     train, dev, test = (split_of([row for row in rows if row[3] == name], LABELS, name) for name in SPLITS)
-    static = learn(map(write, PASSAGES), (), train, dev, "macro_f1", LABELS)
-    linear = tune(train, dev, "macro_f1", LABELS)
+    known = Given(train, dev, "macro_f1", LABELS)
+    static, linear = learn(map(write, PASSAGES), (), known), tune(known)
     assert not linear.features.shape.chars, "letters of other scripts are others"
     return static.predict(test.texts), linear.predict(test.texts), test.gold
 
@@ -123,7 +124,7 @@ def test_vectors_are_learned_in_scripts_without_spaces(script: str, spaces: bool
     write = writer(script, spaces=spaces)
     rows = [(write(text), None, label, split) for text, _, label, split in rows_of("plain")]
     train, dev, test = (split_of([row for row in rows if row[3] == name], OF_ROWS, name) for name in SPLITS)
-    answers = learn((), (), train, dev, "macro_f1", OF_ROWS).predict(test.texts)
+    answers = learn((), (), Given(train, dev, "macro_f1", OF_ROWS)).predict(test.texts)
     assert (answers.argmax(axis=1) == test.gold).mean() > 0.8
 
 

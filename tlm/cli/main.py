@@ -28,7 +28,7 @@ COMMANDS = {  # name: (module:function, summary)
     "import-subset": ("tlm.retrieval.subset.imported:import_subset", "Import a subset that others selected"),
     "tokenizer": ("tlm.training.input.tokenizer:build_tokenizer", "Build the vocabulary that all arms share"),
     "tokenize": ("tlm.training.input.tokenize:tokenize", "Convert the texts of a task or subset to token ids"),
-    "load-model": ("tlm.training.load_model:load_model", "Use a published model instead of stage 1"),
+    "load-model": ("tlm.training.stages:load_model", "Use a published model instead of stage 1"),
     "train": ("tlm.training.stages:train", "Stage 1: train from scratch on task and subset"),
     "finetune": ("tlm.training.stages:finetune", "Stage 2: fine-tune on the task alone"),
     "evaluate": ("tlm.evaluation.score.evaluate:evaluate", "Score a model on dev and test"),
@@ -38,6 +38,9 @@ COMMANDS = {  # name: (module:function, summary)
     "export-onnx": ("tlm.serving.export_onnx:export_onnx", "Write a model as ONNX, in float32 and int8"),
     "baseline": ("tlm.evaluation.score.baseline:baseline", "Train and score a linear model of words and spans"),
     "static": ("tlm.evaluation.score.baseline:static", "Train and score static vectors of retrieved text"),
+    "label-names": ("tlm.evaluation.labelling.label_names:label_names", "Make a first model of label names, no labels"),
+    "label-next": ("tlm.evaluation.labelling.label_next:label_next", "Choose the texts of a pool to label next"),
+    "label-errors": ("tlm.evaluation.labelling.label_errors:label_errors", "List labels that look wrong"),
     "import-predictions": ("tlm.evaluation.score.imported:import_predictions", "Score what another model predicted"),
     "mix": ("tlm.evaluation.score.mix:mix", "Mix models of a task, or make a cascade"),
     "report": ("tlm.evaluation.report.report:report", "Compare the runs of a task"),
@@ -154,7 +157,3 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         print(__version__)
         sys.exit()
-
-
-if __name__ == "__main__":
-    main()

@@ -6,6 +6,10 @@ from pathlib import Path
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import Answer
 from tlm.errors import InputError
+from tlm.evaluation.origins import provenance as origins
+from tlm.evaluation.pages.plain import terminal
+from tlm.evaluation.pages.render import write_pages
+from tlm.evaluation.report.lineage import Lineage
 from tlm.progress import say
 
 
@@ -27,8 +31,7 @@ def explain(model: str, text: str, *, pair: str = "", label: str = "", top: int 
     """
     if top < 1 or not text.strip():
         raise InputError(f"top is {top} and the text has {len(text.split())} words; expected 1 or more of both")
-    from tlm.evaluation.explain.answer import blocks, explained
-    from tlm.evaluation.pages.plain import terminal
+    from tlm.evaluation.origins.answer import blocks, explained
 
     found = explained(model, text, pair or None, label, top, device)
     return Answer(terminal(blocks(found, top), styled=sys.stdout.isatty()).strip("\n"), found)
@@ -44,21 +47,15 @@ def provenance(artifact: str, *, to: str = "") -> Answer:
         artifact: URI of a corpus, subset, checkpoint or model, or of metrics.
         to: Folder to write to; created if necessary.
     """
-    from tlm.evaluation.pages.plain import terminal
-    from tlm.evaluation.pages.render import write_pages
-    from tlm.evaluation.provenance.page import blocks
-    from tlm.evaluation.provenance.sources import contents
-    from tlm.evaluation.report.lineage import Lineage
-
     subject, lineage = Artifact.open(artifact, "corpus", "subset", "checkpoint", "model", "metrics"), Lineage()
     every = lineage.everything([subject])
-    found = contents(subject, every, lineage)
-    page = list(blocks(found))
+    found = origins.contents(subject, every, lineage)
+    page = list(origins.blocks(found))
     if to:
         Path(to).mkdir(parents=True, exist_ok=True)
         write_pages(Path(to), "provenance", subject.folder_name, page, found)
         try:
-            from tlm.evaluation.provenance.bom import bill
+            from tlm.evaluation.origins.bom import bill
         except ImportError:
             say("provenance: no bom.cdx.json: it needs cyclonedx-python-lib; pip install 'tlm-kubeflow[bom]'")
         else:

@@ -8,11 +8,11 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import count
 from tlm.errors import InputError
 from tlm.progress import say
+from tlm.retrieval.search.query import LONG_WORDS
 from tlm.settings.presets import paper_presets, resolve
 from tlm.settings.sections import Preset
 
 FEW, MANY = 5_000, 100_000  # training examples; the limits of the paper's rule
-LONG_WORDS = 100  # as in tlm/retrieval/search/query.py, which searches for the RAKE keywords of longer texts
 TOKENS_PER_WORD = 1.3  # of English in a vocabulary of BERT's size, special tokens aside
 GRID = (1, 3, 7, 19, 99, 499, 999, 1999)  # the paper's values of rho1
 TEXT = (

@@ -4,7 +4,9 @@ The TrainJob is named after the key of the result, so there is never more than o
 adopts one that still runs, and resumes from the last snapshot of one that has ended.
 """
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -13,12 +15,12 @@ import yaml
 
 from tlm.artifacts.artifact import home
 from tlm.artifacts.produce import finished
-from tlm.errors import InputError, Interrupted, refuse_negative
+from tlm.errors import InputError, Interrupted, TlmError, refuse_negative
 from tlm.progress import say
 from tlm.runs import pods as every
-from tlm.runs.api import Api
-from tlm.runs.follow import follow, own_image
+from tlm.runs.api import Api, Refused
 from tlm.settings.options import Pods
+from tlm.training.distributed.process import Stop, stopping
 from tlm.training.stages import checkpoint_recipe
 
 
@@ -117,3 +119,209 @@ def _variable(key: str, source: str, name: str) -> dict[str, Any]:
 def _whole(value: Any) -> Any:
     """Undo what KFP does to whole numbers within lists: it passes them on as floats."""
     return int(value) if isinstance(value, float) else value
+
+
+STEP, NODE = "main", "node"  # the containers: of a step, as Argo names it, and of a TrainJob
+
+
+def own_image(api: Api) -> str:
+    """Return the image of this pod's step as the pipeline names it, with its digest."""
+    pod = os.environ.get("KFP_POD_NAME") or os.environ.get("HOSTNAME", "")
+    containers = api.call("GET", f"/api/v1/namespaces/{api.namespace}/pods/{pod}")["spec"]["containers"]
+    return str(next((each for each in containers if each["name"] == STEP), containers[0])["image"])
+
+
+POLL_SECONDS = 5.0
+START_MINUTES = 60.0  # how long pods may wait to be scheduled and started
+DELETION_SECONDS = 600.0  # pods save their state before they end
+TAIL = 20  # lines of the log of a pod that died
+JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"
+JOB_LABEL, INDEX_LABEL = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-completion-index"
+
+
+def follow(api: Api, job: dict[str, Any]) -> None:
+    """Run `job` to its end and delete it, however it ends. A running job of the same name is adopted.
+
+    Args:
+        api: Kubernetes API, in the namespace of the job.
+        job: The TrainJob, from `train_job`.
+
+    Raises:
+        InputError: the API refused a call, or training failed with exit code 2 (its log says why).
+        Interrupted: training failed otherwise, did not start in time, or somebody else deleted the job.
+        Terminated: SIGTERM or Ctrl-C arrived.
+    """
+    with stopping() as stop:
+        follower = _Follower(api, job, stop)
+        try:
+            follower.submit()
+            follower.wait(START_MINUTES * 60)
+        finally:
+            follower.clean_up()
+
+
+class _Follower:
+    def __init__(self, api: Api, job: dict[str, Any], stop: Stop) -> None:
+        self.api, self.job, self.stop = api, job, stop
+        self.name: str = job["metadata"]["name"]
+        self.title = f"TrainJob {api.namespace}/{self.name}"
+        self.jobs = JOBS.format(api.namespace)
+        self.pods = f"/api/v1/namespaces/{api.namespace}/pods"
+        self.submitted = False
+        self.last_stamp: dict[str, str] = {}  # by pod: the time stamp of the last log line that was relayed
+        self.deaths: dict[tuple[str, str], dict[str, Any]] = {}  # by pod and time
+        self.last_line = self.status = ""
+
+    def submit(self) -> None:
+        """Create the job. Adopt one that runs already; first wait until one that has ended is deleted."""
+        deadline = time.monotonic() + DELETION_SECONDS
+        while True:
+            try:
+                self.api.call("POST", self.jobs, self.job)
+                say(f"{self.title}: created")
+                break
+            except Refused as refused:
+                if refused.status != 409:  # there is one of this name
+                    raise
+            job = self._get()
+            if job is not None and "deletionTimestamp" not in job["metadata"]:
+                if not _end(job):
+                    say(f"{self.title}: runs already; following it")
+                    break
+                self._delete()
+            self._say_once("a job of this name is being deleted; waiting until its pods have saved their state")
+            if time.monotonic() > deadline:
+                raise Interrupted(f"{self.title} is still being deleted; look at its pods, then repeat")
+            self._pause()
+        self.submitted = True
+
+    def wait(self, start_seconds: float) -> None:
+        """Return once the job is complete."""
+        deadline = time.monotonic() + start_seconds
+        while True:
+            job = self._get()
+            if job is None or "deletionTimestamp" in job["metadata"]:
+                raise Interrupted(f"{self.title} was deleted by somebody else; repeat to go on from the last snapshot")
+            found = self.api.call("GET", self.pods, labelSelector=f"{JOB_LABEL}={self.name}")["items"]
+            pods = sorted(found, key=lambda pod: (_index(pod), pod["metadata"].get("creationTimestamp", "")))
+            self._relay_log(pods)
+            self._note_deaths(pods)
+            end = _end(job)
+            if end is not None and end["type"] == "Complete":
+                return
+            if end is not None:
+                raise self._failure(f"{end.get('reason', '')}: {end.get('message', '')}".strip(" :"))
+            if self._input_refused():
+                raise self._failure("a restart of its pods would not help")
+            waiting = _waiting(pods) if pods else "no pods yet"
+            if waiting:
+                self._say_once(f"waiting: {waiting}")
+                if time.monotonic() > deadline:
+                    raise Interrupted(f"{self.title} did not start in {start_seconds / 60:g} minutes: {waiting}")
+            else:
+                deadline = time.monotonic() + start_seconds
+            self._pause()
+
+    def clean_up(self) -> None:
+        """Delete the job and its pods, if it was created or adopted here."""
+        if self.submitted:
+            try:
+                self._delete()
+            except TlmError as error:
+                say(f"warning: {self.title} could not be deleted: {error}")
+
+    def _pause(self) -> None:
+        if self.stop.wait(POLL_SECONDS):
+            deleted = f"; {self.title} is deleted, its pods save their state" if self.submitted else ""
+            error = self.stop.error()
+            raise error(f"stopped by {error.by}{deleted}; repeat to go on")
+
+    def _get(self) -> Any:
+        return self.api.call("GET", f"{self.jobs}/{self.name}", absent_ok=True)
+
+    def _delete(self) -> None:
+        self.api.call("DELETE", f"{self.jobs}/{self.name}", absent_ok=True, propagationPolicy="Foreground")
+
+    def _relay_log(self, pods: list[dict[str, Any]]) -> None:
+        for pod in pods:
+            if _index(pod) == 0 and pod["status"].get("phase") in ("Running", "Succeeded", "Failed"):
+                for line in self._new_lines(pod["metadata"]["name"]):
+                    self.last_line = line
+                    say(line)
+
+    def _new_lines(self, pod: str, **query: str) -> list[str]:
+        if last := self.last_stamp.get(pod, ""):
+            query["sinceTime"] = last
+        try:
+            text = self.api.text(f"{self.pods}/{pod}/log", container=NODE, timestamps="true", **query)
+        except (Refused, Interrupted):  # no log yet, or no longer, or the node does not answer at the moment
+            return []
+        new = [line.partition(" ") for line in text.splitlines() if line.partition(" ")[0] > last]
+        if new:
+            self.last_stamp[pod] = new[-1][0]
+        return [line for _, _, line in new]
+
+    def _note_deaths(self, pods: list[dict[str, Any]]) -> None:
+        """Remember how containers ended: Kubernetes restarts them a few times, and then removes the pods."""
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            for state, query in _terminations(pod):
+                key = (name, state.get("finishedAt", ""))
+                if state["exitCode"] and key not in self.deaths:
+                    self.deaths[key] = state
+                    say(f"{self.title}: {name} ended with code {_code(state)}")
+                    if _index(pod) > 0:  # the log of the first pod is relayed anyway
+                        say("\n".join(self._new_lines(name, tailLines=str(TAIL), **query)))
+
+    def _input_refused(self) -> bool:
+        return any(state["exitCode"] == InputError.exit_code for state in self.deaths.values())
+
+    def _failure(self, reason: str) -> TlmError:
+        codes = ", ".join(sorted({_code(state) for state in self.deaths.values()}))
+        ends = f"; exit codes of its pods: {codes}" if codes else ""
+        last = f"; its last line: {self.last_line}" if self.last_line else ""
+        error = InputError if self._input_refused() else Interrupted
+        return error(f"{self.title} failed ({reason}){ends}{last}; fix that, then repeat to go on")
+
+    def _say_once(self, status: str) -> None:
+        if status != self.status:
+            self.status = status
+            say(f"{self.title}: {status}")
+
+
+def _end(job: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the condition that says how the job ended, or None while it runs."""
+    conditions: list[dict[str, Any]] = job.get("status", {}).get("conditions", [])
+    ends = (each for each in conditions if each["type"] in ("Complete", "Failed") and each["status"] == "True")
+    return next(ends, None)
+
+
+def _index(pod: dict[str, Any]) -> int:
+    labels = pod["metadata"].get("labels", {}) | pod["metadata"].get("annotations", {})
+    return int(labels.get(INDEX_LABEL, 0))
+
+
+def _terminations(pod: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Yield how the pod's container ended, each time with the log query that gets the log of that container."""
+    for container in pod["status"].get("containerStatuses", []):
+        if container["name"] == NODE:
+            for state, query in (("lastState", {"previous": "true"}), ("state", {})):
+                if ended := container.get(state, {}).get("terminated"):
+                    yield ended, query
+
+
+def _code(state: dict[str, Any]) -> str:
+    return f"{state['exitCode']} {state.get('reason', '')}".strip()
+
+
+def _waiting(pods: list[dict[str, Any]]) -> str:
+    """Say why a pod of the job does not run yet; empty if all run."""
+    for pod in pods:
+        name, status = pod["metadata"]["name"], pod["status"]
+        if status.get("phase", "Pending") == "Pending":
+            states = [container["state"].get("waiting") or {} for container in status.get("containerStatuses", [])]
+            reasons = [f"{state['reason']} {state.get('message', '')}".strip() for state in states if "reason" in state]
+            unmet = [each for each in status.get("conditions", []) if each["status"] == "False"]
+            reasons += [each["message"] for each in unmet if each.get("message")]
+            return f"{name}: {reasons[0]}" if reasons else f"{name} is pending"
+    return ""

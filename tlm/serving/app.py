@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
@@ -15,35 +15,11 @@ from starlette.routing import Route
 
 from tlm import __version__
 from tlm.errors import InputError
-from tlm.evaluation.predict.predictor import Predictor
 from tlm.serving import protocol
-from tlm.serving.batcher import Batcher, Bodies, Busy, Failed
+from tlm.serving.batcher import Batcher, Bodies
+from tlm.serving.protocol import Asked, Served
 
 Handler = Callable[[Request], Awaitable[Response]]
-
-
-class Served(NamedTuple):
-    """A model and how it is served.
-
-    Attributes:
-        predictor: The model.
-        name: Its name in paths.
-        version: Its version in answers.
-        at_least: The probability below which an answer is unsure; 0: answers do not say whether they are.
-        most_bytes: The largest body of a request.
-        most_texts: The most texts in a request.
-        most_waiting: The most texts that wait.
-        most_waiting_bytes: The most bytes of bodies that are received or wait.
-    """
-
-    predictor: Predictor
-    name: str
-    version: str
-    at_least: float = 0.0
-    most_bytes: int = 1 << 20
-    most_texts: int = 1024
-    most_waiting: int = 4096
-    most_waiting_bytes: int = 64 << 20
 
 
 class Server:
@@ -52,8 +28,8 @@ class Server:
     def __init__(self, served: Served) -> None:
         """Count nothing yet."""
         self.served, self.registry = served, CollectorRegistry()
-        self.batcher = Batcher(served.predictor, served.most_waiting)
-        self.bodies = Bodies(served.most_bytes, served.most_waiting_bytes)
+        self.batcher = Batcher(served.predictor, served.limits.max_waiting)
+        self.bodies = Bodies(served.limits)
         own: dict[str, Any] = {"registry": self.registry}
         self.requests = Counter("tlm_requests", "Requests for predictions.", ["protocol", "code"], **own)
         self.texts = Counter("tlm_texts", "Texts that were predicted.", **own)
@@ -73,13 +49,15 @@ class Server:
             "/v2/health/ready": {"ready": True},
             "/v1/models": {"models": [name]},
             v1: ready,
-            v2: protocol.metadata(name, self.served.version, self.served.predictor, self.served.at_least),
+            v2: protocol.metadata(self.served),
             f"{v2}/ready": ready,
         }
         routes = [Route(path, _answering(body), methods=["GET"]) for path, body in get.items()]
         routes.append(Route("/metrics", self.metrics, methods=["GET"]))
-        routes.append(Route(f"{v1}:predict", self.counted("v1", self.predict_v1), methods=["POST"]))
-        routes.append(Route(f"{v2}/infer", self.counted("v2", self.predict_v2), methods=["POST"]))
+        by_v1 = self.predicting("v1", protocol.read_v1, protocol.answer_v1)
+        by_v2 = self.predicting("v2", protocol.read_v2, protocol.answer_v2)
+        routes.append(Route(f"{v1}:predict", by_v1, methods=["POST"]))
+        routes.append(Route(f"{v2}/infer", by_v2, methods=["POST"]))
         handlers: Any = {HTTPException: _refused, Exception: _failed}
         return Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
 
@@ -94,47 +72,32 @@ class Server:
         self.batcher.close()
         self.bodies.close()
 
-    def counted(self, name: str, handler: Handler) -> Handler:
-        """Count and time what a handler does; errors become answers of one sentence."""
+    def predicting(self, name: str, read: Callable[[Any], Asked], answer: Callable[..., Any]) -> Handler:
+        """Answer requests of the protocol `name`, count and time them; errors become answers of one sentence."""
 
         async def handle(request: Request) -> Response:
             begun = time.perf_counter()
             try:
-                answer = await handler(request)
+                async with self.bodies.asked(request, read) as asked:
+                    response: Response = JSONResponse(answer(await self.predict(asked), asked, self.served))
             except InputError as error:
-                answer = _error(str(error), 400)
-            except Busy as error:
-                answer = _error(str(error), 503, {"Retry-After": "1"})
-            except Failed as error:
-                answer = _error(str(error), 500)
+                response = _error(str(error), 400)
             except HTTPException as error:
-                answer = _error(error.detail, error.status_code)
+                response = await _refused(request, error)
             except Exception:  # of ours; `_failed` answers, and uvicorn logs it
                 self.requests.labels(name, 500).inc()
                 raise
-            self.requests.labels(name, answer.status_code).inc()
+            self.requests.labels(name, response.status_code).inc()
             self.seconds.observe(time.perf_counter() - begun)
-            return answer
+            return response
 
         return handle
 
-    async def predict_v1(self, request: Request) -> Response:
-        """V1: ``instances`` in, ``predictions`` out."""
-        async with self.bodies.asked(request, protocol.read_v1) as asked:
-            predicted, served = await self.predict(asked), self.served
-            return JSONResponse(protocol.answer_v1(predicted, served.predictor, served.at_least))
-
-    async def predict_v2(self, request: Request) -> Response:
-        """V2, the Open Inference Protocol: tensors in, tensors out."""
-        async with self.bodies.asked(request, protocol.read_v2) as asked:
-            predicted, served = await self.predict(asked), self.served
-            about = served.predictor, served.name, served.version, asked.identity, served.at_least
-            return JSONResponse(protocol.answer_v2(predicted, *about))
-
-    async def predict(self, asked: protocol.Asked) -> Any:
+    async def predict(self, asked: Asked) -> Any:
         """Predict together with other waiting requests."""
-        if len(asked.texts) > self.served.most_texts:
-            raise InputError(f"{len(asked.texts)} texts in a request; expected at most {self.served.most_texts}")
+        most = self.served.limits.max_texts
+        if len(asked.texts) > most:
+            raise InputError(f"{len(asked.texts)} texts in a request; expected at most {most}")
         predicted = await self.batcher.predict(asked)
         self.texts.inc(len(asked.texts))
         return predicted

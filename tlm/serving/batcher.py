@@ -12,21 +12,18 @@ from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
-from tlm.errors import InputError, TlmError, reason
+from tlm.errors import InputError, reason
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import say
-from tlm.serving.protocol import Asked
+from tlm.serving.protocol import Asked, Limits
 
 MOST_TOGETHER = 64  # texts
 MOST_CHARACTERS = 1 << 18  # from there on, predicting together saves nothing and takes memory
 
 
-class Busy(TlmError):
-    """The queue is full."""
-
-
-class Failed(TlmError):
-    """The model did not predict."""
+def busy(waiting: str, most: int) -> HTTPException:
+    """The error that too much is waiting."""
+    return HTTPException(503, f"{waiting} are waiting, and {most} may; try again in a second", {"Retry-After": "1"})
 
 
 class _Waiting(NamedTuple):
@@ -52,12 +49,12 @@ class Batcher:
         """Predictions of the texts of a request.
 
         Raises:
-            Busy: too many texts are waiting.
-            Failed: the model raised an error, such as for values that are not finite.
+            HTTPException: too many texts are waiting (503), or the model raised an error (500), such as for values that
+                are not finite.
         """
         count = len(asked.texts)
         if self.waiting and self.waiting + count > self._most:
-            raise Busy(f"{self.waiting} texts are waiting, and {self._most} may; try again in a second")
+            raise busy(f"{self.waiting} texts", self._most)
         self.waiting += count
         try:
             answer: asyncio.Future[NDArray[np.float64]] = asyncio.get_running_loop().create_future()
@@ -77,7 +74,7 @@ class Batcher:
                 say(f"serve: {type(error).__name__}: {reason(error)}")
                 for one in together:
                     if not one.answer.cancelled():
-                        one.answer.set_exception(Failed(f"the model failed: {reason(error)}"))
+                        one.answer.set_exception(HTTPException(500, f"the model failed: {reason(error)}"))
                 continue
             for one, values in zip(together, found, strict=True):
                 if not one.answer.cancelled():
@@ -121,10 +118,9 @@ class Bodies:
         held: Bytes of requests that are received, wait or are being predicted, as they were sent.
     """
 
-    def __init__(self, most_bytes: int, most_held: int) -> None:
-        """Hold nothing yet; `most_bytes` is the largest body, and `most_held` the bytes of all together."""
-        self.held = 0
-        self._most_bytes, self._most_held = most_bytes, most_held
+    def __init__(self, limits: Limits) -> None:
+        """Hold nothing yet."""
+        self.held, self._limits = 0, limits
         self._thread = ThreadPoolExecutor(1, "parse")
 
     @asynccontextmanager
@@ -133,8 +129,7 @@ class Bodies:
 
         Raises:
             InputError: the body ends early, is not JSON, or `read` raises it.
-            HTTPException: the body is too large (413) or too slow (408).
-            Busy: too many bytes are held by others.
+            HTTPException: the body is too large (413) or too slow (408), or others hold too many bytes (503).
         """
         body, size = bytearray(), 0
         try:
@@ -179,14 +174,12 @@ class Bodies:
         if refused is not None:
             raise refused
 
-    def _refusal(self, size: int, own: int, more: int) -> Exception | None:
+    def _refusal(self, size: int, own: int, more: int) -> HTTPException | None:
         """Return why a body of `size` bytes that holds `own` may not hold `more`. A body alone always finds room."""
-        if size > self._most_bytes:
-            return HTTPException(413, f"the body has more than {self._most_bytes} bytes; send fewer texts")
-        others = self.held - own
-        if others and self.held + more > self._most_held:
-            return Busy(f"{others} bytes of requests are waiting, and {self._most_held} may; try again in a second")
-        return None
+        if size > self._limits.max_bytes:
+            return HTTPException(413, f"the body has more than {self._limits.max_bytes} bytes; send fewer texts")
+        others, most = self.held - own, self._limits.max_waiting_bytes
+        return busy(f"{others} bytes of requests", most) if others and self.held + more > most else None
 
 
 def _parsed(body: bytearray, read: Callable[[Any], Asked]) -> Asked:

@@ -91,12 +91,9 @@ def _quietly(work: Callable[[], Any]) -> Any:
 
 def _without_notes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Remove stack traces, which name folders of this machine, so that the same model gives the same bytes."""
-    graphs = [model.graph, *model.functions]
-    for part in (model, *graphs, *(node for graph in graphs for node in graph.node), *_values(model.graph)):
+    graph, graphs = model.graph, [model.graph, *model.functions]
+    values = [*graph.value_info, *graph.input, *graph.output, *graph.initializer]
+    for part in (model, *graphs, *(node for one in graphs for node in one.node), *values):
         part.doc_string = ""
         del part.metadata_props[:]
     return model
-
-
-def _values(graph: onnx.GraphProto) -> list[Any]:
-    return [*graph.value_info, *graph.input, *graph.output, *graph.initializer]

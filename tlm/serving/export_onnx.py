@@ -12,6 +12,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.tasks.thresholds import above
 from tlm.errors import InputError
+from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier
 from tlm.evaluation.predict.predictor import MIXTURE
 from tlm.progress import say
 from tlm.shallow.folder import FAMILY, config_of
@@ -80,7 +81,7 @@ def _task(trained: Artifact) -> Artifact:
 
 
 def _write(draft: Draft, trained: Artifact, task: Artifact) -> None:
-    from tlm.data.tasks.examples import read_splits
+    from tlm.data.tasks.examples import read_splits  # here, because manifests are made without pyarrow, too
 
     try:
         from tlm.serving.convert import EXACT, SMALL, convert, use
@@ -117,7 +118,6 @@ def compared(folder: Path, converted: Path, texts: list[str], pairs: list[str] |
         InputError: the difference is larger.
     """
     from tlm.evaluation.predict.classifier import Classifier
-    from tlm.evaluation.predict.encoder import OnnxClassifier
     from tlm.serving.convert import EXACT, SMALL
 
     model = Classifier(folder, "cpu")
@@ -150,8 +150,6 @@ def agreement(
 
 def _note(folder: Path, found: dict[str, Any]) -> None:
     """Add the comparison to the model card."""
-    from tlm.evaluation.predict.encoder import ONNX
-
     card = folder / "README.md"
     before = card.read_text(encoding="utf-8") if card.is_file() else ""
     used = config_of(folder)[ONNX]["file"]

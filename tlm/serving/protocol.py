@@ -1,7 +1,8 @@
 """Requests and answers of the Open Inference Protocol (V2) and of KServe's V1 protocol, as plain JSON values."""
 
+from dataclasses import dataclass
 from reprlib import repr  # short, whatever was sent
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -10,6 +11,44 @@ from tlm.errors import InputError, with_article
 from tlm.evaluation.predict.predict import chosen
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.evaluation.predict.rows import checked, is_utf8
+from tlm.settings.options import Options, Range
+
+POSITIVE = Range("1 or more", 1)
+
+
+@dataclass(frozen=True)
+class Limits(Options):
+    """What a server takes at most.
+
+    Attributes:
+        max_bytes: Largest body of a request.
+        max_texts: Most texts in a request.
+        max_waiting: Most texts that wait; a request above that is answered with 503.
+        max_waiting_bytes: Most bytes of requests that are received or wait; so is a request above that.
+    """
+
+    max_bytes: Annotated[int, POSITIVE] = 1 << 20
+    max_texts: Annotated[int, POSITIVE] = 1024
+    max_waiting: Annotated[int, POSITIVE] = 4096
+    max_waiting_bytes: Annotated[int, POSITIVE] = 64 << 20
+
+
+class Served(NamedTuple):
+    """A model and how it is served.
+
+    Attributes:
+        predictor: The model.
+        name: Its name in paths.
+        version: Its version in answers.
+        at_least: The probability below which an answer is unsure; 0: answers do not say whether they are.
+        limits: What the server takes at most.
+    """
+
+    predictor: Predictor
+    name: str
+    version: str
+    at_least: float = 0.0
+    limits: Limits = Limits()
 
 
 class Asked(NamedTuple):
@@ -58,53 +97,52 @@ def read_v2(body: Any) -> Asked:
     return _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")._replace(identity=identity)
 
 
-def answer_v1(predicted: NDArray[Any], model: Predictor, at_least: float = 0.0) -> dict[str, Any]:
+def answer_v1(predicted: NDArray[Any], asked: Asked, served: Served) -> dict[str, Any]:
     """``{"predictions": […]}``: a label, its probability and all probabilities; labels and the last; or a number."""
-    rows = predicted.tolist()
-    return {"predictions": [row[0] if model.labels is None else chosen(row, model, at_least) for row in rows]}
+    model, rows = served.predictor, predicted.tolist()
+    return {"predictions": [row[0] if model.labels is None else chosen(row, model, served.at_least) for row in rows]}
 
 
-def answer_v2(
-    predicted: NDArray[Any], model: Predictor, name: str, version: str, identity: str | None, at_least: float = 0.0
-) -> dict[str, Any]:
+def answer_v2(predicted: NDArray[Any], asked: Asked, served: Served) -> dict[str, Any]:
     """An inference response: tensors ``label``, ``probability`` and ``probabilities``; or ``value``.
 
     Of a model of several labels a text: ``chosen``, which says of each class whether it is an answer, in place of the
     first two. If `at_least` is above 0, also ``unsure``, which says of each text whether its probability is below it.
     """
-    labels = model.labels
-    if labels is None:
+    model, at_least = served.predictor, served.at_least
+    if model.labels is None:
         values = [predicted[:, 0].tolist()]
     elif model.thresholds is not None:
         values = [above(predicted, model.thresholds).astype(bool).ravel().tolist(), predicted.ravel().tolist()]
     else:
-        best = [labels[place] for place in predicted.argmax(axis=1)]
+        best = [model.labels[place] for place in predicted.argmax(axis=1)]
         values = [best, predicted.max(axis=1).tolist(), predicted.ravel().tolist()]
         values += [(predicted.max(axis=1) < at_least).tolist()] if at_least else []
-    tensors = _outputs(model, len(predicted), at_least)
-    outputs = [{**tensor, "data": data} for tensor, data in zip(tensors, values, strict=True)]
-    called = {} if identity is None else {"id": identity}
-    return {"model_name": name, "model_version": version, **called, "outputs": outputs}
+    outputs = [{**tensor, "data": data} for tensor, data in zip(_outputs(served, len(predicted)), values, strict=True)]
+    called = {} if asked.identity is None else {"id": asked.identity}
+    return {"model_name": served.name, "model_version": served.version, **called, "outputs": outputs}
 
 
-def metadata(name: str, version: str, model: Predictor, at_least: float = 0.0) -> dict[str, Any]:
+def metadata(served: Served) -> dict[str, Any]:
     """The metadata of a model in V2. The classes stand in the order of ``probabilities``."""
+    model, at_least = served.predictor, served.at_least
     inputs = [_tensor("text", "BYTES", -1), _tensor("text_pair", "BYTES", -1)]
-    about = {"name": name, "versions": [version], "platform": "tlm", "inputs": inputs}
-    about["outputs"] = _outputs(model, -1, at_least)
+    about = {"name": served.name, "versions": [served.version], "platform": "tlm", "inputs": inputs}
+    about["outputs"] = _outputs(served, -1)
     known = {"classes": model.labels, "thresholds": model.thresholds}
     found: dict[str, Any] = {what: list(values) for what, values in known.items() if values is not None}
     found |= {"at_least": at_least} if at_least else {}
     return {**about, "parameters": found} if found else about
 
 
-def _outputs(model: Predictor, rows: int, at_least: float) -> list[dict[str, Any]]:
+def _outputs(served: Served, rows: int) -> list[dict[str, Any]]:
+    model = served.predictor
     if model.labels is None:
         return [_tensor("value", "FP64", rows)]
     probabilities = _tensor("probabilities", "FP64", rows, len(model.labels))
     if model.thresholds is not None:
         return [_tensor("chosen", "BOOL", rows, len(model.labels)), probabilities]
-    unsure = [_tensor("unsure", "BOOL", rows)] if at_least else []
+    unsure = [_tensor("unsure", "BOOL", rows)] if served.at_least else []
     return [_tensor("label", "BYTES", rows), _tensor("probability", "FP64", rows), probabilities, *unsure]
 
 

@@ -8,14 +8,16 @@ from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted
+from tlm.evaluation.predict.predict import check_at_least, model_folder
+from tlm.evaluation.predict.predictor import open_predictor
 from tlm.progress import hidden, say
-from tlm.settings.options import Range
+from tlm.serving.protocol import Limits, Served
 
 DRAIN_SECONDS = 30
 # Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
 RECEIVED_BYTES = 1 << 15
 SWITCH_SECONDS = 0.0005  # of Python's threads: the one that answers waits so long for the one that predicts, each time
-VERSION_DIGITS = 12  # of a model's content
+VERSION_DIGITS = 12  # of an artifact's content; a folder has the version 1
 
 
 def serve(
@@ -24,10 +26,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8080,
     name: str = "model",
-    max_bytes: int = 1 << 20,
-    max_texts: int = 1024,
-    max_waiting: int = 4096,
-    max_waiting_bytes: int = 64 << 20,
+    limits: Limits = Limits(),
     at_least: float = 0.0,
     device: str = "auto",
 ) -> None:
@@ -40,10 +39,7 @@ def serve(
         host: Address to listen at; 0.0.0.0 in a container.
         port: Port to listen at.
         name: Name of the model in the paths.
-        max_bytes: Largest body of a request.
-        max_texts: Most texts in a request.
-        max_waiting: Most texts that wait; a request above that is answered with 503.
-        max_waiting_bytes: Most bytes of requests that are received or wait; so is a request above that.
+        limits: What the server takes at most.
         at_least: Probability below which an answer is unsure: each answer then says whether it is. By default, answers
             do not say so. Not for numbers, nor for several labels a text.
         device: Where a model of PyTorch computes: auto, cpu, cuda or cuda:N, mps.
@@ -51,22 +47,16 @@ def serve(
     try:
         import uvicorn
 
-        from tlm.serving.app import Served, Server
+        from tlm.serving.app import Server
     except ImportError as error:
         raise InputError(f"{error.name} is not installed; serve needs `pip install tlm-kubeflow[serve]`") from None
-    from tlm.evaluation.predict.predict import check_at_least, model_folder
-    from tlm.evaluation.predict.predictor import open_predictor
-
     if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
         raise InputError(f"name is '{name}'; expected letters, digits, '-', '_' and '.'")
-    limits = {"max_bytes": max_bytes, "max_texts": max_texts, "max_waiting": max_waiting}
-    limits["max_waiting_bytes"] = max_waiting_bytes
-    for setting, value in limits.items():
-        Range("1 or more", 1).check(setting, value)
     folder = model_folder(model)
     check_at_least(at_least, folder)
     predictor, place = open_predictor(folder, device)
-    served = Served(predictor, name, version_of(model), at_least, *limits.values())
+    version = "1" if Path(model) == folder else Artifact.open(model).content[:VERSION_DIGITS]
+    served = Served(predictor, name, version, at_least, limits)
     say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
     sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
@@ -80,8 +70,3 @@ def serve(
     if not server.started:
         raise Interrupted("the server did not start; its log says why")
     say("serve: ended, and nothing was left unanswered")
-
-
-def version_of(model: str) -> str:
-    """The beginning of the content of an artifact; "1" for a folder."""
-    return "1" if (Path(model) / "config.json").is_file() else Artifact.open(model).content[:VERSION_DIGITS]

@@ -106,8 +106,6 @@ def _preset(scale: str, column: dict[str, Any], origin: str) -> Values:
     }
 
 
-__all__ = ["OVERRIDDEN", "Preset", "named", "names", "resolve"]
-
 OVERRIDDEN = "set for this run"
 
 

@@ -13,11 +13,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import regex
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tlm.data.marks import Marks, listed_marks, places
+from tlm.data.tasks.metrics import Floats, Texts
 from tlm.data.text import is_plain, is_unspaced, word_pattern
 
 NEIGHBOURS = 3  # words beside a span that are features
@@ -54,7 +54,7 @@ def with_pairs(words: Sequence[str]) -> Sequence[str]:
     return found
 
 
-def joined(texts: Sequence[str], pairs: Sequence[str] | None) -> list[str]:
+def joined(texts: Texts, pairs: Texts | None) -> list[str]:
     """The texts; the two texts of a pair become one."""
     if pairs is None:
         return list(texts)
@@ -111,9 +111,9 @@ def parts(text: str, marks: Marks) -> Marked[list[str]]:
 def of_marked(
     cut: Sequence[Marked[Part]],
     kinds: int,
-    vectors: Callable[[list[Part]], NDArray[np.float64]],
+    vectors: Callable[[list[Part]], Floats],
     count: Callable[[Part], int],
-) -> NDArray[np.float64]:
+) -> Floats:
     """Dense features of marked texts, shape [n, features].
 
     The vectors of the whole, of what is between the first two spans, and of each span; the second of these again where
@@ -129,7 +129,7 @@ def of_marked(
     between = [one.first_between for one in cut]
     columns: list[list[Part]] = [[one.whole for one in cut], between]
     columns += [[one.spans[kind] for one in cut] for kind in range(kinds)]
-    found: list[NDArray[np.float64]] = np.split(vectors([part for column in columns for part in column]), len(columns))
+    found: list[Floats] = np.split(vectors([part for column in columns for part in column]), len(columns))
     forward = np.array([[one.order.find("A") < one.order.find("B")] for one in cut], np.float64)
     words = [count(part) for part in between]
     distance = np.array([[min(number, FAR) / FAR, number <= 1] for number in words], np.float64)
@@ -217,18 +217,18 @@ class TextFeatures:
         if shape.chars:
             self.vectorizers["chars"] = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, shape.chars), **shared)
 
-    def fit(self, texts: Sequence[str]) -> "TextFeatures":
+    def fit(self, texts: Texts) -> "TextFeatures":
         """Learn vocabularies and weights. Raises ValueError if no text has such a feature."""
         for vectorizer in self.vectorizers.values():
             vectorizer.fit(texts)
         return self
 
-    def transform(self, texts: Sequence[str]) -> Any:
+    def transform(self, texts: Texts) -> Any:
         """The features of texts as a sparse matrix, shape [n, features]."""
         found = [vectorizer.transform(texts) for vectorizer in self.vectorizers.values()]
         return sparse.hstack(found, format="csr")
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float64]]]:
+    def state(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """All that `restored` needs: JSON values, and arrays by name."""
         words = {name: one.vocabulary_ for name, one in self.vectorizers.items()}
         vocabularies = {name: sorted(numbers, key=numbers.__getitem__) for name, numbers in words.items()}
@@ -236,7 +236,7 @@ class TextFeatures:
         return {"shape": asdict(self.shape), "marks": self.marks, "vocabularies": vocabularies}, arrays
 
     @classmethod
-    def restored(cls, values: dict[str, Any], arrays: dict[str, NDArray[np.float64]]) -> "TextFeatures":
+    def restored(cls, values: dict[str, Any], arrays: dict[str, Floats]) -> "TextFeatures":
         """Return the features of this `state`."""
         found = cls(Shape(**values["shape"]), listed_marks(values["marks"]))
         for name, vectorizer in found.vectorizers.items():

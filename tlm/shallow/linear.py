@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,12 @@ from scipy import sparse, special
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold
 
-from tlm.data.tasks.metrics import REGRESSION, Split, dev_score
+from tlm.data.marks import Marks, listed_marks
+from tlm.data.tasks.metrics import Floats, Split, Texts, dev_score
 from tlm.data.tasks.thresholds import UNFITTED, fitted
 from tlm.progress import say
 from tlm.shallow.features import joined
-from tlm.shallow.folder import Arrays
+from tlm.shallow.folder import FAMILY, Arrays
 
 MOST_ITERATIONS = 1000
 
@@ -32,8 +33,8 @@ class Linear:
         thresholds: Of each label, where a text may have several; else None.
     """
 
-    weights: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    weights: Floats
+    bias: Floats
     classes: int
     softmax: bool = False
     thresholds: list[float] | None = None
@@ -73,23 +74,23 @@ class Linear:
 
     @classmethod
     def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Linear":
-        """Return the model of these `facts` and arrays; `config` also has its labels."""
+        """Return the model of this `state`; `config` also has its labels."""
         classes, thresholds = len(config["labels"] or []), config.get("thresholds")
         return cls(arrays["weights"], arrays["bias"], classes, config["softmax"], thresholds)
 
-    def facts(self) -> dict[str, Any]:
-        """What a folder keeps of the model beside its arrays."""
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return the values and arrays that a folder keeps of the model."""
         several = {} if self.thresholds is None else {"thresholds": self.thresholds}
-        return {"softmax": self.softmax, **several}
+        return {"softmax": self.softmax, **several}, {"weights": self.weights, "bias": self.bias}
 
-    def predict(self, features: Any) -> NDArray[np.float64]:
+    def predict(self, features: Any) -> Floats:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
         values = np.asarray(features @ self.weights.T) + self.bias
         if not self.classes:
             return values
         if self.softmax:
             return special.softmax(values, axis=1)  # type: ignore[no-any-return]
-        chances: NDArray[np.float64] = special.expit(values)
+        chances: Floats = special.expit(values)
         if self.thresholds is not None:
             return chances
         if self.classes == 2:
@@ -103,7 +104,7 @@ MOST_FOLDED = 5_000  # training examples; with more, dev is enough to choose by
 STRENGTHS = (10.0, 1.0, 3.0, 30.0, 100.0, 300.0)  # of sparse features; the first two are tried with each shape
 DENSE_STRENGTHS = (0.003, 0.001, 0.01, 0.03, 0.1)
 
-Represent = Callable[[Sequence[str], Sequence[str] | None], NDArray[np.float64]]
+Represent = Callable[[Texts, Texts | None], Floats]
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows to fit on, and rows to judge
 
 
@@ -141,6 +142,22 @@ def views_of(train: Split, dev: Split) -> list[list[Fold]]:
     return views
 
 
+class Given(NamedTuple):
+    """What a shallow model is fitted to.
+
+    Attributes:
+        train: The examples to fit on.
+        dev: More examples to choose settings by.
+        metric: What to choose by.
+        labels: The classes; None for numbers.
+    """
+
+    train: Split
+    dev: Split
+    metric: str
+    labels: list[str] | None
+
+
 class Search:
     """The best setting considered so far, by the mean of its scores in each view.
 
@@ -150,12 +167,12 @@ class Search:
         tried: How many settings were considered.
     """
 
-    def __init__(self, train: Split, dev: Split, metric: str, labels: list[str] | None) -> None:
-        """Judge with `metric`; `labels` are the classes, or None for numbers."""
-        self.views = views_of(train, dev)
+    def __init__(self, given: Given) -> None:
+        """Judge nothing yet."""
+        self.views = views_of(given.train, given.dev)
         self.folds = [fold for view in self.views for fold in view]
-        self.gold = np.concatenate([train.gold, dev.gold])
-        self.metric, self.classes = metric, 0 if metric in REGRESSION else len(labels or [])
+        self.gold = np.concatenate([given.train.gold, given.dev.gold])
+        self.metric, self.classes = given.metric, len(given.labels or [])
         self.best: Setting | None = None
         self.tried = 0
 
@@ -190,14 +207,14 @@ class Search:
         found = Linear.fit(features, gold, self.classes, self.best.strength, self.best.balanced)
         return replace(found, thresholds=self.best.thresholds)
 
-    def _thresholds(self, predicted: Sequence[NDArray[np.float64]]) -> list[float] | None:
+    def _thresholds(self, predicted: Sequence[Floats]) -> list[float] | None:
         if self.gold.ndim == 1:
             return None
         judged = self.gold[np.concatenate([np.zeros(0, int), *(rows for _, rows in self.folds)])]
         empty = np.zeros((0, self.classes))
         return list(map(float, fitted(np.concatenate([empty, *predicted]), judged)))
 
-    def _score(self, predicted: Iterator[NDArray[np.float64]]) -> float:
+    def _score(self, predicted: Iterator[Floats]) -> float:
         scores = []
         for view in self.views:
             judged = np.concatenate([rows for _, rows in view])
@@ -218,64 +235,55 @@ class Dense:
         tried: How many settings were tried.
     """
 
-    centre: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    centre: Floats
+    scale: Floats
     linear: Linear
     chosen: dict[str, Any]
     tried: int = 0
 
     @classmethod
-    def fit(
-        cls, represent: Represent, train: Split, dev: Split, metric: str, labels: list[str] | None, name: str
-    ) -> "Dense":
-        """Choose the regularisation, and fit the choice on `train`.
+    def fit(cls, represent: Represent, given: Given, name: str) -> "Dense":
+        """Choose the regularisation, and fit the choice on the training examples.
 
         Args:
             represent: Makes the features of texts, and their second texts.
-            train: The examples to fit on.
-            dev: More examples to choose by.
-            metric: What to choose by.
-            labels: The classes; None for numbers.
+            given: What to fit to.
             name: What the features are, for the log.
         """
+        train, dev = given.train, given.dev
         count = len(train.texts)
         pairs = None if train.pairs is None else [*train.pairs, *(dev.pairs or [])]
         features = represent([*train.texts, *dev.texts], pairs)
         centre, scale = features[:count].mean(axis=0), features[:count].std(axis=0)
         scale[scale < 1e-9] = 1.0
         both = (features - centre) / scale
-        search = Search(train, dev, metric, labels)
+        search = Search(given)
         search.consider(name, [(both[seen], both[unseen]) for seen, unseen in search.folds], DENSE_STRENGTHS)
         best = search.best
         assert best is not None, "dense features are never empty"
         linear = search.fitted(both[:count], train.gold)
         chosen = {"class weights": "balanced" if best.balanced else "none", "C": best.strength}
-        say(f"{name}: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
+        say(f"{name}: {given.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
         return cls(centre, scale, linear, chosen, search.tried)
 
-    def predict(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predict(self, features: Floats) -> Floats:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
         return self.linear.predict((features - self.centre) / self.scale)
 
-    def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the values and arrays that a folder keeps of the model."""
-        linear = {"weights": self.linear.weights, "bias": self.linear.bias}
-        return {**self.linear.facts(), "chosen": self.chosen}, {"centre": self.centre, "scale": self.scale, **linear}
 
-    @classmethod
-    def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Dense":
-        """Return the model of this `state`; `config` also has its labels."""
-        return cls(arrays["centre"], arrays["scale"], Linear.restored(config, arrays), config["chosen"])
-
-
+@dataclass(frozen=True)
 class OnDense:
     """What models of dense features have in common.
 
     Attributes:
+        labels: The classes in the order of the probabilities; None for numbers.
+        marks: The marks around spans.
         dense: The model of the features.
         pair: Whether the examples are pairs of texts.
     """
 
+    labels: list[str] | None
+    marks: Marks
     dense: Dense
     pair: bool
 
@@ -289,22 +297,34 @@ class OnDense:
         """The number of settings that were tried."""
         return self.dense.tried
 
-    def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+    def state(self, family: str) -> tuple[dict[str, Any], Arrays]:
+        """Return the config and the arrays that a folder keeps of a model of this family."""
+        (values, arrays), dense = self.linear.state(), self.dense
+        config = {FAMILY: family, "labels": self.labels, **values, "chosen": dense.chosen, "marks": self.marks}
+        return config | {"pair": self.pair}, arrays | {"centre": dense.centre, "scale": dense.scale}
+
+    @staticmethod
+    def restored(config: dict[str, Any], arrays: Arrays) -> tuple[list[str] | None, Marks, Dense, bool]:
+        """Return the attributes of the model of this `state`, in their order."""
+        dense = Dense(arrays["centre"], arrays["scale"], Linear.restored(config, arrays), config["chosen"])
+        return config["labels"], listed_marks(config.get("marks", ())), dense, config["pair"]
+
+    def represented(self, texts: Texts, pairs: Texts | None) -> Floats:
         """The features of texts, or of pairs; shape [n, features]."""
         raise NotImplementedError
 
-    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None) -> Floats:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1].
 
         A model of pairs takes missing second texts as empty; one of single texts joins them with theirs.
         """
         return self.dense.predict(self.represented(*self.given(texts, pairs)))
 
-    def given(self, texts: Sequence[str], pairs: Sequence[str] | None) -> tuple[Sequence[str], Sequence[str] | None]:
+    def given(self, texts: Texts, pairs: Texts | None) -> tuple[Texts, Texts | None]:
         """The texts and second texts that the model represents."""
         return (texts, pairs or [""] * len(texts)) if self.pair else (joined(texts, pairs), None)
 
 
-def of_pairs(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+def of_pairs(first: Floats, second: Floats) -> Floats:
     """Features of pairs from those of their texts: both, their product and their difference."""
     return np.hstack([first, second, first * second, np.abs(first - second)])

@@ -1,13 +1,12 @@
 """Shallow models by their family: read one from its folder, and predict with one thread."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController, threadpool_limits  # type: ignore[import-untyped]
 
+from tlm.data.tasks.metrics import Floats, Texts
 from tlm.errors import InputError
 from tlm.shallow import published, static, tfidf
 from tlm.shallow.folder import FAMILY, config_of
@@ -42,7 +41,7 @@ class ShallowPredictor:
         self.labels, self.thresholds = self.model.labels, self.model.linear.thresholds
         self._libraries = ThreadpoolController()  # found once: looking for them takes longer than to predict a text
 
-    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "") -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None, label: str = "") -> Floats:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
         if not texts:
             return np.zeros((0, len(self.labels or [""])))

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,15 +9,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tlm.artifacts.stores.store import file_sha256
-from tlm.data.marks import Marks, listed_marks, marks_of
-from tlm.data.tasks.metrics import REGRESSION, Split
+from tlm.data.marks import Marks, marks_of
+from tlm.data.tasks.metrics import Floats, Texts
 from tlm.errors import InputError, reason
 from tlm.shallow import folder as folders
 from tlm.shallow.features import of_marked, pieces, words_of
-from tlm.shallow.linear import Dense, OnDense, of_pairs
+from tlm.shallow.linear import Dense, Given, OnDense, of_pairs
 
 FAMILY = "published"
 EMBEDDER = "embedder"  # folder of the published model, within the model's
@@ -35,18 +33,10 @@ class EmbeddingsModel(OnDense):
     """A fitted model.
 
     Attributes:
-        labels: The classes in the order of the probabilities; None for numbers.
         folder: The published model.
-        marks: The marks around spans.
-        dense: The model of the embeddings.
-        pair: Whether the examples are pairs of texts.
     """
 
-    labels: list[str] | None
     folder: Path
-    marks: Marks
-    dense: Dense
-    pair: bool
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -58,14 +48,13 @@ class EmbeddingsModel(OnDense):
         """The published model, loaded when it is first used."""
         return load(self.folder, CPU)
 
-    def represented(self, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+    def represented(self, texts: Texts, pairs: Texts | None) -> Floats:
         """The features of texts, or of pairs; shape [n, features]."""
         return features_of(self.model, self.marks, texts, pairs)
 
     def write(self, folder: Path) -> None:
         """Write the model, with the published one, into a new folder."""
-        values, arrays = self.dense.state()
-        config = {folders.FAMILY: FAMILY, "labels": self.labels, **values, "marks": self.marks, "pair": self.pair}
+        config, arrays = self.state(FAMILY)
         folders.write(folder, config, {}, arrays)
         for name, file in files_of(self.folder).items():
             shutil.copyfile(file, _in_folder(folder / EMBEDDER / name))
@@ -74,41 +63,36 @@ class EmbeddingsModel(OnDense):
     def read(cls, folder: Path) -> "EmbeddingsModel":
         """Read what `write` wrote."""
         config, _, arrays = folders.read(folder)
-        marks, dense = listed_marks(config.get("marks", ())), Dense.restored(config, arrays)
-        return cls(config["labels"], folder / EMBEDDER, marks, dense, config["pair"])
+        return cls(*cls.restored(config, arrays), folder / EMBEDDER)
 
 
-def fit(
-    folder: Path, train: Split, dev: Split, metric: str, labels: list[str] | None, marks: Marks | None = None
-) -> EmbeddingsModel:
+def fit(folder: Path, given: Given, marks: Marks | None = None) -> EmbeddingsModel:
     """Embed the texts with the model in `folder`, and fit a linear model of the training examples' embeddings.
 
     Args:
         folder: The published model.
-        train: The examples to fit on.
-        dev: More examples to choose the regularisation by.
-        metric: What to choose by.
-        labels: The classes; None for numbers.
+        given: What to fit to.
         marks: The marks around spans; None: look for them. Pairs of texts have none.
 
     Raises:
         InputError: there are no training examples, or the folder does not load.
     """
+    train = given.train
     if not train.texts:
         raise InputError("the task has no training examples; a linear model needs some")
     marks = () if train.pairs is not None else marks_of(train.texts, marks)
     model = load(folder, CPU)
-    dense = Dense.fit(partial(features_of, model, marks), train, dev, metric, labels, FAMILY)
-    return EmbeddingsModel(None if metric in REGRESSION else labels, folder, marks, dense, train.pairs is not None)
+    dense = Dense.fit(partial(features_of, model, marks), given, FAMILY)
+    return EmbeddingsModel(given.labels, marks, dense, train.pairs is not None, folder)
 
 
-def represent(model: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+def represent(model: Any, texts: Texts, pairs: Texts | None) -> Floats:
     """Embeddings of texts, or features of pairs; shape [n, features]."""
     vectors = [_encoded(model, list(side)) for side in ([texts] if pairs is None else [texts, pairs])]
     return vectors[0] if pairs is None else of_pairs(*vectors)
 
 
-def features_of(model: Any, marks: Marks, texts: Sequence[str], pairs: Sequence[str] | None) -> NDArray[np.float64]:
+def features_of(model: Any, marks: Marks, texts: Texts, pairs: Texts | None) -> Floats:
     """Features of examples, shape [n, features]: of marked texts, those of `of_marked`, else those of `represent`."""
     if pairs is not None or not marks:
         return represent(model, texts, pairs)
@@ -116,7 +100,7 @@ def features_of(model: Any, marks: Marks, texts: Sequence[str], pairs: Sequence[
     return of_marked(cut, len(marks), partial(_each_once, model), lambda part: len(words_of(part)))
 
 
-def _each_once(model: Any, parts: list[str]) -> NDArray[np.float64]:
+def _each_once(model: Any, parts: list[str]) -> Floats:
     """Embeddings of parts of texts, as they are written but for their spaces; 0 of an empty part."""
     written = [" ".join(part.split()) for part in parts]
     row = {text: number for number, text in enumerate(dict.fromkeys(filter(None, written)))}
@@ -125,7 +109,7 @@ def _each_once(model: Any, parts: list[str]) -> NDArray[np.float64]:
     return np.where(known[:, np.newaxis] >= 0, found[known], 0.0)
 
 
-def _encoded(model: Any, texts: list[str]) -> NDArray[np.float64]:
+def _encoded(model: Any, texts: list[str]) -> Floats:
     return np.asarray(model.encode(texts, batch_size=BATCH, show_progress_bar=False), np.float64)
 
 

@@ -1,6 +1,5 @@
 """tf-idf of words, characters and marked spans with a linear model; features and regularisation are chosen."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.metrics import REGRESSION, Split
+from tlm.data.tasks.metrics import Floats, Split, Texts
+from tlm.data.tasks.thresholds import held_out
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Shape, TextFeatures, joined
-from tlm.shallow.linear import STRENGTHS, Linear, Search
+from tlm.shallow.linear import STRENGTHS, Given, Linear, Search
 
 FAMILY = "tf-idf"
 LARGE = 5_000_000  # characters of training text above which only the cheapest features are tried
@@ -47,18 +47,26 @@ class Tfidf:
     chosen: dict[str, Any]
     tried: int = 0
 
-    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None) -> Floats:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
         return self.linear.predict(self.features.transform(joined(texts, pairs)))
 
+    def held_out(self, train: Split) -> NDArray[np.float64]:
+        """Probabilities of training examples, shape [n, classes]: each by a fit of these settings to other groups."""
+        texts, shape = np.array(joined(train.texts, train.pairs), dtype=object), self.features.shape
+        found = np.zeros((len(texts), self.linear.classes))
+        for others, own in held_out(train.group):
+            seen, unseen = _matrices(shape, self.features.marks, texts[others], texts[own])
+            setting = self.chosen["C"], self.chosen["class weights"] == "balanced"
+            found[own] = Linear.fit(seen, train.gold[others], self.linear.classes, *setting).predict(unseen)
+        return found
+
     def write(self, folder: Path) -> None:
         """Write the model into a new folder."""
-        values, arrays = self.features.state()
+        (values, arrays), (linear, weights) = self.features.state(), self.linear.state()
         vocabularies = values.pop("vocabularies")
-        facts = {"labels": self.labels, **self.linear.facts(), "chosen": self.chosen}
-        config = {folders.FAMILY: FAMILY, **facts, **values}
-        linear = {"weights": self.linear.weights, "bias": self.linear.bias}
-        folders.write(folder, config, vocabularies, {**arrays, **linear})
+        config = {folders.FAMILY: FAMILY, "labels": self.labels, **linear, "chosen": self.chosen, **values}
+        folders.write(folder, config, vocabularies, {**arrays, **weights})
 
     @classmethod
     def read(cls, folder: Path) -> "Tfidf":
@@ -68,27 +76,26 @@ class Tfidf:
         return cls(config["labels"], features, Linear.restored(config, arrays), config["chosen"])
 
 
-def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks: Marks | None = None) -> Tfidf:
-    """Choose the features, then the regularisation, and fit the choice on `train`.
+def tune(given: Given, marks: Marks | None = None) -> Tfidf:
+    """Choose the features, then the regularisation, and fit the choice on the training examples.
 
     Args:
-        train: The examples to fit on.
-        dev: More examples to choose by.
-        metric: What to choose by.
-        labels: The classes; None for numbers.
+        given: What to fit to.
         marks: The marks around spans; None: look for them.
 
     Raises:
         InputError: there is no training text, or no text with a word in it.
     """
+    train, dev = given.train, given.dev
     if not train.texts:
         raise InputError("the task has no training examples; a baseline needs some")
     texts = joined(train.texts, train.pairs)
     marks = marks_of(texts, marks)
     both = np.array([*texts, *joined(dev.texts, dev.pairs)], dtype=object)
-    search = Search(train, dev, metric, labels)
+    search = Search(given)
     many = search.classes > MANY
-    shapes, strengths = _of_many(texts, marks, search) if many else (_of_few(texts, marks), STRENGTHS[:2])
+    of_few = OF_SPANS if marks else (CHEAPEST,) if sum(map(len, texts)) > LARGE else SHAPES
+    shapes, strengths = _of_many(texts, marks, search) if many else (of_few, STRENGTHS[:2])
     matrices: dict[Shape, list[tuple[Any, Any]]] = {}
     for shape in shapes:
         try:
@@ -113,17 +120,11 @@ def tune(train: Split, dev: Split, metric: str, labels: list[str] | None, marks:
     linear = search.fitted(features.transform(texts), train.gold)
     weights = "balanced" if best.balanced else "none"
     chosen = {**shape.describe(), "class weights": weights, "C": best.strength}
-    say(f"baseline: {metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
-    return Tfidf(None if metric in REGRESSION else labels, features, linear, chosen, search.tried)
+    say(f"baseline: {given.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
+    return Tfidf(given.labels, features, linear, chosen, search.tried)
 
 
-def _of_few(texts: Sequence[str], marks: Marks) -> tuple[Shape, ...]:
-    """The shapes to try with up to `MANY` classes, or for numbers."""
-    large = sum(map(len, texts)) > LARGE
-    return OF_SPANS if marks else (CHEAPEST,) if large else SHAPES
-
-
-def _of_many(texts: Sequence[str], marks: Marks, search: Search) -> tuple[tuple[Shape, ...], tuple[float, ...]]:
+def _of_many(texts: Texts, marks: Marks, search: Search) -> tuple[tuple[Shape, ...], tuple[float, ...]]:
     """The shapes to try with more than `MANY` classes, and the strengths to try with the first of them."""
     fits = 1 + sum(len(seen) for seen, _ in search.folds) / len(texts)  # of all training texts: to judge, and to keep
     shapes: tuple[Shape, ...] = SPANS_OF_MANY if marks else OF_MANY

@@ -18,21 +18,18 @@ from tlm.data.tasks.examples import SEVERAL
 from tlm.data.tasks.metrics import dev_score
 from tlm.data.tasks.thresholds import THRESHOLDS, fitted
 from tlm.errors import InputError
-from tlm.retrieval.subset.export import TASK_ONLY
+from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY, further_text
 from tlm.settings.sections import Finetune, Model
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.flops import FlopCount
-from tlm.training.input.batches import HELD_OUT, STAGE2, Batch, BatchOrder, Masking, collate, generator
+from tlm.training.input.batches import HELD_OUT, STAGE2, Batch, BatchOrder, FlopCount, Masking, collate, generator
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for
-from tlm.training.load_model import ARM, PUBLISHED, further_text
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
-from tlm.training.model.encoder import Encoder, Inputs
+from tlm.training.model.encoder import Encoder, Inputs, tf32
 from tlm.training.model.losses import Losses, classification_loss
-from tlm.training.model.tuning import tf32
 
 MASK_DRAWS = 8  # masks for each text: enough for their mean to differ little between seeds
 MASK_SHARE = 0.15
@@ -172,7 +169,7 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
     """
     texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
     marks = [list(pair) for pair in facts["marks"]]
-    start = "published" if facts["arm"].startswith((ARM, f"{PUBLISHED}-")) else "scratch"
+    start = "published" if facts["arm"].startswith((PLM, f"{PUBLISHED}-")) else "scratch"
     before = " after it was trained on with more text (stage 1)" if facts["stage1_steps"] else ""
     filled = {
         "knows": texts["knows"][start],
@@ -201,7 +198,7 @@ def _passages(arm: str, known: dict[str, str]) -> str:
     if not arm.startswith(f"{PUBLISHED}-"):
         return known.get(arm, arm)
     text = further_text(arm)
-    alike = f"{ARM}-{'mlm' if text == TASK_ONLY else text}".rstrip("-")
+    alike = f"{PLM}-{'mlm' if text == TASK_ONLY else text}".rstrip("-")
     return known.get(alike, f"those of the published model and, in stage 1, passages {known.get(text, text)}")
 
 

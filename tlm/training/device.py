@@ -12,8 +12,7 @@ from tlm.progress import say
 from tlm.settings.options import cores, given_threads
 from tlm.training.distributed.group import ProcessGroup, local_rank
 from tlm.training.input.batches import Batch
-from tlm.training.model.encoder import Inputs
-from tlm.training.model.tuning import tuning
+from tlm.training.model.encoder import Inputs, tuning
 
 
 def resolve_device(name: str) -> str:

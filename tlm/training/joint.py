@@ -21,11 +21,10 @@ from tlm.data.ranges import Ints
 from tlm.progress import say
 from tlm.settings.sections import Model, Preset
 from tlm.shallow.models import one_thread
-from tlm.shallow.vectors import neighbour_vectors
+from tlm.shallow.static import neighbour_vectors
 from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.flops import FlopCount
 from tlm.training.input import batches
 from tlm.training.input.batches import Batch, BatchOrder, External, Interleaving, Masking, collate, generator, number
 from tlm.training.input.texts import Examples, Special, Texts
@@ -229,7 +228,7 @@ class Internal:
     examples: Examples
     rows: np.ndarray[Any, np.dtype[np.int64]]
     order: BatchOrder
-    cost: FlopCount
+    cost: batches.FlopCount
 
 
 class Joint:
@@ -251,7 +250,7 @@ class Joint:
             config, rows = encoder.body.config, examples.rows("train")
             stream = batches.SECOND_TASK + index - 1 if index else batches.INTERNAL
             order = BatchOrder(examples.texts.lengths[rows], preset.train.internal_batch, seed, stream)
-            cost = FlopCount(preset.model, config["vocab_size"], len(config["id2label"]))
+            cost = batches.FlopCount(preset.model, config["vocab_size"], len(config["id2label"]))
             self.tasks.append(Internal(name, encoder, examples, rows, order, cost))
         heads = [parameter for encoder in encoders for parameter in encoder.body.head_parameters()]
         self.stepped_outside = heads if preset.train.head_steps == "all" else []

@@ -21,9 +21,8 @@ from tlm.training.device import autocast, memory_advice, to_device
 from tlm.training.distributed.group import Agreement, ProcessGroup
 from tlm.training.distributed.process import STOPS, stopping
 from tlm.training.input.batches import DROPOUT, Batch, number, share, split
-from tlm.training.model.encoder import Inputs
+from tlm.training.model.encoder import Inputs, tuning
 from tlm.training.model.losses import Losses
-from tlm.training.model.tuning import tuning
 
 CHECK_EVERY_SECONDS = 1.0  # because reading a loss waits for the device
 BatchOf: TypeAlias = Callable[[int], Batch]

@@ -1,30 +1,35 @@
 """The steps `train`, `train-multitask` (stage 1, joint training; section 3.2) and `finetune` (stage 2; section 3.3).
 
-This module is imported without torch: finding a finished checkpoint or model needs none.
+Also `load-model`: a published model as a `checkpoint`, for fine-tuning or for stage 1. This module is imported without
+torch: finding a finished checkpoint or model needs none.
 """
 
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact, home
-from tlm.artifacts.produce import Draft, Recipe
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.artifacts.stores.store import file_sha256
 from tlm.data.tasks.examples import one_label_each
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, refuse_negative
 from tlm.progress import say
+from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY
 from tlm.retrieval.subset.protected import check_protected, warn_of
 from tlm.settings import presets
 from tlm.settings.options import Compute
-from tlm.settings.sections import OWN, Model, Train, model_settings
+from tlm.settings.sections import OWN, Model, Preset, Train, model_settings
 from tlm.training.distributed.launch import train_together
+from tlm.training.input import tokenizer as vocabularies
 from tlm.training.input.batches import Interleaving
-from tlm.training.input.located import MLM_HEAD
+from tlm.training.input.located import CONVERT, MLM_HEAD, WEIGHTS, files_of, model_folder, published_name
 from tlm.training.input.tokenize import tokenize, tokens_for
-from tlm.training.load_model import PUBLISHED
 
-VERSION, STAGE2_VERSION = 3, 3  # of stage 1 and of stage 2
+VERSION, STAGE2_VERSION, LOAD_VERSION = 3, 3, 2  # of stage 1, of stage 2 and of `load-model`
 PUBLISHED_RATE = 5e-4  # the highest learning rate for weights of a published model
-TASK_ONLY, MULTI_TASK = "task-only", "multi-task"  # arms
+MULTI_TASK = "multi-task"  # an arm
 
 _OF_EXTERNAL = {"external_batch", "external_length", "head_steps"}
 _OF_INTERNAL = {"internal_batch", "rho2"}
@@ -206,7 +211,7 @@ def _tokenizer(uri: str, start: Artifact | None) -> Artifact:
     return own
 
 
-def _shape(start: Artifact, settings: presets.Preset) -> Model:
+def _shape(start: Artifact, settings: Preset) -> Model:
     """The model section of the checkpoint that stage 1 starts from, with the dropout of `settings`."""
     shape = Model.model_validate({**start.manifest.settings["model"], "dropout": settings.model.dropout})
     if settings.train.external_length > shape.reach:
@@ -226,7 +231,7 @@ def _arm(start: Artifact | None, passages: Artifact | None) -> str:
     return f"{begun}-{own if passages is not None or begun.startswith(f'{PUBLISHED}-') else 'mlm'}"
 
 
-def _check_passages(settings: presets.Preset, passages: Artifact | None) -> None:
+def _check_passages(settings: Preset, passages: Artifact | None) -> None:
     if passages is None and settings.train.rho1 == "inf":
         raise InputError("train.rho1=inf trains on external data only, but no subset is given; give one, or change it")
     if passages is not None and passages.details["passages"] == 0:
@@ -312,3 +317,76 @@ def trainable(task: str) -> Artifact:
         if not examples.counts[split]:
             raise InputError(f"{task} has no {split} examples; stage 2 needs them: give load-task such a file or share")
     return examples
+
+
+def load_model(
+    model: str,
+    task: str,
+    *,
+    arm: str = PLM,
+    layers: int = 0,
+    trim_vocabulary: bool = False,
+    subset: str = "",
+    preset: str = "pocket",
+    overrides: Sequence[str] = (),
+    root: str | None = None,
+) -> str:
+    """Take a published model, with its own tokenizer, instead of training one: to fine-tune it, or to start stage 1.
+
+    The cost of its pre-training is not counted.
+
+    Args:
+        model: A folder as transformers writes it, on this machine or on S3, or a name on the Hugging Face Hub, such as
+            bert-base-uncased.
+        task: URI of the task.
+        arm: Name of the arm in reports.
+        layers: Keep the first so many layers, for a smaller and faster model; 0: all.
+        trim_vocabulary: Keep only the tokens that occur in the training texts and the subset, and those of single
+            characters. Texts of these tokens get the same answers; others are tokenized into smaller pieces.
+        subset: URI of a subset whose tokens stay, too, for a model that is trained on it.
+        preset: Named settings. This step uses model.max_length, model.spans_first and the dropout of stage 1.
+        overrides: Settings to change, such as model.max_length=256.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    examples, settings = Artifact.open(task, "task"), presets.resolve(preset, overrides)
+    if subset and not trim_vocabulary:
+        raise InputError("a subset is given, which matters to a trimmed vocabulary alone; add --trim-vocabulary")
+    if subset:
+        check_protected(Artifact.open(subset, "subset"), examples)
+    root = home(root, [examples]).root
+    with model_folder(model) as folder:
+        digests = _digests(folder)
+        from tlm.training.model import published
+
+        shape = published.shape_of(folder, settings.model, layers)
+        words = vocabularies.adopt_tokenizer(folder, root)
+        if trim_vocabulary:
+            words = vocabularies.trim_vocabulary(words, task, subset, shape.spans_first, root)
+        tokenizer = Artifact.open(words)
+        tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, spans_first=shape.spans_first, root=root))
+        facts = {"arm": arm, "seed": 0, "name": published_name(model)}
+        resolved = {**facts, "model": model_settings(shape), "files": digests}
+        recipe = Recipe("checkpoint", "load-model", LOAD_VERSION, resolved, {"task": examples, "task_tokens": tokens})
+        return produce(recipe, root, published.write, folder, recipe.inputs, shape, facts)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """The sha256 of each of the model's files. Raises InputError if there is no config or no weights."""
+    names = files_of([path.name for path in folder.iterdir() if path.is_file()])
+    if "config.json" not in names or names == files_of(names, weights=False):
+        raise InputError(f"{folder} has no config.json, or no weights ({WEIGHTS[0]}); {CONVERT}")
+    if strange := _indexed(folder) - {*names}:
+        name = sorted(strange)[0]
+        raise InputError(f"{folder}: its index names {name!r}, which is not in the folder; download the model again")
+    return {name: file_sha256(folder / name) for name in names}
+
+
+def _indexed(folder: Path) -> set[str]:
+    """The files of weights in several parts, as their index names them."""
+    try:
+        index = json.loads((folder / WEIGHTS[1]).read_text(encoding="utf-8"))
+        return {str(name) for name in index["weight_map"].values()}
+    except FileNotFoundError:
+        return set()
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise InputError(f"{folder / WEIGHTS[1]} is not an index of weights; download the model again") from None

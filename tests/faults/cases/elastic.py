@@ -24,12 +24,9 @@ from tlm.retrieval.search import elastic_client
 EXPIRED = {"type": "security_exception", "reason": "unable to authenticate: api key is expired"}
 DISK = "cluster.routing.allocation.disk"
 FULL = {
-    f"{DISK}.threshold_enabled": "true",
-    f"{DISK}.watermark.low": "900tb",
-    f"{DISK}.watermark.high": "900tb",
-    f"{DISK}.watermark.flood_stage": "900tb",
-    "cluster.info.update.interval": "10s",
-}
+    f"{DISK}.threshold_enabled": "true", f"{DISK}.watermark.low": "900tb", f"{DISK}.watermark.high": "900tb",
+    f"{DISK}.watermark.flood_stage": "900tb", "cluster.info.update.interval": "10s",
+}  # fmt: skip
 
 Body = dict[str, Any]
 
@@ -212,11 +209,7 @@ def half_built(ground: Searching, name: str) -> None:
     def gone(request: Request) -> int | None:
         return HANG_UP if "_bulk" in request.path and next(numbers) > 4 else None
 
-    with (
-        patch.object(elastic_client, "TRIES", 1),
-        ground.through(gone),
-        pytest.raises(Interrupted, match="went away"),
-    ):
+    with patch.object(elastic_client, "TRIES", 1), ground.through(gone), pytest.raises(Interrupted, match="went away"):
         ground.index(name)
 
 

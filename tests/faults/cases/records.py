@@ -1,7 +1,7 @@
 """Bad records: labels, ids, and what stands where it should not."""
 
 from tests.faults.case import Case
-from tests.faults.making import TEST, lines, objects, parquet, table, task
+from tests.faults.making import lines, objects, parquet, table, task
 
 TASK = ["load-task task"]
 GOOD = [("red apple", "a"), ("old oak", "b"), ("ripe pear", "a"), ("tall fir", "b")]
@@ -39,18 +39,10 @@ CASES = {
             ),
         },
     ),
-    "float labels are targets": Case(
-        TASK, {"train": 2, "labels": {}, "rejected": {}}, task([("x", 1.5), ("y", 2)], [("v", 1)], [("u", 2.0)])
-    ),
     "whole floats are classes": Case(
         TASK, {"labels": {"1.0": 2, "2.0": 2}}, task([("x", 1.0), ("y", 2.0)], [("v", 1.0)], [("u", 2.0)])
     ),
     "labels that are objects": labelled({"a": 1}, expected={"train": 4, "rejected": {"not a label": 1}}),
-    "several labels for one text": labelled(
-        ["a", "b"],
-        expected="task/train.jsonl:1: label 'a' is not a list, those of 1 other rows are; give every text a list of "
-        "its labels, which may be empty",
-    ),
     "a label that train does not have": Case(
         TASK,
         "task/test.jsonl:1: label 'fruits' is not in train; did you mean 'fruit'?",
@@ -58,11 +50,6 @@ CASES = {
     ),
     "a single class": Case(
         TASK, "all training examples have the label 'a'; expected at least two labels", task([("x", "a"), ("y", "a")])
-    ),
-    "a single class to be split": Case(
-        ["load-task all.csv"],
-        "all training examples have the label 'a'; expected at least two labels",
-        {"all.csv": table(("text", "label"), *((f"t{number}", "a") for number in range(50)))},
     ),
     "one example a class": Case(TASK, {"train": 2, "dev": 1, "test": 2}, task([("x", "a"), ("y", "b")])),
     "one example a class to be split": Case(
@@ -90,34 +77,6 @@ CASES = {
             [("d", "a", 2)],
             [("e", "a", 3)],
         ),
-    ),
-    "duplicate and odd ids in a corpus": Case(
-        ["load-corpus c.jsonl --id-field id"],
-        {"documents": 3, "passages": 3, "rejected": {}},
-        {"c.jsonl": objects(*({"text": text, "id": id_} for text, _, id_ in IDS[:3]))},
-        texts=["red", "old", "ripe"],
-    ),
-    "train and test overlap": Case(
-        TASK,
-        {"leaks": 2, "test": 2},
-        task(GOOD, [("Red -- APPLE!", "a")], [("old oak", "a"), ("new", "b")]),
-        says="warning: 1 of 2 test texts are also in train; they are listed in leaks.parquet, not removed",
-    ),
-    "task text in the corpus": Case(
-        ["load-corpus c.jsonl", "index {0}", "load-task task", "retrieve {1} {2} --query full", "export {3}"],
-        {"candidates": 3, "overlaps test": 1, "overlaps dev": 1, "kept": 1},
-        {
-            "c.jsonl": lines(
-                f"Seen: {LONG}, and so on", f"{LONG[:45]} x", "word1 is in a text of its own", "off topic"
-            ),
-            **task([(LONG, "a"), ("y", "b")], [(LONG[:45], "a")], [(LONG, "a"), *TEST]),
-        },
-    ),
-    "text that is a number": Case(
-        ["load-corpus c.jsonl"],
-        "2 of 2 rows cannot be used (2 not a string), the first at c.jsonl:1: not a string, "
-        "field 'text' is a number: 1; fix them",
-        {"c.jsonl": lines(1, 2)},
     ),
     "text that is deeply nested": Case(
         ["load-corpus c.jsonl"],

@@ -5,7 +5,6 @@ from tests.faults.making import lines, task
 
 GIVEN = {"c.jsonl": lines("red", "green", "red green"), **task([("red", "a"), ("green", "b")])}
 INDEX = ["load-corpus c.jsonl", "index {0}", "load-task task"]
-PRESET = ["load-task task", "train {0} --tokenizer root/tokenizer/none --set "]
 
 
 def given(*commands: str, expected: object, **more: object) -> Case:
@@ -23,35 +22,22 @@ def index(options: str, expected: str) -> Case:
     return given(INDEX[0], f"index {{0}} {options}", expected=expected)
 
 
-def train(override: str, expected: str) -> Case:
-    """A training whose preset is changed; there is no tokenizer: the settings are looked at first."""
-    return given(PRESET[0], PRESET[1] + override, expected=f"setting {override} cannot be: {expected}")
-
-
 CASES = {
     "K is 0": retrieve("--top-k 0", "top_k is 0; expected 1 to 10000 passages per query"),
-    "K is negative": retrieve("--top-k -5", "top_k is -5; expected 1 to 10000 passages per query"),
     "K is more than a server gives": retrieve("--top-k 10001", "top_k is 10001; expected 1 to 10000"),
     "K is more than there are": retrieve(
         "--top-k 9", {"hits": 4}, says="top_k 9 is more than all 3 passages: each query finds all that match"
     ),
     "K is no number": retrieve("--top-k many", "Invalid value for '--top-k'"),
-    "K of a preset is 0": given(
-        "show pocket --set retrieve.top_k=0", expected="setting retrieve.top_k=0 cannot be: expected greater than 0"
-    ),
-    "rho1 is negative": train("train.rho1=-1", "expected 'inf' or greater than or equal to 0"),
-    "rho2 is negative": train("train.rho2=-0.5", "expected 'inf' or greater than or equal to 0"),
-    "rho2 is NaN": train("train.rho2=nan", "expected 'inf' or a finite number"),
-    "no steps": train("train.steps=0", "expected greater than 0"),
-    "steps is no number": train("train.steps=many", "expected a valid integer"),
-    "an unknown preset": given("show pokcet", expected="preset 'pokcet' is unknown; did you mean 'pocket'?"),
     "an unknown key": given(
         "show pocket --set train.rho3=1", expected="setting 'train.rho3' is unknown; did you mean 'train.rho2'?"
     ),
-    "a key without its section": given(
-        "show pocket --set rho1=4", expected="setting 'rho1' is unknown; did you mean 'train.rho1'?"
+    "a preset out of its range": given(
+        "load-task task",
+        "train {0} --tokenizer root/tokenizer/none --set train.steps=0",
+        expected="setting train.steps=0 cannot be: expected greater than 0",
     ),
-    "a key without a value": given("show pocket --set train.rho1", expected="setting 'train.rho1' has no value"),
+    "fewer runs than none": given("gc --keep-runs -1", expected="must not be negative"),
     "an unknown command": given("load-corpsu c.jsonl", expected="No such command 'load-corpsu'"),
     "an unknown option": given("load-corpus c.jsonl --txt-field a", expected="No such option: --txt-field"),
     "an unknown metric": given(
@@ -61,17 +47,10 @@ CASES = {
     "an index name with capitals": index(
         "--name 'My Index'", "name 'My Index' is no index name; expected a-z, 0-9, '.', '_' and '-', starting with a"
     ),
-    "an index name with slashes": index("--name ../../x", "name '../../x' is no index name"),
     "an index name that is too long": index(f"--name {'x' * 101}", "is no index name"),
     "an unknown engine": index("--engine lucene", "'lucene' is not one of 'embedded', 'elasticsearch'"),
     "k1 is NaN": index("--k1 nan", "k1 is nan; expected 0 or more"),
     "b is above 1": index("--b 1.5", "b is 1.5; expected 0 to 1"),
-    "passages without words": given(
-        "load-corpus c.jsonl --words 0", expected="words is 0; expected 1 or more words per passage"
-    ),
-    "passages that overlap wholly": given(
-        "load-corpus c.jsonl --words 5 --overlap 5", expected="overlap is 5; expected 0 to 4, less than words"
-    ),
     "fewer than no rejected rows": given(
         "load-corpus c.jsonl --max-rejected -1", expected="max_rejected is -1; expected 0 or more"
     ),
@@ -88,12 +67,6 @@ CASES = {
         "retrieve {1} {2} --arm random --same-size-as {4} --seed -1",
         expected="seed is -1; expected 0 or more",
     ),
-    "a Jaccard similarity that is NaN": given(
-        *INDEX,
-        "retrieve {1} {2}",
-        "export {3} --jaccard nan",
-        expected="jaccard is nan; expected a share above 0 and up to 1",
-    ),
     "a root of an unknown scheme": given(
         "load-corpus c.jsonl --root ftp://x", expected="root 'ftp://x': scheme 'ftp' is not known"
     ),
@@ -101,5 +74,4 @@ CASES = {
         "index nonsense", expected="'nonsense' is no artifact URI; expected <root>/<kind>/<key>"
     ),
     "an artifact of another kind": given(INDEX[0], "export {0}", expected="is a corpus; expected hits"),
-    "an index where a corpus is wanted": given(*INDEX[:2], "index {1}", expected="is an index; expected a corpus"),
 }

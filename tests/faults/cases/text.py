@@ -25,9 +25,6 @@ def told(data: bytes | str, expected: object, name: str = "c.jsonl", **more: obj
 
 
 CASES = {
-    "invalid UTF-8 in JSON lines": told(BAD_BYTE, {"documents": 1, "rejected": {"invalid UTF-8": 1}}, texts=["good"]),
-    "invalid UTF-8 in CSV": told(b"text\ngood\nb\xffd\n", {"rejected": {"invalid UTF-8": 1}}, "c.csv", texts=["good"]),
-    "invalid UTF-8 in TSV": told(b"text\ngood\nb\xffd\n", {"rejected": {"invalid UTF-8": 1}}, "c.tsv", texts=["good"]),
     "invalid UTF-8 in plain text": told(
         b"good\n\nb\xffd\n", {"rejected": {"invalid UTF-8": 1}}, "c.txt", texts=["good"]
     ),
@@ -36,10 +33,6 @@ CASES = {
     ),
     "invalid UTF-8 everywhere": told(
         BAD_BYTE[17:] * 30, "c.jsonl:1: invalid UTF-8, byte 0xff at 11; none of the first rows is readable jsonl"
-    ),
-    "Latin-1": told(
-        lines("good") + '{"text": "Zürich"}\n' * 11,
-        {"documents": 12, "rejected": {}},
     ),
     "Latin-1 in too many rows": told(
         lines("good").encode() + '{"text": "Zürich"}\n'.encode("latin-1") * 11,
@@ -67,8 +60,6 @@ CASES = {
         "c.txt is UTF-16 text or binary data (many of its bytes are 0), despite its extension",
         "c.txt",
     ),
-    "a byte order mark": told(b"\xef\xbb\xbf" + lines("a").encode(), {"documents": 1, "rejected": {}}, texts=["a"]),
-    "a byte order mark before a CSV header": told("\ufefftext\na\n", {"documents": 1}, "c.csv", texts=["a"]),
     "a byte order mark in the middle": told(
         lines("a") + "\ufeff" + lines("b"), {"documents": 1, "rejected": {"invalid JSON": 1}}, texts=["a"]
     ),
@@ -84,8 +75,7 @@ CASES = {
         {"documents": 1, "passages": 1, "duplicates": 19_999, "rejected": {}},
         {"c.jsonl": lines("word " * 2_000_000)},
     ),
-    "empty text": told(lines("", "a"), {"documents": 1, "rejected": {"empty": 1}}, texts=["a"]),
-    "white space": told(lines(" \t\n\u00a0\u3000", "a"), {"documents": 1, "rejected": {"empty": 1}}, texts=["a"]),
+    "white space": told(lines(" \t\n\u00a0\u3000", "", "a"), {"documents": 1, "rejected": {"empty": 2}}, texts=["a"]),
     "nothing but white space": told(
         lines(" ", "\t"),
         "2 of 2 rows cannot be used (2 empty), the first at c.jsonl:1: empty, field 'text' has no text; fix them",
@@ -93,17 +83,8 @@ CASES = {
     "a corpus of punctuation only": search(
         ["?!", "..."], ["red", "?!"], "full", expected={"queries": 2, "hits": 0, "no hit": 1, "empty": 1}
     ),
-    "stop words only, as they are": search(
-        ["of all", "red"], ["of the", "red"], "full", expected={"hits": 2}, hits=[[0], [1]]
-    ),
     "stop words only, by RAKE": search(
         ["of all", "red"], ["of the", "red"], "rake", expected={"queries": 2, "hits": 1, "empty": 1}, hits=[[], [1]]
-    ),
-    "punctuation only": search(["red"], ["?!", "…"], "full", expected={"queries": 2, "hits": 0, "empty": 2}),
-    "nothing was found": Case(
-        [*SEARCH[:3], SEARCH[3] + "full", "export {3}"],
-        "holds no hit, so there is nothing to export; look at its dropped.parquet",
-        {"c.jsonl": lines("red"), **task([("?!", "a"), ("…", "b")])},
     ),
     "a token of 1 MB in a corpus": told(
         lines("x" * 1_000_000), {"documents": 1, "passages": 1, "duplicates": 199, "rejected": {}}, texts=["x" * 5000]
@@ -129,16 +110,7 @@ CASES = {
         expected={"queries": 2, "hits": 7},
         hits=[[0, 1, 2, 3, 4], [0, 5]],
     ),
-    "Chinese without spaces": Case(
-        ["load-corpus c.jsonl --words 4"],
-        {"documents": 1, "passages": 2},
-        {"c.jsonl": lines("我们用模型做实验")},
-        texts=["我们用模", "型做实验"],
-    ),
     "Chinese is found": search(["我们用模型", "red"], ["模型", "red"], "full", expected={"hits": 2}, hits=[[0], [1]]),
-    "twins in NFC and NFD": told(
-        lines("café noir", "cafe\u0301 noir"), {"documents": 2, "passages": 1, "duplicates": 1}, texts=["café noir"]
-    ),
     "twins in NFC and NFD find the same": search(
         ["café", "cafe"], ["cafe\u0301", "x"], "full", expected={"hits": 1, "no hit": 1}, hits=[[0], []]
     ),
@@ -146,9 +118,6 @@ CASES = {
         lines("a" + "\u0301\u0327" * 250_000), {"documents": 1, "rejected": {}}
     ),
     "emoji sequences": told(lines(FAMILY), {"documents": 1, "rejected": {}}, texts=[FAMILY]),
-    "emoji sequences are found": search(
-        [FAMILY, "👩"], ["👩‍👩‍👧", "👩"], "full", expected={"hits": 2}, hits=[[0], [1]]
-    ),
     "bidi overrides stay text": told(lines("a \u202ecba\u202c b"), {"documents": 1}, texts=["a \u202ecba\u202c b"]),
     "bidi overrides do not reach the terminal": Case(
         ["load-task task"],

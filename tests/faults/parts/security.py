@@ -50,8 +50,7 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
         yield tally("planted pickles are found", pickles(folder))
         yield tally("models that contain code are refused", models(folder / "models"))
         yield tally(
-            "manifest names out of the root are refused",
-            escapes.manifests(str(folder / "root"), named(400, seed)),
+            "manifest names out of the root are refused", escapes.manifests(str(folder / "root"), named(400, seed))
         )
         with servers.s3() as server, refusals.settings(**server_settings(server)):
             bucket(server)
@@ -213,8 +212,7 @@ def pages(folder: Path, seeds: range, encoder: bool) -> Iterator[Row]:
     """Pages of hostile text and names, by a parser; the last seed's in a real browser too, where there is one."""
     made = {seed: list(hostile.pages(folder / f"pages-{seed}", seed, encoder and seed == seeds[-1])) for seed in seeds}
     yield tally(
-        "pages of hostile text are inert (parser)",
-        (_inert(*page) for found in made.values() for page in found),
+        "pages of hostile text are inert (parser)", (_inert(*page) for found in made.values() for page in found)
     )
     if browser.program() is None:
         print(browser.MISSING)

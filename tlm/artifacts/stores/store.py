@@ -26,11 +26,8 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]  # bytes of a file: the first of
 
 def file_sha256(path: Path, ranges: Ranges | None = None) -> str:
     """Return the sha256 of a file, or of some of its bytes, in hex."""
-    if ranges is None:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
     digest = hashlib.sha256()
-    for chunk in chunks(path, ranges):
+    for chunk in chunks(path, ((0, path.stat().st_size),) if ranges is None else ranges):
         digest.update(chunk)
     return digest.hexdigest()
 

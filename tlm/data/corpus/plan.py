@@ -5,7 +5,6 @@ Pieces are lines of JSON, or row groups of parquet, that are read without the re
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
@@ -19,6 +18,7 @@ from joblib import cpu_count
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Recipe
 from tlm.artifacts.stores.store import ArtifactKind, Ranges, chunks, file_sha256, value_sha256
+from tlm.data.parallel import in_threads
 from tlm.data.passages import split
 from tlm.data.reading.files import Piece, RawFile, check_downloads
 from tlm.data.reading.readers import check
@@ -126,23 +126,18 @@ class Plan:
 
     def all(self, kind: ArtifactKind) -> Iterator[Artifact]:
         """The results of a kind, in order. Raises InputError: one is not there."""
-        return (self.found(kind, number) for number in self.numbers(kind))
-
-    def found(self, kind: ArtifactKind, number: int) -> Artifact:
-        """A finished result on the way. Raises InputError if it is not there."""
-        try:
-            return _found(self.root, kind, self.recipe(kind, number).key)
-        except LookupError:
-            raise InputError(
-                f"{kind} {number} of the corpus {self.key} is missing; start the run again, which finds finished parts"
-            ) from None
+        numbers = self.numbers(kind)
+        return (_found(self.root, self.key, kind, number, self.recipe(kind, number).key) for number in numbers)
 
 
 @lru_cache(maxsize=2048)  # each is needed for every bucket
-def _found(root: str | None, kind: str, key: str) -> Artifact:
+def _found(root: str | None, corpus: str, kind: str, number: int, key: str) -> Artifact:
+    """A finished result on the way to a corpus. Raises InputError if it is not there."""
     artifact = Artifact.find(home(root, ()), kind, key)
     if artifact is None:
-        raise LookupError
+        raise InputError(
+            f"{kind} {number} of the corpus {corpus} is missing; start the run again, which finds finished parts"
+        )
     return artifact
 
 
@@ -156,13 +151,8 @@ def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Seq
         check_downloads(files)
     while buckets < BUCKETS[1] and buckets * BUCKET_BYTES < sum(map(_text, files)):
         buckets *= 2
-    with ThreadPoolExecutor(cpu_count()) as pool:
-        try:
-            found = pool.map(partial(_named, layout=layout, size=size, keep=alone), files)
-            named = list(track(found, "checking", len(files), "files"))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    found = in_threads(partial(_named, layout=layout, size=size, keep=alone), files, cpu_count())
+    named = list(track(found, "checking", len(files), "files"))
     settings = {**layout.settings(), "files": [[name, digest] for name, digest, _ in named]}
     pieces = {number: found for number, (_, _, found) in enumerate(named) if found}
     return Plan(tuple(paths), root, settings, tuple(parts_of(sliced(files, pieces), size)), buckets, pieces)

@@ -43,11 +43,16 @@ def checked_name(address: str) -> str:
         raise InputError(
             f"{address}: Hub data sets need the package datasets; install it with the extra 'hub'"
         ) from None
-    if os.environ.get("HF_ENDPOINT"):
-        check_url(os.environ["HF_ENDPOINT"], "HF_ENDPOINT")
+    check_endpoint()
     parts = _parts(address)
     name = "/".join(filter(None, (parts.name.split("/")[-1], parts.config, parts.file)))
     return name if parts.file else f"{name}:{parts.split}"
+
+
+def check_endpoint() -> None:
+    """Raise InputError where ``HF_ENDPOINT`` names a server that may not be used instead of the Hub."""
+    if endpoint := os.environ.get("HF_ENDPOINT"):
+        check_url(endpoint, "HF_ENDPOINT")
 
 
 def digest(address: str) -> str:

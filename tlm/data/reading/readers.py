@@ -26,7 +26,7 @@ from backports import zstd
 
 from tlm.data.reading import hub, tables
 from tlm.data.reading.files import RawFile
-from tlm.data.reading.records import BadRow, Record, Reject, Rejects, not_utf8, unknown_field
+from tlm.data.reading.records import BadRow, Record, Reject, Rejects, check_columns, not_utf8
 from tlm.data.reading.streams import lines
 from tlm.errors import InputError
 from tlm.progress import Meter
@@ -95,9 +95,7 @@ def check(file: RawFile, fields: Sequence[str]) -> None:
         line, reason, detail, _ = rejects[0]
         raise InputError(f"{file.where}:{line}: {reason}, {detail}; none of the first rows is readable {file.format}")
     names = dict.fromkeys(name for row in rows if isinstance(row, Record) for name in row.values)
-    for field in fields:
-        if field not in names:
-            raise unknown_field(file.where, field, names)
+    check_columns(file.where, list(names), fields)
 
 
 def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:

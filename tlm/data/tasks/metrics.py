@@ -32,6 +32,7 @@ ROUNDING = 1e-12  # a side varies if its variance is above this share of its mea
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
+Texts = Sequence[str]
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def draw(groups: Sequence[str], labels: Sequence[str], shares: Mapping[str, floa
     drawn = _Draw(groups, labels, shares)
     order = _in_random_order(drawn.members, seed)
     drawn.fill(order)
-    if not drawn.every_split():
+    if set(drawn.lacks) != set(drawn.chosen.values()):  # a split is empty
         drawn = _Draw(groups, labels, shares)
         drawn.begin(sorted(order, key=lambda group: drawn.members[group][None]))
         drawn.fill(order)
@@ -101,10 +101,6 @@ class _Draw:
         counts = self.train.items()
         self.lacks = {split: {key: share * count for key, count in counts} for split, share in shares.items()}
         self.chosen = dict[str, str]()
-
-    def every_split(self) -> bool:
-        """Whether every split has a group."""
-        return set(self.lacks) == set(self.chosen.values())
 
     def begin(self, order: Sequence[str]) -> None:
         """Take the first groups, one for each split, that train can spare together."""

@@ -17,10 +17,10 @@ from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check
 from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
+from tlm.data.tasks import labelled
 from tlm.data.tasks.examples import LISTS, SCHEMA, SEVERAL, examples
 from tlm.data.tasks.labelled import UNLABELLED, Example, read_examples, read_unlabelled
 from tlm.data.tasks.metrics import METRICS, metric_for
-from tlm.data.tasks.problem import PROBLEMS, has_several, is_regression
 from tlm.data.tasks.splits import GROUP, SPLITS, divided, divided_groups, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
@@ -97,7 +97,7 @@ def load_task(
     Raises:
         InputError: a setting out of range, an unsuitable file, field or label, too many bad rows.
     """
-    for setting, value, known in (("metric", problem.metric, METRICS), ("problem", problem.problem, PROBLEMS)):
+    for setting, value, known in (("metric", problem.metric, METRICS), ("problem", problem.problem, labelled.PROBLEMS)):
         if value not in known:
             raise InputError(f"unknown {setting} '{value}'{nearest(value, known)}")
     for name, share in (("dev_share", dev_share), ("test_share", test_share)):
@@ -176,8 +176,8 @@ def _write(
         found = [replace(example, label=entry.label(example.label, example.where)) for example in found]
         entry.compare(Counter(example.split for example in found), len({example.label for example in found}))
     asked = entry.problem if entry else settings.get("problem", "auto")
-    several = has_several(found, fields, asked)
-    regression = not several and is_regression(found, fields, asked)
+    several = labelled.has_several(found, fields, asked)
+    regression = not several and labelled.is_regression(found, fields, asked)
     if settings["shares"]:
         found = divided(found, settings["shares"], settings["seed"], by_label=not regression)
     sizes = Counter(example.split for example in found)

@@ -4,7 +4,6 @@ Every string is shown as it is: nothing in it can act as markup. Texts and names
 which Markdown shows in code spans.
 """
 
-import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -227,8 +226,3 @@ def roles(arms: Iterable[str]) -> list[str]:
 def css_colours(mode: int) -> str:
     """The colours as CSS variables: mode 1 is light, 2 is dark."""
     return "".join(f"--{role}:{tones[mode]};" for role, tones in COLOURS.items())
-
-
-def data_uri(drawn: str) -> str:
-    """An SVG as the data URI of an image in a page."""
-    return "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()

@@ -117,13 +117,6 @@ def plain_rows(axes: Axes) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def name_rows(axes: Axes, names: Sequence[str], rows: int) -> None:
-    """Name the rows of a chart with room for `rows` of them, the first at the top."""
-    axes.set_yticks(range(len(names)), [short(name, 26) for name in names], color=INK)
-    axes.set_ylim(rows - 0.4, -0.6)
-    plain_rows(axes)
-
-
 def _tone(group: dict[str, Any]) -> str:
     return COLOURS[group["role"]][0]
 

@@ -1,5 +1,6 @@
 """Blocks as an HTML page without script and without any address outside; every text is escaped here."""
 
+import base64
 import html as escapes
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -80,7 +81,8 @@ def _block(block: page.Block) -> str:
         case page.Matrix():
             return _matrix(block)
         case page.Figure():
-            image = f'<img src="{page.data_uri(block.svg)}" alt="{_escaped(block.alt)}">'
+            drawn = base64.b64encode(block.svg.encode()).decode()
+            image = f'<img src="data:image/svg+xml;base64,{drawn}" alt="{_escaped(block.alt)}">'
             return f"<figure{_class(block.style)}><figcaption>{_escaped(block.caption)}</figcaption>{image}</figure>"
         case page.Drawn():
             return _all(block.blocks)

@@ -15,7 +15,7 @@ from tlm.errors import InputError, reason
 from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces, tokenized
 from tlm.shallow.folder import config_of
 from tlm.training.input.located import HERE, refuse_code
-from tlm.training.model.tuning import tf32
+from tlm.training.model.encoder import tf32
 
 
 class Classifier(EncoderPredictor):

@@ -12,6 +12,7 @@ from scipy.special import expit, softmax
 
 from tlm.data.marks import marks_in, with_spans_first
 from tlm.data.ranges import BATCH_TOKENS, by_length
+from tlm.data.tasks.metrics import Floats, Texts
 from tlm.data.tasks.thresholds import MULTI_LABEL, THRESHOLDS, UNFITTED
 from tlm.errors import InputError, reason
 from tlm.progress import Meter
@@ -48,7 +49,7 @@ class EncoderPredictor(ABC):
     def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
         """Logits of a batch, which is to be padded, shape [n, classes] (or [n, 1])."""
 
-    def read(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Mapping[str, list[list[int]]]:
+    def read(self, texts: Texts, pairs: Texts | None = None) -> Mapping[str, list[list[int]]]:
         """Tokenize texts, each with its spans first if the model was trained so."""
         first = [with_spans_first(text, self.marks) for text in texts]
         if pairs is not None:
@@ -70,18 +71,14 @@ class EncoderPredictor(ABC):
             size, before = 2 * size, ids
         return text
 
-    def predict(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
-    ) -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> Floats:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
         logits = self.logits(texts, pairs, label)
         if self.labels is None:
             return logits.astype(np.float64)
         return probabilities(logits) if self.thresholds is None else expit(logits.astype(np.float64))  # type: ignore[no-any-return]
 
-    def logits(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
-    ) -> NDArray[np.float32]:
+    def logits(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> NDArray[np.float32]:
         """Logits, shape [n, classes] (or [n, 1]), in the order of the texts. Texts of similar length share a batch.
 
         Raises:
@@ -169,7 +166,7 @@ def model_thresholds(config: dict[str, Any]) -> list[float] | None:
     return config.get(THRESHOLDS) or [UNFITTED] * len(config["id2label"])
 
 
-def probabilities(logits: NDArray[Any]) -> NDArray[np.float64]:
+def probabilities(logits: NDArray[Any]) -> Floats:
     """Softmax over the classes in float64; shape [n, classes]."""
     return softmax(logits.astype(np.float64), axis=1)  # type: ignore[no-any-return]
 

@@ -1,4 +1,8 @@
-"""Any model folder as something that predicts: an encoder of transformers or ONNX, a shallow model, or a mixture."""
+"""Any model folder as something that predicts: an encoder of transformers or ONNX, a shallow model, or a mixture.
+
+A mixture weighs what its parts predict. In a cascade, a fast model answers where it is sure, and passes the other texts
+on to a better one.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.tasks import thresholds
-from tlm.evaluation.predict.cascade import AT_LEAST, Cascade
+from tlm.data.tasks.metrics import Floats, Texts, score
 from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier, model_labels, model_thresholds
 from tlm.shallow.folder import FAMILY, config_of
 
@@ -22,7 +26,6 @@ TINY = 1e-12
 LEAST_FITTED = 3  # examples that a line is fitted to
 DIGITS = 12  # losses that agree in them are equal: the rest is rounding
 
-Floats = NDArray[np.float64]
 Line = tuple[float, float]  # slope and intercept
 AS_IT_IS: Line = (1.0, 0.0)
 
@@ -61,7 +64,7 @@ class Weights:
         return np.sum([share * part for share, part in zip(self.shares, tempered, strict=True)], axis=0)  # type: ignore[no-any-return]
 
 
-def fitted(parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64]) -> Weights:
+def fitted(parts: Sequence[Floats], gold: Floats | NDArray[np.int64]) -> Weights:
     """The best weights on a grid, drawn towards equal ones: they have the share n / (n + `EQUAL`).
 
     Each part gets the temperature (numbers: the line) that is best for it alone. Among equals, the shares that are
@@ -90,17 +93,69 @@ def fitted(parts: Sequence[Floats], gold: NDArray[np.float64] | NDArray[np.int64
     return replace(mixed, thresholds=tuple(thresholds.fitted(mixed.apply(raw), gold).tolist())) if several else mixed
 
 
+AT_LEAST = "at_least"  # in the config.json of a cascade
+ABOVE_ALL = 2.0  # no probability reaches it
+MOST_TRIED = 100  # thresholds
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """How two models answer one after the other. The answer to a text is exactly that of one of them.
+
+    Attributes:
+        at_least: The first one's answer is taken if its probability is not below this.
+    """
+
+    at_least: float
+
+    def passed(self, first: Floats) -> NDArray[np.bool_]:
+        """Whether each text is passed on, from the first one's probabilities, shape [n, classes]."""
+        return first.max(axis=1) < self.at_least  # type: ignore[no-any-return]
+
+    def share(self, first: Floats) -> float:
+        """The share of texts that are passed on; 1 if there are no texts."""
+        return float(self.passed(first).mean()) if len(first) else 1.0
+
+    def apply(self, parts: Sequence[Floats]) -> Floats:
+        """The answers, from the probabilities of both for all texts, each of shape [n, classes]."""
+        first, second = parts
+        return np.where(self.passed(first)[:, np.newaxis], second, first)
+
+    def state(self) -> dict[str, Any]:
+        """The cascade as JSON values."""
+        return asdict(self)
+
+
+def fitted_cascade(parts: Sequence[Floats], gold: NDArray[np.int64], metric: str, tolerance: float) -> Cascade:
+    """The cascade that passes on the fewest texts and scores at most `tolerance` less than the better model alone.
+
+    Thresholds are 0, up to `MOST_TRIED` middles between probabilities of the first one's answers, and `ABOVE_ALL`.
+
+    Args:
+        parts: Probabilities of both, each of shape [n, classes].
+        gold: Class ordinals; shape [n].
+        metric: Name of the task's metric.
+        tolerance: The score that may be lost; 0.005 is half a point.
+    """
+    if not len(gold):
+        return Cascade(ABOVE_ALL)
+    steps = np.unique(parts[0].max(axis=1))
+    middles = (steps[1:] + steps[:-1]) / 2
+    tried = middles[np.unique(np.linspace(0, len(middles) - 1, MOST_TRIED).astype(int))] if len(middles) else middles
+    least = max(score(metric, gold, part.argmax(axis=1)) for part in parts) - tolerance
+    found = map(Cascade, [0.0, *tried.tolist(), ABOVE_ALL])
+    return next(one for one in found if score(metric, gold, one.apply(parts).argmax(axis=1)) >= least)
+
+
 def combined(values: Mapping[str, Any]) -> Weights | Cascade:
     """The way to combine the parts of a mixture whose `state` this is."""
     return Cascade(values[AT_LEAST]) if AT_LEAST in values else Weights.read(values)
 
 
-def cross_fitted(
-    parts: Sequence[Floats],
-    gold: NDArray[np.float64],
-    group: NDArray[np.int64],
-    fit: Callable[[Sequence[Floats], NDArray[Any]], Weights | Cascade] = fitted,
-) -> Floats:
+Fit = Callable[[Sequence[Floats], NDArray[Any]], Weights | Cascade]
+
+
+def cross_fitted(parts: Sequence[Floats], gold: Floats, group: NDArray[np.int64], fit: Fit = fitted) -> Floats:
     """Predictions of a mixture for the examples that its weights are fitted on: each from weights of the other groups.
 
     Args:
@@ -116,7 +171,7 @@ def cross_fitted(
     return mixed
 
 
-def loss(predicted: Floats, gold: NDArray[np.float64] | NDArray[np.int64]) -> float:
+def loss(predicted: Floats, gold: Floats | NDArray[np.int64]) -> float:
     """Mean log-loss of probabilities, shape [n, classes], or mean squared error of numbers, shape [n, 1].
 
     Of several labels, `gold` is 0/1 of shape [n, classes], and the loss is a mean over texts and labels.
@@ -174,9 +229,7 @@ class Predictor(Protocol):
     labels: list[str] | None
     thresholds: list[float] | None
 
-    def predict(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
-    ) -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> Floats:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
 
 
@@ -220,9 +273,7 @@ class Mixture:
         self.parts = [[predictor for predictor, _ in part] for part in opened]
         self.place = next((place for part in opened for _, place in part if place != "cpu"), "cpu")
 
-    def predict(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
-    ) -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> Floats:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
         if not isinstance(self.weights, Cascade):
             return self.weights.apply(self.of_parts(texts, pairs, label))
@@ -233,14 +284,12 @@ class Mixture:
             found[rows] = _mean(second, [texts[row] for row in rows], pairs and [pairs[row] for row in rows], label)
         return found
 
-    def of_parts(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
-    ) -> list[Floats]:
+    def of_parts(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> list[Floats]:
         """What each part predicts, the mean of its models, before the weights."""
         return [_mean(part, texts, pairs, label) for part in self.parts]
 
 
-def _mean(models: list[Predictor], texts: Sequence[str], pairs: Sequence[str] | None, label: str) -> Floats:
+def _mean(models: list[Predictor], texts: Texts, pairs: Texts | None, label: str) -> Floats:
     return np.mean([model.predict(texts, pairs, label) for model in models], axis=0)  # type: ignore[no-any-return]
 
 

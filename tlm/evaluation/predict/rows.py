@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
+from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from tlm.errors import InputError, nearest, with_article
@@ -88,8 +89,7 @@ def write_rows(
         writer.writerow(map(inert, [*head, *(f"p({label})" for label in labels or []), "error"]))
     for row in rows:
         if form == "jsonl":
-            line = json.dumps(row, ensure_ascii=False, allow_nan=False)
-            sink.write(BIDI_AND_CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], line) + "\n")
+            sink.write(_json_line(row))
         else:
             numbers = row.get("probabilities", {})
             known = row | {"labels": BETWEEN.join(row.get("labels", ()))}
@@ -99,6 +99,28 @@ def write_rows(
         counts["bad" if "error" in row else "good"] += 1
         counts["unsure"] += row.get("unsure", False)
     return counts
+
+
+def check_new(to: str) -> None:
+    """Raise InputError unless `write_new` can write this file: an older one may hold what a person filled in."""
+    if Path(to).suffix not in (".csv", ".jsonl"):
+        raise InputError(f"{to} is not called .csv or .jsonl; name such a file to write")
+    if Path(to).exists() or not Path(to).resolve().parent.is_dir():
+        raise InputError(f"{to} exists, or its folder does not; name a new file in a folder that exists")
+
+
+def write_new(to: str, rows: Sequence[dict[str, Any]], head: Sequence[str]) -> None:
+    """Write rows with the fields `head` into a new file, CSV or JSON lines by its extension, as `write_rows` does."""
+    with Path(to).open("x", encoding="utf-8", newline="") as sink:
+        if to.endswith(".jsonl"):
+            sink.writelines(map(_json_line, rows))
+        else:
+            csv.writer(sink, lineterminator="\n").writerows([head, *(map(inert, row.values()) for row in rows)])
+
+
+def _json_line(row: dict[str, Any]) -> str:
+    line = json.dumps(row, ensure_ascii=False, allow_nan=False)
+    return BIDI_AND_CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], line) + "\n"
 
 
 def inert(cell: Any) -> Any:

@@ -6,14 +6,15 @@ from operator import mul
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.spending import JOULES, Spending, peak_memory
-from tlm.data.tasks.metrics import Split
-from tlm.evaluation.predict.encoder import EncoderPredictor
+from tlm.data.tasks.metrics import Floats, Split, Texts
+from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import hidden
+from tlm.settings.sections import Model
+from tlm.training.input.batches import BACKWARD, Batch, FlopCount
 
 SPEED = "speed"  # key of run.json
 MOST_ALONE = 100  # texts that are predicted one at a time
@@ -50,9 +51,7 @@ class Timed:
                 self.alone.append(1000 * (time.perf_counter() - started))
         del self.alone[:1]
 
-    def predict(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, label: str = "predicting"
-    ) -> NDArray[np.float64]:
+    def predict(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> Floats:
         """Probabilities or numbers, as the model gives them."""
         with Spending() as energy:
             started, cpu = time.perf_counter(), time.process_time()
@@ -84,11 +83,6 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
         model: Its artifact, which has the shape of the encoder, or else its checkpoint has.
         splits: The texts.
     """
-    from tlm.evaluation.predict.encoder import OnnxClassifier
-    from tlm.settings.sections import Model
-    from tlm.training.flops import BACKWARD, FlopCount
-    from tlm.training.input.batches import Batch
-
     made = [model, *([model.input("checkpoint")] if "checkpoint" in model.manifest.inputs else [])]
     shape = next((one.manifest.settings["model"] for one in made if "model" in one.manifest.settings), None)
     if shape is None or not isinstance(predictor, EncoderPredictor) or isinstance(predictor, OnnxClassifier):

@@ -29,11 +29,6 @@ def amounts(cost: Spent, prices: Prices) -> Amounts:
     }
 
 
-def scaled(cost: Spent, factor: float) -> Spent:
-    """The cost of `factor` times as much of the same."""
-    return Spent(**{name: None if value is None else factor * value for name, value in vars(cost).items()})
-
-
 def spent_on(artifact: Artifact | None, lineage: Lineage, counted: Mapping[str, Any] | None = None) -> Spent:
     """The cost of the step that made an artifact; `counted` are its FLOPs, if it has any.
 
@@ -189,7 +184,8 @@ def million(speed: Speed) -> Spent:
     """The cost of a million predictions like the measured ones."""
     if not speed.get("texts"):
         return NOTHING_KNOWN
-    return scaled(Spent.of_stage(dict(speed), dict(speed)), MILLION / speed["texts"])
+    cost, times = Spent.of_stage(dict(speed), dict(speed)), MILLION / speed["texts"]
+    return Spent(**{name: None if value is None else times * value for name, value in vars(cost).items()})
 
 
 def _predicted(group: Group, prices: Prices) -> dict[str, Any]:

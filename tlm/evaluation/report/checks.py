@@ -1,18 +1,18 @@
 """Checks of a report: what may make its scores misleading, each with a code that docs/your-task.md explains."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Span
-from tlm.evaluation.report.evidence import unchecked_text
 from tlm.evaluation.report.findings import AHEAD, Difference, Summary, hundred, linear_of, points
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.intervals import LEAST_SEEDS
+from tlm.retrieval.subset.protected import UNCHECKED, unchecked, unprotected
 from tlm.training.input.located import MLM_HEAD
 from tlm.training.input.texts import Texts
 from tlm.training.stages import PUBLISHED_RATE
@@ -55,7 +55,7 @@ def checks(
         task: The task; None if it is gone.
         lineage: Finds the artifacts that the runs were made from.
     """
-    found = [Check("TLM001", WARNING, sentence) for sentence in unchecked_text(list(groups), task)]
+    found = [*dict.fromkeys(_unchecked(groups, task))]
     found += _copies(best, linear_of(list(summaries)))
     found += _small(groups)
     found += _cut(groups, lineage)
@@ -72,6 +72,20 @@ def section(found: Iterable[dict[str, str]]) -> Iterator[Block]:
     if lines:
         yield Heading("Checks")
         yield Items(lines)
+
+
+def _unchecked(groups: Sequence[Group], task: Artifact | None) -> Iterator[Check]:
+    """Groups whose passages may hold dev and test texts."""
+    for name, subset in ((group.name, run.subset) for group in groups for run in group.runs if run.subset is not None):
+        try:
+            if unchecked(subset):
+                said = f"The passages of {name} were imported without a task, so they were {UNCHECKED}."
+                yield Check("TLM001", WARNING, said)
+            elif task is not None and (count := unprotected(subset, task)):
+                texts = f"{count:,} dev and test texts were not looked for in its passages, which are for another split"
+                yield Check("TLM001", WARNING, f"Do not rely on the scores of {name}: {texts}.")
+        except InputError:  # what it was made from is gone, which the report says elsewhere
+            continue
 
 
 def _copies(best: Summary, linear: Summary | None) -> Iterator[Check]:
@@ -96,7 +110,9 @@ def _cut(groups: Sequence[Group], lineage: Lineage) -> Iterator[Check]:
     """The share of texts that are longer than a model reads, once for each vocabulary and length."""
     seen = set()
     for group in groups:
-        run, length = group.runs[0], _max_length(group)
+        run = group.runs[0]
+        shape = run.checkpoint.manifest.settings.get("model", {}) if run.checkpoint is not None else {}
+        length = int(shape.get("max_length", 0))
         tokens = lineage.follow(run.model or run.checkpoint, "task_tokens")
         if tokens is None or not length or (tokens.manifest.key, length) in seen:
             continue
@@ -111,12 +127,6 @@ def _cut(groups: Sequence[Group], lineage: Lineage) -> Iterator[Check]:
             yield Check(
                 "TLM004", NOTE, f"{of}; {group.name} does not read {lost:.1%} of all tokens (model.max_length)."
             )
-
-
-def _max_length(group: Group) -> int:
-    checkpoint = group.runs[0].checkpoint
-    shape: dict[str, Any] = checkpoint.manifest.settings.get("model", {}) if checkpoint is not None else {}
-    return int(shape.get("max_length", 0))
 
 
 def _behind(differences: Sequence[Difference]) -> Iterator[Check]:

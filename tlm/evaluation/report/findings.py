@@ -10,7 +10,7 @@ from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS
 from tlm.evaluation.score.mix import ENCODER, LINEAR, NETWORKS, STUDENT
 from tlm.evaluation.score.scores import METRIC_NAMES
-from tlm.training.load_model import PUBLISHED
+from tlm.retrieval.subset.export import PUBLISHED
 
 SAME = 0.005  # half a point on dev is no reason to prefer a model with a network to one without
 LIKELY = 0.8  # the probability of being ahead from which a model with no more on dev is preferred to the linear one
@@ -90,16 +90,12 @@ def recommended(groups: list[Summary], differences: Sequence[Difference]) -> tup
         differences: The differences on test of their `planned` pairs.
     """
     best, linear = challenger(groups), linear_of(groups)
-    found = _against(best, linear, differences)
+    names = best["name"], linear["name"] if linear is not None else ""
+    found = next((one for one in differences if (one["first"], one["second"]) == names), None)
     if linear is None or found is None:
         return best, found
     needed = LIKELY if _gap(best, linear) < SAME else 0.5
     return best if found["chance"] >= needed else linear, found
-
-
-def _against(best: Summary, linear: Summary | None, differences: Sequence[Difference]) -> Difference | None:
-    names = best["name"], linear["name"] if linear is not None else ""
-    return next((one for one in differences if (one["first"], one["second"]) == names), None)
 
 
 def linear_of(groups: list[Summary]) -> Summary | None:

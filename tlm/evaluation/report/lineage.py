@@ -40,6 +40,16 @@ class Lineage:
                 stack += [found for name in artifact.manifest.inputs if (found := self._input(artifact, name))]
         return sorted(seen.values(), key=_pipeline_order)
 
+    def nearest(self, start: Artifact, *kinds: str) -> list[Artifact | None]:
+        """The artifact of each kind that is nearest to `start`; None if there is none, or it is gone."""
+        level, found = [start], dict[str, Artifact]()
+        while level and not found.keys() >= set(kinds):
+            for one in level:
+                found.setdefault(one.manifest.kind, one)
+            inputs = (self._input(one, name) for one in level for name in one.manifest.inputs)
+            level = [one for one in inputs if one is not None]
+        return [found.get(kind) for kind in kinds]
+
     def missing(self) -> str:
         """A sentence about the artifacts that could not be opened so far; "" if all could."""
         if not self._gone:

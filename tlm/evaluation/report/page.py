@@ -5,13 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
-
-from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import SEVERAL
-from tlm.errors import InputError
 from tlm.evaluation.pages import plots, units
 from tlm.evaluation.pages.blocks import (
     Block,
@@ -29,12 +23,11 @@ from tlm.evaluation.pages.blocks import (
     opening,
 )
 from tlm.evaluation.pages.render import write_pages
-from tlm.evaluation.report import checks, evidence, lineage, since
+from tlm.evaluation.report import checks, lineage, preview, since
 from tlm.evaluation.report.findings import chance, hundred, interval, plain_score
-from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
-from tlm.training.load_model import PUBLISHED
+from tlm.retrieval.subset.export import PUBLISHED
 
 MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
 Contents = dict[str, Any]
@@ -71,13 +64,11 @@ def named(arm: dict[str, Any]) -> Span:
     return Span(arm["name"], "name", arm["role"])
 
 
-def by_arm(
-    arms: Sequence[dict[str, Any]], columns: Mapping[str, Form], head: str = "Arm", *, note: str = "", strong: str = ""
-) -> Table:
+def by_arm(arms: Sequence[dict[str, Any]], columns: Mapping[str, Form], *, note: str = "", strong: str = "") -> Table:
     """A table with a row for each arm, from the format of each column; the row of the arm `strong` stands out."""
     rows: list[Row] = [(named(arm), *(form(arm) for form in columns.values())) for arm in arms]
     places = frozenset(place for place, arm in enumerate(arms) if arm["name"] == strong)
-    return Table([head, *columns], rows, note, places)
+    return Table(["Arm", *columns], rows, note, places)
 
 
 def costs(found: Iterable[dict[str, Spread]]) -> dict[str, Form]:
@@ -90,53 +81,6 @@ def costs(found: Iterable[dict[str, Spread]]) -> dict[str, Form]:
 def _mean(name: str, form: units.Form) -> Form:
     """The mean of one kind of cost, in a format."""
     return lambda cost: "–" if cost[name]["mean"] is None else form(cost[name]["mean"])
-
-
-BINS = 80
-PANELS = {  # title: (artifact of a run, kind of batch or None, column)
-    "Stage 1, external batches: masked LM": ("checkpoint", "external", "mlm"),
-    "Stage 1, task batches: masked LM": ("checkpoint", "internal", "mlm"),
-    "Stage 1, task batches: cross-entropy": ("checkpoint", "internal", "ce"),
-    "Stage 2: cross-entropy": ("model", None, "ce"),
-}
-
-
-def curves(groups: list[Group], regression: bool) -> list[dict[str, Any]]:
-    """One panel for each kind of loss in some group: {title, lines: [{group, points: [[step, loss]]}]}."""
-    panels = []
-    for title, (part, kind, column) in PANELS.items():
-        points = {group.name: _line(group, part, kind, column) for group in groups}
-        if lines := [{"group": name, "points": line} for name, line in points.items() if line]:
-            shown = title.replace("cross-entropy", "squared error") if regression else title
-            panels.append({"title": shown, "lines": lines})
-    return panels
-
-
-def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[float]]:
-    """Mean loss over all seeds in `BINS` equal parts of the steps; [] if there is no curve."""
-    read = [_read(getattr(run, part), kind, column, run.values["task"]) for run in group.runs]
-    steps, losses = np.concatenate(read, axis=1)
-    if not len(steps):
-        return []
-    edges = np.linspace(0, steps.max() + 1, min(BINS, int(steps.max()) + 1) + 1)
-    place = np.searchsorted(edges, steps, side="right") - 1
-    return [
-        [round(float(steps[inside].mean()), 1), round(float(losses[inside].mean()), 4)]
-        for index in range(len(edges) - 1)
-        if (inside := place == index).any()
-    ]
-
-
-def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> NDArray[np.float64]:
-    """Steps and losses, shape [2, n]; of a stage 1 for several tasks, external batches and `task`'s own."""
-    try:
-        file = pq.ParquetFile(artifact.path("curve.parquet")) if artifact is not None else None
-    except InputError:
-        file = None
-    rows = file.read(["step", column, "kind", "task"]).to_pylist() if file else []  # the last two are not in every file
-    chosen = (row for row in rows if kind in (None, row.get("kind")) and row.get("task") in (task, None))
-    found = [(row["step"], row[column]) for row in chosen if row[column] is not None and math.isfinite(row[column])]
-    return np.array(found, dtype=float).reshape(-1, 2).T
 
 
 def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> Iterator[Block]:
@@ -349,7 +293,8 @@ def predictions(contents: Contents) -> Iterator[Block]:
     heading = Heading(("Predictions of ", Span(best["name"])))
     if contents["classes"]:
         shown = _confusion(confusion, best["role"]) if confusion else ()
-        yield from (heading, *shown, *_classes(contents["classes"], _called(contents["task"])))
+        called = "label" if contents["task"]["problem"] == SEVERAL else "class"
+        yield from (heading, *shown, *_classes(contents["classes"], called))
     elif scatter and scatter["gold"]:
         caption = "Predicted against gold values on test, first seed; the line marks equality"
         yield Drawn((heading, Figure(caption, plots.scatter(**scatter, role=best["role"]), "single")))
@@ -393,11 +338,6 @@ def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
         yield Table(["Gold", Column("Predicted", "left"), "Examples"], rows)
 
 
-def _called(task: dict[str, Any]) -> str:
-    """What the answers of a task are called."""
-    return "label" if task["problem"] == SEVERAL else "class"
-
-
 def _classes(found: dict[str, Any], called: str) -> Iterator[Block]:
     rows: list[Row] = [(Span(row["label"]), f"{row['support']:,}", *map(hundred, row["f1"])) for row in found["rows"]]
     yield Heading(f"F1 of each {called} on test", 3)
@@ -418,7 +358,7 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
     yield from curves_section(contents["curves"], contents["groups"])
     yield from predictions(contents)
     yield from coverage(contents)
-    yield from evidence.section(contents["evidence"])
+    yield from preview.section(contents["evidence"])
     yield from lineage.dropped_section(contents["dropped"])
     yield from bill(contents)
     yield from training(contents)

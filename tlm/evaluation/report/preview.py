@@ -1,4 +1,7 @@
-"""The command `preview`: a few examples of each label with the passages retrieved for them."""
+"""Passages beside the examples whose queries found them, for a person to judge the retrieval.
+
+The command `preview` begins with a few examples of each label, the evidence of a report with passages of each arm.
+"""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,28 +16,26 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, rows_at
+from tlm.data.passages import passages as read_passages
+from tlm.data.tasks.examples import examples as read_examples
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError, nearest
-from tlm.evaluation.pages.blocks import Block, Heading, Items, Quote, Span, Text
+from tlm.evaluation.pages.blocks import Block, Card, Heading, Items, Part, Quote, Span, Text
+from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
+from tlm.evaluation.report.lineage import Lineage, without_root
+from tlm.evaluation.report.runs import Group
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
 
-AT_ONCE = 1 << 16
 PASSAGES = "passages-*.parquet"
 RANGES = 5  # of the values of a regression task
 Hits = list[dict[str, Any]]
 Ints = NDArray[np.int64]
 
 
-def portions(artifact: Artifact, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Some columns of the passages of a subset or corpus, in order and in portions."""
-    for entry in artifact.entries(PASSAGES):
-        with pq.ParquetFile(artifact.verified(entry)) as file:
-            yield from file.iter_batches(AT_ONCE, columns=columns)
-
-
 def examples_by_query(hits: Artifact) -> dict[int, list[int]]:
     """The examples behind each query, as rows of the task; examples with the same text share a query."""
+    # without partitioning, because pyarrow would read columns out of the store's folder names
     table = pq.read_table(hits.path("queries.parquet"), columns=["query", "examples"], partitioning=None)
     return dict(zip(table["query"].to_pylist(), table["examples"].to_pylist(), strict=True))
 
@@ -47,7 +48,9 @@ def sampled(source: Artifact, examples: int, passages: int, label: str, width: i
     """
     hits = source if source.manifest.kind == "hits" else source.input("hits")
     task = hits.input("task")
-    kept = None if source is hits else np.concatenate([part["doc"].to_numpy() for part in portions(source, ["doc"])])
+    kept = (
+        None if source is hits else np.concatenate([part["doc"].to_numpy() for part in read_passages(source, ["doc"])])
+    )
     if hits.details["arm"] in WITHOUT_QUERIES:
         groups = [{"label": "", "examples": [_drawn(source, kept, passages, width)]}]
     else:
@@ -94,7 +97,7 @@ def _drawn(source: Artifact, kept: Ints | None, passages: int, width: int) -> di
 
 def _chosen(task: Artifact, wanted: int, label: str) -> dict[str, list[int]]:
     """Rows of the training examples to show, evenly spaced, by their label or range of values."""
-    table = pq.read_table(task.path("examples.parquet"), columns=["label", "target", "split"], partitioning=None)
+    table = read_examples(task)
     train = np.flatnonzero(pc.equal(table["split"], "train"))
     if task.details["problem"] == "regression":
         if label:
@@ -154,8 +157,6 @@ def preview(
         raise InputError(f"examples is {examples}, passages {passages}, width {width}; expected at least 1, 1 and 40")
     if form not in get_args(Form):
         raise InputError(f"form '{form}' is unknown{nearest(form, get_args(Form))}")
-    from tlm.evaluation.pages.plain import markdown, terminal
-
     shown = _blocks(sampled(Artifact.open(source, "hits", "subset"), examples, passages, label, width))
     on_terminal = form == "terminal" or (form == "auto" and sys.stdout.isatty())
     return (terminal(shown, styled=True) if on_terminal else markdown(shown)).rstrip("\n")
@@ -177,3 +178,93 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
 def _place(passage: dict[str, Any]) -> str:
     ranked = f"rank {passage['rank']}, score {passage['score']:.1f}, passage " if passage["rank"] else ""
     return f"{ranked}{passage['doc']}: "
+
+
+RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10
+
+
+def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
+    """The size of each arm's subset, and passages evenly spaced through it.
+
+    A passage comes with its best rank and score, the number of examples whose queries found it, and the text and label
+    of the example whose query ranked it best. ``missing`` says if an artifact is gone or damaged.
+    """
+    subsets: dict[str, Artifact] = {}
+    for subset in (run.subset for group in groups for run in group.runs if run.subset is not None):
+        subsets.setdefault(subset.details["arm"], subset)
+    return [_arm(arm, subsets[arm], lineage) for arm in sorted(subsets, key=lambda arm: arm in WITHOUT_QUERIES)]
+
+
+def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
+    total, random = subset.details["passages"], arm in WITHOUT_QUERIES
+    found: dict[str, Any] = {"arm": arm, "total": total, "passages": [], "missing": ""}
+    try:
+        wanted = evenly(total, RANDOM_PASSAGES if random else RETRIEVED_PASSAGES)
+        rows = rows_at(subset, PASSAGES, wanted).values()
+        askers = {} if random else _askers([row["doc"] for row in rows], subset, lineage)
+    except InputError as error:
+        return {**found, "missing": without_root(error, subset)}
+    return {**found, "passages": [_passage(row, askers.get(row["doc"])) for row in rows]}
+
+
+def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any]:
+    text = visible(row["text"])
+    found = {"doc": row["doc"], "text": text, "asker": asker}
+    if not asker:
+        return {**found, "pieces": shared_words(text, ""), "rank": None, "score": None, "queries": 0}
+    ranked = {"rank": row["best_rank"], "score": row["best_score"], "queries": len(row["queries"])}
+    return {**found, "pieces": shared_words(text, asker["text"]), **ranked}
+
+
+def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, dict[str, Any]]:
+    """Id, text and label, by doc, of the first example behind the query that ranked it best.
+
+    In a merged subset, those of the first task that found the doc; its name is put before the label.
+    """
+    if "subset-0" in subset.manifest.inputs:
+        found: dict[int, dict[str, Any]] = {}
+        for number, task in enumerate(subset.details["tasks"]):
+            part = lineage.follow(subset, f"subset-{number}")
+            for doc, asker in (_askers(docs, part, lineage) if part is not None else {}).items():
+                found.setdefault(doc, {**asker, "label": f"{visible(task['name'], 40)}: {asker['label']}"})
+        return found
+    hits, task = lineage.follow(subset, "hits"), lineage.follow(subset, "hits", "task")
+    if hits is None or task is None:
+        return {}
+    table = pq.read_table(hits.path("hits.parquet"), filters=[("doc", "in", docs)], partitioning=None)
+    best: dict[int, int] = {}
+    for row in table.sort_by([("rank", "ascending"), ("query", "ascending")]).to_pylist():
+        best.setdefault(row["doc"], row["query"])
+    queries = examples_by_query(hits)
+    first = {doc: queries[query][0] for doc, query in best.items() if queries.get(query)}
+    examples = rows_at(task, "examples.parquet", first.values())
+    return {doc: _asker(examples[row]) for doc, row in first.items()}
+
+
+def _asker(row: dict[str, Any]) -> dict[str, Any]:
+    label = str(row["label"] or row["target"])
+    return {"id": visible(row["id"], 60), "text": visible(whole_text(row)), "label": visible(label, 60)}
+
+
+def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
+    """Passages of each arm, for a person to judge the retrieval."""
+    for arm in found:
+        random = arm["arm"] == "random"
+        yield Heading("For comparison: passages drawn at random" if random else f"What {arm['arm']} retrieved")
+        if arm["missing"] or not arm["total"]:
+            yield Text(Quote.of(arm["missing"]) if arm["missing"] else "No passage was retrieved.", "note")
+            continue
+        above = "" if random else " Above each, a training example whose query found it; words in both are marked."
+        shown = f"{len(arm['passages'])} of {arm['total']:,} passages"
+        yield Text(f"{shown}, evenly spaced through the subset, not hand-picked.{above}", "small")
+        yield from map(_card, arm["passages"])
+
+
+def _card(passage: dict[str, Any]) -> Card:
+    ranked = f" · best rank {passage['rank']} · score {passage['score']:.1f}" if passage["rank"] else ""
+    found = Part(f"passage {passage['doc']}{ranked}", Quote(tuple(passage["pieces"])))
+    if not (asker := passage["asker"]):
+        return Card((found,))
+    more = f" and {passage['queries'] - 1:,} more" if passage["queries"] > 1 else ""
+    about = ("query of example ", Span(asker["id"]), f"{more} · ", Span(asker["label"], "label"))
+    return Card((Part(about, Quote.of(asker["text"]), raised=True), found))

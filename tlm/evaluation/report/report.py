@@ -1,11 +1,30 @@
-"""The step `report`: the results of runs on one task, as a page and as data."""
+"""The step `report`: the results of runs on one task, as a plain dictionary, which the pages and report.json show."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.tasks.examples import SEVERAL
 from tlm.errors import InputError
+from tlm.evaluation.pages.blocks import roles
+from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.bill import predictions, spent
+from tlm.evaluation.report.checks import checks
+from tlm.evaluation.report.findings import findings, finished, planned, recommended, same_vocabulary, sure
+from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, numbers
+from tlm.evaluation.report.preview import evidence
+from tlm.evaluation.report.runs import Group, ScoredModel, grouped, spread
+from tlm.evaluation.report.since import earlier, finding, group_with, since
+from tlm.evaluation.score.intervals import differences
+from tlm.evaluation.score.mix import LINEAR
+from tlm.evaluation.score.scores import METRIC_NAMES, coverage
 from tlm.evaluation.tracking import track
 from tlm.settings.options import Prices
 
@@ -38,12 +57,8 @@ def report(
     runs = [opened[key] for key in sorted(opened)]
     _check(runs)
     inputs = {f"metrics-{number:03d}": run for number, run in enumerate(sorted(runs, key=lambda run: run.content))}
-    before = list[Artifact]()
-    if against:
-        from tlm.evaluation.report.since import earlier
-
-        before = earlier(against, runs[0])
-        inputs |= {f"against-{number:03d}": run for number, run in enumerate(before)}
+    before = earlier(against, runs[0]) if against else []
+    inputs |= {f"against-{number:03d}": run for number, run in enumerate(before)}
     settings = asdict(prices) | ({"notes": list(notes)} if notes else {})
     recipe = Recipe("report", "report", VERSION, settings, inputs)
     uri = produce(recipe, root, _write, runs, prices, notes, before)
@@ -60,12 +75,9 @@ def _check(runs: list[Artifact]) -> None:
 
 
 def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[str], before: list[Artifact]) -> None:
-    from tlm.evaluation.report.contents import contents
-    from tlm.evaluation.report.lineage import Lineage
-    from tlm.evaluation.report.page import write_report
+    from tlm.evaluation.report.page import write_report  # draws with matplotlib
 
-    lineage = Lineage()
-    found = contents(runs, lineage.follow(runs[0], "task"), lineage, prices, before)
+    found = contents(runs, prices, before)
     found["findings"] += notes
     write_report(draft.folder, found)
     draft.counts["runs"] = len(runs)
@@ -73,3 +85,193 @@ def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[s
         group["name"]: {part: group[part]["mean"] for part in ("dev", "test", "mlm_loss")} for group in found["groups"]
     }
     draft.details.update(task=found["task"]["name"], metric=found["task"]["metric"], groups=groups)
+
+
+MOST_CLASSES = 15  # of a confusion matrix; with more classes, the most frequent confusions are listed
+MOST_CONFUSIONS = 20
+MOST_POINTS = 1000
+
+Contents = dict[str, Any]
+
+
+def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequence[Artifact] = ()) -> Contents:
+    """Collect all about these runs of one task.
+
+    Args:
+        metrics: ``metrics`` artifacts of the same task.
+        prices: Prices of time and energy, and grid intensity.
+        before: Metrics of the model of an earlier report to compare with, from `tlm.evaluation.report.since.earlier`.
+    """
+    lineage = Lineage()
+    task = lineage.follow(metrics[0], "task")
+    groups = grouped([ScoredModel.read(artifact, lineage) for artifact in metrics])
+    summaries = [group.summary(prices) for group in groups]
+    whole = finished(summaries)
+    _colour(summaries, whole)
+    whole_groups = {group.name: group for group, summary in zip(groups, summaries, strict=True) if summary in whole}
+    compared = _compared(whole_groups, whole)
+    best, held_against = recommended(whole, compared)
+    chosen = whole_groups[best["name"]]
+    model = max(chosen.runs, key=lambda run: float(run.values["dev"])).artifact
+    first = groups[0].runs[0].values
+    regression, several = first["problem"] == "regression", first["problem"] == SEVERAL
+    found: Contents = {
+        "task": {
+            "name": visible(first["task"], 80),
+            "problem": first["problem"],
+            "metric": first["metric"],
+            "metric_name": METRIC_NAMES[first["metric"]],
+            "classes": len(first["labels"] or []),
+            "counts": numbers(task.counts) if task is not None else {},
+            "test": first["splits"]["test"]["n"],
+        },
+        # the best on dev first; what ended after stage 1 last
+        "groups": sorted(summaries, key=lambda group: (group not in whole, -group["dev"]["mean"])),
+        "losses": [group["name"] for group in same_vocabulary(summaries)],
+        "prices": asdict(prices),
+        "differences": compared,
+        "findings": findings(summaries, first["metric"], compared),
+        "bill": {"spent": spent(groups, lineage, prices), "predictions": predictions(groups, prices)},
+        "metric_names": METRIC_NAMES,
+        "curves": curves([*whole_groups.values()], regression),
+        "best": {
+            "name": best["name"],
+            "role": best["role"],
+            "sure": sure(best, held_against),
+            "metrics": model.manifest.key,
+        },
+        "classes": None if regression else _classes(_looked_at(groups, best["name"], compared), chosen),
+        "confusion": None if regression or several else _confusion(chosen),
+        "coverage": None if regression or several else coverage(model),
+        "scatter": _scatter(chosen) if regression else None,
+        "evidence": evidence(groups, lineage),
+        "dropped": _dropped(groups, task, lineage),
+    }
+    if before:
+        found["since"] = since(chosen, group_with(before))
+        found["findings"].insert(1, finding(found["since"]))
+    found["lineage"] = lineage_rows(lineage.everything(metrics))
+    found["checks"] = [check._asdict() for check in checks(groups, summaries, best, compared, task, lineage)]
+    found["gone"] = lineage.missing()
+    return found
+
+
+def _colour(groups: list[dict[str, Any]], whole: list[dict[str, Any]]) -> None:
+    """Give each group a role: within a kind of model, each text has its own colour."""
+    for kind in dict.fromkeys(group["kind"] for group in groups):
+        own = [group for group in groups if group["kind"] == kind]
+        texts = ["baseline" if kind == LINEAR else group["text"] if group in whole else "" for group in own]
+        for group, role in zip(own, roles(texts), strict=True):
+            group["role"] = role
+
+
+def _compared(groups: dict[str, Group], summaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The planned differences on test, each with its question."""
+    pairs = planned(summaries)
+    found = differences({name: group.on("test") for name, group in groups.items()}, [pair[:2] for pair in pairs])
+    return [{**one, "question": pair.question} for one, pair in zip(found, pairs, strict=True)]
+
+
+def _looked_at(groups: list[Group], best: str, compared: list[dict[str, Any]]) -> list[Group]:
+    """The best group and the groups that it is compared with; all groups if there are none."""
+    both = [(one["first"], one["second"]) for one in compared]
+    names = {name for pair in both if best in pair for name in pair}
+    return [group for group in groups if group.name in names] or groups
+
+
+def _classes(groups: list[Group], best: Group) -> dict[str, Any]:
+    """F1 of each class on test by group, mean over seeds; the most frequent class first."""
+    labels: dict[str, Any] = best.runs[0].values["splits"]["test"]["classes"]
+    found = [[run.values["splits"]["test"]["classes"] for run in group.runs] for group in groups]
+    rows = [
+        {
+            "label": visible(label, 60),
+            "support": counts["support"],
+            "f1": [spread(classes[label]["f1"] for classes in runs) for runs in found],
+        }
+        for label, counts in labels.items()
+    ]
+    return {"groups": [group.name for group in groups], "rows": sorted(rows, key=lambda row: -row["support"])}
+
+
+def _confusion(best: Group) -> dict[str, Any]:
+    """The best group's confusion matrix on test, summed over its seeds, and the most frequent confusions."""
+    labels = [visible(label, 60) for label in best.runs[0].values["labels"]]
+    matrix = np.sum([run.values["splits"]["test"]["confusion"] for run in best.runs], axis=0)
+    places = [(i, j) for i, j in np.argwhere(matrix) if i != j]
+    wrong = [{"gold": labels[i], "predicted": labels[j], "count": int(matrix[i, j])} for i, j in places]
+    return {
+        "labels": labels,
+        "matrix": matrix.tolist(),
+        "shown": len(labels) <= MOST_CLASSES,
+        "frequent": sorted(wrong, key=lambda one: -one["count"])[:MOST_CONFUSIONS],
+        "seeds": len(best.runs),
+    }
+
+
+def _scatter(best: Group) -> dict[str, list[float]]:
+    """Gold and predicted values on test for the best group's first seed, at most `MOST_POINTS`."""
+    path = best.runs[0].artifact.path("predictions.parquet")
+    table = pq.read_table(path, partitioning=None, filters=[("split", "=", "test")])
+    step = -(-table.num_rows // MOST_POINTS) or 1
+    return {name: [round(value, 4) for value in table[name].to_pylist()[::step]] for name in ("gold", "predicted")}
+
+
+def _dropped(groups: list[Group], task: Artifact | None, lineage: Lineage) -> list[dict[str, Any]]:
+    """Rows that each step left out: import of the corpus and the task, then each arm's retrieval and export."""
+    firsts = [group.runs[0].subset for group in groups]  # of several draws, the first
+    subsets = {subset.manifest.key: subset for subset in firsts if subset is not None}
+    corpus, steps = None, []
+    for subset in subsets.values():
+        hits = lineage.follow(subset, "hits")  # None for a merged subset
+        found = lineage.follow(hits, "index", "corpus") or lineage.follow(subset, "corpus")
+        corpus = corpus or found
+        steps += [*([dropped(hits)] if hits is not None else []), dropped(subset, found)]
+    return [dropped(artifact) for artifact in (corpus, task) if artifact is not None] + steps
+
+
+BINS = 80
+PANELS = {  # title: (artifact of a run, kind of batch or None, column)
+    "Stage 1, external batches: masked LM": ("checkpoint", "external", "mlm"),
+    "Stage 1, task batches: masked LM": ("checkpoint", "internal", "mlm"),
+    "Stage 1, task batches: cross-entropy": ("checkpoint", "internal", "ce"),
+    "Stage 2: cross-entropy": ("model", None, "ce"),
+}
+
+
+def curves(groups: list[Group], regression: bool) -> list[dict[str, Any]]:
+    """One panel for each kind of loss in some group: {title, lines: [{group, points: [[step, loss]]}]}."""
+    panels = []
+    for title, (part, kind, column) in PANELS.items():
+        points = {group.name: _line(group, part, kind, column) for group in groups}
+        if lines := [{"group": name, "points": line} for name, line in points.items() if line]:
+            shown = title.replace("cross-entropy", "squared error") if regression else title
+            panels.append({"title": shown, "lines": lines})
+    return panels
+
+
+def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[float]]:
+    """Mean loss over all seeds in `BINS` equal parts of the steps; [] if there is no curve."""
+    read = [_read(getattr(run, part), kind, column, run.values["task"]) for run in group.runs]
+    steps, losses = np.concatenate(read, axis=1)
+    if not len(steps):
+        return []
+    edges = np.linspace(0, steps.max() + 1, min(BINS, int(steps.max()) + 1) + 1)
+    place = np.searchsorted(edges, steps, side="right") - 1
+    return [
+        [round(float(steps[inside].mean()), 1), round(float(losses[inside].mean()), 4)]
+        for index in range(len(edges) - 1)
+        if (inside := place == index).any()
+    ]
+
+
+def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> NDArray[np.float64]:
+    """Steps and losses, shape [2, n]; of a stage 1 for several tasks, external batches and `task`'s own."""
+    try:
+        file = pq.ParquetFile(artifact.path("curve.parquet")) if artifact is not None else None
+    except InputError:
+        file = None
+    rows = file.read(["step", column, "kind", "task"]).to_pylist() if file else []  # the last two are not in every file
+    chosen = (row for row in rows if kind in (None, row.get("kind")) and row.get("task") in (task, None))
+    found = [(row["step"], row[column]) for row in chosen if row[column] is not None and math.isfinite(row[column])]
+    return np.array(found, dtype=float).reshape(-1, 2).T

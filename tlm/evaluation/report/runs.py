@@ -15,6 +15,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.spending import AT_LEAST, JOULES
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError
+from tlm.evaluation.pages.blocks import OWN_ROLES
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import Lineage, flat, plain
 from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Scored, Scores, interval, t_quantile
@@ -96,11 +97,6 @@ def total(costs: Iterable[Spent]) -> Spent:
     return Spent(**{name: added(name) for name in vars(Spent())})
 
 
-def drawn(metrics: Artifact, lineage: Lineage) -> frozenset[str]:
-    """The contents of the drawn subsets that a model, or the members of a mixture, learned from."""
-    return frozenset(subset.content for subset in _subsets(metrics, lineage) if _by_chance(subset, lineage))
-
-
 def repeats(runs: int, draws: int, *, alike: bool) -> str:
     """Name the repeats of an arm: ``5 draws``, ``3 seeds``, ``3 seeds and draws``, ``3 seeds of one draw``.
 
@@ -145,7 +141,6 @@ def _by_chance(subset: Artifact, lineage: Lineage) -> bool:
     return draws(subset.details["arm"], corpus.details["passages"], vectors=vectors)
 
 
-ARMS = ("baseline", "task-only", "random", "bm25")  # in the order of rows of one kind, with a colour of their own
 COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # the part of predictions.parquet that intervals need
 
 
@@ -173,7 +168,8 @@ class ScoredModel:
     def read(cls, artifact: Artifact, lineage: Lineage) -> "ScoredModel":
         """Read metrics.json and find the model, the checkpoint and the subset."""
         values = json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))
-        return cls(artifact, values, *_made_from(artifact, lineage), drawn(artifact, lineage))
+        drawn = frozenset(one.content for one in _subsets(artifact, lineage) if _by_chance(one, lineage))
+        return cls(artifact, values, *_made_from(artifact, lineage), drawn)
 
     @cached_property
     def predictions(self) -> pa.Table:
@@ -359,7 +355,7 @@ def with_interval(arm: Scores) -> dict[str, Any]:
 
 
 def grouped(runs: list[ScoredModel]) -> list[Group]:
-    """Group runs by arm, stage and settings, in the order of `KINDS`, then of `ARMS`.
+    """Group runs by arm, stage and settings, in the order of `KINDS`, then of `OWN_ROLES`.
 
     Groups of one arm are named by the settings in which they differ.
     """
@@ -392,7 +388,7 @@ def _differs(setting: str, variants: list[dict[str, str]]) -> bool:
 def _order(run: ScoredModel) -> tuple[Any, ...]:
     arm, stage = run.values["arm"], run.values["stage"]
     row = ReportRow.of(arm, stage)
-    place = ARMS.index(row.text) if row.text in ARMS else len(ARMS)
+    place = OWN_ROLES.index(row.text) if row.text in OWN_ROLES else len(OWN_ROLES)
     variant = [(name, _natural(value)) for name, value in sorted(run.variant().items())]
     return row.place, place, arm, stage, variant, run.values["seed"], run.artifact.manifest.key
 

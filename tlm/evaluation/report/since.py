@@ -14,8 +14,7 @@ import numpy as np
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly
-from tlm.data.tasks.changes import changes, in_both, texts_of
-from tlm.data.tasks.examples import read_splits
+from tlm.data.tasks.examples import changes, in_both, read_splits, texts_of
 from tlm.data.tasks.metrics import Array, Split
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Quote, Row, Span, Table, Text

@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.marks import Marks, named_marks
+from tlm.data.passages import texts
+from tlm.data.tasks.examples import classes_of, read_splits, texts_in
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
 from tlm.retrieval.subset.export import Selection
@@ -13,8 +17,7 @@ from tlm.settings.options import Filters
 from tlm.training.input.located import model_folder, published_name
 
 if TYPE_CHECKING:
-    from tlm.data.marks import Marks
-    from tlm.data.tasks.metrics import Split
+    from tlm.shallow.linear import Given
     from tlm.shallow.models import Model
 
 
@@ -85,8 +88,6 @@ def _embedded(task: Artifact, place: str, spans: Sequence[str], seed: int, root:
 
 
 def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: dict[str, Artifact]) -> Recipe:
-    from tlm.data.marks import named_marks
-
     if spans:
         named_marks(spans)  # raises before anything is made
         settings["spans"] = list(spans)
@@ -116,30 +117,28 @@ def _write(draft: Draft, recipe: Recipe, fit: "Callable[[], Model]") -> None:
 
 
 def _fitted(recipe: Recipe) -> "Model":
-    from tlm.data.tasks.examples import unlabelled
     from tlm.shallow.static import learn
     from tlm.shallow.tfidf import tune
 
     if recipe.step != STATIC:
         return tune(*_given(recipe))
     read = _read(recipe.inputs["subset"]) if "subset" in recipe.inputs else ()
-    return learn(read, unlabelled(recipe.inputs["task"]), *_given(recipe))
+    return learn(read, texts_in(recipe.inputs["task"], UNLABELLED), *_given(recipe))
 
 
-def _given(recipe: Recipe) -> "tuple[Split, Split, str, list[str] | None, Marks | None]":
-    """What all models are fitted on: train, dev, metric, classes, and marks that were named."""
+def _given(recipe: Recipe) -> "tuple[Given, Marks | None]":
+    """What all models are fitted to, and marks that were named."""
     from tlm.data.marks import named_marks
-    from tlm.data.tasks.examples import read_splits
+    from tlm.shallow.linear import Given
 
-    splits, details = read_splits(recipe.inputs["task"], "train", "dev"), recipe.inputs["task"].details
+    task = recipe.inputs["task"]
+    splits = read_splits(task, "train", "dev")
     marks = named_marks(recipe.settings["spans"]) if "spans" in recipe.settings else None
-    return splits["train"], splits["dev"], details["metric"], details["labels"], marks
+    return Given(splits["train"], splits["dev"], task.details["metric"], classes_of(task)), marks
 
 
 def _read(subset: Artifact) -> Iterator[str]:
     """The passages of a subset; of more than `MOST_PASSAGES`, as many, evenly spaced."""
-    from tlm.data.passages import texts
-
     total = subset.details["passages"]
     kept = min(total, MOST_PASSAGES)
     return (text for number, text in enumerate(texts(subset)) if (number + 1) * kept // total > number * kept // total)

@@ -2,9 +2,11 @@
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
+from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
-from tlm.evaluation.score.scores import scored
+from tlm.evaluation.predict.speed import SPEED, Timed, flops_of
+from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.training.distributed.launch import own_cards
 
 
@@ -76,10 +78,6 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
 def _write(
     draft: Draft, trained: Artifact, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None
 ) -> None:
-    from tlm.data.tasks.examples import read_splits
-    from tlm.evaluation.predict.speed import SPEED, Timed, flops_of
-    from tlm.evaluation.score.scores import Prediction, write_metrics
-
     check_classes(trained, task)
     predictor, place = open_predictor(trained.path("model"), device)
     timed, splits = Timed(predictor, place), read_splits(task, "dev", "test")
@@ -91,8 +89,11 @@ def _write(
     size = sum(entry.size for entry in trained.entries("model/*"))
     speed = timed.facts() | {"bytes": size, "flops": flops_of(predictor, trained, splits.values())}
     details, start = trained.details, stages.get("stage 1")
-    identity = {"arm": details["arm"], "seed": details["seed"], "stage": list(stages)[-1]}
-    identity["mlm_loss"] = None if start is None else _loss(start, task, device, root)
+    identity = {"arm": details["arm"], "seed": details["seed"], "stage": list(stages)[-1], "mlm_loss": None}
+    if start is not None:
+        from tlm.training.classification import masked_lm_loss
+
+        identity["mlm_loss"] = masked_lm_loss(start, task, "test", device, root)
     facts = {"cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()}}
     facts |= {name: details[name] for name in ("fixed", "parameters", "chosen", "tried") if name in details}
     write_metrics(draft, task, predictions, identity, facts)
@@ -100,16 +101,8 @@ def _write(
     draft.run["stages"] = {stage: artifact.run() for stage, artifact in stages.items()}
 
 
-def _loss(checkpoint: Artifact, task: Artifact, device: str, root: str | None) -> float | None:
-    from tlm.training.classification import masked_lm_loss
-
-    return masked_lm_loss(checkpoint, task, "test", device, root)
-
-
 def check_classes(trained: Artifact, task: Artifact) -> None:
     """Raise InputError unless `trained` predicts the classes of `task`."""
-    from tlm.data.tasks.examples import SEVERAL, classes_of
-
     if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
         raise InputError(
             f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate its model"

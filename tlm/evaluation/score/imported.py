@@ -15,9 +15,11 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import BadRow, Reject, name_of, value_of
+from tlm.data.tasks.examples import SEVERAL, classes_of, examples, read_splits
 from tlm.data.tasks.labelled import labels_of
+from tlm.data.tasks.thresholds import UNFITTED, above
 from tlm.errors import InputError, nearest, refuse_negative
-from tlm.evaluation.score.scores import scored
+from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 
 VERSION = 3
 IMPORTED = "imported"
@@ -53,7 +55,7 @@ def import_predictions(
     Raises:
         InputError: a row has an unknown or repeated id, an unknown label or no usable value, or an example is missing.
     """
-    examples = Artifact.open(task, "task")
+    labelled = Artifact.open(task, "task")
     if not name.strip():
         raise InputError("name is empty; give the model a name for the reports")
     if name.strip() == "baseline":
@@ -64,16 +66,12 @@ def import_predictions(
             raise InputError(f"{file} is {len(found)} files; expected one file of predictions")
         check(found[0], [id_field])
         fields = {"id_field": id_field, "label_field": label_field, "files": {"predictions": found[0].digest()}}
-        settings = {"arm": name.strip(), "seed": seed, **fields, **scored(examples)}
-        recipe = Recipe("metrics", "import-predictions", VERSION, settings, {"task": examples})
+        settings = {"arm": name.strip(), "seed": seed, **fields, **scored(labelled)}
+        recipe = Recipe("metrics", "import-predictions", VERSION, settings, {"task": labelled})
         return produce(recipe, root, _write, recipe, found[0])
 
 
 def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
-    from tlm.data.tasks.examples import SEVERAL, classes_of, examples, read_splits
-    from tlm.data.tasks.thresholds import UNFITTED, above
-    from tlm.evaluation.score.scores import Prediction, write_metrics
-
     task, settings = recipe.inputs["task"], recipe.settings
     labels = classes_of(task)
     ids, splits = examples(task)["id"].to_pylist(), read_splits(task, "dev", "test")
@@ -81,8 +79,7 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
     known = {one for names in wanted.values() for one in names}
     if any(count > 1 for one, count in Counter(ids).items() if one in known):
         raise InputError(f"ids of {task.uri} repeat, so they name no example; load the task with another id_field")
-    several = task.details["problem"] == SEVERAL
-    predicted = _by_id(file, settings["id_field"], settings["label_field"], known, set(ids) - known, labels, several)
+    predicted = _by_id(file, recipe, known, set(ids) - known)
     predictions = []
     for name, split in splits.items():
         if missing := [one for one in wanted[name] if one not in predicted]:
@@ -92,23 +89,18 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
             )
         values = [predicted[one] for one in wanted[name]]
         found = np.array(values, np.float64).reshape(len(values), len(labels or [0]))
+        several = task.details["problem"] == SEVERAL
         answers = Prediction(split, above(found, [UNFITTED]), found) if several else Prediction.of(split, found)
         predictions.append(answers)
     identity = {"arm": settings["arm"], "seed": settings["seed"], "stage": IMPORTED, "mlm_loss": None}
     write_metrics(draft, task, predictions, identity, {"cost": {}, "fixed": True})
 
 
-def _by_id(
-    file: RawFile,
-    id_field: str,
-    label_field: str,
-    known: set[str],
-    ignored: set[str],
-    labels: list[str] | None,
-    several: bool,
-) -> dict[str, list[float]]:
+def _by_id(file: RawFile, recipe: Recipe, known: set[str], ignored: set[str]) -> dict[str, list[float]]:
     """The prediction for each known id: a probability for each label, or one number."""
-    found: dict[str, list[float]] = {}
+    id_field, label_field = (recipe.settings[name] for name in ("id_field", "label_field"))
+    labels, found = classes_of(recipe.inputs["task"]), dict[str, list[float]]()
+    read_row = _labels if recipe.inputs["task"].details["problem"] == SEVERAL else _chances
     for row in read(file, _columns(file, id_field, label_field)):
         where = f"{file.where}:{row.line}"
         if isinstance(row, Reject):
@@ -117,7 +109,6 @@ def _by_id(
             name = name_of(row.values, id_field)
             if name in ignored:
                 continue
-            read_row = _labels if several else _chances
             values = [_number(row.values, label_field)] if labels is None else read_row(row.values, label_field, labels)
         except BadRow as bad:
             raise InputError(f"{where}: {', '.join(bad.args)}; fix the row") from None

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
 
 from tlm.data.tasks.metrics import Floats, scores_of, sums_of
 
@@ -155,8 +156,6 @@ def chance(first: Scores, second: Scores) -> float:
 
     Over seeds and test examples where both arms have enough seeds; else over test examples alone.
     """
-    from scipy.special import stdtr
-
     draws, arms = first.mean_draws - second.mean_draws, [first, second]
     total, freedom = _variance(arms if all(arm.counts for arm in arms) else [], first.splits, draws)
     return float(stdtr(freedom, (first.scores.mean() - second.scores.mean()) / total**0.5))
@@ -188,8 +187,6 @@ def differences(arms: Mapping[str, Scores], pairs: Sequence[tuple[str, str]]) ->
 
 def t_quantile(confidence: float, degrees: int) -> float:
     """The t with P(-t < T < t) = `confidence` for Student's T."""
-    from scipy.special import stdtrit
-
     return float(stdtrit(degrees, (1 + confidence) / 2))
 
 

@@ -2,35 +2,33 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits
+from tlm.data.tasks.metrics import Floats, Split, score
 from tlm.errors import InputError
-from tlm.evaluation.predict.predictor import MIXTURE
+from tlm.evaluation.predict import predictor
+from tlm.evaluation.predict.predictor import MIXTURE, Cascade, Weights
+from tlm.evaluation.predict.speed import SPEED, rate, together
 from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
-from tlm.evaluation.score.scores import scored
+from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.progress import say
+from tlm.retrieval.subset.export import PUBLISHED, further_text
 from tlm.retrieval.subset.protected import check_trained
 from tlm.settings.options import Range
-from tlm.training.load_model import PUBLISHED, further_text
+from tlm.shallow.folder import CONFIG, FAMILY
 
-if TYPE_CHECKING:
-    from tlm.data.tasks.metrics import Split
-    from tlm.evaluation.predict.cascade import Cascade
-    from tlm.evaluation.predict.predictor import Weights
-
-Floats = NDArray[np.float64]
 LINEAR, ENCODER, STUDENT = "linear", "encoder", "student"
 KINDS = (  # in the order of a report's rows; kinds of mixtures that a user made stand before what was imported
     *(LINEAR, EMBEDDINGS, STATIC, STUDENT, ENCODER, PUBLISHED, f"{STATIC} + {LINEAR}"),
@@ -109,7 +107,7 @@ class Part:
     arm: str
     members: list[Artifact]
 
-    def predictions(self, split: str) -> NDArray[np.float64]:
+    def predictions(self, split: str) -> Floats:
         """Mean prediction for the examples of a split: probabilities [n, classes], or numbers [n, 1]."""
         return np.mean([_predictions(member, split) for member in self.members], axis=0)  # type: ignore[no-any-return]
 
@@ -118,19 +116,14 @@ def parts_of(metrics: list[Artifact]) -> list[Part]:
     """The parts of a mixture, in the order in which their arms come first."""
     arms: dict[str, list[Artifact]] = {}
     for one in metrics:
-        arms.setdefault(part_name(one), []).append(one)
+        alone = " (stage 1)" if one.details.get("stage") == "stage 1" else ""  # a part of its own
+        arms.setdefault(f"{one.details['arm']}{alone}", []).append(one)
     return [Part(arm, members) for arm, members in arms.items()]
 
 
 def arm_of(parts: list[Part], between: str = PARTS) -> str:
     """The name of a mixture, such as ``bm25 × 5 + baseline``, or of a cascade."""
     return between.join(f"{part.arm} × {len(part.members)}" if len(part.members) > 1 else part.arm for part in parts)
-
-
-def part_name(metrics: Artifact) -> str:
-    """The arm that metrics are of; a model without stage 2 is a part of its own."""
-    arm, stage = str(metrics.details["arm"]), metrics.details.get("stage")
-    return f"{arm} (stage 1)" if stage == "stage 1" else arm
 
 
 def model_of(metrics: Artifact) -> Artifact | None:
@@ -168,7 +161,7 @@ def _key(metrics: Artifact, stage: str) -> str:
     return start.key if start is not None and stage == "stage 1" else model.manifest.key
 
 
-def _predictions(metrics: Artifact, split: str) -> NDArray[np.float64]:
+def _predictions(metrics: Artifact, split: str) -> Floats:
     table = pq.ParquetFile(metrics.path("predictions.parquet")).read(["split", "predicted", "probabilities"])
     rows = table.filter(pc.equal(table["split"], split))
     if pa.types.is_floating(rows["predicted"].type):
@@ -222,14 +215,12 @@ def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, ro
     return produce(recipe, root, _write_metrics, recipe)
 
 
-def _checked_parts(members: list[Artifact]) -> "list[Part]":
+def _checked_parts(members: list[Artifact]) -> list[Part]:
     """The parts that the members form. Raises InputError if they cannot be mixed."""
-    from tlm.evaluation.predict.predictor import MOST_PARTS
-
     parts = parts_of(members)
-    if len(members) < 2 or len(parts) > MOST_PARTS:
+    if len(members) < 2 or len(parts) > predictor.MOST_PARTS:
         raise InputError(
-            f"{len(members)} models of {len(parts)} arms; expected 2 or more, of at most {MOST_PARTS} arms"
+            f"{len(members)} models of {len(parts)} arms; expected 2 or more, of at most {predictor.MOST_PARTS} arms"
         )
     for member in members:
         if member.manifest.inputs["task"].content != members[0].manifest.inputs["task"].content:
@@ -241,8 +232,6 @@ def _checked_parts(members: list[Artifact]) -> "list[Part]":
 
 def _check_cascade(parts: list[Part], task: Artifact, tolerance: float) -> None:
     """Raise InputError if these parts cannot be a cascade."""
-    from tlm.data.tasks.examples import SEVERAL
-
     Range("a score from 0 to 1", 0, 1).check("tolerance", tolerance)
     if len(parts) != 2:
         raise InputError(f"models of {len(parts)} arms; a cascade has two: mix others first, and name the mixture")
@@ -250,20 +239,14 @@ def _check_cascade(parts: list[Part], task: Artifact, tolerance: float) -> None:
         raise InputError(f"the task has the problem '{problem}'; a cascade needs one label a text: mix without --first")
 
 
-def _fit(task: Artifact, settings: Mapping[str, Any]) -> "Callable[[Sequence[Floats], Any], Weights | Cascade]":
+def _fit(task: Artifact, settings: Mapping[str, Any]) -> predictor.Fit:
     """What fits the weights of a mixture with these settings, or the threshold of a cascade."""
-    from tlm.evaluation.predict import cascade, predictor
-
     if "tolerance" not in settings:
         return predictor.fitted
-    return partial(cascade.fitted, metric=task.details["metric"], tolerance=settings["tolerance"])
+    return partial(predictor.fitted_cascade, metric=task.details["metric"], tolerance=settings["tolerance"])
 
 
 def _write_model(draft: Draft, recipe: Recipe) -> None:
-    from tlm.data.tasks.examples import classes_of, read_splits
-    from tlm.evaluation.predict.predictor import Weights
-    from tlm.shallow.folder import CONFIG, FAMILY
-
     parts = parts_of(list(recipe.inputs.values()))
     task = parts[0].members[0].input("task")
     dev = [part.predictions("dev") for part in parts]
@@ -294,18 +277,12 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
 
 
 def _write_metrics(draft: Draft, recipe: Recipe) -> None:
-    from tlm.data.tasks.examples import read_splits
-    from tlm.evaluation.predict.cascade import Cascade
-    from tlm.evaluation.predict.predictor import combined, cross_fitted
-    from tlm.evaluation.predict.speed import SPEED, rate, together
-    from tlm.evaluation.score.scores import Prediction, write_metrics
-
     mixture, task = recipe.inputs["model"], recipe.inputs["task"]
     members, found = [*map(mixture.input, mixture.manifest.inputs)], mixture.details
     parts, splits = parts_of(members), read_splits(task, "dev", "test")
     values = {name: [part.predictions(name) for part in parts] for name in ("dev", "test")}
-    weights, fit = combined(found), _fit(task, mixture.manifest.settings)
-    dev = cross_fitted(values["dev"], splits["dev"].gold, splits["dev"].group, fit)
+    weights, fit = predictor.combined(found), _fit(task, mixture.manifest.settings)
+    dev = predictor.cross_fitted(values["dev"], splits["dev"].gold, splits["dev"].group, fit)
     test = weights.apply(values["test"])
     thresholds = found.get("thresholds")
     predictions = [Prediction.of(splits[name], mixed, thresholds) for name, mixed in (("dev", dev), ("test", test))]
@@ -333,11 +310,9 @@ def _say_scores(found: Mapping[str, Mapping[str, float]], rates: Mapping[str, fl
 
 
 def _alone(
-    parts: list[Part], splits: "Mapping[str, Split]", values: Mapping[str, list[Floats]], metric: str
+    parts: list[Part], splits: Mapping[str, Split], values: Mapping[str, list[Floats]], metric: str
 ) -> dict[str, dict[str, float]]:
     """The scores of each part alone, by split."""
-    from tlm.data.tasks.metrics import score
-
     return {
         part.arm: {name: score(metric, splits[name].gold, values[name][place].argmax(axis=1)) for name in splits}
         for place, part in enumerate(parts)

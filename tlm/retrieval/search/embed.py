@@ -16,7 +16,7 @@ from tlm.shallow import folder as folders
 from tlm.shallow import published
 from tlm.shallow.features import words_of
 from tlm.shallow.models import one_thread
-from tlm.shallow.vectors import Vectors, word_vectors
+from tlm.shallow.static import Vectors, word_vectors
 
 LEARNED_FROM = 50_000  # passages that word vectors are learned from
 # Binary places of learned vectors, which differ by some 1e-14 between processors, so rounded ones are nearly always
@@ -74,19 +74,9 @@ class StaticEmbedder:
         return cls(Vectors(vocabulary["words"], arrays["vectors"], arrays["word_weights"]), arrays["common"])
 
 
-@dataclass(frozen=True)
-class PublishedEmbedder:
-    """Embeddings of a published model.
-
-    Attributes:
-        folder: The folder of the model.
-    """
-
-    folder: str
-
-    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors of length 1, shape [texts, dimensions]."""
-        return _of_length_one(published.represent(_loaded(self.folder), texts, None))
+def published_vectors(folder: str, texts: Sequence[str]) -> NDArray[np.float32]:
+    """Embeddings of texts by the published model in a folder, of length 1, shape [texts, dimensions]."""
+    return _of_length_one(published.represent(_loaded(folder), texts, None))
 
 
 @lru_cache(maxsize=1)

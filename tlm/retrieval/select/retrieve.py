@@ -106,12 +106,9 @@ def retrieve(
 
 
 def _check(arm: str, query: str, top_k: int, share: str, like: str, embedder: str) -> None:
-    if arm not in ARMS:
-        raise InputError(f"arm '{arm}' is not known{nearest(arm, ARMS)}")
-    if query not in KINDS:
-        raise InputError(f"query '{query}' is not known{nearest(query, KINDS)}")
-    if share not in (EXAMPLES, CLASSES):
-        raise InputError(f"share '{share}' is not known{nearest(share, (EXAMPLES, CLASSES))}")
+    for name, given, known in (("arm", arm, ARMS), ("query", query, KINDS), ("share", share, (EXAMPLES, CLASSES))):
+        if given not in known:
+            raise InputError(f"{name} '{given}' is not known{nearest(given, known)}")
     Range(f"1 to {MOST_HITS} passages per query", 1, MOST_HITS).check("top_k", top_k)
     if (arm == "bm25") == bool(like):
         expected = "takes no --same-size-as" if like else "needs --same-size-as with the URI of the BM25 subset"

@@ -68,11 +68,6 @@ def log_importance(logs: Floats, texts: Sequence[str]) -> Floats:
     return counts(texts, BUCKETS) @ logs  # type: ignore[no-any-return]
 
 
-def divergence(task: Floats, other: Floats) -> float:
-    """The Kullback-Leibler divergence of the task's distribution from another, in nats (section 5.1 of DSIR)."""
-    return float(np.sum(task * log_ratios(task, other)))
-
-
 def fitted(texts: Sequence[str], others: Sequence[str]) -> LogisticRegression:
     """A model that separates the task's texts from others; both sides weigh the same."""
     labels = np.repeat([1, 0], [len(texts), len(others)])

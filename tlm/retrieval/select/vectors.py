@@ -16,7 +16,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.parallel import as_done
 from tlm.data.passages import SEVERAL, shard_passages, shards
 from tlm.data.ranges import Ints
-from tlm.retrieval.search.embed import Embed, PublishedEmbedder, StaticEmbedder
+from tlm.retrieval.search.embed import Embed, StaticEmbedder, published_vectors
 from tlm.retrieval.search.index import VECTORS, located, open_engine
 from tlm.retrieval.search.query import Docs, Engine, Scores
 from tlm.shallow.models import one_thread
@@ -43,7 +43,7 @@ def dense(index: Artifact, folder: str, seed: int) -> Engine:
         from tlm.retrieval.search.elastic import ElasticVectors
 
         return ElasticVectors(located(index), StaticEmbedder.read(index.path(VECTORS)))
-    return Nearest(corpus, PublishedEmbedder(folder) if folder else StaticEmbedder.learn(corpus, seed))
+    return Nearest(corpus, partial(published_vectors, folder) if folder else StaticEmbedder.learn(corpus, seed))
 
 
 def hybrid(index: Artifact, folder: str, seed: int) -> Engine:

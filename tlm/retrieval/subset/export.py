@@ -15,8 +15,9 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import Shards
 from tlm.errors import InputError
 from tlm.progress import say, track
-from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.subset.judge import REASONS, Candidates, Verdicts, collect, collected, judge, queries_of, read_hits
+from tlm.retrieval.select.retrieve import ARMS, RERANKED, retrieve
+from tlm.retrieval.subset import judge
+from tlm.retrieval.subset.judge import Verdicts
 from tlm.settings.options import Filters
 
 _BEST = [("best_rank", pa.int32()), ("best_score", pa.float32())]
@@ -38,7 +39,7 @@ def write_subset(
     """
     candidates, kept = verdicts.candidates, verdicts.rows()
     draft.counts |= {"candidates": len(candidates)}
-    draft.counts |= {REASONS[reason]: len(verdicts.rows(reason)) for reason in reasons}
+    draft.counts |= {judge.REASONS[reason]: len(verdicts.rows(reason)) for reason in reasons}
     draft.details["passages"] = len(kept)
     columns = pa.table({"doc": candidates.docs[kept], **candidates.best(kept), **lists})
     shards = Shards(draft.folder, "passages")
@@ -47,7 +48,7 @@ def write_subset(
         shards.add(part.add_column(1, "text", texts).cast(schema))
     draft.rows |= shards.close()
     removed = np.array(sorted(verdicts.details), np.int64)
-    names = [REASONS[reason] for reason in verdicts.reason[removed]]
+    names = [judge.REASONS[reason] for reason in verdicts.reason[removed]]
     details = [verdicts.details[row] for row in removed.tolist()]
     table = pa.table([candidates.docs[removed], names, details], schema=DROPPED)
     pq.write_table(table, draft.folder / "dropped.parquet", compression="zstd", row_group_size=100_000)
@@ -85,18 +86,18 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
     path = hits.path("hits.parquet")
     with TemporaryDirectory(prefix="texts-", dir=draft.folder) as name:
         texts = Path(name)
-        docs = track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions")
-        ranked = read_hits(path, "doc", "rank", "score")
-        candidates = Candidates.from_hits(hits.uri, lambda: collected(texts), docs, ranked)
+        docs = track((doc for (doc,) in judge.read_hits(path, "doc")), "grouping hits", unit="portions")
+        ranked = judge.read_hits(path, "doc", "rank", "score")
+        candidates = judge.Candidates(hits.uri, lambda: judge.collected(texts), *judge.by_document(docs, ranked))
         if not len(candidates):
             raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
-        collect(corpus, candidates.docs, texts)
+        judge.collect(corpus, candidates.docs, texts)
         like = hits.details.get("like")
-        verdicts = judge(candidates, filters, {"": task} if task else {}, like=like)
+        verdicts = judge.judge(candidates, filters, {"": task} if task else {}, like=like)
         kept = verdicts.rows()
-        queries = queries_of(path, candidates.docs[kept])
+        queries = judge.queries_of(path, candidates.docs[kept])
         draft.details = {"arm": hits.details["arm"]}
-        write_subset(draft, verdicts, range(len(REASONS)), {"queries": queries})
+        write_subset(draft, verdicts, range(len(judge.REASONS)), {"queries": queries})
     if like is not None:
         draft.counts["missing"] = max(0, like - len(kept))
         if len(kept) < like:
@@ -104,6 +105,7 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
 
 
 TASK_ONLY = "task-only"
+PLM, PUBLISHED = "plm", "published"  # the arms of published models; those of the pipelines begin so: published-NAME
 
 
 class Selection(NamedTuple):
@@ -149,3 +151,8 @@ class Selection(NamedTuple):
 def seed_of(subset: Artifact) -> int:
     """The seed that a subset of an arm was drawn by; 0 for one that is the same with every seed."""
     return int(subset.input("hits").manifest.settings.get("seed", 0)) if "hits" in subset.manifest.inputs else 0
+
+
+def further_text(arm: str) -> str:
+    """The arm whose text a published model went on with, as the name of its own arm ends: ``published-NAME-bm25``."""
+    return next((text for text in (TASK_ONLY, *ARMS, RERANKED) if arm.endswith(f"-{text}")), "")

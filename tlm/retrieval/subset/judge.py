@@ -52,33 +52,6 @@ class Candidates:
     best_rank: npt.NDArray[np.int32]
     best_score: npt.NDArray[np.float32]
 
-    @classmethod
-    def from_hits(
-        cls,
-        source: str,
-        read: Callable[[], Iterable[pa.RecordBatch]],
-        hit: Iterable[Column],
-        ranked: Iterable[tuple[Column, ...]],
-    ) -> "Candidates":
-        """Group hits by document.
-
-        Args:
-            source: What the hits were taken from, for messages.
-            read: Starts reading all passages (``doc``, ``text``), ascending.
-            hit: The documents of the hits, in portions. Memory grows with the distinct documents, not with the hits.
-            ranked: The same hits again: document, rank and score.
-        """
-        docs = NO_ROWS
-        for portion in hit:
-            docs = ascending(np.concatenate([docs, portion]))
-        best_rank = np.full(len(docs), NO_RANK, np.int32)
-        best_score = np.full(len(docs), NO_SCORE, np.float32)
-        for portion, rank, score in ranked:
-            rows = np.searchsorted(docs, portion)
-            np.minimum.at(best_rank, rows, rank)
-            np.maximum.at(best_score, rows, score)
-        return cls(source, read, docs, best_rank, best_score)
-
     def __len__(self) -> int:
         return len(self.docs)
 
@@ -100,6 +73,24 @@ class Candidates:
             start, stop = np.searchsorted(docs, [here[0], here[-1] + 1]) if len(here) else (0, 0)
             if start < stop:
                 yield batch.column("text").take(pa.array(np.searchsorted(here, docs[start:stop])))
+
+
+def by_document(hit: Iterable[Column], ranked: Iterable[tuple[Column, ...]]) -> tuple[Ints, Column, Column]:
+    """Group hits by document. Returns the documents, ascending, and for each its best rank and best score.
+
+    Args:
+        hit: The documents of the hits, in portions. Memory grows with the distinct documents, not with the hits.
+        ranked: The same hits again: document, rank and score.
+    """
+    docs = NO_ROWS
+    for portion in hit:
+        docs = ascending(np.concatenate([docs, portion]))
+    best_rank, best_score = np.full(len(docs), NO_RANK, np.int32), np.full(len(docs), NO_SCORE, np.float32)
+    for portion, rank, score in ranked:
+        rows = np.searchsorted(docs, portion)
+        np.minimum.at(best_rank, rows, rank)
+        np.maximum.at(best_score, rows, score)
+    return docs, best_rank, best_score
 
 
 def read_hits(hits: Path, *names: str) -> Iterator[tuple[Column, ...]]:

@@ -3,11 +3,8 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.examples import examples
+from tlm.data.tasks.examples import texts_in
 from tlm.data.tasks.labelled import UNLABELLED, twin_key
 from tlm.errors import InputError
 from tlm.progress import say
@@ -116,6 +113,4 @@ def _subsets_of(made: Artifact) -> Iterator[Artifact]:
 
 def _texts(task: Artifact, *splits: str) -> set[str]:
     """The keys of the texts in some splits, of both texts of a pair."""
-    table = examples(task)
-    chosen = table.filter(pc.is_in(table["split"], pa.array(splits)))
-    return {twin_key(text) for name in ("text", "text_pair") for text in chosen[name].to_pylist() if text is not None}
+    return set(map(twin_key, texts_in(task, *splits)))

@@ -1,14 +1,13 @@
 """Find a published model: in a local folder, on S3, or on the Hugging Face Hub."""
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatch
 from pathlib import Path
 
 from tlm.artifacts.stores.local import cache_folder, scratch_folder
-from tlm.artifacts.stores.store import check_url
+from tlm.data.reading.hub import check_endpoint
 from tlm.errors import InputError, reason
 
 TEXTS = (
@@ -110,8 +109,7 @@ def _from_disk_or_hub(model: str, of_tokenizers: bool, files: Sequence[str]) -> 
 def _from_hub(name: str, files: Sequence[str]) -> Path:
     from huggingface_hub import snapshot_download
 
-    if os.environ.get("HF_ENDPOINT"):
-        check_url(os.environ["HF_ENDPOINT"], "HF_ENDPOINT")
+    check_endpoint()
     try:
         return Path(snapshot_download(name, allow_patterns=list(files)))
     except Exception as error:  # the Hub's client raises many kinds

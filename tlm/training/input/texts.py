@@ -184,14 +184,11 @@ class Examples:
         table = examples(task)
         classes, scale = classes_of(task), None
         split = np.array(table["split"].to_pylist(), dtype=object)
+        labels = values_of(table["target" if classes is None else "label"], classes)
         if classes is None:
-            targets = np.array(table["target"].to_pylist(), dtype=np.float64)
-            scale = Scale.of(targets[split == "train"])
-            labels: NDArray[Any] = scale.standardised(targets)
+            scale = Scale.of(labels[split == "train"])
+            labels = scale.standardised(labels)
         elif task.details["problem"] == SEVERAL:
-            labels = values_of(table["label"], classes).astype(np.float32)
-        else:
-            indices: dict[str | None, int] = {label: index for index, label in enumerate(classes)} | {None: -1}
-            labels = np.array([indices[label] for label in table["label"].to_pylist()], dtype=np.int64)
+            labels = labels.astype(np.float32)
         marks = listed_marks(tokens.details.get("marks", ()))
         return cls(Texts.open(tokens, max_length), labels, split, classes, marks, scale)

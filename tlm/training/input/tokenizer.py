@@ -1,7 +1,11 @@
-"""The step `tokenizer`: one vocabulary for all arms, so that their losses can be compared.
+"""The step `tokenizer`: one vocabulary for all arms, so that their losses can be compared; and smaller vocabularies.
 
 Training is deterministic. The library's WordPiece trainer by itself is not: it breaks ties by token id, and the ids of
 single characters differ between runs. So we count the characters and give them to the trainer.
+
+A published vocabulary can be trimmed to the tokens that occur in given texts, and all single characters. Texts whose
+tokens all stay are tokenized as before: WordPiece takes the longest piece that it knows, BPE the first merge of its
+list, Unigram the most probable pieces, and none of them chooses otherwise because others are gone.
 """
 
 import json
@@ -11,8 +15,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -21,10 +26,13 @@ from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.artifacts.stores.store import file_sha256
 from tlm.data.passages import sample as passages_sample
-from tlm.data.tasks.examples import examples
+from tlm.data.ranges import Ints
+from tlm.data.tasks.examples import examples, texts_in
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, nearest, reason
 from tlm.training.input.located import HERE, model_folder
+from tlm.training.input.texts import Ragged
+from tlm.training.input.tokenize import tokenize
 
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 _OTHER_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
@@ -159,7 +167,7 @@ def save_vocabulary(tokenizer: Tokenizer, special: dict[str, str], folder: Path)
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1, sort_keys=True), encoding="utf-8")
 
 
-VERSION = 1
+VERSION, TRIM_VERSION = 1, 1  # of the vocabulary, and of a trimmed one
 SMALLEST = {"wordpiece": 200, "bpe": 300}  # about what single characters and special tokens need
 
 
@@ -213,7 +221,7 @@ def _train(
     draft: Draft, sources: dict[str, Artifact], kind: str, vocab_size: int, sample: int, lower_case: bool
 ) -> None:
     corpus, *tasks = sources.values()
-    texts = [*passages_sample(corpus, sample), *chain.from_iterable(map(_train_split, tasks))]
+    texts = [*passages_sample(corpus, sample), *chain(*(texts_in(task, "train", UNLABELLED) for task in tasks))]
     tokenizer = train_vocabulary(kind, texts, vocab_size, lower_case)
     write_vocabulary(draft, tokenizer, SPECIAL, kind, lower_case)
     draft.counts["texts"] = len(texts)
@@ -261,8 +269,95 @@ def write_vocabulary(draft: Draft, tokenizer: Tokenizer, special: dict[str, str]
     draft.counts["vocab_size"] = size
 
 
-def _train_split(task: Artifact) -> Iterator[str]:
-    table = examples(task)
-    train = table.filter(pc.is_in(table["split"], pa.array(["train", UNLABELLED])))
-    for column in ("text", "text_pair"):
-        yield from (text for text in train[column].to_pylist() if text is not None)
+KEPT = "kept.npy"  # the old id of each entry
+_FIRST = 10  # entries that always stay: RoBERTa and models like it count positions from the padding's id
+_ROWS = 100_000  # that are read at a time
+
+
+def trim_vocabulary(tokenizer: str, task: str, subset: str, spans_first: bool, root: str | None) -> str:
+    """Make a `tokenizer` of what the training texts of a task and a subset ("" for none) need; returns its URI."""
+    inputs = {"tokenizer": Artifact.open(tokenizer), "task": Artifact.open(task)}
+    inputs["task_tokens"] = Artifact.open(tokenize(task, tokenizer, spans_first=spans_first, root=root))
+    if subset:
+        inputs["subset_tokens"] = Artifact.open(tokenize(subset, tokenizer, root=root))
+    recipe = Recipe("tokenizer", "trim-vocabulary", TRIM_VERSION, settings={}, inputs=inputs)
+    return produce(recipe, root, _trim, inputs)
+
+
+def _trim(draft: Draft, inputs: dict[str, Artifact]) -> None:
+    old = Tokenizer.from_file(str(inputs["tokenizer"].path("tokenizer") / "tokenizer.json"))
+    details = inputs["tokenizer"].details
+    special = {role: str(old.id_to_token(details[f"{role}_id"])) for role in SPECIAL}
+    occurs = np.zeros(details["vocab_size"], bool)
+    for ids in _tokens(inputs):
+        occurs[ids] = True
+    tokenizer, kept = trimmed(old, set(np.flatnonzero(occurs).tolist()))
+    whole = with_layout(tokenizer, special, details.get("between", 1))
+    write_vocabulary(draft, whole, special, details["kind"], details["lower_case"])
+    draft.details = {**details, **draft.details}
+    np.save(draft.folder / KEPT, kept)
+
+
+def _tokens(inputs: dict[str, Artifact]) -> Iterator[Any]:
+    """The tokens of the training texts and of the subset, in parts."""
+    split = examples(inputs["task"])["split"]
+    chosen = np.flatnonzero(pc.is_in(split, pa.array(["train", UNLABELLED])).to_numpy(zero_copy_only=False))
+    for name, rows in (("task_tokens", chosen), ("subset_tokens", None)):
+        if name in inputs:
+            for prefix in ("", "pair_")[: 1 + inputs[name].details["pair"]]:
+                texts = Ragged.open(inputs[name], prefix)
+                read = np.arange(len(texts)) if rows is None else rows
+                for start in range(0, len(read), _ROWS):
+                    part = read[start : start + _ROWS]
+                    yield texts.take(part, texts.lengths_of(part))
+
+
+def trimmed(tokenizer: Tokenizer, used: set[int]) -> tuple[Tokenizer, Ints]:
+    """A tokenizer with the entries `used`, special and added tokens, and all that a single character or byte needs.
+
+    Returns:
+        The tokenizer, without the layout of special tokens, and the old id of each of its entries.
+
+    Raises:
+        InputError: the tokenizer is of another kind than WordPiece, BPE and Unigram.
+    """
+    state = json.loads(tokenizer.to_str())
+    model, ids = state["model"], tokenizer.get_vocab(with_added_tokens=True)
+    if model["type"] not in ("WordPiece", "BPE", "Unigram"):
+        raise InputError(f"a vocabulary of kind {model['type']} cannot be trimmed; leave out trim_vocabulary")
+    names = {place: token for token, place in ids.items()}
+    kept = {place for token, place in ids.items() if place < _FIRST or place in used or _is_single(token, model)}
+    kept |= {added["id"] for added in state["added_tokens"]}
+    kept |= {ids[token] for token in [model.get("unk_token")] if token in ids}
+    merges = model.get("merges", [])
+    for pair in reversed(merges):  # so that each comes before the merges that make its parts
+        if ids[_joined(pair, model)] in kept:
+            kept |= {ids[part] for part in pair}
+    order = sorted(kept)
+    new = {names[place]: number for number, place in enumerate(order)}
+    state.update(
+        post_processor=None, added_tokens=[{**one, "id": new[one["content"]]} for one in state["added_tokens"]]
+    )
+    if model["type"] == "Unigram":
+        model["unk_id"] = None if model["unk_id"] is None else new[names[model["unk_id"]]]
+        model["vocab"] = [pair for pair in model["vocab"] if pair[0] in new]
+    else:
+        model["vocab"] = {token: new[token] for token in model["vocab"] if token in new}
+    if merges:
+        model["merges"] = [pair for pair in merges if {*pair, _joined(pair, model)} <= new.keys()]
+    found = Tokenizer.from_str(json.dumps(state))
+    assert found.get_vocab(with_added_tokens=True) == new
+    return found, np.array(order)
+
+
+def _is_single(token: str, model: dict[str, Any]) -> bool:
+    """Whether an entry is a character, alone or inside a word, or a byte."""
+    prefix, suffix = (model.get(name) or "" for name in ("continuing_subword_prefix", "end_of_word_suffix"))
+    letter = token.removeprefix(prefix).removesuffix(suffix)
+    return len(letter) <= 1 or (letter.startswith("<0x") and letter.endswith(">"))
+
+
+def _joined(pair: list[str], model: dict[str, Any]) -> str:
+    """The token that a merge makes."""
+    left, right = pair
+    return left + right.removeprefix(model.get("continuing_subword_prefix") or "")

@@ -1,5 +1,6 @@
 """BERT: post-norm, learned positions; the classifier reads [CLS] through the pooler (Devlin et al. 2019)."""
 
+from collections import OrderedDict
 from typing import Any, ClassVar
 
 import torch
@@ -119,18 +120,7 @@ class BertBody(LayeredBody):
         return self.bert["embeddings"]["word_embeddings"].weight  # type: ignore[no-any-return]
 
     def token_transform(self) -> nn.Module:
-        """Dense, GELU, norm."""
+        """Dense, GELU, norm: the parameters of `transformers`' ``cls.predictions.transform``."""
         width = self.config["hidden_size"]
-        return BertTransform(_residual(width, width))
-
-
-class BertTransform(nn.Module):
-    """Dense, GELU, norm: the parameters of `transformers`' ``cls.predictions.transform``."""
-
-    def __init__(self, parts: nn.ModuleDict) -> None:
-        super().__init__()
-        self.dense, self.LayerNorm = parts["dense"], parts["LayerNorm"]
-
-    def forward(self, states: Tensor) -> Tensor:
-        """The transformed states, in the same shape."""
-        return self.LayerNorm(F.gelu(self.dense(states)))  # type: ignore[no-any-return]
+        norm = nn.LayerNorm(width, eps=EPSILON)
+        return nn.Sequential(OrderedDict(dense=_linear(width, width), gelu=nn.GELU(), LayerNorm=norm))

@@ -4,10 +4,15 @@ It leaves out the logits of tokens that are not predicted. In the last layer it 
 positions that neither head reads. The losses are exactly the same. Parameters are named as in `transformers`, so that
 its classes load what we save. For the architectures written here its modules are not used, because importing them takes
 longer than a small training; foreign.py uses them for all others.
+
+`Tuning` is what a step does only on a GPU, where it saves time. No loss changes by more than rounding. Nothing of it
+was measured before there was a GPU: `python -m research gpu` measures a step with and without each.
 """
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +25,6 @@ from torch import Tensor, nn
 
 from tlm.errors import Interrupted
 from tlm.settings.sections import Model
-from tlm.training.model.tuning import tuning
 
 READABLE = 0o644
 NEARLY_LINEAR = 0.1  # factor of states, which have deviations of about 1
@@ -259,3 +263,41 @@ def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dr
     query, key, value = (part.transpose(1, 2) for part in (query, key, value))
     context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
     return context.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The habits of a step on one kind of device.
+
+    Attributes:
+        length_multiple: Batches with padding are as wide as a multiple of this: fewer shapes, aligned attention masks.
+        vocabulary_multiple: The logits of tokens are as many as a multiple of this: aligned matrix products.
+        pinned: Batches are copied from page-locked memory; from other memory the copy waits for the device.
+        ahead: A thread makes the next batch while a step runs, mostly in the backward pass, which leaves Python free.
+    """
+
+    length_multiple: int = 1
+    vocabulary_multiple: int = 1
+    pinned: bool = False
+    ahead: bool = False
+
+
+PLAIN = Tuning()
+GPU = Tuning(length_multiple=8, vocabulary_multiple=64, pinned=True, ahead=True)
+OF_KIND = {"cuda": GPU}  # which is patched to measure or test other habits
+
+
+def tuning(device: torch.device) -> Tuning:
+    """The habits on a device."""
+    return OF_KIND.get(device.type, PLAIN)
+
+
+@contextmanager
+def tf32() -> Iterator[None]:
+    """Let a GPU round the factors of fp32 products to TF32 in the block; elsewhere nothing changes."""
+    products = torch.backends.cuda.matmul
+    before, products.allow_tf32 = products.allow_tf32, True
+    try:
+        yield
+    finally:
+        products.allow_tf32 = before

@@ -4,6 +4,7 @@ The classifier reads the mean of all states.
 """
 
 import math
+from collections import OrderedDict
 from typing import Any, ClassVar
 
 import torch
@@ -182,17 +183,7 @@ class ModernBertBody(LayeredBody):
         return self.model["embeddings"]["tok_embeddings"].weight  # type: ignore[no-any-return]
 
     def token_transform(self) -> nn.Module:
-        """Dense, GELU, norm."""
-        return ModernBertTransform(self.config["hidden_size"], _outward(self.config))
-
-
-class ModernBertTransform(nn.Module):
-    """Dense, GELU, norm: what `transformers` calls ``head``, in both the classifier and the token predictor."""
-
-    def __init__(self, width: int, deviation: float) -> None:
-        super().__init__()
-        self.dense, self.norm = _linear(width, width, deviation), _norm(width)
-
-    def forward(self, states: Tensor) -> Tensor:
-        """The transformed states, in the same shape."""
-        return self.norm(F.gelu(self.dense(states)))  # type: ignore[no-any-return]
+        """Dense, GELU, norm: what `transformers` calls ``head``, in both the classifier and the token predictor."""
+        width = self.config["hidden_size"]
+        dense = _linear(width, width, _outward(self.config))
+        return nn.Sequential(OrderedDict(dense=dense, gelu=nn.GELU(), norm=_norm(width)))

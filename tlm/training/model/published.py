@@ -19,7 +19,7 @@ from tlm.errors import InputError, nearest, reason
 from tlm.settings.sections import Model
 from tlm.training.input.located import HERE
 from tlm.training.input.texts import Special
-from tlm.training.input.trimmed import KEPT
+from tlm.training.input.tokenizer import KEPT
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder
 from tlm.training.model.foreign import model_types, plain_config
@@ -52,11 +52,9 @@ def shape_of(folder: Path, wanted: Model, layers: int = 0) -> Model:
             layers=layers or config.num_hidden_layers,
             heads=config.num_attention_heads,
             intermediate=getattr(config, "intermediate_size", None) or config.hidden_dim,
-            max_length=wanted.max_length,
             positions=_positions(config),
             token_types=min(2, max(1, getattr(config, "type_vocab_size", 1))),
-            dropout=wanted.dropout,
-            spans_first=wanted.spans_first,
+            **wanted.model_dump(include={"max_length", "dropout", "spans_first"}),
         )
     except ValidationError as error:
         text = str(error.errors()[0].get("ctx", {}).get("error", error))

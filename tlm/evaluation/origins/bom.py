@@ -18,7 +18,7 @@ from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 
 from tlm.artifacts.artifact import Artifact
-from tlm.evaluation.provenance.sources import name_of
+from tlm.evaluation.origins.provenance import name_of
 from tlm.evaluation.report.lineage import flat, numbers
 
 VERSION = SchemaVersion.V1_6
@@ -32,7 +32,7 @@ def bill(subject: Artifact, found: Sequence[Artifact], contents: dict[str, Any])
     Args:
         subject: The artifact.
         found: The artifact and all that it was made from.
-        contents: What `tlm.evaluation.provenance.sources.contents` returns of it.
+        contents: What `tlm.evaluation.origins.provenance.contents` returns of it.
     """
     components = {one.folder_name: _artifact(one) for one in found}
     parts = {one.folder_name: _inputs(one, components) for one in found}

@@ -1,17 +1,17 @@
 """What a model learned from, near a text: training texts by the model's own features, passages by telling words."""
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.preprocessing import normalize
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, passages
 from tlm.data.ranges import by_length
 from tlm.data.tasks.examples import examples, read_splits
+from tlm.data.tasks.metrics import Floats, Texts
 from tlm.evaluation.pages.text import whole_text
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import track
@@ -20,7 +20,6 @@ from tlm.shallow.models import ShallowPredictor
 from tlm.shallow.tfidf import Tfidf
 
 MOST_READ = 2_000  # training texts that a network reads
-Texts = Sequence[str]
 
 
 def features(predictor: Predictor, texts: Texts, pairs: Texts | None) -> Any:
@@ -33,7 +32,7 @@ def features(predictor: Predictor, texts: Texts, pairs: Texts | None) -> Any:
     return (predictor.model.represented(*predictor.model.given(texts, pairs)) - dense.centre) / dense.scale
 
 
-def _states(classifier: Any, texts: Texts, pairs: Texts | None) -> NDArray[np.float64]:
+def _states(classifier: Any, texts: Texts, pairs: Texts | None) -> Floats:
     import torch
 
     tokens = classifier.read(texts, pairs)

@@ -1,4 +1,4 @@
-"""The raw material of an artifact, through its whole lineage, as plain data."""
+"""The raw material of an artifact, through its whole lineage: as plain data, and as blocks of a page."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
-from tlm.evaluation.report.lineage import STEPS, Lineage, dropped, lineage_rows
+from tlm.evaluation.pages.blocks import Block, Column, Heading, Line, Quote, Row, Span, Table, opening
+from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.lineage import STEPS, Lineage, dropped, dropped_section, lineage_rows, section
 
 LICENSE = "license"
 Counts = Counter[tuple[str, str]]  # passages by source and licence
@@ -24,20 +26,18 @@ def contents(subject: Artifact, found: list[Artifact], lineage: Lineage) -> dict
         lineage: Knows which of these are gone.
     """
     corpora, subsets = ([one for one in found if one.manifest.kind == kind] for kind in ("corpus", "subset"))
-    behind = {one.folder_name: lineage.everything([one]) for one in subsets}
+    behind = {one.folder_name: {part.folder_name for part in lineage.everything([one])} for one in subsets}
     corpus = next(iter(corpora), None)
     return {
         "subject": subject.as_input().model_dump() | {"name": name_of(subject), "tlm": subject.manifest.tool},
-        "corpora": [_corpus(one, [own for own in subsets if _among(one, behind[own.folder_name])]) for one in corpora],
+        "corpora": [
+            _corpus(one, [own for own in subsets if one.folder_name in behind[own.folder_name]]) for one in corpora
+        ],
         "files": [file for one in found for file in _files(one)],
         "dropped": [dropped(one, corpus) for one in found if one.manifest.kind in STEPS],
         "lineage": lineage_rows(found),
         "gone": lineage.missing(),
     }
-
-
-def _among(artifact: Artifact, found: list[Artifact]) -> bool:
-    return artifact.folder_name in (one.folder_name for one in found)
 
 
 def name_of(artifact: Artifact) -> str:
@@ -82,3 +82,53 @@ def _files(artifact: Artifact) -> Iterator[dict[str, str]]:
         *settings.get("unlabelled", []),
     ]:
         yield {"of": artifact.folder_name, "split": "".join(split), "name": name, "digest": digest}
+
+
+MOST_ROWS = 100  # of a table
+SHORTENED = "Digests are shortened, and at most {:,} rows are shown; provenance.json has everything."
+UNKNOWN = "not stated"
+
+
+def blocks(found: dict[str, Any]) -> Iterator[Block]:
+    """The page, from `tlm.evaluation.origins.provenance.contents`."""
+    subject, files = found["subject"], found["files"]
+    title: Line = (f"What {subject['kind']} ", Span(subject["name"] or subject["key"][:12]), " was made from")
+    facts: Line = (Span(f"{subject['kind']}/{subject['key']}", "code"), f", made by TLM {subject['tlm']}")
+    sentences = [sentence for corpus in found["corpora"] for sentence in _sentences(corpus)]
+    yield from opening("TLM provenance", title, facts, sentences or ["No corpus is behind it."], found["gone"])
+    for corpus in found["corpora"]:
+        yield Heading("Sources and licences")
+        subsets = (Column((f"subset {one['arm']} ", Span(one["key"][:6], "code"))) for one in corpus["subsets"])
+        yield Table(
+            ["source", Column("licence", "left"), "passages", *subsets],
+            list(map(_source, corpus["sources"][:MOST_ROWS])),
+        )
+    if files:
+        yield Heading("Raw files")
+        columns = [Column(name, "left") for name in ("of", "split", "file", "digest")]
+        yield Table(columns, list(map(_file, files[:MOST_ROWS])), SHORTENED.format(MOST_ROWS))
+    yield from dropped_section(found["dropped"])
+    yield from section(found["lineage"])
+
+
+def _sentences(corpus: dict[str, Any]) -> Iterator[str]:
+    rows = corpus["sources"]
+    names, licences = ({row[field] for row in rows} - {""} for field in ("source", "license"))
+    unknown = sum(row["passages"] for row in rows if not row["license"])
+    yield f"Passages in the corpus: {corpus['passages']:,}; sources: {len(names):,}; licences: {len(licences):,}."
+    yield f"Passages without a licence: {unknown:,}. `load-corpus --license-field` names the field that has it."
+    yield from (f"Passages in the subset {one['arm']}: {one['passages']:,}." for one in corpus["subsets"])
+
+
+def _source(row: dict[str, Any]) -> Row:
+    licence = Quote.of(visible(row["license"], 80)) if row["license"] else UNKNOWN
+    return (
+        Quote.of(visible(row["source"], 120)),
+        licence,
+        *(f"{count:,}" for count in (row["passages"], *row["subsets"])),
+    )
+
+
+def _file(row: dict[str, str]) -> Row:
+    digest = row["digest"] if "@" in row["digest"] else row["digest"][:16]
+    return Span(row["of"][:-12], "code"), row["split"], Quote.of(visible(row["name"], 120)), Span(digest, "code")

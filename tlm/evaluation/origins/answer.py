@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
-from tlm.evaluation.explain import nearby
-from tlm.evaluation.explain.exact import Explained, exact, telling
-from tlm.evaluation.explain.hints import gradient, left_out
+from tlm.evaluation.origins import nearby
+from tlm.evaluation.origins.why import Explained, exact, gradient, left_out, telling
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import shared_words, visible
-from tlm.evaluation.predict.cascade import Cascade
 from tlm.evaluation.predict.encoder import OnnxClassifier
 from tlm.evaluation.predict.predict import model_folder
-from tlm.evaluation.predict.predictor import Mixture, Predictor, open_predictor
+from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
 from tlm.evaluation.report.lineage import Lineage
 from tlm.shallow.models import FAMILIES, ShallowPredictor
 from tlm.shallow.published import EmbeddingsModel
@@ -103,23 +101,12 @@ def _learned(
     """What the model learned from, near the text, and notes on what is missing."""
     if (Path(model) / "config.json").is_file():
         return {"nearest": [], "passages": [], "notes": [NO_LINEAGE]}
-    task, subset = _nearest_inputs(Artifact.open(model), "task", "subset")
+    task, subset = Lineage().nearest(Artifact.open(model), "task", "subset")
     shows = task is not None and not isinstance(predictor, OnnxClassifier)
     near = nearby.nearest(predictor, task, text, pair, top) if task and shows else []
     passages = nearby.taught(subset, words, top) if subset else []
     notes = [note for note, found in ((NO_TASK, near), (NO_SUBSET, passages)) if not found]
     return {"nearest": near, "passages": passages, "notes": notes}
-
-
-def _nearest_inputs(start: Artifact, *kinds: str) -> list[Artifact | None]:
-    """The artifact of each kind that is nearest to `start` in its lineage; None if there is none, or it is gone."""
-    lineage, level, found = Lineage(), [start], dict[str, Artifact]()
-    while level and not found.keys() >= set(kinds):
-        for one in level:
-            found.setdefault(one.manifest.kind, one)
-        inputs = (lineage.follow(one, name) for one in level for name in one.manifest.inputs)
-        level = [one for one in inputs if one is not None]
-    return [found.get(kind) for kind in kinds]
 
 
 def blocks(found: dict[str, Any], top: int) -> Iterator[Block]:

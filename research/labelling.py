@@ -1,0 +1,195 @@
+"""What `label-next`, `label-errors` and `label-names` gain, simulated on tasks whose labels are known."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.preprocessing import normalize
+
+from tlm.artifacts.artifact import Artifact
+from tlm.data.marks import find_marks
+from tlm.data.tasks.examples import read_splits
+from tlm.data.tasks.metrics import Split, score
+from tlm.evaluation.labelling.label_errors import wrong
+from tlm.evaluation.labelling.label_next import chosen, features_of, margins
+from tlm.evaluation.predict.predict import model_folder
+from tlm.evaluation.predict.predictor import open_predictor
+from tlm.shallow.features import TextFeatures
+from tlm.shallow.linear import Given, Linear
+from tlm.shallow.models import one_thread
+from tlm.shallow.tfidf import CHEAPEST, OF_SPANS, tune
+
+STRENGTH, BALANCED = 10.0, True
+Floats = NDArray[np.float64]
+Rows = Sequence[int] | NDArray[np.int64]
+Way = Callable[[Floats, int, Floats, int], Rows]  # (features, how many, probabilities, seed) -> rows
+
+
+def _random(features: Floats, count: int, chances: Floats, seed: int) -> Rows:
+    return np.random.default_rng([seed, len(features)]).permutation(len(features))[:count]
+
+
+def _unsure(features: Floats, count: int, chances: Floats, seed: int) -> Rows:
+    return np.argsort(margins(chances), kind="stable")[:count]
+
+
+def _balanced(features: Floats, count: int, chances: Floats, seed: int) -> Rows:
+    """What `chosen` takes of each predicted class alone, in equal parts as far as there are enough."""
+    first, rows = chances.argmax(axis=1), list[int]()
+    own = [np.flatnonzero(first == label) for label in range(chances.shape[1])]
+    for left, members in zip(range(len(own), 0, -1), sorted(own, key=len), strict=True):
+        quota = min(len(members), (count - len(rows)) // left)
+        rows += members[chosen(features[members], quota, chances[members])].tolist() if quota else []
+    return rows
+
+
+WAYS: dict[str, Way] = {
+    "random": _random,
+    "unsure": _unsure,
+    "label-next": lambda features, count, chances, seed: chosen(features, count, chances),
+    "balanced": _balanced,
+}
+
+
+def labels_saved(task: str, *, step: int = 100, most: int = 1500, seeds: int = 5) -> None:
+    """Print macro-F1 on dev by number of labels, for each way to choose the next ones; all begin with random ones.
+
+    Args:
+        task: URI of the task; its distinct training texts are the pool.
+        step: Labels to begin with, and labels a round.
+        most: Labels at the end.
+        seeds: How many draws of the first labels.
+    """
+    train, dev, labels = _splits(task)
+    of_train, of_dev = _frequencies(train, dev)
+    features = features_of(train.texts, None)
+    rounds = range(step, min(most, len(train.texts)) + 1, step)
+    curves: dict[str, list[list[float]]] = {way: [] for way in WAYS}
+    with one_thread():
+        for way, seed in product(WAYS, range(seeds)):
+            own, scores = np.random.default_rng(seed).permutation(len(train.texts))[:step], list[float]()
+            for size in rounds:
+                left = np.setdiff1d(np.arange(len(train.texts)), own)
+                of_left, found = _answers(of_train, train, own, len(labels), of_train[left], of_dev)
+                scores.append(score("macro_f1", dev.gold, found.argmax(axis=1)))
+                if size != rounds[-1]:
+                    own = np.concatenate([own, left[WAYS[way](features[left], step, of_left, seed)]])
+            curves[way].append(scores)
+        typical = np.array(chosen(features, step))
+        (found,) = _answers(of_train, train, typical, len(labels), of_dev)
+    print(f"{step} typical texts, without a model", f"{100 * score('macro_f1', dev.gold, found.argmax(axis=1)):.1f}")
+    print("labels", *rounds, sep="\t")
+    for way, every in curves.items():
+        print(way, *(_shown(values) for values in zip(*every, strict=True)), sep="\t")
+    means = {way: np.mean(every, axis=0) for way, every in curves.items()}
+    for way in [*WAYS][1:]:
+        print(f"labels at which '{way}' has random's F1", *_saved(means["random"], means[way], rounds), sep="\t")
+
+
+def _answers(matrix: Any, train: Split, own: NDArray[Any], classes: int, *wanted: Any) -> list[Floats]:
+    """Probabilities of a linear model of these training rows; words and their weights are those of these rows, too.
+
+    The settings are fixed, so that no labels are spent on choosing them.
+    """
+    counts = np.asarray((matrix[own] > 0).sum(axis=0)).ravel()
+    seen = np.flatnonzero(counts)
+    idf = np.log((1 + len(own)) / (1 + counts[seen])) + 1
+    model = Linear.fit(_weighted(matrix[own], seen, idf), train.gold[own], classes, STRENGTH, BALANCED)
+    return [model.predict(_weighted(one, seen, idf)) for one in wanted]
+
+
+def _weighted(matrix: Any, seen: NDArray[Any], idf: Floats) -> Any:
+    return normalize(matrix[:, seen].multiply(idf).tocsr())
+
+
+def _saved(random: Floats, other: Floats, rounds: Sequence[int]) -> Iterator[str]:
+    """For each round, the labels at which `other` first has the F1 of `random`, interpolated."""
+    best = np.maximum.accumulate(other)
+    for value in np.maximum.accumulate(random):
+        yield f"{np.interp(value, best, rounds):.0f}" if value <= best[-1] else "–"
+
+
+def labels_found(task: str, *, share: float = 0.05, seeds: int = 5) -> None:
+    """Print how many of the labels that were changed at random `label-errors` finds, and how many it lists in vain.
+
+    The settings of the linear model are chosen once, with the first draw.
+
+    Args:
+        task: URI of the task.
+        share: Share of the training labels to change.
+        seeds: How many draws.
+    """
+    train, dev, labels = _splits(task, distinct=False)
+    rows, model = [], None
+    for seed in range(seeds):
+        random = np.random.default_rng(seed)
+        changed = random.permutation(len(train.gold))[: round(share * len(train.gold))]
+        gold = train.gold.copy()
+        gold[changed] = (gold[changed] + random.integers(1, len(labels), len(changed))) % len(labels)
+        noisy = replace(train, gold=gold)
+        with one_thread():
+            model = model or tune(Given(noisy, dev, "macro_f1", labels))
+            found, _ = wrong(model.held_out(noisy), gold)
+        right = np.isin(found, changed)
+        rows.append((right.mean(), right.sum() / len(changed), right[: len(changed)].mean(), len(found)))
+        print(seed, *(f"{value:.3f}" for value in rows[-1]), sep="\t", flush=True)
+    names = ("precision", "recall", f"precision of the first {len(changed)}", "listed")
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        print(f"{name}: {fmean(values):.3f} ± {stdev(values):.3f}")
+
+
+def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
+    """Print macro-F1 on dev of a model, of the majority class, and of linear models of few labels.
+
+    Args:
+        task: URI of the task.
+        model: URI of the model, as `label-names` makes it.
+        seeds: How many draws of the labels.
+    """
+    train, dev, labels = _splits(task)
+    if model:
+        found = open_predictor(model_folder(model), "cpu")[0].predict(dev.texts)
+        print("model", _shown([score("macro_f1", dev.gold, found.argmax(axis=1))]), sep="\t")
+    majority = np.full(len(dev.gold), np.bincount(train.gold).argmax())
+    print("majority", _shown([score("macro_f1", dev.gold, majority)]), sep="\t")
+    of_train, of_dev = _frequencies(train, dev)
+    with one_thread():
+        for size in (10, 20, 50, 100):
+            scores = []
+            for seed in range(seeds):
+                rows = np.random.default_rng(seed).permutation(len(train.texts))[:size]
+                (found,) = _answers(of_train, train, rows, len(labels), of_dev)
+                scores.append(score("macro_f1", dev.gold, found.argmax(axis=1)))
+            print(size, _shown(scores), sep="\t")
+
+
+def _splits(task: str, *, distinct: bool = True) -> tuple[Split, Split, list[str]]:
+    """Train, with each text once if `distinct`; dev; and the classes."""
+    given = Artifact.open(task, "task")
+    splits = read_splits(given, "train", "dev")
+    train, labels = splits["train"], list(given.details["labels"])
+    rows = (
+        np.unique(np.array(train.texts, dtype=object), return_index=True)[1] if distinct else np.arange(len(train.gold))
+    )
+    rows = np.sort(rows)
+    texts = [train.texts[row] for row in rows]
+    arrays = {name: getattr(train, name)[rows] for name in ("example", "gold", "group", "copied")}
+    return replace(train, texts=texts, **arrays), splits["dev"], labels
+
+
+def _frequencies(train: Split, dev: Split) -> tuple[Any, Any]:
+    """Damped frequencies of the features of train and dev, before they are weighted."""
+    marks = find_marks(train.texts)
+    features = TextFeatures(OF_SPANS[0] if marks else CHEAPEST, marks)
+    for vectorizer in features.vectorizers.values():
+        vectorizer.set_params(norm=None, use_idf=False, min_df=1)
+    features.fit(train.texts)
+    return features.transform(train.texts), features.transform(dev.texts)
+
+
+def _shown(scores: Sequence[float]) -> str:
+    return f"{100 * fmean(scores):.1f}" + (f" ± {100 * stdev(scores):.1f}" if len(scores) > 1 else "")

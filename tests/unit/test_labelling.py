@@ -1,0 +1,241 @@
+"""Labelling: what to label next, labels that look wrong, and a first model of label names."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tlm.shallow.vectors import word_vectors
+
+from tests.searchable import KITCHEN_AND_ROAD, corpus_of
+from tests.toys import Row, make_task
+from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.examples import examples, read_splits
+from tlm.data.tasks.task import load_task
+from tlm.data.tasks.thresholds import held_out
+from tlm.errors import InputError
+from tlm.evaluation.labelling.label_errors import label_errors, wrong
+from tlm.evaluation.labelling.label_names import label_names
+from tlm.evaluation.labelling.label_next import chosen, label_next
+from tlm.evaluation.predict.predict import predict
+from tlm.evaluation.score.baseline import baseline
+from tlm.retrieval.search.index import build_index
+from tlm.settings.options import Fields
+from tlm.shallow.features import words_of
+from tlm.shallow.static import UNMARKED
+from tlm.shallow.tfidf import tune
+
+KITCHEN, ROAD = KITCHEN_AND_ROAD[:8], KITCHEN_AND_ROAD[8:]
+TEXTS = [(text, label) for texts, label in ((KITCHEN, "kitchen"), (ROAD, "road")) for text in texts]
+PASSAGES = [
+    f"{verb} the {thing} with {other}"
+    for verbs, things, others in (("stir bake", "soup bread", "salt herbs"), ("drive park", "car van", "oil fuel"))
+    for verb in verbs.split()
+    for thing in things.split()
+    for other in others.split()
+] * 5
+SPLITS = {"train": 6, "dev": 2, "test": 2}
+ROWS: list[Row] = [
+    (f"{text} {split} {number}", None, label, split)
+    for split, times in SPLITS.items()
+    for number in range(times)
+    for text, label in TEXTS
+]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 999), st.integers(2, 5), st.integers(1, 30))
+def test_where_all_texts_are_alike_the_least_sure_come_first(seed: int, classes: int, count: int) -> None:
+    """The reference is small-text's `BreakingTies`: the lowest differences of the two highest probabilities."""
+    chances = np.random.default_rng(seed).dirichlet(np.ones(classes), 60)
+    ties = [np.partition(-row, 1)[1] - np.partition(-row, 1)[0] for row in chances]
+    assert chosen(np.zeros((60, 3)), count, chances) == sorted(range(60), key=lambda row: ties[row])[:count]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_near_duplicates_do_not_fill_the_list(known: bool) -> None:
+    """Eight clumps of eight points: each gives one text, with a model its least sure one."""
+    features = np.repeat(np.eye(8), 8, axis=0) + np.random.default_rng(0).normal(0, 1e-3, (64, 8))
+    chances = np.full((64, 2), 0.5) + np.outer(0.1 + np.arange(64) % 8 / 100, [1, -1]) if known else None
+    found = chosen(features, 8, chances)
+    assert sorted(row // 8 for row in found) == list(range(8))
+    if known:
+        assert {row % 8 for row in found} == {0}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
+    """URIs of a task and of the metrics of its linear model, and a pool of texts, some repeated, one of the task."""
+    root = tmp_path_factory.mktemp("made")
+    task = make_task(root / "root", ROWS, "macro_f1", ["kitchen", "road"])
+    new = [f"{a}, {b}" for a, b in zip(KITCHEN, ROAD, strict=True)] + ["=stir", "drive a car"]
+    lines = [json.dumps({"text": text, "name": f"n{number}"}) for number, text in enumerate([ROWS[0][0], *new, *new])]
+    (root / "pool.jsonl").write_text("\n".join(lines))
+    return task, baseline(task, root=str(root / "root")), root / "pool.jsonl"
+
+
+def test_the_file_can_be_filled_in_and_loaded(made: tuple[str, str, Path], tmp_path: Path) -> None:
+    _, model, pool = made
+    label_next(str(pool), model, to=str(tmp_path / "next.csv"), count=9, fields=Fields(id_field="name"))
+    with (tmp_path / "next.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [*rows[0]] == ["text", "label", "name", "predicted", "margin"]
+    assert len(rows) == 9
+    assert ROWS[0][0] not in {row["text"] for row in rows}
+    answers = {row["text"]: row["probabilities"].values() for row in predict(model, [row["text"] for row in rows])}
+    for row in rows:
+        low, high = sorted(answers[row["text"]])
+        assert float(row["margin"]) == pytest.approx(high - low, abs=1e-4)
+        assert row["label"] == ""
+        row["label"] = row["predicted"]
+    assert [float(row["margin"]) for row in rows] == sorted(float(row["margin"]) for row in rows)
+    with (tmp_path / "next.csv").open("w", newline="") as file:
+        csv.DictWriter(file, rows[0]).writerows([dict(zip(rows[0], rows[0], strict=True)), *rows])
+    filled = load_task(str(tmp_path / "next.csv"), root=str(tmp_path), dev_share=0.2, test_share=0.2)
+    assert set(examples(Artifact.open(filled))["label"].to_pylist()) == {"kitchen", "road"}
+
+
+def test_without_a_model_typical_texts_come_first(made: tuple[str, str, Path], tmp_path: Path) -> None:
+    label_next(str(made[2]), to=str(tmp_path / "first.jsonl"), count=99)
+    rows = [json.loads(line) for line in (tmp_path / "first.jsonl").read_text().splitlines()]
+    assert len(rows) == 11
+    assert all(row.keys() == {"text", "label"} for row in rows)
+    assert len({row["text"] for row in rows}) == 11
+
+
+def test_what_label_next_cannot_do_is_said_before_any_work(made: tuple[str, str, Path], tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text("text,label\na,filled in\n")
+    for to, count, sentence in (("old.csv", 1, "exists"), ("a.txt", 1, "not called .csv"), ("a.csv", 0, "expected 1")):
+        with pytest.raises(InputError, match=sentence):
+            label_next("no such pool.csv", to=str(tmp_path / to), count=count)
+    numbers = make_task(
+        tmp_path / "root", [(row[0], None, float(len(row[0])), row[3]) for row in ROWS], "pearson", None
+    )
+    with pytest.raises(InputError, match="answers with numbers"):
+        label_next(str(made[2]), baseline(numbers, root=str(tmp_path / "root")), to=str(tmp_path / "a.csv"))
+    (tmp_path / "known.jsonl").write_text(json.dumps({"text": ROWS[0][0]}))
+    with pytest.raises(InputError, match="no text that the model's task does not have"):
+        label_next(str(tmp_path / "known.jsonl"), made[1], to=str(tmp_path / "a.csv"))
+
+
+def off_diagonal(chances: np.ndarray, gold: np.ndarray) -> set[int]:
+    """Confident learning as its paper writes it, one example at a time."""
+    classes = range(chances.shape[1])
+    least = {j: np.mean([p[j] for p, label in zip(chances, gold, strict=True) if label == j] or [9]) for j in classes}
+    found = set()
+    for row, (p, label) in enumerate(zip(chances, gold, strict=True)):
+        confident = [j for j in classes if p[j] >= least[j]]
+        best = max(confident, key=lambda j: p[j], default=label)
+        if best != label and p.argmax() != label:
+            found.add(row)
+    return found
+
+
+def noisy(seed: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities that point to labels, of which a tenth is drawn anew."""
+    random = np.random.default_rng(seed)
+    gold = random.integers(0, classes, 200)
+    scores = np.exp(random.normal(0, 1.2, (200, classes)) + 1.5 * np.eye(classes)[gold])
+    gold[:20] = random.integers(0, classes, 20)
+    return scores / scores.sum(axis=1, keepdims=True), gold
+
+
+@given(st.integers(0, 999), st.integers(2, 6))
+def test_wrong_labels_are_those_of_confident_learning(seed: int, classes: int) -> None:
+    chances, gold = noisy(seed, classes)
+    found, likely = wrong(chances, gold)
+    assert set(found.tolist()) == off_diagonal(chances, gold)
+    assert all(likely != gold[found])
+    ahead = chances[found].max(axis=1) - chances[found, gold[found]]
+    assert ahead.tolist() == sorted(ahead, reverse=True)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5, 8])
+def test_wrong_labels_and_their_order_are_those_of_cleanlab(classes: int) -> None:
+    cleanlab = pytest.importorskip("cleanlab.filter", reason="cleanlab is not installed (pip install cleanlab)")
+    chances, gold = noisy(classes, classes)
+    rank = {"filter_by": "confident_learning", "return_indices_ranked_by": "normalized_margin", "n_jobs": 1}
+    assert wrong(chances, gold)[0].tolist() == cleanlab.find_label_issues(gold, chances, **rank).tolist()
+
+
+def test_a_text_is_answered_without_its_group(made: tuple[str, str, Path]) -> None:
+    splits = read_splits(Artifact.open(made[0]), "train", "dev")
+    train = replace(splits["train"], group=np.arange(len(splits["train"].texts)) % 16)
+    model = tune(train, splits["dev"], "macro_f1", ["kitchen", "road"])
+    found = model.held_out(train)
+    others, own = next(held_out(train.group))
+    assert not set(train.group[others]) & set(train.group[own])
+    features = type(model.features)(model.features.shape, ()).fit([train.texts[row] for row in others])
+    fit = model.linear.fit(
+        features.transform([train.texts[row] for row in others]),
+        train.gold[others],
+        2,
+        model.chosen["C"],
+        model.chosen["class weights"] == "balanced",
+    )
+    assert np.array_equal(fit.predict(features.transform([train.texts[row] for row in own])), found[own])
+
+
+def test_changed_labels_are_listed_with_the_likely_ones_and_test_is_left_alone(tmp_path: Path) -> None:
+    changed = {5, 40, 90, 100, 130}  # of train, but for 100 (dev) and 130 (test)
+    rows = [
+        (text, pair, {"kitchen": "road", "road": "kitchen"}[label] if number in changed else label, split)
+        for number, (text, pair, label, split) in enumerate(ROWS)
+    ]
+    task = make_task(tmp_path, rows, "macro_f1", ["kitchen", "road"])
+    shown = label_errors(task, to=str(tmp_path / "wrong.csv"), top=2)
+    with (tmp_path / "wrong.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    listed = [int(row["id"][1:]) for row in found]
+    assert {100} < set(listed) <= changed - {130}  # a label is listed if another one is likelier than on average
+    given = [(rows[number][2], ROWS[number][2]) for number in listed]
+    assert [(row["label"], row["likely"]) for row in found] == given
+    assert shown.startswith(f"{len(found)} of 128 labels look wrong")
+    assert [number for number in listed if f"e{number} " in shown] == listed[:2]
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """URI of an index on cooking and driving, and a file of label names."""
+    folder = tmp_path_factory.mktemp("named")
+    root = str(folder / "root")
+    (folder / "names.csv").write_text("label,text\nroad,car to drive\nkitchen,soup to stir\nroad,park\n")
+    return build_index(corpus_of(PASSAGES, root), root=root), folder / "names.csv"
+
+
+def test_a_model_of_label_names_answers_with_the_nearest_mean_of_passages(
+    named: tuple[str, Path], tmp_path: Path
+) -> None:
+    index, names = named
+    model = label_names(index, str(names), top_k=1000)
+    of_class = {"kitchen": {"soup", "stir"}, "road": {"car", "drive", "park"}}
+    found = {label: [one for one in PASSAGES if words & {*one.split()}] for label, words in of_class.items()}
+    vectors = word_vectors([one for one in PASSAGES if any(one in own for own in found.values())], how=UNMARKED)
+    means = {label: vectors.means([words_of(one) for one in own]).mean(axis=0) for label, own in found.items()}
+    texts = ["bake soup with salt", "park the car with oil", "stir herbs", "bake it in a van full of fuel"]
+    answers = list(predict(model, texts))
+    for text, answer in zip(texts, answers, strict=True):
+        (point,) = vectors.means([words_of(text)])
+        near = {label: point @ mean / np.linalg.norm(mean) for label, mean in means.items()}
+        assert answer["label"] == max(near, key=near.__getitem__)
+        assert sum(answer["probabilities"].values()) == pytest.approx(1)
+    (tmp_path / "pool.csv").write_text("text\n" + "\n".join(texts))
+    label_next(str(tmp_path / "pool.csv"), model, to=str(tmp_path / "next.jsonl"), count=2)
+    rows = [json.loads(line) for line in (tmp_path / "next.jsonl").read_text().splitlines()]
+    assert {(row["text"], row["predicted"]) for row in rows} < {(row["text"], row["label"]) for row in answers}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("road,car", "has 1 label"), ("road,car\nsky,kite", "no passage has a word of the description of 'sky'")],
+)
+def test_names_that_make_no_model_are_refused(
+    named: tuple[str, Path], tmp_path: Path, text: str, sentence: str
+) -> None:
+    (tmp_path / "names.csv").write_text(f"label,text\n{text}\n")
+    with pytest.raises(InputError, match=sentence):
+        label_names(named[0], str(tmp_path / "names.csv"))

@@ -1,1 +1,0 @@
-"""Why a model answers as it does: what decided, the nearest training texts, the passages that taught its words."""

@@ -1,1 +1,0 @@
-"""What an artifact was made from: sources with licences, raw files, what was left out; as a page, and as a bill."""

@@ -184,19 +184,15 @@ def _compared(trials: list[Trial]) -> Iterator[Row]:
     scores = [group_with([trial.metrics]).on("dev") for trial in trials]
     for trial, own in zip(trials, scores, strict=True):
         behind = difference(own, scores[0], len(trials) - 1)
-        compared = {"dev": interval(own)._asdict(), "to_best": behind._asdict(), "tied": behind.sign == 0}
-        yield {
-            "settings": overrides_of(trial.setting),
-            "part": trial.part,
-            "cpu_seconds": round(trial.cost, 1),
-        } | compared
+        facts = {"settings": overrides_of(trial.setting), "part": trial.part, "cpu_seconds": round(trial.cost, 1)}
+        yield facts | {"dev": interval(own)._asdict(), "to_best": behind._asdict(), "tied": behind.sign == 0}
 
 
 def _findings(chosen: Row, tied: str, own: Row, linear: Row) -> Iterator[str]:
     """Say what to use, and whether anything was gained by it."""
     yield f"Use {chosen['settings']}: {chosen['dev']['mean']:.1%} on dev, {chosen['cpu_seconds']:.0f} CPU seconds."
     yield f"{tied} candidates of the last round are tied with the best; of these it took the least CPU time."
-    gained = "tied with it, too: nothing is shown to be gained" if own["tied"] else f"behind it by {_points(own)}"
+    gained = "tied with it, too: nothing measurable was gained" if own["tied"] else f"behind it by {_points(own)}"
     yield f"The settings that the search started from, {own['settings']}, are {gained}."
     helps = "helps" if linear["to_best"]["high"] < 0 else "does not help measurably"
     yield f"To the best, {ALONE} has {_points(linear)} points: retrieved text {helps} on dev."

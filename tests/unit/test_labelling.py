@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tlm.shallow.vectors import word_vectors
 
 from tests.searchable import KITCHEN_AND_ROAD, corpus_of
 from tests.toys import Row, make_task
@@ -26,7 +25,8 @@ from tlm.evaluation.score.baseline import baseline
 from tlm.retrieval.search.index import build_index
 from tlm.settings.options import Fields
 from tlm.shallow.features import words_of
-from tlm.shallow.static import UNMARKED
+from tlm.shallow.linear import Given
+from tlm.shallow.static import UNMARKED, word_vectors
 from tlm.shallow.tfidf import tune
 
 KITCHEN, ROAD = KITCHEN_AND_ROAD[:8], KITCHEN_AND_ROAD[8:]
@@ -172,7 +172,7 @@ def test_wrong_labels_and_their_order_are_those_of_cleanlab(classes: int) -> Non
 def test_a_text_is_answered_without_its_group(made: tuple[str, str, Path]) -> None:
     splits = read_splits(Artifact.open(made[0]), "train", "dev")
     train = replace(splits["train"], group=np.arange(len(splits["train"].texts)) % 16)
-    model = tune(train, splits["dev"], "macro_f1", ["kitchen", "road"])
+    model = tune(Given(train, splits["dev"], "macro_f1", ["kitchen", "road"]))
     found = model.held_out(train)
     others, own = next(held_out(train.group))
     assert not set(train.group[others]) & set(train.group[own])

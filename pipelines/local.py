@@ -26,6 +26,7 @@ from pipelines.parameters import check_reachable
 from pipelines.resources import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, TlmError
+from tlm.evaluation.predict.predict import trained
 from tlm.runs.pods import S3_KEYS, USER
 from tlm.training.distributed.launch import LOCKS, VISIBLE
 
@@ -204,7 +205,10 @@ def run_pipeline(
     artifact = Artifact.open(report, "report")
     headline, results, *_ = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
     results = results.partition("\n### ")[0]  # the table of all scores is in the pages
-    sys.stdout.write(f"\n{headline}\n## {results}\nReport: {artifact.path('report.html')}\n{report}\n")
+    sys.stdout.write(f"\n{headline}\n## {results}\n")
+    with contextlib.suppress(InputError):  # a report on several tasks, or on imported predictions
+        sys.stdout.write(f"Model: {trained(report).uri}\n")
+    sys.stdout.write(f"Report: {artifact.path('report.html')}\n{report}\n")
 
 
 def _without_retries(pipeline: BaseComponent) -> BaseComponent:

@@ -35,6 +35,8 @@ def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_
     done = run_module("pipelines.run", "local", "--pipeline", "shallow", *given, env=path)
     report = Artifact.open(done.stdout.strip().splitlines()[-1], "report")
     told = json.loads(report.path("report.json").read_text())
+    (model,) = (line.removeprefix("Model: ") for line in done.stdout.splitlines() if line.startswith("Model: "))
+    assert Artifact.open(model).manifest.kind == "model"
     rows = [(group["kind"], group["text"]) for group in told["groups"]]
     assert sorted(rows) == sorted(
         [("linear", ""), *(("static", text) for text in ARMS), *(("static + linear", text) for text in ARMS)]

@@ -17,8 +17,10 @@ from tests.toys import Row, make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.predict import predict as predicting
-from tlm.evaluation.predict.predict import predict, predict_command
+from tlm.evaluation.predict.predict import predict, predict_command, trained
 from tlm.evaluation.predict.rows import inert, read_rows, write_rows
+from tlm.evaluation.report.report import report
+from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
 
 Made = tuple[str, str, Path]  # URIs of task and model, root
@@ -143,6 +145,20 @@ def test_pairs(made: Made, tmp_path: Path) -> None:
 def test_a_folder_serves_as_well(made: Made) -> None:
     folder = Artifact.open(made[1]).path("model")
     assert list(predict(str(folder), ["alpha"], device="cpu")) == list(predict(made[1], ["alpha"], device="cpu"))
+
+
+def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> None:
+    rows: list[Row] = [
+        (f"{'good' if index % 2 else 'bad'} {text}", None, "yes" if index % 2 else "no", split)
+        for index, text in enumerate(words(60, 0))
+        for split in (("train", "dev", "test")[index % 3],)
+    ]
+    task = make_task(tmp_path, rows, "macro_f1", ["no", "yes"])
+    linear = baseline(task, root=str(tmp_path))
+    encoder = evaluate(random_model(tmp_path, task, words(50, 9), "modernbert")[1], task, root=str(tmp_path))
+    made = report([encoder, linear], root=str(tmp_path))
+    assert [*predict(made, ["good"])] == [*predict(linear, ["good"])]
+    assert trained(made).uri == trained(linear).uri != trained(encoder).uri
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def explain(model: str, text: str, *, pair: str = "", label: str = "", top: int 
     embeddings, the change when a word is left out. As JSON: all features, not only the first.
 
     Args:
-        model: URI of a model or checkpoint, or of its metrics, or a model folder (which does not know its texts).
+        model: URI of a model, checkpoint, metrics or report, or a model folder (which does not know its texts).
         text: The text.
         pair: The second text, for a task on pairs.
         label: The class to explain; by default the likeliest.

@@ -14,7 +14,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores.store import check_url
 from tlm.errors import InputError, reason
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.score.mix import model_of
+from tlm.evaluation.predict.predict import model_of
 from tlm.progress import say
 
 ADDRESS, EXPERIMENT = "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"

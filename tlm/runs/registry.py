@@ -24,7 +24,7 @@ from tlm.artifacts.stores.store import check_url
 from tlm.errors import InputError, Interrupted, reason
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.encoder import ONNX
-from tlm.evaluation.score.mix import model_of
+from tlm.evaluation.predict.predict import model_of, recommended
 from tlm.progress import say
 from tlm.serving.serve import VERSION_DIGITS
 from tlm.shallow.folder import CONFIG, FAMILY
@@ -206,15 +206,9 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
     """
     registry = Registry(address)
     found = Artifact.open(report, "report")
-    if found.manifest.step != "report":
-        raise InputError(f"{report} is on several tasks; give the report of one task")
+    scored = recommended(found)
     facts = json.loads(found.path("report.json").read_text(encoding="utf-8"))
-    best = facts["best"]
-    if "metrics" not in best:
-        raise InputError(f"{report} is of an older version, which does not say which model to use; make it again")
-    inputs = found.manifest.inputs.items()
-    scored = found.input(next(role for role, metrics in inputs if metrics.key == best["metrics"]))
-    model = model_of(scored)
+    best, model = facts["best"], model_of(scored)
     if model is None:
         raise InputError(f"{report}: '{best['name']}' is of imported predictions, so there is no model to register")
     name = name or visible(scored.details["task"], 80)

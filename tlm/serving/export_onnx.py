@@ -13,6 +13,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.tasks.thresholds import above
 from tlm.errors import InputError
 from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier
+from tlm.evaluation.predict.predict import trained
 from tlm.evaluation.predict.predictor import MIXTURE
 from tlm.progress import say
 from tlm.shallow.folder import FAMILY, config_of
@@ -37,7 +38,7 @@ def export_onnx(model: str, *, root: str | None = None) -> str:
     takes: int8, if it predicts at least 98 % of them as float32 does. In a mixture, the encoders are converted.
 
     Args:
-        model: URI of a model, or of the metrics of one.
+        model: URI of a model, of its metrics, or of a report that recommends it.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
@@ -60,9 +61,8 @@ def export_onnx(model: str, *, root: str | None = None) -> str:
 
 
 def trained_model(uri: str) -> Artifact:
-    """The model of this URI, or the one that metrics of this URI are of. Raises InputError if there is none."""
-    given = Artifact.open(uri, "model", "metrics")
-    return given.input("model") if given.manifest.kind == "metrics" else given
+    """The model that this URI stands for, as `trained` finds it. Raises InputError if there is none."""
+    return Artifact.open(trained(uri).uri, "model")
 
 
 def encoders(folder: Path) -> list[str]:

@@ -43,7 +43,7 @@ def manifest(
     it never changes under a service that runs. Apply it with `tlm kserve-manifest … | kubectl apply -f -`.
 
     Args:
-        model: URI of a model on S3, or of its metrics.
+        model: URI of a model on S3, of its metrics, or of a report that recommends it.
         name: Name of the service, and of the model in its paths.
         runtime: What serves: KServe's own runtime for Hugging Face models, or `tlm serve`, which serves every model.
         image: Image of `tlm serve`, for that runtime.

@@ -35,7 +35,7 @@ def serve(
     It answers POST /v1/models/NAME:predict and /v2/models/NAME/infer. SIGTERM lets it finish what it has begun.
 
     Args:
-        model: URI of a model or of its metrics, or a model folder; best of `tlm export-onnx`, or a shallow one.
+        model: URI of a model, metrics or report, or a model folder; best of `tlm export-onnx`, or a shallow one.
         host: Address to listen at; 0.0.0.0 in a container.
         port: Port to listen at.
         name: Name of the model in the paths.

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+MOST_HITS = 10_000  # of a query; Elasticsearch's default limit (index.max_result_window), used for both engines
 Count: TypeAlias = Annotated[int, Field(gt=0)]
 Amount: TypeAlias = Annotated[float, Field(ge=0)]
 Share: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
@@ -38,7 +39,7 @@ class Retrieve(Section):
             retrieve up to five times top_k.
     """
 
-    top_k: Count
+    top_k: Annotated[int, Field(gt=0, le=MOST_HITS)]
     query: Literal["full", "rake", "auto"] = "full"
     share: Literal["examples", "classes"] = "examples"
 

@@ -10,8 +10,8 @@ from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Record, Rejects, text_of
 from tlm.errors import InputError
 from tlm.retrieval.search.index import open_engine
-from tlm.retrieval.select.retrieve import MOST_HITS
 from tlm.settings.options import Range
+from tlm.settings.sections import MOST_HITS
 
 VERSION = 1
 SHARPNESS = 10.0  # of the probabilities: cosines of texts and classes are mostly less than 0.3 apart

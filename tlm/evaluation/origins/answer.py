@@ -5,14 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest
 from tlm.evaluation.origins import nearby
 from tlm.evaluation.origins.why import Explained, exact, gradient, left_out, telling
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import shared_words, visible
 from tlm.evaluation.predict.encoder import OnnxClassifier
-from tlm.evaluation.predict.predict import model_folder
+from tlm.evaluation.predict.predict import model_folder, trained
 from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
 from tlm.evaluation.report.lineage import Lineage
 from tlm.shallow.models import FAMILIES, ShallowPredictor
@@ -39,7 +38,7 @@ def explained(model: str, text: str, pair: str | None, label: str, top: int, dev
     """Explain the answer of a model to a text.
 
     Args:
-        model: URI of a model, checkpoint or metrics, or a model folder.
+        model: URI of a model, checkpoint, metrics or report, or a model folder.
         text: The text.
         pair: The second text; None if there is none.
         label: The class to explain; "" for the likeliest.
@@ -101,7 +100,7 @@ def _learned(
     """What the model learned from, near the text, and notes on what is missing."""
     if (Path(model) / "config.json").is_file():
         return {"nearest": [], "passages": [], "notes": [NO_LINEAGE]}
-    task, subset = Lineage().nearest(Artifact.open(model), "task", "subset")
+    task, subset = Lineage().nearest(trained(model), "task", "subset")
     shows = task is not None and not isinstance(predictor, OnnxClassifier)
     near = nearby.nearest(predictor, task, text, pair, top) if task and shows else []
     passages = nearby.taught(subset, words, top) if subset else []

@@ -1,5 +1,6 @@
 """Predict new texts: a file or stdin in, JSON lines or CSV out, in chunks, so that memory stays flat."""
 
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -33,7 +34,7 @@ def predict_command(
     """Predict the label (or value) of every row, with probabilities. A bad row gets an error as its answer.
 
     Args:
-        model: URI of a model or checkpoint, or a model folder.
+        model: URI of a model or checkpoint, of metrics or a report (the model that it recommends), or a model folder.
         source: File to read; - is stdin.
         to: File to write; - is stdout.
         source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line.
@@ -66,7 +67,7 @@ def predict(
     """Predict texts (or pairs of texts) in order; yields the rows that the command writes.
 
     Args:
-        model: URI of a model or checkpoint, or a model folder.
+        model: URI of a model or checkpoint, of metrics or a report, or a model folder.
         texts: Texts, or pairs of texts, but not a mix of both.
         at_least: Probability below which an answer is unsure; 0: rows do not say whether they are.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
@@ -102,13 +103,39 @@ def answers(predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.
 
 
 def model_folder(model: str) -> Path:
-    """The folder with config.json: `model` itself, or that of an artifact, or of the model that metrics are of."""
-    if (Path(model) / "config.json").is_file():
-        return Path(model)
-    found = Artifact.open(model, "model", "checkpoint", "metrics")
-    if found.manifest.kind == "metrics":
-        found = found.input("model" if "model" in found.manifest.inputs else "checkpoint")
-    return found.path("model")
+    """The folder with config.json: `model` itself, or that of the model that a URI stands for."""
+    return Path(model) if (Path(model) / "config.json").is_file() else trained(model).path("model")
+
+
+def trained(uri: str) -> Artifact:
+    """The model or checkpoint that a URI stands for: itself, what metrics are of, or what a report says to use.
+
+    Raises:
+        InputError: there is none, such as of imported predictions or of a report on several tasks.
+    """
+    found = Artifact.open(uri, "model", "checkpoint", "metrics", "report")
+    if found.manifest.kind == "report":
+        found = recommended(found)
+    model = model_of(found) if found.manifest.kind == "metrics" else found
+    if model is None:
+        raise InputError(f"{uri} is of imported predictions, so there is no model")
+    return model
+
+
+def recommended(report: Artifact) -> Artifact:
+    """The metrics of the model that a report's first sentence says to use; of its seeds, the one best on dev."""
+    if report.manifest.step != "report":
+        raise InputError(f"{report.uri} is on several tasks; give the report of one task")
+    best = json.loads(report.path("report.json").read_text(encoding="utf-8"))["best"]
+    if "metrics" not in best:
+        raise InputError(f"{report.uri} is of an older version, which does not say which model to use; make it again")
+    inputs = report.manifest.inputs.items()
+    return report.input(next(role for role, metrics in inputs if metrics.key == best["metrics"]))
+
+
+def model_of(metrics: Artifact) -> Artifact | None:
+    """The model that metrics are of; None if they were imported."""
+    return next((metrics.input(name) for name in ("model", "checkpoint") if name in metrics.manifest.inputs), None)
 
 
 def _predicted(predictor: Predictor, rows: list[InputRow], at_least: float) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,7 @@ from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits
 from tlm.data.tasks.metrics import Floats, Split, score
 from tlm.errors import InputError
 from tlm.evaluation.predict import predictor
+from tlm.evaluation.predict.predict import model_of
 from tlm.evaluation.predict.predictor import MIXTURE, Cascade, Weights
 from tlm.evaluation.predict.speed import SPEED, rate, together
 from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, STATIC
@@ -124,11 +125,6 @@ def parts_of(metrics: list[Artifact]) -> list[Part]:
 def arm_of(parts: list[Part], between: str = PARTS) -> str:
     """The name of a mixture, such as ``bm25 × 5 + baseline``, or of a cascade."""
     return between.join(f"{part.arm} × {len(part.members)}" if len(part.members) > 1 else part.arm for part in parts)
-
-
-def model_of(metrics: Artifact) -> Artifact | None:
-    """The model that metrics are of; None if they were imported."""
-    return next((metrics.input(name) for name in ("model", "checkpoint") if name in metrics.manifest.inputs), None)
 
 
 def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -20,6 +20,7 @@ from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
 from tlm.retrieval.search.query import Engine, Found, choose, fit, make_queries, write_chosen, write_hits, write_queries
 from tlm.settings.options import Range
+from tlm.settings.sections import MOST_HITS
 
 VERSION, FIRST = 2, 1  # plain BM25 and random draws are as the first version wrote them
 BY_VECTORS, SCORED = ("dense", "hybrid"), ("dsir", "classifier")
@@ -29,7 +30,6 @@ WITH_QUERIES = ("bm25", *BY_VECTORS)
 ARMS = (*WITH_QUERIES, "random", *SCORED)
 KINDS = ("full", "rake", "auto")
 EXAMPLES, CLASSES = "examples", "classes"  # what has the same share of the hits
-MOST_HITS = 10_000  # Elasticsearch's default limit (index.max_result_window), used for both engines
 _NO_TERM, _NO_VECTOR = "no passage has any of its terms", "none of its words has a vector"
 NOTHING_FOUND = {"bm25": _NO_TERM, "dense": _NO_VECTOR, "hybrid": f"{_NO_TERM}, and {_NO_VECTOR}"}
 DEEPER = 5  # times top_k: other arms search deeper, because export keeps as many passages as BM25's subset has

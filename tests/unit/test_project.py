@@ -47,6 +47,7 @@ PART_OF = {
     "google": "kfp",  # google.protobuf
     "huggingface_hub": "datasets",
     "joblib": "scikit-learn",
+    "mlflow": "mlflow-skinny",
     "kfp_server_api": "kfp",
     "pydantic_core": "pydantic",
     "threadpoolctl": "scikit-learn",
@@ -190,7 +191,7 @@ def test_each_part_imports_only_what_it_stands_on():
 
 
 def test_every_package_that_is_imported_is_declared():
-    extras = ("train", "pipelines", "hub", "embeddings", "onnx", "serve", "bom")
+    extras = ("train", "pipelines", "hub", "embeddings", "onnx", "serve", "bom", "mlflow")
     declared_names = {canonicalize_name(wanted.name) for wanted in declared(*extras)}
     distributions, undeclared = packages_distributions(), set()
     for path in (path for path in CODE if "benchmarks" not in path.parts):

@@ -25,6 +25,7 @@ from tlm.evaluation.report.since import earlier, finding, group_with, since
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import METRIC_NAMES, coverage
+from tlm.evaluation.tracking import track
 from tlm.settings.options import Prices
 
 VERSION = 15
@@ -41,7 +42,8 @@ def report(
     """Put runs of one task side by side: arms and seeds beside the baseline, cost, losses, retrieved passages.
 
     Writes report.html (self-contained, without scripts), report.md and report.json. Corpus, retrieval and training
-    are found through the artifacts that the metrics were made from; if some are gone, the report says so.
+    are found through the artifacts that the metrics were made from; if some are gone, the report says so. With
+    MLFLOW_TRACKING_URI, it is logged to MLflow.
 
     Args:
         metrics: URIs of the metrics, in any order.
@@ -59,7 +61,9 @@ def report(
     inputs |= {f"against-{number:03d}": run for number, run in enumerate(before)}
     settings = asdict(prices) | ({"notes": list(notes)} if notes else {})
     recipe = Recipe("report", "report", VERSION, settings, inputs)
-    return produce(recipe, root, _write, runs, prices, notes, before)
+    uri = produce(recipe, root, _write, runs, prices, notes, before)
+    track(Artifact.open(uri))
+    return uri
 
 
 def _check(runs: list[Artifact]) -> None:

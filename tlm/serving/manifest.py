@@ -17,7 +17,6 @@ from tlm.data.ranges import CUT
 from tlm.data.tasks.thresholds import MULTI_LABEL
 from tlm.errors import InputError
 from tlm.evaluation.predict.encoder import ONNX
-from tlm.evaluation.predict.predict import check_at_least
 from tlm.serving.export_onnx import trained_model
 from tlm.shallow.folder import CONFIG, FAMILY, config_of
 
@@ -73,6 +72,8 @@ def manifest(
     filled = text.substitute(quoted, name=name, length=length, store_port=store_port())
     service, policy, predictors = yaml.safe_load_all(filled)
     if at_least:
+        from tlm.evaluation.predict.predict import check_at_least
+
         check_at_least(at_least, trained.path(f"model/{CONFIG}").parent)
         predictors["tlm"]["containers"][0]["args"] += ["--at-least", str(at_least)]
     account = {"serviceAccountName": service_account} if service_account else {}

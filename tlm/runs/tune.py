@@ -155,12 +155,12 @@ def _sample(draft: Draft, task: Artifact, part: int) -> None:
     train = sorted((row for row, name in enumerate(split) if name == "train"), key=lambda row: labels[row])
     kept = {*train[part // 2 :: part], *(row for row, name in enumerate(split) if name != "train")}
     table = table.take(pa.array(sorted(kept)))
-    columns = [table[name].to_pylist() for name in ("split", label, "text", "text_pair")]
-    leaks = find_leaks(*columns[:3], list(map(twin_key, *columns[2:])))
+    split, labels, texts, pairs = (table[name].to_pylist() for name in ("split", label, "text", "text_pair"))
+    leaks = find_leaks(split, labels, texts, list(map(twin_key, texts, pairs)))
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
         pq.write_table(rows, draft.folder / name, compression="zstd")
         draft.rows[name] = len(rows)
-    draft.counts = {"train": columns[0].count("train"), "leaks": len(leaks)}
+    draft.counts = {"train": split.count("train"), "leaks": len(leaks)}
     draft.details = dict(task.details)
 
 
@@ -216,14 +216,7 @@ def _page(found: dict[str, Any]) -> list[Block]:
         )
         for row in found["rows"]
     ]
-    columns = [
-        Column("settings", "left"),
-        "train",
-        "dev",
-        "to the best of the round",
-        Column("", "left"),
-        "CPU seconds",
-    ]
+    columns = ("settings", "train", "dev", "to the best of the round", Column("", "left"), "CPU seconds")
     chosen = frozenset(place for place, row in enumerate(found["rows"]) if row["settings"] == found["overrides"])
     note = "Intervals at 95 %; those of differences are corrected for the candidates of a round."
     opened = opening("TLM study", "Settings of the retrieval", "chosen on dev", found["findings"])

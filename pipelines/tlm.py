@@ -39,7 +39,7 @@ def steps(
         run_arms: Arms to train, separated by commas: bm25, random, task-only, dsir, classifier, dense, hybrid; and of
             published models: embeddings, published (stage 2 alone), published-bm25 and so on (stage 1, too).
         run_overrides: Settings to change, such as train.rho1=4; auto chooses K, query and rho1 by the paper's rules.
-            Of published models, only model.max_length and model.spans_first change.
+            Of published models, only model.max_length, model.cut and model.spans_first change.
         run_published: Published models to compare with, separated by commas: folders, s3://… or names on the Hugging
             Face Hub; if run_arms names none of their arms, embeddings and published are added.
         run_published_preset: Named settings of published models; empty for finetune-published (stage 2 alone) and

@@ -8,6 +8,7 @@ STUDIES = {  # name: (module:function, summary)
     "compute": ("research.compute:compute", "Draw a report's scores against compute, beside the paper's"),
     "dilute": ("research.dilute:dilute", "Make a corpus with less text on a topic"),
     "debtags": ("research.debtags:debtags", "Make a task of several labels a text of Debian's package index"),
+    "long-texts": ("research.long_texts:long_texts", "Make a task of long texts of the kernel's documentation"),
     "fewer-labels": ("research.fewer_labels:fewer_labels", "Make the same task with fewer labels"),
     "labels-saved": ("research.labelling:labels_saved", "Simulate `label-next`: macro-F1 by number of labels"),
     "labels-found": ("research.labelling:labels_found", "Change labels at random, and count how many are found"),

@@ -15,13 +15,13 @@ from tlm.data.marks import find_marks
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import Split, score
 from tlm.evaluation.labelling.label_errors import wrong
-from tlm.evaluation.labelling.label_next import chosen, features_of, margins
+from tlm.evaluation.labelling.label_next import MOST_CLUSTERED, chosen, features_of, margins, spread
 from tlm.evaluation.predict.predict import model_folder
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.shallow.features import TextFeatures
-from tlm.shallow.linear import Given, Linear
+from tlm.shallow.linear import Linear
 from tlm.shallow.models import one_thread
-from tlm.shallow.tfidf import CHEAPEST, OF_SPANS, tune
+from tlm.shallow.tfidf import CHEAPEST, OF_SPANS, Tfidf
 
 STRENGTH, BALANCED = 10.0, True
 Floats = NDArray[np.float64]
@@ -37,21 +37,17 @@ def _unsure(features: Floats, count: int, chances: Floats, seed: int) -> Rows:
     return np.argsort(margins(chances), kind="stable")[:count]
 
 
-def _balanced(features: Floats, count: int, chances: Floats, seed: int) -> Rows:
-    """What `chosen` takes of each predicted class alone, in equal parts as far as there are enough."""
-    first, rows = chances.argmax(axis=1), list[int]()
-    own = [np.flatnonzero(first == label) for label in range(chances.shape[1])]
-    for left, members in zip(range(len(own), 0, -1), sorted(own, key=len), strict=True):
-        quota = min(len(members), (count - len(rows)) // left)
-        rows += members[chosen(features[members], quota, chances[members])].tolist() if quota else []
-    return rows
+def _spread(features: Floats, count: int, chances: Floats, seed: int) -> Rows:
+    """`label-next` without equal parts for the predicted classes."""
+    unsure = margins(chances)
+    return spread(features, np.argsort(unsure, kind="stable")[: MOST_CLUSTERED * count], count, unsure)
 
 
 WAYS: dict[str, Way] = {
     "random": _random,
     "unsure": _unsure,
+    "unsure, spread": _spread,
     "label-next": lambda features, count, chances, seed: chosen(features, count, chances),
-    "balanced": _balanced,
 }
 
 
@@ -116,24 +112,22 @@ def _saved(random: Floats, other: Floats, rounds: Sequence[int]) -> Iterator[str
 def labels_found(task: str, *, share: float = 0.05, seeds: int = 5) -> None:
     """Print how many of the labels that were changed at random `label-errors` finds, and how many it lists in vain.
 
-    The settings of the linear model are chosen once, with the first draw.
-
     Args:
         task: URI of the task.
         share: Share of the training labels to change.
         seeds: How many draws.
     """
-    train, dev, labels = _splits(task, distinct=False)
-    rows, model = [], None
+    train, _, labels = _splits(task, distinct=False)
+    linear = Linear(np.zeros((0, 0)), np.zeros(0), len(labels))
+    model = Tfidf(labels, _features(train), linear, {"C": STRENGTH, "class weights": "balanced"})  # fixed settings
+    rows = []
     for seed in range(seeds):
         random = np.random.default_rng(seed)
         changed = random.permutation(len(train.gold))[: round(share * len(train.gold))]
         gold = train.gold.copy()
         gold[changed] = (gold[changed] + random.integers(1, len(labels), len(changed))) % len(labels)
-        noisy = replace(train, gold=gold)
         with one_thread():
-            model = model or tune(Given(noisy, dev, "macro_f1", labels))
-            found, _ = wrong(model.held_out(noisy), gold)
+            found, _ = wrong(model.held_out(replace(train, gold=gold)), gold)
         right = np.isin(found, changed)
         rows.append((right.mean(), right.sum() / len(changed), right[: len(changed)].mean(), len(found)))
         print(seed, *(f"{value:.3f}" for value in rows[-1]), sep="\t", flush=True)
@@ -183,12 +177,16 @@ def _splits(task: str, *, distinct: bool = True) -> tuple[Split, Split, list[str
 
 def _frequencies(train: Split, dev: Split) -> tuple[Any, Any]:
     """Damped frequencies of the features of train and dev, before they are weighted."""
-    marks = find_marks(train.texts)
-    features = TextFeatures(OF_SPANS[0] if marks else CHEAPEST, marks)
+    features = _features(train)
     for vectorizer in features.vectorizers.values():
         vectorizer.set_params(norm=None, use_idf=False, min_df=1)
     features.fit(train.texts)
     return features.transform(train.texts), features.transform(dev.texts)
+
+
+def _features(train: Split) -> TextFeatures:
+    marks = find_marks(train.texts)
+    return TextFeatures(OF_SPANS[0] if marks else CHEAPEST, marks)
 
 
 def _shown(scores: Sequence[float]) -> str:

@@ -7,7 +7,8 @@ the right to create pods and a namespace. From the environment:
 
 * ``NAMESPACE``: of the runs [kubeflow]
 * ``IMAGES``: file that `make images` wrote, for an image with Python [build/images.json]
-* ``OUTSIDE``: a server outside of the cluster, HOST:PORT, which a step must not reach [example.org:80]
+* ``OUTSIDE``: a server outside of the cluster, HOST:PORT, which a step must not reach; at port 443 it may, for S3
+  [example.org:80]
 """
 
 import json
@@ -114,7 +115,7 @@ def place(url: str) -> tuple[str, int]:
 
 
 def pod(name: str, image: str) -> dict[str, Any]:
-    """Return a pod that listens, and that the profile `restricted` allows."""
+    """Return a pod that listens, and that the profile `restricted` allows; the node tries again if its start fails."""
     namespace, labels = PODS[name]
     own = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     sizes = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
@@ -122,7 +123,7 @@ def pod(name: str, image: str) -> dict[str, Any]:
     container |= {"imagePullPolicy": "IfNotPresent", "securityContext": own, "resources": sizes}
     user = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
     spec = {"containers": [container], "securityContext": user, "automountServiceAccountToken": False}
-    spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+    spec |= {"restartPolicy": "Always", "terminationGracePeriodSeconds": 0}
     metadata = {"name": f"{ELSEWHERE}-{name}", "namespace": namespace, "labels": labels}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

@@ -94,7 +94,7 @@ class Bench:
 
         self.preset, self.kind, self.device = preset, kind, torch.device(device)
         task = Artifact.open(material.task)
-        self.examples = Examples.open(task, material.task_tokens, preset.model.max_length)
+        self.examples = Examples.open(task, material.task_tokens, preset.model.max_length, preset.model.cut)
         self.passages = Texts.open(material.subset_tokens, preset.train.external_length)
         tokenizer = Artifact.open(material.tokenizer)
         self.tokenizer = PreTrainedTokenizerFast.from_pretrained(tokenizer.path("tokenizer"))

@@ -56,6 +56,7 @@ def agreement(model: Artifact, task: Artifact, device: str, note: str) -> list[R
     """The share of test examples that get the class of a computation in fp64, in the formats of an evaluation."""
     import torch
 
+    from tlm.data.ranges import CUT, HEAD
     from tlm.training.classification import class_logits
     from tlm.training.device import resolve_device
     from tlm.training.input.texts import Examples
@@ -63,7 +64,8 @@ def agreement(model: Artifact, task: Artifact, device: str, note: str) -> list[R
 
     place = torch.device(resolve_device(device))
     network = build.load(model.path("model")).to(place)
-    examples = Examples.open(task, model.input("task_tokens"), build.text_length(network.body.config))
+    config = network.body.config
+    examples = Examples.open(task, model.input("task_tokens"), build.text_length(config), config.get(CUT, HEAD))
     rows = examples.rows("test")
 
     def classes() -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.data.passages import passages
+from tlm.data.ranges import CUT, HEAD
 from tlm.errors import InputError, refuse_negative
 from tlm.progress import say
 from tlm.retrieval.search.query import write_chosen
@@ -88,8 +89,8 @@ def _write(draft: Draft, recipe: Recipe, subset: Artifact, device: str) -> None:
         raise InputError(f"{checkpoint.uri} does not predict tokens, so passages have no influence on it; take another")
     place = torch.device(resolve_device(device))
     model = build.load(checkpoint.path("model"), checkpoint.path(build.MLM_HEAD)).to(place).eval()
-    length = build.text_length(model.body.config)
-    examples = Examples.open(recipe.inputs["task"], checkpoint.input("task_tokens"), length)
+    length, cut = build.text_length(model.body.config), model.body.config.get(CUT, HEAD)
+    examples = Examples.open(recipe.inputs["task"], checkpoint.input("task_tokens"), length, cut)
     texts = Texts.open(recipe.inputs["subset_tokens"], length)
     build.to_standardised(model, examples.scale)
     gradient = task_gradient(model, examples, place)

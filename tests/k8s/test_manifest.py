@@ -16,6 +16,7 @@ from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.serving.manifest import manifest, store_port
 
+TLM = {"runtime": "tlm", "image": "example.org/tlm-serve:1"}
 TEXTS = ["the judge", "cell", "ship wave harbour " * 40]
 
 
@@ -89,6 +90,14 @@ def test_transformers_loads_what_is_at_the_address_and_predicts_alike(stored, to
     assert np.abs(np.array(found) - expected).max() < 1e-4
 
 
+def test_our_own_server_says_which_answers_are_unsure(stored):
+    args = [
+        served(manifest(stored["linear"], name="b", **TLM, **given))[0]["spec"]["predictor"]["containers"][0]["args"]
+        for given in ({}, {"at_least": 0.875})
+    ]
+    assert args[1] == [*args[0], "--at-least", "0.875"]
+
+
 def test_our_own_server_loads_what_is_at_the_address(stored, toys, tmp_path):
     service, _ = served(manifest(stored["linear"], name="b", runtime="tlm", image="example.org/tlm-serve:1"))
     (container,) = service["spec"]["predictor"]["containers"]
@@ -147,6 +156,9 @@ def test_pods_reach_the_store_and_names_alone(stored, s3_server):
         ("encoder", {"name": "a" * 41}, "expected at most 40"),
         ("encoder", {"runtime": "tlm"}, "give an image for tlm, and for tlm alone"),
         ("encoder", {"image": "x"}, "give an image for tlm, and for tlm alone"),
+        ("encoder", {"at_least": 0.9}, "at_least is 0.9, but KServe's runtime marks no answer as unsure"),
+        ("numbers", {"at_least": 0.9, **TLM}, "the model answers with numbers; --at-least needs one label a text"),
+        ("encoder", {"at_least": 2.0, **TLM}, "at_least is 2.0; expected a probability from 0 to 1"),
     ],
 )
 def test_what_cannot_be_served_is_one_sentence(stored, which, settings, sentence):
@@ -157,6 +169,15 @@ def test_what_cannot_be_served_is_one_sentence(stored, which, settings, sentence
 def test_a_model_on_this_machine_is_out_of_a_cluster_s_reach(toys):
     with pytest.raises(InputError, match="is not on S3, where a cluster could read it"):
         manifest(toys["encoder"].uri, name="a")
+
+
+def test_a_model_that_reads_both_ends_of_long_texts_is_refused_by_kserve_s_runtime(tmp_path, s3_root, monkeypatch):
+    labelled = task(tmp_path)
+    encoder = model(tmp_path, checkpoint(tmp_path, labelled, "model.cut=head+tail"), labelled, "finetune.epochs=1")
+    monkeypatch.setattr("tlm.serving.manifest.storage_uri", lambda model: "s3://bucket/model")
+    with pytest.raises(InputError, match="reads head and tail of long texts, which only `tlm` cuts so; use --runtime"):
+        manifest(encoder.uri, name="a")
+    assert "storageUri" not in manifest(encoder.uri, name="a", **TLM)
 
 
 def test_a_model_that_reads_marked_spans_first_is_refused_by_kserve_s_runtime(tmp_path, s3_root, monkeypatch):

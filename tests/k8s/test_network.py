@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 import yaml
 
-from k8s.check.policies import CONNECTIONS, PODS, PORT, Connection, judged, place
+from k8s.check.policies import CONNECTIONS, PODS, PORT, Connection, judged, place, pod
 from tests.k8s import tools
 
 KFP = "kubeflow"
@@ -106,6 +106,10 @@ def test_what_a_connection_shows(allowed, answers, witness_sees, verdict):
 
 def test_a_server_that_runs_need_is_missed_without_a_witness():
     assert judged(Connection("step", "s3"), {("step", "s3"): False}) == "wrong"
+
+
+def test_a_pod_whose_start_failed_is_started_again():
+    assert all(pod(name, "tlm-data:1")["spec"]["restartPolicy"] == "Always" for name in PODS)
 
 
 def test_places_of_servers():

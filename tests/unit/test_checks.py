@@ -11,6 +11,7 @@ from tests.published import write_bert
 from tests.toy_reports import reported, told_of, toy_world
 from tests.toys import World, words
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.examples import examples
 from tlm.evaluation.report import checks
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
@@ -44,23 +45,33 @@ def test_a_small_dev_or_test_split(tmp_path: Path, monkeypatch: Any) -> None:
     assert codes(told_of(metrics)) == []
 
 
-def trained(world: World, max_length: int) -> str:
+def trained(world: World, max_length: int, cut: str = "head") -> str:
     """Metrics of a tiny encoder that reads so many tokens."""
-    root, length = str(world.root), [f"model.max_length={max_length}", "train.external_length=16"]
+    root, length = str(world.root), [f"model.max_length={max_length}", f"model.cut={cut}", "train.external_length=16"]
     tokenizer = build_tokenizer(world.corpus, world.task, vocab_size=300, root=root)
     checkpoint = train(world.task, tokenizer=tokenizer, preset="tiny", overrides=length, root=root)
     return evaluate(finetune(checkpoint, world.task, preset="tiny", overrides=length), world.task, root=root)
 
 
 def test_texts_that_a_model_does_not_read_to_the_end(tmp_path: Path) -> None:
-    world = toy_world(tmp_path, texts=[" ".join(words(60, 5))[:600]])
+    world = toy_world(tmp_path, texts=[" ".join(words(8, seed)) for seed in range(60)])
     metrics = trained(world, 48)
     sentence = of(told_of([metrics]), "TLM004")
     tokens = Artifact.open(metrics).input("model").input("task_tokens")
-    whole = np.diff(np.load(tokens.path("offsets.npy"))) + 2
-    assert sentence.startswith(f"{(whole > 48).mean():.0%} of the texts are longer than 48 tokens")
-    lost = (whole - whole.clip(max=48)).sum() / whole.sum()
-    assert f"task-only does not read {lost:.1%} of all tokens" in sentence
+    whole, split = np.diff(np.load(tokens.path("offsets.npy"))) + 2, examples(Artifact.open(world.task))["split"]
+    said = []
+    for name in ("train", "dev", "test"):
+        own = whole[np.array(split) == name]
+        lost = (own - own.clip(max=48)).sum() / own.sum()
+        said.append(f"{name} {(own > 48).mean():.0%} and {lost:.1%}")
+    assert len({one.partition(" ")[2] for one in said}) == 3
+    assert sentence == (
+        f"task-only reads at most 48 tokens of a text. Texts that are cut, and tokens lost: {', '.join(said)}. "
+        "That is much: model.cut=head+tail reads the ends of texts too, and a longer model.max_length reads more."
+    )
+    of_both = of(told_of([trained(world, 48, "head+tail")]), "TLM004")
+    assert of_both.endswith("That is much: a longer model.max_length reads more.")
+    assert "That is much" not in of(told_of([trained(world, int(whole.max()) - 1)]), "TLM004")  # one token is lost
     assert "TLM004" not in codes(told_of([trained(world, int(whole.max()))]))
 
 

@@ -25,7 +25,7 @@ TRAIN = {  # another value for every setting of stage 1
 }  # fmt: skip
 MODEL = {
     "architecture": "bert", "hidden": "16", "layers": "3", "heads": "4", "intermediate": "32", "max_length": "49",
-    "positions": "64", "token_types": "1", "dropout": "0.1", "spans_first": "false",
+    "positions": "64", "token_types": "1", "dropout": "0.1", "spans_first": "false", "cut": "head+tail",
 }  # fmt: skip
 EXTERNAL = {"train.external_batch", "train.external_length", "train.head_steps"}
 JOINT = {"train.internal_loss", "train.mask_internal"}

@@ -47,7 +47,7 @@ def test_a_run_has_the_text_that_its_seed_drew(tmp_path: Path) -> None:
 def test_published_models_have_presets_names_and_text_of_their_own(tmp_path: Path) -> None:
     bm25, other = subset_of("bm25", tmp_path), "s3://b/models/big/"
     arms, how = "bm25,published,published-bm25,published-task-only,embeddings", {"published": f"owner/mini, {other}"}
-    sources = {**SOURCES, "overrides": "train.steps=9 model.max_length=64"}
+    sources = {**SOURCES, "overrides": "train.steps=9 model.max_length=64 model.cut=head+tail"}
     texts = plan(arms, "0,7", subsets=[bm25], **sources, **how)
     scratch, *published = [PlannedRun.parse(text) for text in texts if "seed=7" in text]
     assert (scratch.arm, scratch.model, scratch.overrides) == ("bm25", "", sources["overrides"])
@@ -58,7 +58,7 @@ def test_published_models_have_presets_names_and_text_of_their_own(tmp_path: Pat
             ("", "2", "finetune-published", ""), ("-bm25", "12", "adapt", bm25), ("-task-only", "12", "adapt", ""),
         )
     ]  # fmt: skip
-    assert {(run.tokenizer, run.overrides) for run in published} == {("", "model.max_length=64")}
+    assert {(run.tokenizer, run.overrides) for run in published} == {("", "model.max_length=64 model.cut=head+tail")}
     last = [PlannedRun.parse(text) for text in texts[-2:]]
     assert [(run.arm, run.stages, run.seed) for run in last] == [("embeddings-mini", "", 0), ("embeddings-big", "", 0)]
     own = plan(arms, "0", subsets=[bm25], **sources, **how, published_preset="tiny")

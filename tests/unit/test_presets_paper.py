@@ -263,5 +263,6 @@ def test_long_texts_are_searched_by_keywords_and_the_cut_is_told():
     assert "retrieve.query=full" in short.overrides
     assert "retrieve.query=rake" in long.overrides
     assert "model.max_length=128" in long.reasons[-1]
+    assert "model.cut=head+tail" in long.reasons[-1]
     assert "model.max_length=128" in short.reasons[-1]  # 132 tokens
     assert len(advise(20_000, 96, presets.resolve("small")).reasons) == 5  # 127 tokens: nothing is cut

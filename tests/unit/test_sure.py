@@ -85,6 +85,8 @@ def test_both_protocols_mark_what_predict_marks(store: Store) -> None:
             first = client.post("/v1/models/toy:predict", json={"instances": TEXTS}).json()["predictions"]
             second = client.post("/v2/models/toy/infer", json={"inputs": [tensor]}).json()["outputs"]
             about = client.get("/v2/models/toy").json()
+            unsure = sum(row["unsure"] for row in expected) if least else 0
+            assert f"tlm_unsure_texts_total {2 * unsure}.0" in client.get("/metrics").text
             shown[least] = first, second, about["outputs"], about["parameters"]
     first, second, outputs, parameters = shown[at_least]
     assert [row["unsure"] for row in first] == [row["unsure"] for row in expected] == second[-1]["data"]

@@ -1,8 +1,8 @@
-"""Many lists that are stored in one array, one after the other: their arithmetic, and files that grow."""
+"""Many lists that are stored in one array, one after the other: their arithmetic, cuts, and files that grow."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,9 @@ import numpy.typing as npt
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 BATCH_TOKENS = 8192
+HEAD: Final = "head"  # of a text that is too long, the first tokens are kept
+HEAD_TAIL: Final = "head+tail"  # the first and the last ones are
+CUT = "tlm_cut"  # key of config.json; without it, HEAD
 
 
 def ranges(starts: Ints, lengths: Ints) -> Ints:
@@ -20,6 +23,20 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
 def offsets_of(lengths: Ints) -> Ints:
     """The offsets of concatenated lists of these lengths: where each begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def skipped(counts: Ints, lengths: Ints, cut: str) -> Ints:
+    """How many items are left out before each one that a cut keeps, `counts[i]` of the `lengths[i]` of each list.
+
+    For `HEAD_TAIL`, a quarter of `counts[i]` comes from the beginning, the others from the end: BERT's 510 tokens are
+    then the first 128 and the last 382, as in Sun et al. (2019), "How to Fine-Tune BERT for Text Classification?",
+    section 5.3.1.
+    """
+    if cut != HEAD_TAIL:
+        return np.zeros(1, np.int64)
+    heads = -(-counts // 4)
+    gaps = np.stack([np.zeros_like(counts), lengths - counts], axis=1)
+    return np.repeat(gaps.ravel(), np.stack([heads, counts - heads], axis=1).ravel())
 
 
 def by_length(lengths: npt.NDArray[np.int32], most: int = BATCH_TOKENS) -> Iterator[Ints]:

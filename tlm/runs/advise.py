@@ -88,7 +88,8 @@ def advise(examples: int, words: float, preset: Preset, passages: int | None = N
     if words * TOKENS_PER_WORD + 2 > preset.model.max_length:
         reasons.append(
             f"Texts of {words:.0f} words (about {words * TOKENS_PER_WORD:.0f} tokens) are cut at model.max_length="
-            f"{preset.model.max_length}; the paper cuts at 128, IMDB at 512, which costs time; it is left as it is."
+            f"{preset.model.max_length}; the paper cuts at 128, IMDB at 512, which costs time; it is left as it is. "
+            "model.cut=head+tail reads as many tokens of both ends."
         )
     return Advice([override for override, _ in found if override], reasons)
 

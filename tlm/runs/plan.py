@@ -30,7 +30,7 @@ from tlm.training.stages import load_model
 ARMS = (TASK_ONLY, *RETRIEVED)
 OF_PUBLISHED = (EMBEDDINGS, PUBLISHED, *(f"{PUBLISHED}-{text}" for text in ARMS))
 FINETUNE, ADAPT = "finetune-published", "adapt"  # presets of published models: stage 2 alone, and both stages
-KEPT = ("model.max_length=", "model.spans_first=")  # overrides about texts, which any network reads alike
+KEPT = ("model.max_length=", "model.cut=", "model.spans_first=")  # overrides about texts, which any network reads alike
 
 
 class Arms(NamedTuple):

@@ -155,12 +155,12 @@ def _sample(draft: Draft, task: Artifact, part: int) -> None:
     train = sorted((row for row, name in enumerate(split) if name == "train"), key=lambda row: labels[row])
     kept = {*train[part // 2 :: part], *(row for row, name in enumerate(split) if name != "train")}
     table = table.take(pa.array(sorted(kept)))
-    split, labels, texts, pairs = (table[name].to_pylist() for name in ("split", label, "text", "text_pair"))
-    leaks = find_leaks(split, labels, texts, list(map(twin_key, texts, pairs)))
+    splits, labels, texts, pairs = (table[name].to_pylist() for name in ("split", label, "text", "text_pair"))
+    leaks = find_leaks(splits, labels, texts, list(map(twin_key, texts, pairs)))
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
         pq.write_table(rows, draft.folder / name, compression="zstd")
         draft.rows[name] = len(rows)
-    draft.counts = {"train": split.count("train"), "leaks": len(leaks)}
+    draft.counts = {"train": splits.count("train"), "leaks": len(leaks)}
     draft.details = dict(task.details)
 
 

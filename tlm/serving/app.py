@@ -33,6 +33,7 @@ class Server:
         own: dict[str, Any] = {"registry": self.registry}
         self.requests = Counter("tlm_requests", "Requests for predictions.", ["protocol", "code"], **own)
         self.texts = Counter("tlm_texts", "Texts that were predicted.", **own)
+        self.unsure = Counter("tlm_unsure_texts", "Texts whose answer was unsure (--at-least).", **own)
         self.seconds = Histogram("tlm_request_seconds", "Time of a request for predictions.", **own)
         waiting = Gauge("tlm_waiting_texts", "Texts that wait or are being predicted.", **own)
         waiting.set_function(lambda: self.batcher.waiting)
@@ -100,6 +101,7 @@ class Server:
             raise InputError(f"{len(asked.texts)} texts in a request; expected at most {most}")
         predicted = await self.batcher.predict(asked)
         self.texts.inc(len(asked.texts))
+        self.unsure.inc(int((predicted.max(axis=1) < self.served.at_least).sum()) if self.served.at_least else 0)
         return predicted
 
     async def metrics(self, _: Request) -> Response:

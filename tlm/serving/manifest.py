@@ -13,9 +13,11 @@ import yaml
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import SPANS_FIRST
+from tlm.data.ranges import CUT
 from tlm.data.tasks.thresholds import MULTI_LABEL
 from tlm.errors import InputError
 from tlm.evaluation.predict.encoder import ONNX
+from tlm.evaluation.predict.predict import check_at_least
 from tlm.serving.export_onnx import trained_model
 from tlm.shallow.folder import CONFIG, FAMILY, config_of
 
@@ -33,6 +35,7 @@ def manifest(
     namespace: str = "",
     cpu: str = "1",
     memory: str = "2Gi",
+    at_least: float = 0.0,
 ) -> str:
     """Print an InferenceService and a NetworkPolicy, with which KServe serves a model at an address in the cluster.
 
@@ -48,6 +51,7 @@ def manifest(
         namespace: Namespace of the service; by default that of kubectl.
         cpu: CPU of the pod.
         memory: Memory of the pod.
+        at_least: Probability below which `tlm serve` says of an answer that it is unsure; by default, it does not say.
 
     Returns:
         Two YAML documents.
@@ -59,6 +63,8 @@ def manifest(
         raise InputError(f"name is '{name}'; expected at most 40 lower-case letters, digits and '-', a letter first")
     if (runtime == "tlm") != bool(image):
         raise InputError(f"runtime is {runtime} and image is '{image}'; give an image for tlm, and for tlm alone")
+    if at_least and runtime != "tlm":
+        raise InputError(f"at_least is {at_least:g}, but KServe's runtime marks no answer as unsure; use --runtime tlm")
     trained = trained_model(model)
     given = {"address": storage_uri(trained), "image": image, "cpu": cpu, "memory": memory}
     length = "" if image else _longest(trained)
@@ -66,6 +72,9 @@ def manifest(
     text = Template(files("tlm.serving").joinpath("manifest.yaml").read_text("utf-8"))
     filled = text.substitute(quoted, name=name, length=length, store_port=store_port())
     service, policy, predictors = yaml.safe_load_all(filled)
+    if at_least:
+        check_at_least(at_least, trained.path(f"model/{CONFIG}").parent)
+        predictors["tlm"]["containers"][0]["args"] += ["--at-least", str(at_least)]
     account = {"serviceAccountName": service_account} if service_account else {}
     service["spec"]["predictor"] = account | predictors[runtime]
     if namespace:
@@ -99,6 +108,8 @@ def _longest(model: Artifact) -> int:
         raise InputError(f"{model.uri} is a model of the family '{kind}', which transformers does not load{advice}")
     if SPANS_FIRST in config:
         raise InputError(f"{model.uri} reads marked spans first, which only `tlm` prepares so{advice}")
+    if CUT in config:
+        raise InputError(f"{model.uri} reads head and tail of long texts, which only `tlm` cuts so{advice}")
     if config.get("problem_type") == "regression":
         raise InputError(f"{model.uri} predicts a number, but KServe's runtime answers with classes{advice}")
     if config.get("problem_type") == MULTI_LABEL:

@@ -46,7 +46,7 @@ class Distillation(Classification):
         super().__init__(model, examples, shape, settings, recipe.inputs["task"].details["metric"], seed)
         inputs, self.temperature = recipe.inputs, recipe.settings["temperature"]
         tokens = inputs.get("subset_tokens")
-        self.passages = None if tokens is None else Texts.open(tokens, shape.max_length)
+        self.passages = None if tokens is None else Texts.open(tokens, shape.max_length, shape.cut)
         self.external = External(self.passages, (examples.texts, examples.without_label()), settings.batch, seed)
         self.answers = [answers(inputs[name]) for name in ("subset_answers", "task_answers") if name in inputs]
         if examples.scale:

@@ -69,6 +69,8 @@ class Model(Section):
         positions: Positions of the model; 0: as many as max_length.
         token_types: Token types: 2 tells the two texts of a pair apart (BERT), 1 does not (RoBERTa); modernbert has
             none.
+        cut: What is read of longer texts: their head, or head+tail, a quarter from the beginning and the rest from the
+            end; of a pair, each text is cut so.
         dropout: Dropout of stage 1.
         spans_first: Put the spans that the task marks in its texts, as in [[ … ]], with the words between them, in
             front of each text. It has no effect on texts without marks.
@@ -82,6 +84,7 @@ class Model(Section):
     max_length: Annotated[int, Field(ge=8)]
     positions: Annotated[int, Field(ge=0)] = 0
     token_types: Annotated[int, Field(ge=1, le=2)] = 2
+    cut: Literal["head", "head+tail"] = "head"
     dropout: Share = 0.0
     spans_first: bool = False
 
@@ -249,8 +252,8 @@ def model_settings(model: Model) -> dict[str, Any]:
     """The settings of the encoder that can change a result: these are in a step's key, and no others.
 
     `positions` counts where it differs from `max_length`, `token_types` where the architecture has them, and
-    `spans_first` where it is chosen.
+    `cut` and `spans_first` where they are chosen.
     """
     idle = {"positions": model.reach == model.max_length, "token_types": model.architecture == "modernbert"}
-    idle["spans_first"] = not model.spans_first
+    idle |= {"cut": model.cut == "head", "spans_first": not model.spans_first}
     return model.model_dump(mode="json", exclude={name for name, is_idle in idle.items() if is_idle})

@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
-from tlm.data.ranges import by_length
+from tlm.data.ranges import CUT, HEAD, HEAD_TAIL, by_length
 from tlm.data.tasks.examples import SEVERAL
 from tlm.data.tasks.metrics import dev_score
 from tlm.data.tasks.thresholds import THRESHOLDS, fitted
@@ -69,9 +69,10 @@ def masked_lm_loss(
         return None
     tokens = tokens_for(checkpoint, task, root)
     model = build.load(checkpoint.path("model"), checkpoint.path(build.MLM_HEAD)).to(torch_device).eval()
-    examples = Examples.open(task, tokens, build.text_length(model.body.config))
+    config = model.body.config
+    examples = Examples.open(task, tokens, build.text_length(config), config.get(CUT, HEAD))
     texts, rows = examples.texts, examples.rows(split)
-    masking = Masking(MASK_SHARE, model.body.config["vocab_size"], texts.special.mask, texts.special.ids)
+    masking = Masking(MASK_SHARE, config["vocab_size"], texts.special.mask, texts.special.ids)
     total, count = 0.0, 0
     for draw in range(MASK_DRAWS):
         for number, indices in enumerate(by_length(texts.lengths[rows])):
@@ -108,7 +109,7 @@ def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model]
     """The model that training begins with, the examples of the task, and the model's shape."""
     checkpoint, task = recipe.inputs["checkpoint"], recipe.inputs["task"]
     shape = Model.model_validate(checkpoint.manifest.settings["model"])
-    examples = Examples.open(task, recipe.inputs["task_tokens"], shape.max_length)
+    examples = Examples.open(task, recipe.inputs["task_tokens"], shape.max_length, shape.cut)
     return _begun(checkpoint, examples, task.details["name"], settings, recipe.settings["seed"]), examples, shape
 
 
@@ -149,10 +150,10 @@ def carry_out(
     draft.run |= run_facts(torch_device, settings.precision)
     shape, stage1 = work.shape, recipe.inputs["checkpoint"].details["cost"]
     card = {
-        **facts, "architecture": shape.architecture, "max_length": shape.max_length, "marks": work.examples.marks,
-        "best": state.best.score, "best_step": state.best.step, "evaluations": len(work.evaluated),
-        "steps": plan.steps, "flops": cost["flops"], "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"],
-        **about,
+        **facts, "architecture": shape.architecture, "max_length": shape.max_length, "cut": shape.cut,
+        "marks": work.examples.marks, "best": state.best.score, "best_step": state.best.step,
+        "evaluations": len(work.evaluated), "steps": plan.steps, "flops": cost["flops"],
+        "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"], **about,
     }  # fmt: skip
     text = _model_card({**recipe.inputs["task"].details, "train": len(work.train_rows)}, card)
     (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
@@ -163,7 +164,7 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
 
     Args:
         task: Details of the task artifact, and ``train``: how many training examples.
-        facts: What stage 2 knows: arm, seed, parameters, architecture, max_length, best, best_step,
+        facts: What stage 2 knows: arm, seed, parameters, architecture, max_length, cut, best, best_step,
             evaluations, steps, flops, stage1_steps, stage1_flops; marks, where spans are put first in each text; of a
             student, teacher and taught_passages.
     """
@@ -174,6 +175,7 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
     filled = {
         "knows": texts["knows"][start],
         "origin": texts["origin"][start].format(before=before, **facts),
+        "ends": texts["ends"] if facts["cut"] == HEAD_TAIL else "",
         "preparation": texts["preparation"].format(marks=marks) if marks else "",
         "several": texts["several"] if task["problem"] == SEVERAL else "",
         "kind": "regressor" if task["problem"] == "regression" else "classifier",

@@ -58,7 +58,7 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
     torch_device, group, seed = torch.device(resolve_device(device)), ProcessGroup.current(), facts["seed"]
     multi_task = recipe.step == "train-multitask"
     with group.in_turn():
-        tasks = _open_tasks(inputs, preset.model.max_length)
+        tasks = _open_tasks(inputs, preset.model)
         passages = None
         if "subset_tokens" in inputs:
             passages = Texts.open(inputs["subset_tokens"], preset.train.external_length)
@@ -91,13 +91,13 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
         draft.run |= run_facts(torch_device, preset.train.precision)
 
 
-def _open_tasks(inputs: dict[str, Artifact], max_length: int) -> dict[str, Examples]:
+def _open_tasks(inputs: dict[str, Artifact], shape: Model) -> dict[str, Examples]:
     """The examples of each task, by its name, in the order of the tasks."""
     tasks = {}
     for name, tokens in inputs.items():
         if name.startswith("task_tokens"):
             task = inputs[name.replace("task_tokens", "task")]
-            tasks[str(task.details["name"])] = Examples.open(task, tokens, max_length)
+            tasks[str(task.details["name"])] = Examples.open(task, tokens, shape.max_length, shape.cut)
     return tasks
 
 

@@ -344,7 +344,7 @@ def load_model(
         trim_vocabulary: Keep only the tokens that occur in the training texts and the subset, and those of single
             characters. Texts of these tokens get the same answers; others are tokenized into smaller pieces.
         subset: URI of a subset whose tokens stay, too, for a model that is trained on it.
-        preset: Named settings. This step uses model.max_length, model.spans_first and the dropout of stage 1.
+        preset: Named settings. This step uses max_length, cut and spans_first of the model, and the dropout of stage 1.
         overrides: Settings to change, such as model.max_length=256.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """

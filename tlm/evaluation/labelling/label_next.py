@@ -1,8 +1,8 @@
-"""The command `label-next`: the texts to label next are unsure, and differ from each other.
+"""The command `label-next`: the texts to label next are unsure, of every class, and differ from each other.
 
-A model is unsure where its two best probabilities are close ("breaking ties", Scheffer et al. 2001). The least sure
-texts are clustered, and each cluster gives its least sure text, much as in Zhdanov (arXiv 1901.05954). Equal parts for
-the classes that the model predicts made it worse (`research/labelling.py`).
+A model is unsure where its two best probabilities are close ("breaking ties", Scheffer et al. 2001). Of each predicted
+class, the least sure texts are clustered, and each cluster gives its least sure text, much as in Zhdanov (arXiv
+1901.05954).
 """
 
 from collections.abc import Sequence
@@ -44,8 +44,9 @@ def label_next(
 ) -> None:
     """Choose the texts of a pool to label next, and write them into a file in which a person fills in the labels.
 
-    With a model, they are texts whose two best probabilities are close, and no two of them are much alike. Without one,
-    they are typical texts of all parts of the pool. Texts of the task that the model was trained on are left out.
+    With a model, they are texts whose two best probabilities are close, as many of each predicted class as there are,
+    and no two of them much alike. Without one, they are typical texts of all parts of the pool. Texts of the task that
+    the model was trained on are left out.
 
     Args:
         pool: Files or folder with texts without labels; also on s3://. A label in them is not read.
@@ -90,8 +91,13 @@ def chosen(features: Floats, count: int, chances: Floats | None = None) -> list[
     """
     if chances is None:
         return spread(features, np.arange(len(features)), count)
-    unsure = margins(chances)
-    return spread(features, np.argsort(unsure, kind="stable")[: MOST_CLUSTERED * count], count, unsure)
+    unsure, first, rows = margins(chances), chances.argmax(axis=1), list[int]()
+    classes = sorted((np.flatnonzero(first == label) for label in range(chances.shape[1])), key=len)
+    for place, own in enumerate(classes):  # what a small class cannot give, larger ones do
+        quota = min(len(own), (count - len(rows)) // (len(classes) - place))
+        least = own[np.argsort(unsure[own], kind="stable")][: MOST_CLUSTERED * quota]
+        rows += spread(features, least, quota, unsure) if quota else []
+    return sorted(rows, key=lambda row: (unsure[row], row))
 
 
 def margins(chances: Floats) -> Floats:

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
+from tlm.data.ranges import HEAD
 from tlm.errors import InputError, reason
 from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces, tokenized
 from tlm.shallow.folder import config_of
@@ -32,17 +33,17 @@ class Classifier(EncoderPredictor):
         longest = longest_input(self.tokenizer, self.model.config)
         cuts = self.tokenizer.is_fast and self.tokenizer.truncation_side == "right"
         super().__init__(config_of(folder), longest, cuts and splits_at_spaces(self.tokenizer.backend_tokenizer))
-        self._of_pairs = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str()) if cuts else None
-        if self._of_pairs is not None:
-            self._of_pairs.no_padding()
-            self._of_pairs.no_truncation()
+        self._uncut = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str()) if cuts else None
+        if self._uncut is not None:
+            self._uncut.no_padding()
+            self._uncut.no_truncation()
 
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
         """Tokenize texts or pairs."""
-        if pairs is None or self._of_pairs is None:
+        if (pairs is None and self.cut == HEAD) or self._uncut is None:
             return self.tokenizer(texts, pairs, truncation=True, max_length=self.max_length)  # type: ignore[no-any-return]
-        given = zip(texts, pairs, strict=True)
-        return tokenized(self._of_pairs, given, self.tokenizer.model_input_names, self.max_length)
+        given = texts if pairs is None else zip(texts, pairs, strict=True)
+        return tokenized(self._uncut, given, self.tokenizer.model_input_names, self.max_length, self.cut)
 
     @torch.inference_mode()
     @tf32()

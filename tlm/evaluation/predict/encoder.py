@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from tlm.data.marks import marks_in, with_spans_first
-from tlm.data.ranges import BATCH_TOKENS, by_length
+from tlm.data.ranges import BATCH_TOKENS, CUT, HEAD, by_length, skipped
 from tlm.data.tasks.metrics import Floats, Texts
 from tlm.data.tasks.thresholds import MULTI_LABEL, THRESHOLDS, UNFITTED
 from tlm.errors import InputError, reason
@@ -29,16 +29,19 @@ class EncoderPredictor(ABC):
         labels: The classes in the order of the logits; None for regression.
         thresholds: Of each label's probability, where a text may have several; else None.
         max_length: Longest input in tokens, special tokens included; the rest of a text (or pair) is cut.
+        cut: What remains of a long text: `HEAD` or `HEAD_TAIL`.
         marks: The marks around the spans that are put first in each text, where the model was trained so.
         batch_tokens: Most padded tokens in a batch of several texts.
-        cuts: Whether a long text may be cut at a space before it is tokenized (`splits_at_spaces`).
+        shortens: Whether no more than the beginning of a long text need be tokenized (`splits_at_spaces`).
     """
 
     batch_tokens = BATCH_TOKENS
 
-    def __init__(self, config: dict[str, Any], max_length: int, cuts: bool) -> None:
+    def __init__(self, config: dict[str, Any], max_length: int, at_spaces: bool) -> None:
         """Take the classes and marks from the model's config.json."""
-        self.labels, self.marks, self.max_length, self.cuts = model_labels(config), marks_in(config), max_length, cuts
+        self.labels, self.marks, self.max_length = model_labels(config), marks_in(config), max_length
+        self.cut: str = config.get(CUT, HEAD)
+        self.shortens = at_spaces and self.cut == HEAD
         self.thresholds = model_thresholds(config)
 
     @abstractmethod
@@ -54,7 +57,7 @@ class EncoderPredictor(ABC):
         first = [with_spans_first(text, self.marks) for text in texts]
         if pairs is not None:
             return self.tokenize(first, list(pairs))
-        return self.tokenize([self._beginning(text) for text in first] if self.cuts else first, None)
+        return self.tokenize([self._beginning(text) for text in first] if self.shortens else first, None)
 
     def _beginning(self, text: str) -> str:
         """A text up to a space behind all that the model reads of it, which is quicker to tokenize.
@@ -101,7 +104,7 @@ class EncoderPredictor(ABC):
 
 
 def tokenized(
-    tokenizer: Any, given: Iterable[str | tuple[str, str]], names: Sequence[str], max_length: int
+    tokenizer: Any, given: Iterable[str | tuple[str, str]], names: Sequence[str], max_length: int, cut: str = HEAD
 ) -> dict[str, list[list[int]]]:
     """Tokenize texts or pairs for each input of a model.
 
@@ -114,11 +117,12 @@ def tokenized(
         given: The texts or pairs.
         names: The inputs of the model.
         max_length: Tokens to keep at most, special tokens included.
+        cut: Which tokens of a text to keep.
     """
     found: dict[str, list[list[int]]] = {name: [] for name in names}
     for text in given:
         (one,) = tokenizer.encode_batch_fast([text])
-        places = _kept(one.sequence_ids, max_length)
+        places = _kept(one.sequence_ids, max_length, cut)
         values = {"input_ids": one.ids, "attention_mask": one.attention_mask, "token_type_ids": one.type_ids}
         for name, rows in found.items():
             own = values[name]
@@ -126,8 +130,8 @@ def tokenized(
     return found
 
 
-def _kept(texts: list[int | None], max_length: int) -> list[int]:
-    """The places of the tokens that truncation keeps, as the library's `longest_first` does from the right.
+def _kept(texts: list[int | None], max_length: int, cut: str) -> list[int]:
+    """The places of the tokens that remain: of each text as many as the library's `longest_first` keeps.
 
     `texts` says which text each token is of: 0 or 1; None for special tokens.
     """
@@ -136,13 +140,12 @@ def _kept(texts: list[int | None], max_length: int) -> list[int]:
     if first + second > most:
         short = min(first, second, most // 2)
         first, second = (most - short, short) if first > second else (short, most - short)
-    left = {None: len(texts), 0: first, 1: second}
-    places = []
-    for place, text in enumerate(texts):
-        if left[text] > 0:
-            places.append(place)
-            left[text] -= 1
-    return places
+    of = np.array([-1 if text is None else text for text in texts])
+    keep = of < 0
+    for text, count in enumerate((first, second)):
+        places = np.flatnonzero(of == text)
+        keep[places[np.arange(count) + skipped(np.array([count]), np.array([len(places)]), cut)]] = True
+    return np.flatnonzero(keep).tolist()  # type: ignore[no-any-return]
 
 
 def splits_at_spaces(tokenizer: Any) -> bool:
@@ -231,7 +234,7 @@ class OnnxClassifier(EncoderPredictor):
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
         """Tokenize texts or pairs."""
         given = texts if pairs is None else zip(texts, pairs, strict=True)
-        return tokenized(self._tokenizer, given, self._inputs, self.max_length)
+        return tokenized(self._tokenizer, given, self._inputs, self.max_length, self.cut)
 
     def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
         """Logits of a batch."""

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.ranges import HEAD, HEAD_TAIL
+from tlm.data.tasks.examples import examples
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Span
 from tlm.evaluation.report.findings import AHEAD, Difference, Summary, hundred, linear_of, points
@@ -19,7 +21,7 @@ from tlm.training.stages import PUBLISHED_RATE
 
 WARNING, NOTE = "warning", "note"
 LEAST_EXAMPLES, LEAST_GROUPS = 100, 30  # of dev and of test
-CUT = 0.01  # share of texts
+CUT, MUCH = 0.01, 0.1  # share of texts that are cut, and of tokens that are lost
 UNCUT = 1 << 30  # tokens
 
 
@@ -107,7 +109,7 @@ def _small(groups: Sequence[Group]) -> Iterator[Check]:
 
 
 def _cut(groups: Sequence[Group], lineage: Lineage) -> Iterator[Check]:
-    """The share of texts that are longer than a model reads, once for each vocabulary and length."""
+    """What a model does not read of each split, once for each vocabulary and length."""
     seen = set()
     for group in groups:
         run = group.runs[0]
@@ -119,14 +121,19 @@ def _cut(groups: Sequence[Group], lineage: Lineage) -> Iterator[Check]:
         seen.add((tokens.manifest.key, length))
         try:
             kept, whole = (Texts.open(tokens, most).lengths for most in (length, UNCUT))
+            split = np.array(examples(tokens.input("data"))["split"].to_pylist())
         except InputError:  # gone, which the report says elsewhere
             continue
-        share, lost = float(np.mean(kept < whole)), 1 - float(kept.sum() / whole.sum())
-        if share >= CUT:
-            of = f"{share:.0%} of the texts are longer than {length} tokens"
-            yield Check(
-                "TLM004", NOTE, f"{of}; {group.name} does not read {lost:.1%} of all tokens (model.max_length)."
-            )
+        rows = {name: split == name for name in ("train", "dev", "test")}
+        texts = {name: np.mean(kept[own] < whole[own]) for name, own in rows.items()}
+        lost = {name: 1 - kept[own].sum() / whole[own].sum() for name, own in rows.items()}
+        if max(texts.values()) >= CUT:
+            of = ", ".join(f"{name} {texts[name]:.0%} and {lost[name]:.1%}" for name in rows)
+            said = f"{group.name} reads at most {length} tokens of a text. Texts that are cut, and tokens lost: {of}."
+            more = "a longer model.max_length reads more"
+            if shape.get("cut", HEAD) == HEAD:
+                more = f"model.cut={HEAD_TAIL} reads the ends of texts too, and {more}"
+            yield Check("TLM004", NOTE, f"{said} That is much: {more}." if max(lost.values()) >= MUCH else said)
 
 
 def _behind(differences: Sequence[Difference]) -> Iterator[Check]:

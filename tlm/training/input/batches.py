@@ -119,13 +119,13 @@ def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Bat
     every = np.arange(len(rows))
     ids[:, 0] = texts.special.cls
     ids[every, lengths - 1] = texts.special.sep
-    texts.first.copy_to(ids, rows, first, np.ones_like(first))
+    texts.first.copy_to(ids, rows, first, np.ones_like(first), texts.cut)
     types = None
     if texts.second is not None:
         between = texts.special.between
         for offset in range(1, between + 1):
             ids[every, first + offset] = texts.special.sep
-        texts.second.copy_to(ids, rows, second, first + 1 + between)
+        texts.second.copy_to(ids, rows, second, first + 1 + between, texts.cut)
         column = np.arange(ids.shape[1])
         types = ((column > first[:, None] + between) & (column < lengths[:, None])).astype(np.int64)
     chosen = None if labels is None else labels[rows]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import Marks, listed_marks
-from tlm.data.ranges import Ints, ranges
+from tlm.data.ranges import HEAD, Ints, ranges, skipped
 from tlm.data.tasks.examples import SEVERAL, classes_of, examples, values_of
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError
@@ -70,14 +70,15 @@ class Ragged:
         """The lengths of `rows`."""
         return np.asarray(self.offsets[rows + 1] - self.offsets[rows])
 
-    def copy_to(self, target: Ints, rows: Ints, counts: Ints, at: Ints) -> None:
-        """Write the first ``counts[i]`` ids of row ``rows[i]`` into ``target[i]`` from column ``at[i]`` on."""
+    def copy_to(self, target: Ints, rows: Ints, counts: Ints, at: Ints, cut: str = HEAD) -> None:
+        """Write what `take` gives of each row into ``target[i]``, from column ``at[i]`` on."""
         line = np.repeat(np.arange(len(rows)), counts)
-        target[line, ranges(at, counts)] = self.take(rows, counts)
+        target[line, ranges(at, counts)] = self.take(rows, counts, cut)
 
-    def take(self, rows: Ints, counts: Ints) -> Ints:
-        """The first ``counts[i]`` ids of each row, one row after the other."""
-        return np.asarray(self.ids[ranges(self.offsets[rows], counts)])
+    def take(self, rows: Ints, counts: Ints, cut: str = HEAD) -> Ints:
+        """The ``counts[i]`` ids that `cut` keeps of each row, one row after the other."""
+        left_out = skipped(counts, self.lengths_of(rows), cut)
+        return np.asarray(self.ids[ranges(self.offsets[rows], counts) + left_out])
 
 
 class Texts:
@@ -87,16 +88,18 @@ class Texts:
         lengths: Tokens of each text or pair as the model reads it: cut, with special tokens, [n].
     """
 
-    def __init__(self, first: Ragged, second: Ragged | None, max_length: int, special: Special) -> None:
-        self.first, self.second, self.max_length, self.special = first, second, max_length, special
+    def __init__(
+        self, first: Ragged, second: Ragged | None, max_length: int, special: Special, cut: str = HEAD
+    ) -> None:
+        self.first, self.second, self.max_length, self.special, self.cut = first, second, max_length, special, cut
         a, b = self.kept(np.arange(len(first)))
         self.lengths: NDArray[np.int32] = (a + b + self._added).astype(np.int32)
 
     @classmethod
-    def open(cls, tokens: Artifact, max_length: int) -> "Texts":
+    def open(cls, tokens: Artifact, max_length: int, cut: str = HEAD) -> "Texts":
         """The texts of a `tokens` artifact."""
         second = Ragged.open(tokens, "pair_") if tokens.details["pair"] else None
-        return cls(Ragged.open(tokens), second, max_length, Special.of(tokens.input("tokenizer")))
+        return cls(Ragged.open(tokens), second, max_length, Special.of(tokens.input("tokenizer")), cut)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -179,7 +182,7 @@ class Examples:
         return np.flatnonzero(self.split == UNLABELLED)
 
     @classmethod
-    def open(cls, task: Artifact, tokens: Artifact, max_length: int) -> "Examples":
+    def open(cls, task: Artifact, tokens: Artifact, max_length: int, cut: str = HEAD) -> "Examples":
         """The examples of a `task` artifact, with the `tokens` artifact made from it."""
         table = examples(task)
         classes, scale = classes_of(task), None
@@ -191,4 +194,4 @@ class Examples:
         elif task.details["problem"] == SEVERAL:
             labels = labels.astype(np.float32)
         marks = listed_marks(tokens.details.get("marks", ()))
-        return cls(Texts.open(tokens, max_length), labels, split, classes, marks, scale)
+        return cls(Texts.open(tokens, max_length, cut), labels, split, classes, marks, scale)

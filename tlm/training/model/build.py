@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from tlm.data.marks import SPANS_FIRST, Marks
+from tlm.data.ranges import CUT, HEAD
 from tlm.data.tasks.thresholds import MULTI_LABEL, THRESHOLDS
 from tlm.settings.sections import Model
 from tlm.training.input.located import MLM_HEAD as MLM_HEAD
@@ -33,7 +34,7 @@ def make_config(
 ) -> dict[str, Any]:
     """Return the config.json of a model for a task; `labels`, `name` and `marks` as `with_task` takes them."""
     ids = {"pad_token_id": special.pad, "cls_token_id": special.cls, "sep_token_id": special.sep}
-    others = {"bos_token_id": None, "eos_token_id": None, "dtype": "float32", TEXT_LENGTH: model.max_length}
+    others = {"bos_token_id": None, "eos_token_id": None, "dtype": "float32", **reading(model)}
     config = {**_shape(model, vocab_size, special), **ids, **others}
     return with_task(with_dropout(config, model.dropout), labels, name, marks)
 
@@ -81,6 +82,11 @@ def with_dropout(config: dict[str, Any], share: float) -> dict[str, Any]:
     from tlm.training.model.foreign import foreign_dropout
 
     return {**config, **foreign_dropout(config, share)}
+
+
+def reading(model: Model) -> dict[str, Any]:
+    """The entries of config.json about long texts."""
+    return {TEXT_LENGTH: model.max_length, **({} if model.cut == HEAD else {CUT: model.cut})}
 
 
 def text_length(config: dict[str, Any]) -> int:

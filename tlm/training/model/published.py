@@ -54,7 +54,7 @@ def shape_of(folder: Path, wanted: Model, layers: int = 0) -> Model:
             intermediate=getattr(config, "intermediate_size", None) or config.hidden_dim,
             positions=_positions(config),
             token_types=min(2, max(1, getattr(config, "type_vocab_size", 1))),
-            **wanted.model_dump(include={"max_length", "dropout", "spans_first"}),
+            **wanted.model_dump(include={"max_length", "cut", "dropout", "spans_first"}),
         )
     except ValidationError as error:
         text = str(error.errors()[0].get("ctx", {}).get("error", error))
@@ -100,7 +100,7 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
         own, weights = _trimmed(own, weights, np.load(tokenizer.path(KEPT), allow_pickle=False))
     _check(own, tokenizer, folder)
     kind = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[own["model_type"]]
-    config = build.with_dropout({**own, "architectures": [kind], build.TEXT_LENGTH: shape.max_length}, shape.dropout)
+    config = build.with_dropout({**own, "architectures": [kind], **build.reading(shape)}, shape.dropout)
     labels = None if task["problem"] == "regression" else list(task["labels"])
     marks = inputs["task_tokens"].details.get("marks", ())
     own_task = build.with_task(config, labels, task["name"], marks, several=task["problem"] == SEVERAL)

@@ -216,14 +216,7 @@ def _page(found: dict[str, Any]) -> list[Block]:
         )
         for row in found["rows"]
     ]
-    columns: list[Column | str] = [
-        Column("settings", "left"),
-        "train",
-        "dev",
-        "to the best of the round",
-        Column("", "left"),
-        "CPU seconds",
-    ]
+    columns = ("settings", "train", "dev", "to the best of the round", Column("", "left"), "CPU seconds")
     chosen = frozenset(place for place, row in enumerate(found["rows"]) if row["settings"] == found["overrides"])
     note = "Intervals at 95 %; those of differences are corrected for the candidates of a round."
     opened = opening("TLM study", "Settings of the retrieval", "chosen on dev", found["findings"])

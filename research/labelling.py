@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.preprocessing import normalize
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import find_marks
@@ -18,10 +17,9 @@ from tlm.evaluation.labelling.label_errors import wrong
 from tlm.evaluation.labelling.label_next import MOST_CLUSTERED, chosen, features_of, margins, spread
 from tlm.evaluation.predict.predict import model_folder
 from tlm.evaluation.predict.predictor import open_predictor
-from tlm.shallow.features import TextFeatures
-from tlm.shallow.linear import Linear
-from tlm.shallow.models import one_thread
-from tlm.shallow.tfidf import CHEAPEST, OF_SPANS, Tfidf
+
+if TYPE_CHECKING:
+    from tlm.shallow.features import TextFeatures
 
 STRENGTH, BALANCED = 10.0, True
 Floats = NDArray[np.float64]
@@ -60,6 +58,8 @@ def labels_saved(task: str, *, step: int = 100, most: int = 1500, seeds: int = 5
         most: Labels at the end.
         seeds: How many draws of the first labels.
     """
+    from tlm.shallow.models import one_thread
+
     train, dev, labels = _splits(task)
     of_train, of_dev = _frequencies(train, dev)
     features = features_of(train.texts, None)
@@ -91,6 +91,8 @@ def _answers(matrix: Any, train: Split, own: NDArray[Any], classes: int, *wanted
 
     The settings are fixed, so that no labels are spent on choosing them.
     """
+    from tlm.shallow.linear import Linear
+
     counts = np.asarray((matrix[own] > 0).sum(axis=0)).ravel()
     seen = np.flatnonzero(counts)
     idf = np.log((1 + len(own)) / (1 + counts[seen])) + 1
@@ -99,6 +101,8 @@ def _answers(matrix: Any, train: Split, own: NDArray[Any], classes: int, *wanted
 
 
 def _weighted(matrix: Any, seen: NDArray[Any], idf: Floats) -> Any:
+    from sklearn.preprocessing import normalize
+
     return normalize(matrix[:, seen].multiply(idf).tocsr())
 
 
@@ -117,6 +121,10 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5) -> None:
         share: Share of the training labels to change.
         seeds: How many draws.
     """
+    from tlm.shallow.linear import Linear
+    from tlm.shallow.models import one_thread
+    from tlm.shallow.tfidf import Tfidf
+
     train, _, labels = _splits(task, distinct=False)
     linear = Linear(np.zeros((0, 0)), np.zeros(0), len(labels))
     model = Tfidf(labels, _features(train), linear, {"C": STRENGTH, "class weights": "balanced"})  # fixed settings
@@ -144,6 +152,8 @@ def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
         model: URI of the model, as `label-names` makes it.
         seeds: How many draws of the labels.
     """
+    from tlm.shallow.models import one_thread
+
     train, dev, labels = _splits(task)
     if model:
         found = open_predictor(model_folder(model), "cpu")[0].predict(dev.texts)
@@ -184,7 +194,10 @@ def _frequencies(train: Split, dev: Split) -> tuple[Any, Any]:
     return features.transform(train.texts), features.transform(dev.texts)
 
 
-def _features(train: Split) -> TextFeatures:
+def _features(train: Split) -> "TextFeatures":
+    from tlm.shallow.features import TextFeatures
+    from tlm.shallow.tfidf import CHEAPEST, OF_SPANS
+
     marks = find_marks(train.texts)
     return TextFeatures(OF_SPANS[0] if marks else CHEAPEST, marks)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tlm.evaluation.report.findings import LIKELY, chance, findings, planned, recommended, sure
+from tlm.evaluation.report.findings import LIKELY, chance_text, findings, planned, recommended, sure
 
 
 def row(name: str, kind: str, dev: float, test: float = 0.5, *, text: str = "", seeds: int = 0) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def test_without_a_linear_model_dev_decides() -> None:
 
 @given(st.floats(0, 1))
 def test_a_probability_is_never_certain(probability: float) -> None:
-    assert chance(probability) not in ("0 %", "100 %")
+    assert chance_text(probability) not in ("0 %", "100 %")
 
 
 @given(

@@ -205,30 +205,30 @@ def plain_score(spread: dict[str, Any], factor: float = 1.0, digits: int = 2) ->
     return f"{factor * spread['mean']:.{digits}f}{deviation}"
 
 
-def interval(spread: dict[str, Any], form: str = "{:.1f} – {:.1f}") -> str:
+def interval_text(spread: dict[str, Any], form: str = "{:.1f} – {:.1f}") -> str:
     """The 95 % interval of a score, or of a difference, in hundredths."""
     return "–" if spread["low"] is None else form.format(100 * spread["low"], 100 * spread["high"])
 
 
 def points(difference: Difference, first: str) -> str:
     """A difference in points (hundredths), as `first` minus the other group, with its interval and how likely it is."""
-    mean, interval = _interval(difference, first)
-    return f"{mean} points ({interval}, {chance(_chance(difference, first))} likely to be ahead on new texts)"
+    mean, interval = _in_points(difference, first)
+    return f"{mean} points ({interval}, {chance_text(_chance_of(difference, first))} likely to be ahead on new texts)"
 
 
-def _interval(difference: Difference, first: str) -> tuple[str, str]:
+def _in_points(difference: Difference, first: str) -> tuple[str, str]:
     sign = 100 if first == difference["first"] else -100
     low, high = sorted((sign * difference["low"], sign * difference["high"]))
     return f"{sign * difference['mean'] + 0.0:+.1f}", f"95 % interval {low:+.1f} to {high:+.1f}"
 
 
-def chance(probability: float) -> str:
+def chance_text(probability: float) -> str:
     """A probability in percent; never 0 % or 100 %."""
     percent = round(100 * probability)
     return "under 1 %" if percent < 1 else "over 99 %" if percent > 99 else f"{percent} %"
 
 
-def _chance(difference: Difference, first: str) -> float:
+def _chance_of(difference: Difference, first: str) -> float:
     """The probability that `first` is ahead of the other group."""
     found = float(difference["chance"])
     return found if first == difference["first"] else 1 - found
@@ -239,10 +239,10 @@ def sure(chosen: Summary, found: Difference | None) -> str:
     if found is None:
         return "compared with no other model" if chosen["kind"] == LINEAR else "not compared with a linear model"
     other = found["second"] if chosen["name"] == found["first"] else found["first"]
-    likely = f"{chance(_chance(found, chosen['name']))} likely to be ahead of {other} on new texts"
+    likely = f"{chance_text(_chance_of(found, chosen['name']))} likely to be ahead of {other} on new texts"
     if found["low"] is None:
         return f"{likely}, for this very run; fewer than {LEAST_SEEDS} seeds or draws do not show how others would do"
-    mean, interval = _interval(found, chosen["name"])
+    mean, interval = _in_points(found, chosen["name"])
     return f"{likely}: {mean} points ({interval})"
 
 
@@ -269,22 +269,22 @@ def _score(group: Summary, metric: str) -> str:
 
 def _ahead(name: str, found: Difference) -> str:
     """Say in words and numbers how far a model is ahead of the linear one, and how sure that is."""
-    likely = _chance(found, name)
+    likely = _chance_of(found, name)
     word = next(word for least, word in WORDS if likely >= least)
     side = "above" if found["mean"] >= 0 else "below"
     said = f"That is {100 * abs(found['mean']):.1f} points {side} the linear model"
     if found["low"] is None:
         return (
-            f"{said}: {word} better on new texts, too ({chance(likely)}). This holds for this very run; fewer than "
-            f"{LEAST_SEEDS} seeds or draws of text do not show how others would do."
+            f"{said}: {word} better on new texts, too ({chance_text(likely)}). This holds for this very run; fewer "
+            f"than {LEAST_SEEDS} seeds or draws of text do not show how others would do."
         )
-    return f"{said} ({_interval(found, name)[1]}): {word} better on new texts, too ({chance(likely)})."
+    return f"{said} ({_in_points(found, name)[1]}): {word} better on new texts, too ({chance_text(likely)})."
 
 
 def _passed_over(best: Summary, linear: Summary, found: Difference) -> str:
     """Say why the linear model is named and not the best of the others."""
-    gap, likely = 100 * _gap(best, linear), f"({chance(_chance(found, best['name']))} likely to be ahead on new texts)"
-    on_test = f"{100 * found['mean']:+.1f} points on test {likely}"
+    gap, likely = 100 * _gap(best, linear), chance_text(_chance_of(found, best["name"]))
+    on_test = f"{100 * found['mean']:+.1f} points on test ({likely} likely to be ahead on new texts)"
     if gap < 0:
         return f"No other model is above it on dev; {best['name']}, the next, has {on_test}."
     if gap < 100 * SAME:

@@ -24,7 +24,7 @@ from tlm.evaluation.pages.blocks import (
 )
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import checks, lineage, preview, since
-from tlm.evaluation.report.findings import chance, hundred, interval, plain_score
+from tlm.evaluation.report.findings import chance_text, hundred, interval_text, plain_score
 from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.subset.export import PUBLISHED
@@ -183,7 +183,7 @@ def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> 
         ),
         "dev": lambda group: hundred(group["dev"]),
         "test": lambda group: hundred(group["test"]),
-        "95 % interval, test": lambda group: interval(group["test"]),
+        "95 % interval, test": lambda group: interval_text(group["test"]),
     }
     if not task["classes"]:
         columns[f"{METRIC_NAMES['rmse']}, test"] = lambda group: in_units(group["scores"].get("rmse"))
@@ -249,8 +249,8 @@ def _differences(found: Groups) -> Iterator[Block]:
             one["question"],
             (Span(one["first"]), " − ", Span(one["second"])),
             f"{100 * one['mean']:+.1f}",
-            interval(one, "{:+.1f} to {:+.1f}"),
-            chance(one["chance"]),
+            interval_text(one, "{:+.1f} to {:+.1f}"),
+            chance_text(one["chance"]),
             Span(one["ahead"]) if one["ahead"] else "–" if one["low"] is None else "no order claimed",
         )
         for one in found
@@ -268,7 +268,7 @@ def _without_copies(groups: Groups, task: dict[str, Any], split: str) -> Iterato
     left = [{"name": group["name"], "role": group["role"]} | group["without_copies"][split] for group in groups]
     columns: dict[str, Form] = {
         task["metric_name"]: lambda one: hundred(one["score"]),
-        "95 % interval": lambda one: interval(one["score"]),
+        "95 % interval": lambda one: interval_text(one["score"]),
         **_others([name for name in groups[0]["scores"] if name != task["metric"]]),
     }
     total = groups[0]["examples"][split]

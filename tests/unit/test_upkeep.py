@@ -56,6 +56,19 @@ def test_download_gives_plain_names(tmp_path: Path) -> None:
         download(uri, str(tmp_path / "out"))
 
 
+def test_a_downloaded_card_says_where_the_model_comes_from(tmp_path: Path) -> None:
+    def write(draft: Draft) -> None:
+        (draft.folder / "model").mkdir()
+        (draft.folder / "model" / "README.md").write_text("# A model\n")
+
+    uri = produce(Recipe("model", "test", 1, {}, {}), str(tmp_path / "store"), write)
+    download(uri, str(tmp_path / "out"))
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert card.startswith("# A model\n")
+    assert f"`tlm provenance {uri}`" in card
+    assert Artifact.open(uri).path("model/README.md").read_text() == "# A model\n"
+
+
 def test_ls_names_each_artifact_once(tmp_path: Path) -> None:
     made = run(tmp_path, 1)
     lines = ls(root=str(tmp_path)).splitlines()

@@ -18,13 +18,16 @@ from tlm.progress import say
 DAY = 86_400.0
 SHOWN = 4  # counts by reason or label
 RESULTS = ("report", "study")  # what users read
+CARD = "README.md"
+ORIGIN = "\n## Provenance\n\n`tlm provenance {}` lists every source of this model, with its licence.\n"
 TRAINED = ("checkpoint", "model", "metrics")  # what takes long to make
 
 
 def download(uri: str, folder: str, *, force: bool = False) -> str:
     """Copy the verified files of an artifact into a folder, under their names without digests.
 
-    A model, checkpoint or tokenizer is copied so that ``from_pretrained(folder)`` loads it.
+    A model, checkpoint or tokenizer is copied so that ``from_pretrained(folder)`` loads it. A model's card gets a line
+    on where it comes from.
 
     Args:
         uri: URI of the artifact, as a step printed it.
@@ -39,6 +42,9 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(artifact.verified(entry), path)
+        if name == CARD:
+            with path.open("a", encoding="utf-8") as card:
+                card.write(ORIGIN.format(artifact.uri))
     return folder
 
 

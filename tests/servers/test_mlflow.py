@@ -23,10 +23,16 @@ from tlm.evaluation.tracking import ADDRESS, HOW, PARENT
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def packages() -> Iterator[Path]:
     with tools.or_missing():
-        packages = tools.packages(Path(__file__).with_name("requirements-mlflow.txt"))
-    sys.path.append(str(packages))  # behind our own packages
+        found = tools.packages(Path(__file__).with_name("requirements-mlflow.txt"))
+    sys.path.append(str(found))  # behind our own packages
+    yield found
+    sys.path.remove(str(found))
+
+
+@pytest.fixture(scope="module")
+def url(packages: Path) -> Iterator[str]:
     if given := os.environ.get("TLM_TEST_MLFLOW_URL"):
         yield given
         return

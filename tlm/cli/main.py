@@ -44,7 +44,7 @@ COMMANDS = {  # name: (module:function, summary)
     "import-predictions": ("tlm.evaluation.score.imported:import_predictions", "Score what another model predicted"),
     "mix": ("tlm.evaluation.score.mix:mix", "Mix models of a task, or make a cascade"),
     "report": ("tlm.evaluation.report.report:report", "Compare the runs of a task"),
-    "tune": ("tlm.runs.tune:tune", "Find settings of the retrieval on dev, without a network"),
+    "tune": ("tlm.runs.tune:tune", "Find settings of the retrieval on dev"),
     "register": ("tlm.runs.registry:register", "Register the model that a report recommends"),
     "preview": ("tlm.evaluation.report.preview:preview", "Show examples with their retrieved passages"),
     "predict": ("tlm.evaluation.predict.predict:predict_command", "Label new texts"),

@@ -3,6 +3,7 @@
 A single process is a group of size 1, in which all of this does nothing and costs nothing.
 """
 
+import json
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -75,10 +76,12 @@ class ProcessGroup:
         """The `facts` of rank 0 (plain JSON), on all processes."""
         if self.size == 1:
             return facts
-        found = [facts]
-        with _lost_processes():
-            dist.broadcast_object_list(found, device=torch.device("cpu"))
-        return found[0]
+        text = json.dumps(facts).encode() if self.first else b""  # torch's own broadcast of objects pickles them
+        letters = torch.zeros(int(self.sum(len(text))[0]), dtype=torch.uint8)
+        if self.first:
+            letters.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+        self.broadcast(letters)
+        return dict(json.loads(bytes(letters.tolist())))
 
     def broadcast(self, tensor: Tensor) -> None:
         """Set `tensor` to its values on rank 0."""

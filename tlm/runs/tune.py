@@ -63,14 +63,15 @@ def tune(
     filters: Filters = Filters(),
     root: str | None = None,
 ) -> str:
-    """Search K, query and share of the retrieval for a task, on dev; say which settings are tied, and the cheapest.
+    """Search K, query and share of the retrieval for a task, on dev; say which settings are tied, and what to use.
 
     A candidate's score is the cross-fitted one on dev of static vectors of its text, mixed with the linear model.
     Successive halving (Jamieson and Talwalkar, AISTATS 2016) by thirds: all candidates with a ninth of the training
     examples, the best third of them with a third, the best third of these with all, and the preset's own settings
-    beside them. Those in the last round that paired resampling of dev does not tell from the best are tied with it; of
-    these, the one that took the least CPU time is recommended. Test is not looked at. Every candidate is made by the
-    steps of the pipeline, which then finds what was made here; a repeated search finds all.
+    beside them. Those in the last round that paired resampling of dev does not tell from the best are tied with it. If
+    the settings that the search started from are among them, they are recommended, else the one of the tied that took
+    the least CPU time. Test is not looked at. Every candidate is made by the steps of the pipeline, which then finds
+    what was made here; a repeated search finds all.
 
     Args:
         index: URI of the index.
@@ -169,7 +170,7 @@ def _write(draft: Draft, trials: list[Trial], base: Retrieve) -> None:
     last = {row["settings"]: row for row in rows if row["part"] == 1}
     linear, own = last.pop(ALONE), last[overrides_of(base)]
     tied = [row for row in last.values() if row["tied"]]
-    chosen = min(tied, key=lambda row: row["cpu_seconds"])
+    chosen = own if own["tied"] else min(tied, key=lambda row: row["cpu_seconds"])
     findings = list(_findings(chosen, f"{len(tied)} of {len(last)}", own, linear))
     found = {"overrides": chosen["settings"], "rows": rows, "findings": findings}
     write_pages(draft.folder, "study", "settings of the retrieval", _page(found), found)
@@ -190,12 +191,15 @@ def _compared(trials: list[Trial]) -> Iterator[Row]:
 
 def _findings(chosen: Row, tied: str, own: Row, linear: Row) -> Iterator[str]:
     """Say what to use, and whether anything was gained by it."""
-    yield f"Use {chosen['settings']}: {chosen['dev']['mean']:.1%} on dev, {chosen['cpu_seconds']:.0f} CPU seconds."
-    yield f"{tied} candidates of the last round are tied with the best; of these it took the least CPU time."
-    gained = "tied with it, too: nothing measurable was gained" if own["tied"] else f"behind it by {_points(own)}"
-    yield f"The settings that the search started from, {own['settings']}, are {gained}."
+    use = "Keep" if chosen is own else "Use"
+    yield f"{use} {chosen['settings']}: {chosen['dev']['mean']:.1%} on dev, {chosen['cpu_seconds']:.0f} CPU seconds."
+    yield f"{tied} candidates of the last round are tied with the best, which means that dev does not tell them apart."
+    if chosen is own:
+        yield "The settings that the search started from are among them: nothing measurable was gained by others."
+    else:
+        yield f"Those that the search started from are not ({_points(own)}); of the tied, this took the least time."
     helps = "helps" if linear["to_best"]["high"] < 0 else "does not help measurably"
-    yield f"To the best, {ALONE} has {_points(linear)} points: retrieved text {helps} on dev."
+    yield f"Retrieved text {helps} on dev: against the best, {ALONE} has {_points(linear)} points."
     yield "The best of many scores on dev is partly luck: make a report of the model that you choose, for test."
 
 

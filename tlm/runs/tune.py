@@ -12,6 +12,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Span, Table, opening
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.render import write_pages
+from tlm.evaluation.report.findings import interval_text
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.intervals import difference, interval
 from tlm.evaluation.score.mix import mixtures
@@ -166,7 +167,7 @@ def _sample(draft: Draft, task: Artifact, part: int) -> None:
 
 
 def _write(draft: Draft, trials: list[Trial], base: Retrieve) -> None:
-    rows = [row for part in SHARES for row in _compared([trial for trial in trials if trial.part == part])]
+    rows = [row for part in reversed(SHARES) for row in _compared([trial for trial in trials if trial.part == part])]
     last = {row["settings"]: row for row in rows if row["part"] == 1}
     linear, own = last.pop(ALONE), last[overrides_of(base)]
     tied = [row for row in last.values() if row["tied"]]
@@ -191,8 +192,8 @@ def _compared(trials: list[Trial]) -> Iterator[Row]:
 
 def _findings(chosen: Row, tied: str, own: Row, linear: Row) -> Iterator[str]:
     """Say what to use, and whether anything was gained by it."""
-    use = "Keep" if chosen is own else "Use"
-    yield f"{use} {chosen['settings']}: {chosen['dev']['mean']:.1%} on dev, {chosen['cpu_seconds']:.0f} CPU seconds."
+    use, score = "Keep" if chosen is own else "Use", 100 * chosen["dev"]["mean"]
+    yield f"{use} {chosen['settings']}: {score:.1f} on dev, {chosen['cpu_seconds']:.0f} CPU seconds."
     yield f"{tied} candidates of the last round are tied with the best, which means that dev does not tell them apart."
     if chosen is own:
         yield "The settings that the search started from are among them: nothing measurable was gained by others."
@@ -204,16 +205,15 @@ def _findings(chosen: Row, tied: str, own: Row, linear: Row) -> Iterator[str]:
 
 
 def _points(row: Row) -> str:
-    low, mean, high = (100 * row["to_best"][end] + 0.0 for end in ("low", "mean", "high"))
-    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+    return f"{100 * row['to_best']['mean'] + 0.0:+.1f} ({interval_text(row['to_best'], '{:+.1f} to {:+.1f}')})"
 
 
 def _page(found: dict[str, Any]) -> list[Block]:
     rows = [
         (
-            Span(row["settings"], "code"),
+            Span(row["settings"].replace("retrieve.", ""), "code"),
             f"1/{row['part']}" if row["part"] > 1 else "all",
-            "{mean:.1%} ({low:.1%} – {high:.1%})".format(**row["dev"]),
+            f"{100 * row['dev']['mean']:.1f} ({interval_text(row['dev'])})",
             _points(row),
             "tied" if row["tied"] else "",
             f"{row['cpu_seconds']:.0f}" if row["settings"] != ALONE else "–",

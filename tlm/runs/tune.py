@@ -198,7 +198,7 @@ def _findings(chosen: Row, tied: str, own: Row, linear: Row) -> Iterator[str]:
     if chosen is own:
         yield "The settings that the search started from are among them: nothing measurable was gained by others."
     else:
-        yield f"Those that the search started from are not ({_points(own)}); of the tied, this took the least time."
+        yield f"The settings it started from are behind them ({_points(own)}); of the tied, this took the least time."
     helps = "helps" if linear["to_best"]["high"] < 0 else "does not help measurably"
     yield f"Retrieved text {helps} on dev: against the best, {ALONE} has {_points(linear)} points."
     yield "The best of many scores on dev is partly luck: make a report of the model that you choose, for test."

@@ -59,7 +59,7 @@ class Scored:
         same = np.array_equal(self.gold, other.gold) and np.array_equal(self.group, other.group)
         return same and self.metric == other.metric
 
-    def draws(self, resamples: int) -> tuple[Floats, Floats]:
+    def resampled(self, resamples: int) -> tuple[Floats, Floats]:
         """Scores of the runs on this split, shape [runs], and on resampled ones, shape [resamples, runs]."""
         classes = int(max(self.gold.max(initial=0), self.predicted.max(initial=0))) + 1  # of any run
         given = (self.group, self.groups, classes)
@@ -67,8 +67,8 @@ class Scored:
         if self.known:
             sums.reshape(*sums.shape[:2], 3, -1)[..., self.known :] = 0
         flat = sums.reshape(self.groups, -1)
-        resampled = np.concatenate([part @ flat for part in _counts(self.groups, resamples)])
-        return scores_of(self.metric, sums.sum(0)), scores_of(self.metric, resampled.reshape(-1, *sums.shape[1:]))
+        drawn = np.concatenate([part @ flat for part in _counts(self.groups, resamples)])
+        return scores_of(self.metric, sums.sum(0)), scores_of(self.metric, drawn.reshape(-1, *sums.shape[1:]))
 
 
 @dataclass(frozen=True)
@@ -89,19 +89,19 @@ class Scores:
     resamples: int = RESAMPLES
 
     @cached_property
-    def _drawn(self) -> list[tuple[Floats, Floats]]:
-        return [split.draws(self.resamples) for split in self.splits]
+    def _scored(self) -> list[tuple[Floats, Floats]]:
+        return [split.resampled(self.resamples) for split in self.splits]
 
     @property
     def scores(self) -> Floats:
         """Score of each run, shape [runs]."""
-        found: Floats = np.mean([scores for scores, _ in self._drawn], axis=0)
+        found: Floats = np.mean([scores for scores, _ in self._scored], axis=0)
         return found
 
     @property
-    def mean_draws(self) -> Floats:
+    def mean_resampled(self) -> Floats:
         """Mean score of the runs on each resampled split, shape [splits, resamples]."""
-        return np.array([drawn.mean(axis=1) for _, drawn in self._drawn])
+        return np.array([resampled.mean(axis=1) for _, resampled in self._scored])
 
     @property
     def independent(self) -> Floats:
@@ -148,7 +148,7 @@ def compared(first: str, second: str, found: Interval, chance: float) -> dict[st
 
 def interval(arm: Scores) -> Interval:
     """The arm's mean score with its 95 % interval."""
-    return _interval([arm], float(arm.scores.mean()), arm.mean_draws, 1)
+    return _interval([arm], float(arm.scores.mean()), arm.mean_resampled, 1)
 
 
 def chance(first: Scores, second: Scores) -> float:
@@ -156,8 +156,8 @@ def chance(first: Scores, second: Scores) -> float:
 
     Over seeds and test examples where both arms have enough seeds; else over test examples alone.
     """
-    draws, arms = first.mean_draws - second.mean_draws, [first, second]
-    total, freedom = _variance(arms if all(arm.counts for arm in arms) else [], first.splits, draws)
+    resampled, arms = first.mean_resampled - second.mean_resampled, [first, second]
+    total, freedom = _variance(arms if all(arm.counts for arm in arms) else [], first.splits, resampled)
     return float(stdtr(freedom, (first.scores.mean() - second.scores.mean()) / total**0.5))
 
 
@@ -170,7 +170,7 @@ def difference(first: Scores, second: Scores, comparisons: int = 1) -> Interval:
     if not all(one.same_examples(other) for one, other in zip(first.splits, second.splits, strict=True)):
         raise ValueError("the arms were scored on different examples")
     mean = float(first.scores.mean() - second.scores.mean())
-    return _interval([first, second], mean, first.mean_draws - second.mean_draws, comparisons)
+    return _interval([first, second], mean, first.mean_resampled - second.mean_resampled, comparisons)
 
 
 def differences(arms: Mapping[str, Scores], pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
@@ -190,21 +190,21 @@ def t_quantile(confidence: float, degrees: int) -> float:
     return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
-def _interval(arms: Sequence[Scores], mean: float, draws: Floats, comparisons: int) -> Interval:
-    """Student's t interval from the variances over seeds and over examples (`draws`, shape [splits, resamples])."""
+def _interval(arms: Sequence[Scores], mean: float, resampled: Floats, comparisons: int) -> Interval:
+    """Student's t interval from the variances over seeds and over examples (`resampled`, shape [splits, resamples])."""
     if not all(arm.counts for arm in arms):
         return Interval(mean, None, None)
-    total, freedom = _variance(arms, arms[0].splits, draws)
+    total, freedom = _variance(arms, arms[0].splits, resampled)
     half = t_quantile(1 - (1 - CONFIDENCE) / comparisons, freedom) * total**0.5
     return Interval(mean, mean - half, mean + half)
 
 
-def _variance(arms: Sequence[Scores], splits: Sequence[Scored], draws: Floats) -> tuple[float, int]:
+def _variance(arms: Sequence[Scores], splits: Sequence[Scored], resampled: Floats) -> tuple[float, int]:
     """The variance over the seeds of `arms` and over examples, and its degrees of freedom."""
     seeds = [arm.seed_variance() for arm in arms]
     examples = [
-        (float(np.var(drawn, ddof=1) + split.groups**-2) / len(splits) ** 2, max(1, split.groups - 1))
-        for drawn, split in zip(draws, splits, strict=True)
+        (float(np.var(scores, ddof=1) + split.groups**-2) / len(splits) ** 2, max(1, split.groups - 1))
+        for scores, split in zip(resampled, splits, strict=True)
     ]
     parts = [(variance, degrees) for variance, degrees in [*seeds, *examples] if variance > 0]
     total = sum(variance for variance, _ in parts)

@@ -216,7 +216,7 @@ def _remove_short_and_overlapping(
 ) -> TokenLists | None:
     """Judge each candidate by itself, in portions. Returns the words of all if near-duplicates are looked for."""
     vocabulary = Vocabulary()
-    protected = [_Protected(name, task, vocabulary, filters) for name, task in tasks.items() if filters.overlap]
+    protected = [_HeldOut(name, task, vocabulary, filters) for name, task in tasks.items() if filters.overlap]
     if not filters.near_duplicates:
         vocabulary.close()
     ids, lengths, start = array("i"), [np.zeros(0, np.int64)], 0
@@ -249,7 +249,7 @@ def _remove_near_duplicates(verdicts: Verdicts, words: TokenLists, best_first: I
     verdicts.remove(rows[found], NEAR_DUPLICATE, details)
 
 
-class _Protected:
+class _HeldOut:
     """The dev and test texts of a task, test first."""
 
     def __init__(self, name: str, task: Artifact, vocabulary: Vocabulary, filters: Filters) -> None:

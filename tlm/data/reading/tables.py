@@ -166,7 +166,7 @@ def _unquoted(value: str) -> str:
 
 
 _BATCH_ROWS = 32
-_BATCH_BYTES = 1 << 27  # limit for a batch if a column expands suspiciously:
+_BATCH_BYTES = 1 << 26  # limit for a batch if a column expands suspiciously:
 _SUSPICIOUS = 10  # times its compressed size; text expands about 3 times
 
 

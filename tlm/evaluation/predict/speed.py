@@ -14,7 +14,6 @@ from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import hidden
 from tlm.settings.sections import Model
-from tlm.training.input.batches import BACKWARD, Batch, FlopCount
 
 SPEED = "speed"  # key of run.json
 MOST_ALONE = 100  # texts that are predicted one at a time
@@ -83,6 +82,8 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
         model: Its artifact, which has the shape of the encoder, or else its checkpoint has.
         splits: The texts.
     """
+    from tlm.training.input.batches import BACKWARD, Batch, FlopCount  # with pyarrow, which the serve image lacks
+
     made = [model, *([model.input("checkpoint")] if "checkpoint" in model.manifest.inputs else [])]
     shape = next((one.manifest.settings["model"] for one in made if "model" in one.manifest.settings), None)
     if shape is None or not isinstance(predictor, EncoderPredictor) or isinstance(predictor, OnnxClassifier):

@@ -3,6 +3,8 @@
 import csv
 import json
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import missing
 from tests.searchable import KITCHEN_AND_ROAD, corpus_of
 from tests.toys import Row, make_task
 from tlm.artifacts.artifact import Artifact
@@ -163,7 +166,9 @@ def test_wrong_labels_are_those_of_confident_learning(seed: int, classes: int) -
 
 @pytest.mark.parametrize("classes", [2, 3, 5, 8])
 def test_wrong_labels_and_their_order_are_those_of_cleanlab(classes: int) -> None:
-    cleanlab = pytest.importorskip("cleanlab.filter", reason="cleanlab is not installed (pip install cleanlab)")
+    if not find_spec("cleanlab"):
+        missing("cleanlab is not installed: pip install -r research/benchmarks/requirements.txt")
+    cleanlab = import_module("cleanlab.filter")
     chances, gold = noisy(classes, classes)
     rank = {"filter_by": "confident_learning", "return_indices_ranked_by": "normalized_margin", "n_jobs": 1}
     assert wrong(chances, gold)[0].tolist() == cleanlab.find_label_issues(gold, chances, **rank).tolist()

@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -73,15 +75,21 @@ def test_the_steps_by_hand_make_what_the_pipeline_makes(
 
 
 def run_script(script: str, folder: Path, env: dict[str, str]) -> str:
-    """What commands of ours print."""
+    """What commands of ours print; what they leave running is ended."""
     commands = f'set -e\ntlm() {{ "{sys.executable}" -m tlm.cli "$@"; }}\n{script}'
-    done = subprocess.run(["bash", "-c", commands], cwd=folder, env=env, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    how = {"cwd": folder, "env": env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    shell = subprocess.Popen(["bash", "-c", commands], start_new_session=True, **how)
+    try:
+        printed, errors = shell.communicate(timeout=900)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGTERM)
+    assert shell.returncode == 0, errors
+    return printed
 
 
 def waiting(commands: str) -> str:
-    """The commands that serve and ask, at a free port: asking when the server is ready, and ending it."""
+    """The commands that serve and ask, at a free port: asking when the server is ready."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -90,4 +98,4 @@ def waiting(commands: str) -> str:
     assert serving != commands
     ready = f"curl --silent --fail --retry 60 --retry-connrefused --retry-delay 1 -o ready 127.0.0.1:{port}/v2\ncurl "
     asked = serving.replace(":8080/", f":{port}/").replace("curl ", f"{ready}--silent ")
-    return f"{asked}\nkill %1\n"
+    return asked

@@ -5,13 +5,23 @@ from typing import Any, NamedTuple
 from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
-from tlm.runs import pods as every
+from tlm.runs.pods import (
+    CONFIG_MAP,
+    DATA_LIMITS,
+    LEAST,
+    S3_ADDRESSES,
+    S3_KEYS,
+    S3_SECRET,
+    SCRATCH,
+    SHARED_MEMORY,
+    USER,
+)
 from tlm.settings.options import Pods
 
 DAY = 86_400  # seconds
 WEEK = 7 * DAY
 
-ADDRESSES = ("TLM_ELASTICSEARCH_URL", *every.S3_ADDRESSES)
+ADDRESSES = ("TLM_ELASTICSEARCH_URL", *S3_ADDRESSES)
 ELASTICSEARCH_FOLDER = "/etc/tlm/elasticsearch"  # the images' TLM_ELASTICSEARCH_SECRET
 ELASTICSEARCH_SECRETS = (  # only steps that fill an index can write to it
     dict.fromkeys(("preflight", "index"), "tlm-elasticsearch-writer")
@@ -32,7 +42,7 @@ class Needs(NamedTuple):
 
 SMALL = Needs("100m", "1", "256Mi", "1Gi", "1Gi")
 MEDIUM = Needs("500m", "2", "1Gi", "4Gi", "20Gi")
-LARGE = Needs(every.LEAST["cpu"], every.DATA_LIMITS["cpu"], every.LEAST["memory"], every.DATA_LIMITS["memory"], "200Gi")
+LARGE = Needs(LEAST["cpu"], DATA_LIMITS["cpu"], LEAST["memory"], DATA_LIMITS["memory"], "200Gi")
 NEEDS = (
     dict.fromkeys(("preflight", "plan-apart", "register", "none"), SMALL)
     | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "mix", "report", "report-tasks"), MEDIUM)
@@ -75,19 +85,19 @@ def _equip_data(step: PipelineTask, needs: Needs) -> None:
 
 def _equip_training(step: PipelineTask, pods: Pods, gpus: Any) -> None:
     step.register_pipeline_channels([*vars(pods).values(), gpus])  # otherwise kfp does not pass them into the loop
-    step.set_cpu_request(every.LEAST["cpu"]).set_cpu_limit(pods.cpu)
-    step.set_memory_request(every.LEAST["memory"]).set_memory_limit(pods.memory)
+    step.set_cpu_request(LEAST["cpu"]).set_cpu_limit(pods.cpu)
+    step.set_memory_request(LEAST["memory"]).set_memory_limit(pods.memory)
     step.set_accelerator_type(pods.gpu_type).set_accelerator_limit(gpus)
     kubernetes.add_node_selector_json(step, pods.node_selector)
     kubernetes.add_toleration_json(step, pods.tolerations)
-    kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit=every.SCRATCH)
-    kubernetes.empty_dir_mount(step, "shared-memory", "/dev/shm", medium="Memory", size_limit=every.SHARED_MEMORY)
+    kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit=SCRATCH)
+    kubernetes.empty_dir_mount(step, "shared-memory", "/dev/shm", medium="Memory", size_limit=SHARED_MEMORY)
 
 
 def _connect(step: PipelineTask, name: str) -> None:
     """Set addresses from a ConfigMap, keys from secrets; each may be missing (workload identity, embedded engine)."""
-    kubernetes.use_config_map_as_env(step, every.CONFIG_MAP, {key: key for key in ADDRESSES}, optional=True)
-    kubernetes.use_secret_as_env(step, every.S3_SECRET, {key: key for key in every.S3_KEYS}, optional=True)
+    kubernetes.use_config_map_as_env(step, CONFIG_MAP, {key: key for key in ADDRESSES}, optional=True)
+    kubernetes.use_secret_as_env(step, S3_SECRET, {key: key for key in S3_KEYS}, optional=True)
     if secret := ELASTICSEARCH_SECRETS.get(name):
         kubernetes.use_secret_as_volume(step, secret, ELASTICSEARCH_FOLDER, optional=True)
     if name in ("preflight", "register"):
@@ -95,6 +105,6 @@ def _connect(step: PipelineTask, name: str) -> None:
 
 
 def _secure(step: PipelineTask, name: str) -> None:
-    kubernetes.set_security_context(step, run_as_user=every.USER, run_as_group=every.USER, run_as_non_root=True)
+    kubernetes.set_security_context(step, run_as_user=USER, run_as_group=USER, run_as_non_root=True)
     kubernetes.add_pod_label(step, "app.kubernetes.io/name", "tlm")
     kubernetes.add_pod_label(step, "app.kubernetes.io/component", name)

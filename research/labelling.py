@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import find_marks
 from tlm.data.tasks.examples import read_splits
-from tlm.data.tasks.metrics import Split, score
+from tlm.data.tasks.metrics import Floats, Split, score
 from tlm.evaluation.labelling.label_errors import wrong
 from tlm.evaluation.labelling.label_next import MOST_CLUSTERED, chosen, features_of, margins, spread
 from tlm.evaluation.predict.predict import model_folder
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tlm.shallow.features import TextFeatures
 
 STRENGTH, BALANCED = 10.0, True
-Floats = NDArray[np.float64]
 Rows = Sequence[int] | NDArray[np.int64]
 Way = Callable[[Floats, int, Floats, int], Rows]  # (features, how many, probabilities, seed) -> rows
 

@@ -23,7 +23,7 @@ from tlm.errors import InputError
 from tlm.evaluation.labelling.label_errors import label_errors, wrong
 from tlm.evaluation.labelling.label_names import label_names
 from tlm.evaluation.labelling.label_next import chosen, label_next
-from tlm.evaluation.predict.predict import predict
+from tlm.evaluation.predict.predict import model_folder, predict
 from tlm.evaluation.score.baseline import baseline
 from tlm.retrieval.search.index import build_index
 from tlm.settings.options import Fields
@@ -107,6 +107,13 @@ def test_the_file_can_be_filled_in_and_loaded(made: tuple[str, str, Path], tmp_p
         csv.DictWriter(file, rows[0]).writerows([dict(zip(rows[0], rows[0], strict=True)), *rows])
     filled = load_task(str(tmp_path / "next.csv"), root=str(tmp_path), dev_share=0.2, test_share=0.2)
     assert set(examples(Artifact.open(filled))["label"].to_pylist()) == {"kitchen", "road"}
+
+
+def test_a_model_folder_may_be_written_with_a_slash_at_its_end(made: tuple[str, str, Path], tmp_path: Path) -> None:
+    folder = model_folder(made[1])
+    for name, end in (("plain", ""), ("slash", "/")):
+        label_next(str(made[2]), f"{folder}{end}", to=str(tmp_path / f"{name}.csv"), count=5)
+    assert (tmp_path / "slash.csv").read_text() == (tmp_path / "plain.csv").read_text()
 
 
 def test_without_a_model_typical_texts_come_first(made: tuple[str, str, Path], tmp_path: Path) -> None:

@@ -4,11 +4,10 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted
-from tlm.evaluation.predict.predict import check_at_least, model_folder
+from tlm.evaluation.predict.predict import check_at_least, is_folder, model_folder
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.progress import hidden, say
 from tlm.serving.protocol import Limits, Served
@@ -55,7 +54,7 @@ def serve(
     folder = model_folder(model)
     check_at_least(at_least, folder)
     predictor, place = open_predictor(folder, device)
-    version = "1" if Path(model) == folder else Artifact.open(model).content[:VERSION_DIGITS]
+    version = "1" if is_folder(model) else Artifact.open(model).content[:VERSION_DIGITS]
     served = Served(predictor, name, version, at_least, limits)
     say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
     sys.setswitchinterval(SWITCH_SECONDS)

@@ -51,7 +51,7 @@ class Tfidf:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
         return self.linear.predict(self.features.transform(joined(texts, pairs)))
 
-    def held_out(self, train: Split) -> NDArray[np.float64]:
+    def held_out(self, train: Split) -> Floats:
         """Probabilities of training examples, shape [n, classes]: each by a fit of these settings to other groups."""
         texts, shape = np.array(joined(train.texts, train.pairs), dtype=object), self.features.shape
         found = np.zeros((len(texts), self.linear.classes))

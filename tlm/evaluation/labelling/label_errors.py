@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.marks import named_marks
-from tlm.data.tasks.examples import examples, one_label_each, read_splits
+from tlm.data.tasks.examples import classes_of, examples, one_label_each
+from tlm.data.tasks.metrics import Floats
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.text import visible, whole_text
 from tlm.evaluation.predict.rows import check_new, write_new
+from tlm.evaluation.score.baseline import given
 
 WIDTH = 160  # characters shown of a text
 COLUMNS: tuple[Column | str, ...] = (
@@ -37,26 +38,25 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
         top: How many to show.
         spans: Marks around the spans that a text is asked about, as in `baseline`.
     """
-    given = Artifact.open(task, "task")
-    one_label_each(given, "label-errors")
-    if given.details["problem"] == "regression":
+    opened = Artifact.open(task, "task")
+    one_label_each(opened, "label-errors")
+    labels = classes_of(opened)
+    if labels is None:
         raise InputError(f"{task} is a regression; label-errors needs a task with classes")
-    labels, metric, marks = given.details["labels"], given.details["metric"], named_marks(spans) if spans else None
     if to:
         check_new(to)
-    from tlm.shallow.linear import Given
     from tlm.shallow.models import one_thread
     from tlm.shallow.tfidf import tune
 
-    splits = read_splits(given, "train", "dev")
-    train, dev = splits["train"], splits["dev"]
+    fitted_to, marks = given(opened, spans)
+    train, dev = fitted_to.train, fitted_to.dev
     with one_thread():
-        model = tune(Given(train, dev, metric, labels), marks)
+        model = tune(fitted_to, marks)
         chances = np.concatenate([model.held_out(train), model.predict(dev.texts, dev.pairs)])
     gold, ordinals = np.concatenate([train.gold, dev.gold]), np.concatenate([train.example, dev.example])
     found, likely = wrong(chances, gold)
     rows = []
-    for row, best, one in zip(found, likely, examples(given).take(ordinals[found]).to_pylist(), strict=True):
+    for row, best, one in zip(found, likely, examples(opened).take(ordinals[found]).to_pylist(), strict=True):
         facts = {name: one[name] for name in ("split", "id", "label")} | {"likely": labels[best]}
         sure = {"p(likely)": round(chances[row, best], 4), "p(label)": round(chances[row, gold[row]], 4)}
         rows.append({**facts, **sure, "text": whole_text(one)})
@@ -72,7 +72,7 @@ def _cells(row: dict[str, Any]) -> Row:
     return *names, f"{row['p(likely)']:.2f}", Quote.of(visible(row["text"], WIDTH))
 
 
-def wrong(chances: NDArray[np.float64], gold: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def wrong(chances: Floats, gold: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find the labels that look wrong: what is off the diagonal of the confident joint (equations 1 and 2 there).
 
     Args:

@@ -18,8 +18,9 @@ from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Record, Rejects, name_of, text_of
 from tlm.data.tasks.examples import examples
+from tlm.data.tasks.metrics import Floats
 from tlm.errors import InputError
-from tlm.evaluation.predict.predict import model_folder
+from tlm.evaluation.predict.predict import is_folder, model_folder
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
 from tlm.evaluation.predict.rows import check_new, write_new
 from tlm.evaluation.report.lineage import Lineage
@@ -28,7 +29,6 @@ from tlm.settings.options import Fields
 
 MOST_CLUSTERED = 10  # unsure texts for each text that is chosen
 
-Floats = NDArray[np.float64]
 Key = tuple[str, str | None]
 
 
@@ -67,7 +67,7 @@ def label_next(
     labels, several = labels_of(folder) if folder else ([], False)
     if labels is None or several:
         raise InputError(f"{model} answers with numbers or several labels a text; label-next needs one label a text")
-    rows = _rows(pool, fields, max_rejected, _texts_of(model) if str(folder) != model else set())
+    rows = _rows(pool, fields, max_rejected, _texts_of(model) if model and not is_folder(model) else set())
     texts, second = [row[fields.text_field] for row in rows], fields.pair_field
     pairs = [row[second] for row in rows] if second else None
     chances = open_predictor(folder, device)[0].predict(texts, pairs) if folder else None
@@ -157,6 +157,6 @@ def _row(fields: Fields, file: RawFile, row: Record) -> dict[str, Any]:
 
 def _texts_of(model: str) -> set[Key]:
     """The texts of the task that a model was trained on, each with its second one or None."""
-    (task,) = Lineage().nearest(Artifact.open(model), "task") if model else [None]
+    (task,) = Lineage().nearest(Artifact.open(model), "task")
     columns = [examples(task)[name].to_pylist() for name in ("text", "text_pair")] if task else [[], []]
     return set(zip(*columns, strict=True))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tlm.errors import InputError, nearest
@@ -11,7 +10,7 @@ from tlm.evaluation.origins.why import Explained, exact, gradient, left_out, tel
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import shared_words, visible
 from tlm.evaluation.predict.encoder import OnnxClassifier
-from tlm.evaluation.predict.predict import model_folder, trained
+from tlm.evaluation.predict.predict import is_folder, model_folder, trained
 from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
 from tlm.evaluation.report.lineage import Lineage
 from tlm.shallow.models import FAMILIES, ShallowPredictor
@@ -98,7 +97,7 @@ def _learned(
     model: str, predictor: Predictor, words: dict[str, float], text: str, pair: str | None, top: int
 ) -> dict[str, Any]:
     """What the model learned from, near the text, and notes on what is missing."""
-    if (Path(model) / "config.json").is_file():
+    if is_folder(model):
         return {"nearest": [], "passages": [], "notes": [NO_LINEAGE]}
     task, subset = Lineage().nearest(trained(model), "task", "subset")
     shows = task is not None and not isinstance(predictor, OnnxClassifier)

@@ -104,7 +104,12 @@ def answers(predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.
 
 def model_folder(model: str) -> Path:
     """The folder with config.json: `model` itself, or that of the model that a URI stands for."""
-    return Path(model) if (Path(model) / "config.json").is_file() else trained(model).path("model")
+    return Path(model) if is_folder(model) else trained(model).path("model")
+
+
+def is_folder(model: str) -> bool:
+    """Whether this is a model folder and not a URI."""
+    return (Path(model) / "config.json").is_file()
 
 
 def trained(uri: str) -> Artifact:

@@ -84,7 +84,7 @@ def _embedded(task: Artifact, place: str, spans: Sequence[str], seed: int, root:
         settings: dict[str, Any] = {"arm": f"{EMBEDDINGS}-{published_name(place)}", "seed": seed}
         settings["files"] = digests(folder, "--features")
         recipe = _recipe(EMBEDDINGS, settings, spans, {"task": task})
-        return _scored(recipe, root, lambda: fit(folder, *_given(recipe)))
+        return _scored(recipe, root, lambda: fit(folder, *given(recipe.inputs["task"], spans)))
 
 
 def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: dict[str, Artifact]) -> Recipe:
@@ -120,20 +120,18 @@ def _fitted(recipe: Recipe) -> "Model":
     from tlm.shallow.static import learn
     from tlm.shallow.tfidf import tune
 
+    task, spans = recipe.inputs["task"], recipe.settings.get("spans", ())
     if recipe.step != STATIC:
-        return tune(*_given(recipe))
+        return tune(*given(task, spans))
     read = _read(recipe.inputs["subset"]) if "subset" in recipe.inputs else ()
-    return learn(read, texts_in(recipe.inputs["task"], UNLABELLED), *_given(recipe))
+    return learn(read, texts_in(task, UNLABELLED), *given(task, spans))
 
 
-def _given(recipe: Recipe) -> "tuple[Given, Marks | None]":
-    """What all models are fitted to, and marks that were named."""
-    from tlm.data.marks import named_marks
+def given(task: Artifact, spans: Sequence[str] = ()) -> "tuple[Given, Marks | None]":
+    """What shallow models of a task are fitted to, and the marks that `spans` names; None: they look for them."""
     from tlm.shallow.linear import Given
 
-    task = recipe.inputs["task"]
-    splits = read_splits(task, "train", "dev")
-    marks = named_marks(recipe.settings["spans"]) if "spans" in recipe.settings else None
+    splits, marks = read_splits(task, "train", "dev"), named_marks(spans) if spans else None
     return Given(splits["train"], splits["dev"], task.details["metric"], classes_of(task)), marks
 
 

@@ -23,7 +23,7 @@ inspect.stack = functools.partial(inspect.stack, 0)
 # As no test cuts the power, none can see whether the disk has what was written; the disk takes minutes over it.
 os.fsync = lambda handle: None
 
-pytest_plugins = ["tests.timing"]
+pytest_plugins = ["tests.timing", "tests.workers"]
 
 T = TypeVar("T")
 SLOW_FOLDERS = ("containers", "k8s", "servers")

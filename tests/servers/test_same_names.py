@@ -47,7 +47,7 @@ def meant(tree, path):
         return None
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(parts=st.lists(PART, min_size=1, max_size=4))
 @example(parts=["", "a*.jsonl"])  # a file of that name, behind two slashes
 @example(parts=["", "deep", "", "er"])

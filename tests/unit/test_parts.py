@@ -78,7 +78,7 @@ def test_parts_give_the_corpus_of_one(tmp_path, monkeypatch, count, processes):
 SIZES = st.lists(st.integers(0, 25), min_size=2, max_size=6)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(SIZES, st.integers(3, 60))
 def test_shards_may_end_before_at_and_after_a_part(tmp_path_factory, monkeypatch, sizes, different):
     """Shards of ten rows."""

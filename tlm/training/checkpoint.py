@@ -152,7 +152,7 @@ class Best:
     Attributes:
         step: After how many steps.
         score: On dev.
-        weights: By name.
+        weights: What is trained, by name.
     """
 
     step: int

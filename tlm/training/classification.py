@@ -23,13 +23,24 @@ from tlm.settings.sections import Finetune, Model
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.input.batches import HELD_OUT, STAGE2, Batch, BatchOrder, FlopCount, Masking, collate, generator
+from tlm.training.input.batches import (
+    HELD_OUT,
+    NINTHS,
+    STAGE2,
+    Batch,
+    BatchOrder,
+    FlopCount,
+    Masking,
+    collate,
+    generator,
+)  # fmt: skip
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs, tf32
 from tlm.training.model.losses import Losses, classification_loss
+from tlm.training.model.part import merge, train_only
 
 MASK_DRAWS = 8  # masks for each text: enough for their mean to differ little between seeds
 MASK_SHARE = 0.15
@@ -110,7 +121,10 @@ def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model]
     checkpoint, task = recipe.inputs["checkpoint"], recipe.inputs["task"]
     shape = Model.model_validate(checkpoint.manifest.settings["model"])
     examples = Examples.open(task, recipe.inputs["task_tokens"], shape.max_length, shape.cut)
-    return _begun(checkpoint, examples, task.details["name"], settings, recipe.settings["seed"]), examples, shape
+    seed = recipe.settings["seed"]
+    model = _begun(checkpoint, examples, task.details["name"], settings, seed)
+    train_only(model.body, settings.train, seed)
+    return model, examples, shape
 
 
 def carry_out(
@@ -135,7 +149,8 @@ def carry_out(
     if not ProcessGroup.current().first:
         return
     assert state.best is not None
-    work.model.body.load_state_dict(state.best.weights)
+    work.model.body.load_state_dict(state.best.weights, strict=False)
+    merge(work.model.body)
     build.to_units(work.model, work.examples.scale)
     if work.examples.several:
         chances = expit(work.dev_logits().astype(np.float64))
@@ -260,7 +275,8 @@ class Classification:
     def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
         """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
         full = len(batch.lengths) * self.examples.texts.max_length
-        return batch.tokens, full, self.cost.of(batch, tokens=False, classes=True)
+        flops = self.cost.of(batch, tokens=False, classes=True) * NINTHS[self.settings.train] // NINTHS["all"]
+        return batch.tokens, full, flops
 
     def after(self, state: State) -> None:
         """Score dev at the steps planned for it, and keep the weights if they are the best so far."""
@@ -272,7 +288,8 @@ class Classification:
         score = dev_score(self.metric, self.examples.labels[self.dev_rows], logits)
         state.curve.dev[state.step - 1] = score
         if state.best is None or score > state.best.score:
-            weights = {name: value.detach().clone() for name, value in self.model.body.state_dict().items()}
+            trained = {name: one for name, one in self.model.body.named_parameters() if one.requires_grad}
+            weights = {name: one.detach().clone() for name, one in trained.items()}
             state.best = Best(state.step, score, weights)
 
     def dev_logits(self) -> NDArray[np.float32]:

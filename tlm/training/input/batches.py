@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tlm.settings.sections import OWN, Model
 from tlm.training.input.texts import Texts
 
-ORDER, MASK, DROPOUT, HELD_OUT, HEADS = range(5)  # purposes
+ORDER, MASK, DROPOUT, HELD_OUT, HEADS, LOW_RANK = range(6)  # purposes
 EXTERNAL, INTERNAL, STAGE2, SECOND_TASK = range(4)  # streams of batches; SECOND_TASK + 1 is the third task, and so on
 UNLABELLED = 1 << 20  # the stream of texts without labels
 
@@ -283,6 +283,8 @@ class Interleaving:
 
 
 BACKWARD = 3  # forward and backward pass together, in forward passes
+# About how many ninths of these operations a step does that trains a part of the weights (`Finetune.train`).
+NINTHS = {"all": 9, "lora": 7, "bias": 6, "head": 3}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,68 @@
+"""Training a part of the weights: the head alone, with all biases (BitFit), or with LoRA.
+
+LoRA is `peft`'s with its defaults, but it changes matrices, where `peft` changes what modules return: our ModernBERT
+reads the matrices themselves. (BitFit: Ben Zaken et al., ACL 2022; LoRA: Hu et al., ICLR 2022.)
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from tlm.errors import InputError
+from tlm.progress import say
+from tlm.training.input.batches import LOW_RANK, number
+from tlm.training.model.encoder import Body
+
+RANK = 8
+
+
+class LowRank(nn.Module):
+    """The change of a matrix by a product of two thin ones, which is 0 at first."""
+
+    def __init__(self, matrix: Tensor, random: torch.Generator) -> None:
+        super().__init__()
+        rows, columns = matrix.shape
+        self.down, self.up = nn.Parameter(torch.empty(RANK, columns)), nn.Parameter(torch.zeros(rows, RANK))
+        nn.init.kaiming_uniform_(self.down, a=5**0.5, generator=random)
+
+    def forward(self, matrix: Tensor) -> Tensor:
+        """The changed matrix."""
+        return matrix + self.up @ self.down
+
+
+def train_only(body: Body, part: str, seed: int) -> None:
+    """Freeze all weights but the head and `part`, a value of `Finetune.train`; for LoRA, add what is trained.
+
+    Raises InputError if the encoder has no such weights.
+    """
+    if part == "all":
+        return
+    encoder = {name: one for name, one in body.named_parameters() if not name.startswith(body.head_names)}
+    for name, one in encoder.items():
+        one.requires_grad = part == "bias" and name.endswith("bias")
+    projections = _projections(body) if part == "lora" else []
+    random = torch.Generator().manual_seed(number(seed, LOW_RANK))
+    for module in projections:
+        parametrize.register_parametrization(module, "weight", LowRank(module.weight, random))
+    if part != "head" and not projections and not any(one.requires_grad for one in encoder.values()):
+        kind = body.config["model_type"]
+        raise InputError(f"finetune.train is {part}, and this {kind} has nothing of that kind; set lora, head or all")
+    counts = [one.numel() for one in body.parameters() if one.requires_grad]
+    say(f"finetune.train={part}: {sum(counts):,} parameters are trained")
+
+
+def _projections(body: Body) -> list[nn.Linear]:
+    """The projections of attention: queries, keys, values and output, or the matrices that have several of them."""
+    return [
+        module
+        for name, module in body.named_modules()
+        if isinstance(module, nn.Linear) and ("attention." in name or "attn." in name)
+        if not name.startswith(body.head_names)
+    ]
+
+
+def merge(body: Body) -> None:
+    """Add LoRA's changes to the matrices, so that the model is as plain as before `train_only`."""
+    for module in list(body.modules()):
+        if parametrize.is_parametrized(module):
+            parametrize.remove_parametrizations(module, "weight")

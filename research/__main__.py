@@ -19,6 +19,7 @@ STUDIES = {  # name: (module:function, summary)
     "report-multitask": ("research.multitask.report:report_multitask", "Compare tasks, alone and together"),
     "retrieval-study": ("research.retrieval.step:retrieval_study", "Compare subsets: overlap, sources, words"),
     "attention": ("research.attention.step:attention", "Compare what the attention heads of models look at"),
+    "heads": ("research.attention.heads:heads", "Cut attention heads out of a model: score and speed by their number"),
     "paper": ("research.paper.command:paper", "Compare your runs with the paper's tables"),
     "gpu": ("research.gpu.command:gpu", "Measure on a GPU, in pieces of minutes"),
     "gpu-pack": ("research.gpu.pack:gpu_pack", "Make the data that `gpu` carries to a GPU"),

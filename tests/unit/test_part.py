@@ -18,14 +18,14 @@ from tlm.artifacts.produce import Recipe
 from tlm.errors import InputError
 from tlm.settings.options import Compute
 from tlm.settings.presets import resolve
-from tlm.settings.sections import Finetune
+from tlm.settings.sections import OWN, Finetune
 from tlm.training.checkpoint import Snapshots, State
 from tlm.training.device import to_device
-from tlm.training.input.batches import BACKWARD, NINTHS, Batch
+from tlm.training.input.batches import BACKWARD, Batch
 from tlm.training.loop import Plan, fit
 from tlm.training.model.encoder import Body, Encoder
 from tlm.training.model.losses import classification_loss
-from tlm.training.model.part import RANK, merge, train_only
+from tlm.training.model.part import NINTHS, RANK, merge, train_only
 
 CPU = torch.device("cpu")
 PARTS = ("head", "bias", "lora")
@@ -82,9 +82,9 @@ def test_the_optimizer_knows_only_what_is_trained(part):
     assert any("down" in name for name in free) == (part == "lora")
 
 
-@pytest.mark.parametrize("build", [lambda: made("bert"), lambda: made("modernbert"), lambda: foreign("distilbert")])
-def test_merging_changes_no_answer(build):
-    encoder = build()
+@pytest.mark.parametrize("architecture", ["bert", "modernbert", "distilbert", "albert", "deberta-v2"])
+def test_merging_changes_no_answer(architecture):
+    encoder = made(architecture) if architecture in OWN else foreign(architecture)
     names = set(encoder.body.state_dict())
     trained(encoder, "lora")
     assert all(one.any() for name, one in encoder.body.named_parameters() if name.endswith(".up"))

@@ -23,24 +23,14 @@ from tlm.settings.sections import Finetune, Model
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.input.batches import (
-    HELD_OUT,
-    NINTHS,
-    STAGE2,
-    Batch,
-    BatchOrder,
-    FlopCount,
-    Masking,
-    collate,
-    generator,
-)  # fmt: skip
+from tlm.training.input.batches import HELD_OUT, STAGE2, Batch, BatchOrder, FlopCount, Masking, collate, generator
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs, tf32
 from tlm.training.model.losses import Losses, classification_loss
-from tlm.training.model.part import merge, train_only
+from tlm.training.model.part import NINTHS, merge, train_only
 
 MASK_DRAWS = 8  # masks for each text: enough for their mean to differ little between seeds
 MASK_SHARE = 0.15

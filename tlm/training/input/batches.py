@@ -283,8 +283,6 @@ class Interleaving:
 
 
 BACKWARD = 3  # forward and backward pass together, in forward passes
-# About how many ninths of these operations a step does that trains a part of the weights (`Finetune.train`).
-NINTHS = {"all": 9, "lora": 7, "bias": 6, "head": 3}
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,17 @@ def test_an_encoder_without_biases_has_none_to_train(start):
         model(root, checkpoint(root, examples), examples, "finetune.train=bias")
 
 
+def test_a_low_rate_is_warned_of(start, capsys):
+    root, examples, begun = start
+    model(root, begun, examples, "finetune.lr=1e-4", "finetune.epochs=1", "finetune.train=head")
+    assert "finetune.lr is 0.0001, which is low for finetune.train=head" in capsys.readouterr().err
+
+
+def test_keys_of_models_of_all_weights_stay():
+    assert "train" not in resolve("tiny").finetune.for_key()
+    assert resolve("tiny", ["finetune.train=lora"]).finetune.for_key()["train"] == "lora"
+
+
 @pytest.mark.parametrize("part", ["all", *PARTS])
 def test_the_cost_is_about_what_torch_counts(part):
     encoder, inputs = made("bert", LABELS, "model.layers=8"), to_device(evenly_masked_batch(), CPU)

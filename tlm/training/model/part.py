@@ -39,18 +39,17 @@ def train_only(body: Body, part: str, seed: int) -> None:
     """
     if part == "all":
         return
-    encoder = {name: one for name, one in body.named_parameters() if not name.startswith(body.head_names)}
-    for name, one in encoder.items():
-        one.requires_grad = part == "bias" and name.endswith("bias")
-    projections = _projections(body) if part == "lora" else []
-    random = torch.Generator().manual_seed(number(seed, LOW_RANK))
-    for module in projections:
-        parametrize.register_parametrization(module, "weight", LowRank(module.weight, random))
-    if part != "head" and not projections and not any(one.requires_grad for one in encoder.values()):
+    for name, one in body.named_parameters():
+        one.requires_grad = name.startswith(body.head_names) or (part == "bias" and name.endswith("bias"))
+    if part == "lora":
+        random = torch.Generator().manual_seed(number(seed, LOW_RANK))
+        for module in _projections(body):
+            parametrize.register_parametrization(module, "weight", LowRank(module.weight, random))
+    trained = {name: one.numel() for name, one in body.named_parameters() if one.requires_grad}
+    if part != "head" and all(name.startswith(body.head_names) for name in trained):
         kind = body.config["model_type"]
-        raise InputError(f"finetune.train is {part}, and this {kind} has nothing of that kind; set lora, head or all")
-    counts = [one.numel() for one in body.parameters() if one.requires_grad]
-    say(f"finetune.train={part}: {sum(counts):,} parameters are trained")
+        raise InputError(f"finetune.train is {part}, and this {kind} has nothing of that kind; set head or all")
+    say(f"finetune.train={part}: {sum(trained.values()):,} parameters are trained")
 
 
 def _projections(body: Body) -> list[nn.Linear]:

@@ -3,10 +3,10 @@
 numpy only. The costs are floating-point operations of our step on real tokens; checkpoint.py has the paper's estimate.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,11 +132,25 @@ def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Bat
     return Batch(ids, lengths, types, chosen, of_rows=len(rows), most=texts.max_length)
 
 
-class Masking:
-    """BERT's corruption: a share of the tokens is predicted; 80 % of them are masked, 10 % replaced, 10 % kept."""
+# (ids of all tokens, which of them may be predicted, generator) -> the unit of each one of these, in order from 0
+Units: TypeAlias = Callable[[Ints, Ints, np.random.Generator], Ints]
 
-    def __init__(self, share: float, vocab_size: int, mask_id: int, special_ids: list[int]) -> None:
-        self.share, self.mask_id = share, mask_id
+
+class Masking:
+    """BERT's corruption: a share of the tokens is predicted; 80 % of them are masked, 10 % replaced, 10 % kept.
+
+    A share by token predicts some of them more often. Tokens of one of the `units` are predicted together.
+    """
+
+    def __init__(
+        self,
+        share: float | NDArray[np.float64],
+        vocab_size: int,
+        mask_id: int,
+        special_ids: list[int],
+        units: Units | None = None,
+    ) -> None:
+        self.share, self.mask_id, self.units = share, mask_id, units
         self._ordinary = np.ones(vocab_size, dtype=bool)
         self._ordinary[special_ids] = False
         self._replacements = np.flatnonzero(self._ordinary)
@@ -145,9 +159,14 @@ class Masking:
         """Return `batch` with corrupted ids, positions and targets. Special tokens are never predicted or drawn."""
         flat = batch.ids.ravel()
         candidates = np.flatnonzero(self._ordinary[flat])
-        draw = random.random(len(candidates))
-        chosen = draw < self.share
-        positions, fate = candidates[chosen], draw[chosen] / self.share  # fate is uniform in [0, 1)
+        if self.units is None:
+            draw = random.random(len(candidates))
+        else:
+            unit = self.units(flat, candidates, random)
+            draw = random.random(unit.max(initial=-1) + 1)[unit]
+        share = self.share[flat[candidates]] if isinstance(self.share, np.ndarray) else self.share
+        chosen = draw < share
+        positions, fate = candidates[chosen], (draw / share)[chosen]  # fate is uniform in [0, 1)
         corrupted = flat.copy()
         corrupted[positions[fate < 0.8]] = self.mask_id
         replaced = positions[(fate >= 0.8) & (fate < 0.9)]
@@ -224,16 +243,24 @@ class External:
         sources: Texts, their rows, and the order of these.
     """
 
-    def __init__(self, passages: Texts | None, unlabelled: tuple[Texts, Ints], batch: int, seed: int) -> None:
-        """`unlabelled` are texts of the task with the rows that have no label; there may be none."""
-        texts, rows = unlabelled
-        self.sources: list[tuple[Texts, Ints, BatchOrder]] = []
-        if passages is not None:
-            self.sources.append(
-                (passages, np.arange(len(passages)), BatchOrder(passages.lengths, batch, seed, EXTERNAL))
-            )
-        if len(rows):
-            self.sources.append((texts, rows, BatchOrder(texts.lengths[rows], batch, seed, UNLABELLED)))
+    def __init__(
+        self,
+        passages: Texts | None,
+        unlabelled: tuple[Texts, Ints],
+        batch: int,
+        seed: int,
+        order: Callable[..., BatchOrder] | None = None,
+    ) -> None:
+        """`unlabelled` are texts of the task with the rows that have no label; there may be none.
+
+        `order` makes the order of a source from its texts, their rows, `batch`, `seed` and a stream.
+        """
+        made = order or (lambda texts, rows, *rest: BatchOrder(texts.lengths[rows], *rest))
+        given = [] if passages is None else [(passages, np.arange(len(passages)), EXTERNAL)]
+        given += [(*unlabelled, UNLABELLED)] * bool(len(unlabelled[1]))
+        self.sources: list[tuple[Texts, Ints, BatchOrder]] = [
+            (texts, rows, made(texts, rows, batch, seed, stream)) for texts, rows, stream in given
+        ]
 
     def __bool__(self) -> bool:
         return bool(self.sources)

@@ -22,14 +22,12 @@ TRAIN = {  # another value for every setting of stage 1
     "lr": "1e-3", "warmup_steps": "3", "schedule": "cosine", "weight_decay": "0.1", "betas": "0.8,0.9",
     "mask_share": "0.3", "internal_loss": "sum", "mask_internal": "false", "clip": "0.5", "accumulation": "2",
     "precision": "bf16", "embeddings": "random", "head_steps": "all", "epsilon": "1e-6", "masking": "words",
-    "order": "length",
 }  # fmt: skip
 MODEL = {
     "architecture": "bert", "hidden": "16", "layers": "3", "heads": "4", "intermediate": "32", "max_length": "49",
     "positions": "64", "token_types": "1", "dropout": "0.1", "spans_first": "false", "cut": "head+tail",
-    "share_layers": "true",
 }  # fmt: skip
-EXTERNAL = {"train.external_batch", "train.external_length", "train.head_steps", "train.order"}
+EXTERNAL = {"train.external_batch", "train.external_length", "train.head_steps"}
 JOINT = {"train.internal_loss", "train.mask_internal"}
 INTERNAL = {"train.internal_batch", "train.rho2", *JOINT}
 NO_TYPES = {"model.token_types"}  # modernbert, as tiny has it, has none

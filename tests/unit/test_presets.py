@@ -79,7 +79,6 @@ def test_overrides_do_not_change_the_preset_for_the_next_one():
         ("model.heads=3", "model.hidden is 128 and model.heads 3; expected an even width for each head"),
         ("train.external_length=129", "train.external_length is 129 and the model has 128 positions"),
         ("model.positions=127", "model.max_length is 128 and model.positions 127; expected no longer texts"),
-        ("model.share_layers=true", "model.share_layers is true and model.architecture roberta; expected bert or"),
         ("model.token_types=3", "setting model.token_types=3 cannot be: expected less than or equal to 2"),
     ],
 )

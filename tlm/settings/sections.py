@@ -15,9 +15,7 @@ Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
 
 
 # Settings that came after the first keys, with the values that these keys stand for. Keys leave such a value out.
-LATER: dict[str, Any] = {
-    "embeddings": "random", "head_steps": "internal", "epsilon": 1e-8, "masking": "tokens", "order": "shuffled",
-}  # fmt: skip
+LATER: dict[str, Any] = {"embeddings": "random", "head_steps": "internal", "epsilon": 1e-8, "masking": "tokens"}
 
 
 class Section(BaseModel):
@@ -75,7 +73,6 @@ class Model(Section):
         cut: What is read of longer texts: their head, or head+tail, a quarter from the beginning and the rest from the
             end; of a pair, each text is cut so.
         dropout: Dropout of stage 1.
-        share_layers: All layers have the same weights (ALBERT); for bert and modernbert.
         spans_first: Put the spans that the task marks in its texts, as in [[ … ]], with the words between them, in
             front of each text. It has no effect on texts without marks.
     """
@@ -90,7 +87,6 @@ class Model(Section):
     token_types: Annotated[int, Field(ge=1, le=2)] = 2
     cut: Literal["head", "head+tail"] = "head"
     dropout: Share = 0.0
-    share_layers: bool = False
     spans_first: bool = False
 
     @model_validator(mode="after")
@@ -98,10 +94,6 @@ class Model(Section):
         if self.hidden % (2 * self.heads):
             raise ValueError(
                 f"model.hidden is {self.hidden} and model.heads {self.heads}; expected an even width for each head"
-            )
-        if self.share_layers and self.architecture not in OWN:
-            raise ValueError(
-                f"model.share_layers is true and model.architecture {self.architecture}; expected {' or '.join(OWN)}"
             )
         if 0 < self.positions < self.max_length:
             raise ValueError(
@@ -136,10 +128,7 @@ class Train(Section):
         head_steps: Which steps update the classification head: internal, or all. In an external step its gradient is
             then zero, so that AdamW's momentum goes on to move it and weight decay shrinks it (the released code).
         mask_share: Share of tokens to predict (of them 80 % masked, 10 % replaced, 10 % kept).
-        masking: Which tokens these are: any; all pieces of whole words; spans of 1 to 10 tokens; or any, but rare
-            tokens more often.
-        order: In which order passages are read: shuffled; or, in the first half of the steps, from a pool that grows
-            from the shortest passages (length), or those of the most frequent tokens (rarity), to all.
+        masking: What is chosen to be predicted: single tokens; or whole words, with all of their pieces.
         internal_loss: normalised: (rho2·MLM + CE)/(rho2+1), the released code; sum: rho2·MLM + CE, the paper's
             formula.
         mask_internal: Classify the masked text (the released code), or else the clean text (a second pass over
@@ -166,8 +155,7 @@ class Train(Section):
     epsilon: Rate = 1e-8
     head_steps: Literal["internal", "all"] = "internal"
     mask_share: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    masking: Literal["tokens", "words", "spans", "rare"] = "tokens"
-    order: Literal["shuffled", "length", "rarity"] = "shuffled"
+    masking: Literal["tokens", "words"] = "tokens"
     internal_loss: Literal["normalised", "sum"] = "normalised"
     mask_internal: bool = True
     clip: Amount = 1.0
@@ -267,8 +255,8 @@ def model_settings(model: Model) -> dict[str, Any]:
     """The settings of the encoder that can change a result: these are in a step's key, and no others.
 
     `positions` counts where it differs from `max_length`, `token_types` where the architecture has them, and
-    `cut`, `share_layers` and `spans_first` where they are chosen.
+    `cut` and `spans_first` where they are chosen.
     """
     idle = {"positions": model.reach == model.max_length, "token_types": model.architecture == "modernbert"}
-    idle |= {"cut": model.cut == "head", "spans_first": not model.spans_first, "share_layers": not model.share_layers}
+    idle |= {"cut": model.cut == "head", "spans_first": not model.spans_first}
     return model.model_dump(mode="json", exclude={name for name, is_idle in idle.items() if is_idle})

@@ -5,9 +5,8 @@ batches take the tasks in turn. So n·S steps give each task exactly the interna
 alone would give, and no task is weighted by its size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,17 +19,16 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.ranges import Ints
 from tlm.progress import say
-from tlm.settings.sections import Model, Preset, Train
+from tlm.settings.sections import Model, Preset
 from tlm.shallow.models import one_thread
 from tlm.shallow.static import neighbour_vectors
 from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
 from tlm.training.input import batches
-from tlm.training.input.batches import Batch, BatchOrder, External, Interleaving, collate, generator, number
-from tlm.training.input.curriculum import Growing, rarity
-from tlm.training.input.masks import continuing, masking
+from tlm.training.input.batches import Batch, BatchOrder, External, Interleaving, Masking, collate, generator, number
 from tlm.training.input.texts import Examples, Special, Texts
+from tlm.training.input.tokenizer import continuing
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs, MlmHead
@@ -71,8 +69,9 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
         if "start" in inputs and not inputs["start"].entries(build.MLM_HEAD) and group.first:
             _begin_to_predict(encoders[0], _sources(tasks, passages))
     vocabulary = inputs["task_tokens"].input("tokenizer")
-    continues = continuing(vocabulary, len(encoders[0].body.embedding()))
-    work = Joint(encoders, tasks, passages, preset, seed, continues)
+    work = Joint(encoders, tasks, passages, preset, seed)
+    if preset.train.masking == "words":
+        work.masking.continues = continuing(vocabulary, len(encoders[0].body.embedding()))
     work.label = f"stage 1, {facts['arm']}, seed {seed}"
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
     state = State.fresh(Together(encoders) if len(encoders) > 1 else encoders[0], plan.settings, plan.steps)
@@ -138,7 +137,7 @@ def _begin_to_predict(encoder: Encoder, sources: Sources) -> None:
     if not isinstance(encoder.mlm, MlmHead):
         say("warning: this model has no head that predicts tokens, so stage 1 begins with a random one")
         return
-    counts = _counts(sources, len(encoder.body.embedding())) + 1
+    counts = np.bincount(_tokens_of(sources)[0], minlength=len(encoder.body.embedding())) + 1
     encoder.mlm.begin_as_identity(torch.from_numpy(np.log(counts / counts.sum())))
 
 
@@ -172,11 +171,6 @@ def token_vectors(sources: Sources, vocab_size: int, dimensions: int) -> tuple[I
     spread = vectors.std(axis=0)
     real = spread > SMALLEST * spread.max(initial=0)
     return seen, (vectors[:, real] / spread[real]).astype(np.float32)
-
-
-def _counts(sources: Sources, vocab_size: int) -> Ints:
-    """How often each token occurs, [vocab_size]."""
-    return np.bincount(_tokens_of(sources)[0], minlength=vocab_size)
 
 
 def _tokens_of(sources: Sources) -> tuple[Ints, Ints]:
@@ -240,16 +234,6 @@ class Internal:
     cost: batches.FlopCount
 
 
-def _growing(
-    train: Train, counts: Callable[[], Ints], texts: Texts, rows: Ints, batch: int, seed: int, stream: int
-) -> Growing:
-    """The order of a curriculum, whose pool has all texts after half of the steps."""
-    lengths = texts.lengths[rows]
-    hardness = lengths if train.order == "length" else rarity(texts, rows, counts())
-    external = train.steps - Interleaving(train.rho1).internal_before(train.steps)
-    return Growing(hardness, external // 2, lengths, batch, seed, stream)
-
-
 class Joint:
     """The work of stage 1: which batch each step takes, and its loss. Without external texts every step is internal."""
 
@@ -258,21 +242,11 @@ class Joint:
     )
 
     def __init__(
-        self,
-        encoders: list[Encoder],
-        tasks: dict[str, Examples],
-        passages: Texts | None,
-        preset: Preset,
-        seed: int,
-        continues: NDArray[np.bool_] | None = None,
+        self, encoders: list[Encoder], tasks: dict[str, Examples], passages: Texts | None, preset: Preset, seed: int
     ) -> None:
-        """`continues` are the tokens that continue a word, [vocabulary]; by default none."""
         self.label, self.settings, self.seed = "stage 1", preset.train, seed
-        first, vocab_size = next(iter(tasks.values())), len(encoders[0].body.embedding())
-        counts = lru_cache(1)(partial(_counts, _sources(tasks, passages), vocab_size))
-        unlabelled = first.texts, first.without_label()
-        growing = None if preset.train.order == "shuffled" else partial(_growing, preset.train, counts)
-        self.external = External(passages, unlabelled, preset.train.external_batch, seed, growing)
+        first = next(iter(tasks.values()))
+        self.external = External(passages, (first.texts, first.without_label()), preset.train.external_batch, seed)
         self.mixture = Interleaving(preset.train.rho1 if self.external else 0)
         self.tasks = []
         for index, (encoder, (name, examples)) in enumerate(zip(encoders, tasks.items(), strict=True)):
@@ -283,8 +257,8 @@ class Joint:
             self.tasks.append(Internal(name, encoder, examples, rows, order, cost))
         heads = [parameter for encoder in encoders for parameter in encoder.body.head_parameters()]
         self.stepped_outside = heads if preset.train.head_steps == "all" else []
-        continues = np.zeros(vocab_size, dtype=bool) if continues is None else continues
-        self.masking = masking(preset.train, vocab_size, first.texts.special, continues, counts)
+        special, vocab_size = self.tasks[0].examples.texts.special, encoders[0].body.config["vocab_size"]
+        self.masking = Masking(preset.train.mask_share, vocab_size, special.mask, special.ids)
 
     @property
     def mlm_only(self) -> bool:

@@ -31,7 +31,7 @@ VERSION, STAGE2_VERSION, LOAD_VERSION = 3, 3, 2  # of stage 1, of stage 2 and of
 PUBLISHED_RATE = 5e-4  # the highest learning rate for weights of a published model
 MULTI_TASK = "multi-task"  # an arm
 
-_OF_EXTERNAL = {"external_batch", "external_length", "head_steps", "order"}
+_OF_EXTERNAL = {"external_batch", "external_length", "head_steps"}
 _OF_INTERNAL = {"internal_batch", "rho2"}
 _OF_BOTH_LOSSES = {"internal_loss", "mask_internal"}
 

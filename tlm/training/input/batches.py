@@ -3,10 +3,10 @@
 numpy only. The costs are floating-point operations of our step on real tokens; checkpoint.py has the paper's estimate.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,25 +132,19 @@ def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Bat
     return Batch(ids, lengths, types, chosen, of_rows=len(rows), most=texts.max_length)
 
 
-# (ids of all tokens, which of them may be predicted, generator) -> the unit of each one of these, in order from 0
-Units: TypeAlias = Callable[[Ints, Ints, np.random.Generator], Ints]
-
-
 class Masking:
-    """BERT's corruption: a share of the tokens is predicted; 80 % of them are masked, 10 % replaced, 10 % kept.
-
-    A share by token predicts some of them more often. Tokens of one of the `units` are predicted together.
-    """
+    """BERT's corruption: a share of the tokens is predicted; 80 % of them are masked, 10 % replaced, 10 % kept."""
 
     def __init__(
         self,
-        share: float | NDArray[np.float64],
+        share: float,
         vocab_size: int,
         mask_id: int,
         special_ids: list[int],
-        units: Units | None = None,
+        continues: NDArray[np.bool_] | None = None,
     ) -> None:
-        self.share, self.mask_id, self.units = share, mask_id, units
+        """`continues` says which tokens continue a word, [vocab_size]: a word's pieces then have one fate."""
+        self.share, self.mask_id, self.continues = share, mask_id, continues
         self._ordinary = np.ones(vocab_size, dtype=bool)
         self._ordinary[special_ids] = False
         self._replacements = np.flatnonzero(self._ordinary)
@@ -159,20 +153,22 @@ class Masking:
         """Return `batch` with corrupted ids, positions and targets. Special tokens are never predicted or drawn."""
         flat = batch.ids.ravel()
         candidates = np.flatnonzero(self._ordinary[flat])
-        if self.units is None:
-            draw = random.random(len(candidates))
-        else:
-            unit = self.units(flat, candidates, random)
-            draw = random.random(unit.max(initial=-1) + 1)[unit]
-        share = self.share[flat[candidates]] if isinstance(self.share, np.ndarray) else self.share
-        chosen = draw < share
-        positions, fate = candidates[chosen], (draw / share)[chosen]  # fate is uniform in [0, 1)
+        draw = self._drawn(flat, candidates, random)
+        chosen = draw < self.share
+        positions, fate = candidates[chosen], draw[chosen] / self.share  # fate is uniform in [0, 1)
         corrupted = flat.copy()
         corrupted[positions[fate < 0.8]] = self.mask_id
         replaced = positions[(fate >= 0.8) & (fate < 0.9)]
         corrupted[replaced] = random.choice(self._replacements, len(replaced))
         masked: dict[str, Any] = {"positions": positions, "targets": flat[positions], "of_masked": len(positions)}
         return replace(batch, corrupted=corrupted.reshape(batch.ids.shape), **masked)
+
+    def _drawn(self, flat: Ints, candidates: Ints, random: np.random.Generator) -> NDArray[np.float64]:
+        """A number of [0, 1) for each candidate, or for each word of them."""
+        if self.continues is None:
+            return random.random(len(candidates))
+        begins = ~self.continues[flat[candidates]] | (np.diff(candidates, prepend=-1) != 1)
+        return np.asarray(random.random(np.count_nonzero(begins))[np.cumsum(begins) - 1])
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
@@ -243,24 +239,16 @@ class External:
         sources: Texts, their rows, and the order of these.
     """
 
-    def __init__(
-        self,
-        passages: Texts | None,
-        unlabelled: tuple[Texts, Ints],
-        batch: int,
-        seed: int,
-        order: Callable[..., BatchOrder] | None = None,
-    ) -> None:
-        """`unlabelled` are texts of the task with the rows that have no label; there may be none.
-
-        `order` makes the order of a source from its texts, their rows, `batch`, `seed` and a stream.
-        """
-        made = order or (lambda texts, rows, *rest: BatchOrder(texts.lengths[rows], *rest))
-        given = [] if passages is None else [(passages, np.arange(len(passages)), EXTERNAL)]
-        given += [(*unlabelled, UNLABELLED)] * bool(len(unlabelled[1]))
-        self.sources: list[tuple[Texts, Ints, BatchOrder]] = [
-            (texts, rows, made(texts, rows, batch, seed, stream)) for texts, rows, stream in given
-        ]
+    def __init__(self, passages: Texts | None, unlabelled: tuple[Texts, Ints], batch: int, seed: int) -> None:
+        """`unlabelled` are texts of the task with the rows that have no label; there may be none."""
+        texts, rows = unlabelled
+        self.sources: list[tuple[Texts, Ints, BatchOrder]] = []
+        if passages is not None:
+            self.sources.append(
+                (passages, np.arange(len(passages)), BatchOrder(passages.lengths, batch, seed, EXTERNAL))
+            )
+        if len(rows):
+            self.sources.append((texts, rows, BatchOrder(texts.lengths[rows], batch, seed, UNLABELLED)))
 
     def __bool__(self) -> bool:
         return bool(self.sources)

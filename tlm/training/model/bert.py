@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tlm.settings.sections import Model
-from tlm.training.model.encoder import Inputs, Layer, LayeredBody, attention, stacked
+from tlm.training.model.encoder import Inputs, Layer, LayeredBody, attention
 
 EPSILON = 1e-12
 INITIAL = 0.02
@@ -87,7 +87,7 @@ class BertBody(LayeredBody):
                 "LayerNorm": nn.LayerNorm(width, eps=EPSILON),
             }
         )
-        layers = stacked((BertLayer(config) for _ in range(config["num_hidden_layers"])), config)
+        layers = nn.ModuleList(BertLayer(config) for _ in range(config["num_hidden_layers"]))
         pooler = nn.ModuleDict({"dense": _linear(width, width)})
         encoder = nn.ModuleDict({"layer": layers})
         self.bert: Any = nn.ModuleDict({"embeddings": embeddings, "encoder": encoder, "pooler": pooler})

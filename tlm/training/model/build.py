@@ -16,7 +16,7 @@ from tlm.settings.sections import Model
 from tlm.training.input.located import MLM_HEAD as MLM_HEAD
 from tlm.training.input.texts import Scale, Special
 from tlm.training.model.bert import BertBody
-from tlm.training.model.encoder import SHARED, Body, Encoder, LayeredBody, common_shape, write_tensors
+from tlm.training.model.encoder import Body, Encoder, LayeredBody, common_shape, write_tensors
 from tlm.training.model.modernbert import ModernBertBody
 
 HEADS = "heads.safetensors"  # of several tasks
@@ -35,8 +35,7 @@ def make_config(
     """Return the config.json of a model for a task; `labels`, `name` and `marks` as `with_task` takes them."""
     ids = {"pad_token_id": special.pad, "cls_token_id": special.cls, "sep_token_id": special.sep}
     others = {"bos_token_id": None, "eos_token_id": None, "dtype": "float32", **reading(model)}
-    shared = {SHARED: True} if model.share_layers else {}
-    config = {**_shape(model, vocab_size, special), **ids, **others, **shared}
+    config = {**_shape(model, vocab_size, special), **ids, **others}
     return with_task(with_dropout(config, model.dropout), labels, name, marks)
 
 

@@ -11,7 +11,7 @@ was measured before there was a GPU: `python -m research gpu` measures a step wi
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +32,7 @@ NEARLY_LINEAR = 0.1  # factor of states, which have deviations of about 1
 
 def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     """Write `tensors`. Raises Interrupted if that fails, as on a full disk."""
-    plain: dict[str, Tensor] = {}
-    written = set[int]()
-    for name, value in tensors.items():
-        here = value.detach().cpu().contiguous()
-        plain[name] = here.clone() if here.data_ptr() in written else here  # shared ones, which the library refuses
-        written.add(here.data_ptr())
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     try:
         save_file(plain, path, metadata={"format": "pt"})
     except (OSError, SafetensorError) as error:
@@ -107,21 +102,6 @@ class Layer(nn.Module):
     @abstractmethod
     def finish(self, hidden: Tensor, context: Tensor) -> Tensor:
         """The rest of the layer. It works on each position alone, so any subset of the rows may be given."""
-
-
-SHARED = "tlm_shared_layers"  # in config.json
-
-
-def stacked(layers: Iterable[Layer], config: dict[str, Any]) -> nn.ModuleList:
-    """The layers as modules. If `config` says so, all have the parts of the last one; a first norm may be left out."""
-    found = nn.ModuleList(layers)
-    if config.get(SHARED):
-        *others, last = found
-        for layer in others:
-            for name, part in last.named_children():
-                if not isinstance(layer.get_submodule(name), nn.Identity):
-                    setattr(layer, name, part)
-    return found
 
 
 class Body(nn.Module):

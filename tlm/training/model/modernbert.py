@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tlm.settings.sections import Model
-from tlm.training.model.encoder import Inputs, Layer, LayeredBody, attention, stacked
+from tlm.training.model.encoder import Inputs, Layer, LayeredBody, attention
 
 EPSILON = 1e-5
 INITIAL = 0.02
@@ -149,7 +149,7 @@ class ModernBertBody(LayeredBody):
         self.model: Any = nn.ModuleDict(
             {
                 "embeddings": nn.ModuleDict({"tok_embeddings": table, "norm": _norm(width)}),
-                "layers": stacked(layers, config),
+                "layers": nn.ModuleList(layers),
                 "final_norm": _norm(width),
             }
         )

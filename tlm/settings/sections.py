@@ -15,7 +15,9 @@ Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
 
 
 # Settings that came after the first keys, with the values that these keys stand for. Keys leave such a value out.
-LATER: dict[str, Any] = {"embeddings": "random", "head_steps": "internal", "epsilon": 1e-8, "train": "all"}
+LATER: dict[str, Any] = {
+    "embeddings": "random", "head_steps": "internal", "epsilon": 1e-8, "train": "all", "masking": "tokens",
+}  # fmt: skip
 
 
 class Section(BaseModel):
@@ -128,6 +130,7 @@ class Train(Section):
         head_steps: Which steps update the classification head: internal, or all. In an external step its gradient is
             then zero, so that AdamW's momentum goes on to move it and weight decay shrinks it (the released code).
         mask_share: Share of tokens to predict (of them 80 % masked, 10 % replaced, 10 % kept).
+        masking: What is chosen to be predicted: single tokens; or whole words, with all of their pieces.
         internal_loss: normalised: (rho2·MLM + CE)/(rho2+1), the released code; sum: rho2·MLM + CE, the paper's
             formula.
         mask_internal: Classify the masked text (the released code), or else the clean text (a second pass over
@@ -154,6 +157,7 @@ class Train(Section):
     epsilon: Rate = 1e-8
     head_steps: Literal["internal", "all"] = "internal"
     mask_share: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    masking: Literal["tokens", "words"] = "tokens"
     internal_loss: Literal["normalised", "sum"] = "normalised"
     mask_internal: bool = True
     clip: Amount = 1.0

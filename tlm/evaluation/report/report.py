@@ -22,10 +22,10 @@ from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, number
 from tlm.evaluation.report.preview import evidence
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped, spread
 from tlm.evaluation.report.since import earlier, finding, group_with, since
+from tlm.evaluation.report.tracking import track
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import METRIC_NAMES, coverage
-from tlm.evaluation.tracking import track
 from tlm.settings.options import Prices
 
 VERSION = 15

@@ -12,7 +12,7 @@ from tests.toys_several import BOTH, several
 from tests.toys_training import checkpoint, model
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import read_splits
-from tlm.data.tasks.thresholds import MULTI_LABEL, THRESHOLDS, above, cross_decided, fitted
+from tlm.data.tasks.metrics import MULTI_LABEL, THRESHOLDS, above, cross_decided, fitted_thresholds
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
@@ -84,7 +84,7 @@ def test_both_stages_are_of_several_labels(start, end):
 
 def test_thresholds_are_fitted_on_dev_and_stored_in_the_config(end):
     examples, rows, logits = read(end)
-    expected = fitted(expit(logits.astype(np.float64)), examples.labels[rows]).tolist()
+    expected = fitted_thresholds(expit(logits.astype(np.float64)), examples.labels[rows]).tolist()
     assert config_of(end.path("model"))[THRESHOLDS] == pytest.approx(expected, abs=1e-6)
 
 

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.produce import Draft, Progress, Recipe, produce
 from tlm.cli.upkeep import download, gc, ls
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.tasks.thresholds import above
+from tlm.data.tasks.metrics import above
 from tlm.errors import InputError
 from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier
 from tlm.evaluation.predict.predict import trained

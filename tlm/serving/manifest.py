@@ -14,7 +14,7 @@ import yaml
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import SPANS_FIRST
 from tlm.data.ranges import CUT
-from tlm.data.tasks.thresholds import MULTI_LABEL
+from tlm.data.tasks.metrics import MULTI_LABEL
 from tlm.errors import InputError
 from tlm.evaluation.predict.encoder import ONNX
 from tlm.serving.export_onnx import trained_model

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from tlm.data.tasks.thresholds import above
+from tlm.data.tasks.metrics import above
 from tlm.errors import InputError, with_article
 from tlm.evaluation.predict.predict import chosen
 from tlm.evaluation.predict.predictor import Predictor

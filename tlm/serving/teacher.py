@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.produce import Draft, Progress, Recipe, produce
 from tlm.artifacts.stores.local import scratch_folder
 from tlm.data.passages import passages
 from tlm.data.tasks.examples import examples

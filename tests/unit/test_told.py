@@ -8,8 +8,7 @@ from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.subset.export import export
-from tlm.retrieval.subset.imported import import_subset
+from tlm.retrieval.subset.export import export, import_subset
 from tlm.retrieval.subset.judge import KEPT, REASONS
 
 FOUND = "already there, nothing to do"

@@ -25,7 +25,7 @@ COMMANDS = {  # name: (module:function, summary)
     "index": ("tlm.retrieval.search.index:build_index", "Index a corpus for BM25"),
     "retrieve": ("tlm.retrieval.select.retrieve:retrieve", "Retrieve passages for every training example"),
     "export": ("tlm.retrieval.subset.export:export", "Filter retrieved passages and write them as a subset"),
-    "import-subset": ("tlm.retrieval.subset.imported:import_subset", "Import a subset that others selected"),
+    "import-subset": ("tlm.retrieval.subset.export:import_subset", "Import a subset that others selected"),
     "tokenizer": ("tlm.training.input.tokenizer:build_tokenizer", "Build the vocabulary that all arms share"),
     "tokenize": ("tlm.training.input.tokenize:tokenize", "Convert the texts of a task or subset to token ids"),
     "load-model": ("tlm.training.stages:load_model", "Use a published model instead of stage 1"),

@@ -26,8 +26,7 @@ from backports import zstd
 
 from tlm.data.reading import hub, tables
 from tlm.data.reading.files import RawFile
-from tlm.data.reading.records import BadRow, Record, Reject, Rejects, check_columns, not_utf8
-from tlm.data.reading.streams import lines
+from tlm.data.reading.records import BadRow, Record, Reject, Rejects, check_columns, lines, not_utf8
 from tlm.errors import InputError
 from tlm.progress import Meter
 

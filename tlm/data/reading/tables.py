@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.data.reading.files import RawFile
-from tlm.data.reading.records import Record, Reject, check_columns, not_utf8
-from tlm.data.reading.streams import LONGEST_LINE, check_growth, lines
+from tlm.data.reading.records import LONGEST_LINE, Record, Reject, check_columns, check_growth, lines, not_utf8
 from tlm.errors import InputError
 from tlm.progress import say
 

@@ -7,9 +7,9 @@ from typing import Any
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.spending import JOULES
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.predict.speed import SPEED, rate
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, ScoredModel, Spent, spread, total
+from tlm.evaluation.score.evaluate import SPEED, rate
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.mix import mixed
 from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
@@ -172,7 +172,7 @@ def _distinct(found: Iterable[Artifact | None]) -> list[Artifact]:
 
 
 MILLION = 1_000_000
-Speed = Mapping[str, Any]  # of `tlm.evaluation.predict.speed`
+Speed = Mapping[str, Any]  # of `tlm.evaluation.score.evaluate`
 
 
 def predictions(groups: Sequence[Group], prices: Prices) -> list[dict[str, Any]]:

@@ -87,8 +87,8 @@ def of_demo(folder: Path, root: str) -> Material:
 def prepare(name: str, corpus: str, task: str, preset: str, top_k: int, seeds: int) -> Material:
     """BM25's text for a task, and the models without a network."""
     from tlm.evaluation.score.baseline import baseline, static
+    from tlm.retrieval.retrieve import retrieve
     from tlm.retrieval.search.index import build_index
-    from tlm.retrieval.select.retrieve import retrieve
     from tlm.retrieval.subset.export import export
     from tlm.settings import presets
     from tlm.training.input.tokenizer import build_tokenizer

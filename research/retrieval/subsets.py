@@ -14,8 +14,8 @@ from tlm.data.passages import passages, sample
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.preview import Ints, examples_by_query
-from tlm.retrieval.select.retrieve import WITHOUT_QUERIES, training_texts
-from tlm.retrieval.select.scored import Floats, log_ratios, shares
+from tlm.retrieval.retrieve import WITHOUT_QUERIES, training_texts
+from tlm.retrieval.selectors import Floats, log_ratios, shares
 
 
 def divergence(task: Floats, other: Floats) -> float:

@@ -23,8 +23,8 @@ from tlm.data.passages import passages
 from tlm.errors import InputError
 from tlm.evaluation.origins.provenance import count_sources
 from tlm.evaluation.score.baseline import static
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Layout
 

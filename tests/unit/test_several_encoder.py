@@ -22,7 +22,7 @@ from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix
 from tlm.serving.distill import distill
 from tlm.serving.export_onnx import agreement, export_onnx
-from tlm.serving.manifest import manifest
+from tlm.serving.serve import manifest
 from tlm.shallow.folder import config_of
 from tlm.training.classification import class_logits
 from tlm.training.device import to_device
@@ -167,7 +167,7 @@ def test_what_cannot_do_it_says_so_before_any_work(root, start, task, end):
 
 
 def test_kserve_s_own_runtime_is_refused(end, monkeypatch):
-    monkeypatch.setattr("tlm.serving.manifest.storage_uri", lambda _: "s3://bucket/model")
+    monkeypatch.setattr("tlm.serving.serve.storage_uri", lambda _: "s3://bucket/model")
     with pytest.raises(InputError, match=r"gives several labels, but KServe's runtime answers with one; use --runtime"):
         manifest(end.uri, name="toy", runtime="huggingface")
     assert json.loads((end.path("model") / "config.json").read_text())["problem_type"] == MULTI_LABEL

@@ -17,7 +17,7 @@ from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.intervals import difference, interval
 from tlm.evaluation.score.mix import mixtures
 from tlm.progress import say
-from tlm.retrieval.select.retrieve import CLASSES, EXAMPLES, retrieve
+from tlm.retrieval.retrieve import CLASSES, EXAMPLES, retrieve
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters
 from tlm.settings.presets import resolve

@@ -120,22 +120,22 @@ def trained(uri: str) -> Artifact:
     """
     found = Artifact.open(uri, "model", "checkpoint", "metrics", "report")
     if found.manifest.kind == "report":
-        found = recommended(found)
+        found = recommended(found)[0]
     model = model_of(found) if found.manifest.kind == "metrics" else found
     if model is None:
         raise InputError(f"{uri} is of imported predictions, so there is no model")
     return model
 
 
-def recommended(report: Artifact) -> Artifact:
-    """The metrics of the model that a report's first sentence says to use; of its seeds, the one best on dev."""
+def recommended(report: Artifact) -> tuple[Artifact, dict[str, Any]]:
+    """The metrics of the model that a report says to use, of its seeds the one best on dev; and the facts of the report."""
     if report.manifest.step != "report":
         raise InputError(f"{report.uri} is on several tasks; give the report of one task")
-    best = json.loads(report.path("report.json").read_text(encoding="utf-8"))["best"]
-    if "metrics" not in best:
+    facts = json.loads(report.path("report.json").read_text(encoding="utf-8"))
+    if "metrics" not in facts["best"]:
         raise InputError(f"{report.uri} is of an older version, which does not say which model to use; make it again")
     inputs = report.manifest.inputs.items()
-    return report.input(next(role for role, metrics in inputs if metrics.key == best["metrics"]))
+    return report.input(next(role for role, metrics in inputs if metrics.key == facts["best"]["metrics"])), facts
 
 
 def model_of(metrics: Artifact) -> Artifact | None:

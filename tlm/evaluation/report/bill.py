@@ -12,7 +12,7 @@ from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, ScoredModel, Spent,
 from tlm.evaluation.score.evaluate import SPEED, rate
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.mix import mixed
-from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
+from tlm.retrieval.retrieve import WITHOUT_QUERIES
 from tlm.settings.options import Prices
 
 Amounts = dict[str, float | None]

@@ -25,7 +25,7 @@ from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import Lineage, without_root
 from tlm.evaluation.report.runs import Group
-from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
+from tlm.retrieval.retrieve import WITHOUT_QUERIES
 
 PASSAGES = "passages-*.parquet"
 RANGES = 5  # of the values of a regression task

@@ -21,7 +21,7 @@ from tlm.evaluation.report.lineage import Lineage, flat, plain
 from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Scored, Scores, interval, t_quantile
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
-from tlm.retrieval.select.retrieve import draws
+from tlm.retrieval.retrieve import draws
 from tlm.settings.options import Prices
 from tlm.settings.sections import SECTIONS
 

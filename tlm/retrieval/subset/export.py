@@ -21,7 +21,7 @@ from tlm.data.reading.records import BadRow, Record, Rejects, text_of
 from tlm.data.registry import subset_address
 from tlm.errors import InputError
 from tlm.progress import say, track
-from tlm.retrieval.select.retrieve import ARMS, RERANKED, retrieve
+from tlm.retrieval.retrieve import ARMS, RERANKED, retrieve
 from tlm.retrieval.subset import judge
 from tlm.retrieval.subset.judge import Verdicts
 from tlm.settings.options import Filters

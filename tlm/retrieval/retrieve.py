@@ -124,7 +124,7 @@ def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
     if arm == "bm25":
         _search(draft, recipe, open_engine(index), settings["top_k"])
     elif arm in BY_VECTORS:
-        from tlm.retrieval.select.vectors import SEARCHERS
+        from tlm.retrieval.selectors import SEARCHERS
 
         engine = SEARCHERS[arm](index, embedder, settings["seed"])
         _search(draft, recipe, engine, min(DEEPER * settings["top_k"], MOST_HITS))
@@ -193,7 +193,7 @@ def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Arti
     if arm == "random":
         docs = np.random.default_rng(seed).permutation(corpus.details["passages"])[:enough]
         return write_chosen(draft, arm, docs, np.zeros(len(docs), np.float32), wanted)
-    from tlm.retrieval.select.scored import SELECTORS
+    from tlm.retrieval.selectors import SELECTORS
 
     asking = [text for _, text in training_texts(task)]
     if not asking:
@@ -218,7 +218,7 @@ def draws(arm: str, passages: float = float("inf"), *, vectors: bool = False) ->
         vectors: Whether the vectors are there already, in the index or by a published model.
     """
     if arm == "classifier":
-        from tlm.retrieval.select.scored import OTHERS
+        from tlm.retrieval.selectors import OTHERS
 
         return passages > OTHERS
     if arm in BY_VECTORS:

@@ -27,9 +27,8 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.text import visible, whole_text
-from tlm.evaluation.predict.predict import is_folder, model_folder
+from tlm.evaluation.predict.predict import check_new, is_folder, model_folder, write_new
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
-from tlm.evaluation.predict.rows import check_new, write_new
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.score.baseline import given
 from tlm.progress import say

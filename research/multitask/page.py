@@ -8,7 +8,7 @@ from research.studies import listed
 from tlm.evaluation.pages import plots, units
 from tlm.evaluation.pages.blocks import Block, Column, Drawn, Figure, Heading, Row, Span, Table, Text, opening
 from tlm.evaluation.pages.render import write_pages
-from tlm.evaluation.report.findings import hundred, interval_text
+from tlm.evaluation.report.findings import interval_text, score_text
 from tlm.evaluation.report.page import costs, named
 
 Rows = Sequence[dict[str, Any]]
@@ -54,7 +54,7 @@ def _results(tasks: Rows, arms: Rows) -> Iterator[Block]:
 
 
 def _scores(spreads: Rows) -> list[str]:
-    return [form(spread) for spread in spreads for form in (hundred, interval_text)]
+    return [form(spread) for spread in spreads for form in (score_text, interval_text)]
 
 
 def _cost(arms: Rows, prices: dict[str, float]) -> Iterator[Block]:

@@ -8,7 +8,7 @@ from typing import Any
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.report.findings import hundred, points
+from tlm.evaluation.report.findings import points, score_text
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group, ScoredModel, Spent, grouped, spreads, total, with_interval
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Scores, chance, compared, difference
@@ -152,14 +152,12 @@ def _findings(arms: Sequence[Contents], tasks: Sequence[Contents], differences: 
         claims = {one["task"]: _claim(one) for one in differences if one["second"] == other["name"]}
         yield (
             f"On average over {len(tasks)} tasks, one encoder for all ({together['name']}) reaches "
-            f"{hundred(together['mean'])} on test, each task alone ({other['name']}) {hundred(other['mean'])}; "
+            f"{score_text(together['mean'])} on test, each task alone ({other['name']}) {score_text(other['mean'])}; "
             f"{claims['']}."
         )
         for task in tasks:
-            scores = [task["groups"][at]["test"] for at in (place, arms.index(other))]
-            yield (
-                f"{task['name']}: together {hundred(scores[0])}, alone {hundred(scores[1])}; {claims[task['name']]}."
-            )
+            both, alone = (score_text(task["groups"][at]["test"]) for at in (place, arms.index(other)))
+            yield f"{task['name']}: together {both}, alone {alone}; {claims[task['name']]}."
         yield from _flops(together, other)
 
 

@@ -15,8 +15,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.retrieval.subset.export import export
-from tlm.retrieval.subset.judge import Candidates, by_document, collect, collected, queries_of, read_hits
+from tlm.retrieval.subset.export import by_document, collect, collected, export, queries_of, read_hits
+from tlm.retrieval.subset.judge import Candidates
 from tlm.settings.options import Filters
 
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])

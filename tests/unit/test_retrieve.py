@@ -15,7 +15,6 @@ from tlm.errors import InputError
 from tlm.retrieval import retrieve as retrieve_module
 from tlm.retrieval.retrieve import retrieve, shares
 from tlm.retrieval.search import index as index_step
-from tlm.retrieval.search import query as hits_module
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.query import MOST_TERMS, choose, make_queries
 from tlm.retrieval.subset.export import Selection, export
@@ -197,7 +196,7 @@ def test_equal_query_texts_are_one_query():
 
 
 def test_equal_inputs_give_equal_content_anywhere(tmp_path, monkeypatch):
-    monkeypatch.setattr(hits_module, "GROUP_ROWS", 1000)
+    monkeypatch.setattr(retrieve_module, "GROUP_ROWS", 1000)
     contents = []
     for name in ("one", "other"):
         root = str(tmp_path / name)

@@ -15,7 +15,6 @@ engines, because Elasticsearch's own fusion needs a licence.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.parallel import as_done, each
 from tlm.data.passages import SEVERAL, sample, shard_passages, shards
 from tlm.data.ranges import Ints
+from tlm.data.tasks.metrics import Floats
 from tlm.retrieval.search.analyzer import batched
 from tlm.retrieval.search.embed import Embed, StaticEmbedder, published_vectors
 from tlm.retrieval.search.index import VECTORS, located, open_engine
@@ -41,8 +41,6 @@ SAMPLE = 1_000_000  # passages to learn the corpus's distribution from
 PORTION, PORTION_CHARACTERS = 10_000, 1 << 24  # texts counted at once
 FEATURES = 1 << 18  # buckets of the classifier
 OTHERS = 20_000  # passages that represent the corpus to the classifier
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 def dsir(corpus: Artifact, texts: Sequence[str], seed: int) -> Floats:

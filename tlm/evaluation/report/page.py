@@ -24,7 +24,7 @@ from tlm.evaluation.pages.blocks import (
 )
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import checks, lineage, preview, since
-from tlm.evaluation.report.findings import chance_text, hundred, interval_text, plain_score
+from tlm.evaluation.report.findings import chance_text, interval_text, score_text
 from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.subset.export import PUBLISHED
@@ -44,12 +44,12 @@ def in_units(spread: Spread | None) -> str:
     digits = max(0, 2 - math.floor(math.log10(mean))) if mean else 0
     if digits > MOST_DIGITS:
         return f"{mean:.2e}" + (f" ± {spread['std']:.1e}" if spread["std"] is not None else "")
-    return plain_score(spread, digits=digits)
+    return score_text(spread, 1.0, digits)
 
 
 def score(scores: Mapping[str, Spread], name: str) -> str:
     """A score in hundredths, or an error in the unit of the targets; "–" if an older version did not compute it."""
-    return in_units(scores.get(name)) if name in ("rmse", "mae") or name not in scores else hundred(scores[name])
+    return in_units(scores.get(name)) if name in ("rmse", "mae") or name not in scores else score_text(scores[name])
 
 
 def device(stage: dict[str, Any]) -> str:
@@ -181,14 +181,14 @@ def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> 
         "seeds": lambda group: (
             "–" if group["fixed"] else group["repeats"] if group["draws"] else f"{len(group['seeds'])}"
         ),
-        "dev": lambda group: hundred(group["dev"]),
-        "test": lambda group: hundred(group["test"]),
+        "dev": lambda group: score_text(group["dev"]),
+        "test": lambda group: score_text(group["test"]),
         "95 % interval, test": lambda group: interval_text(group["test"]),
     }
     if not task["classes"]:
         columns[f"{METRIC_NAMES['rmse']}, test"] = lambda group: in_units(group["scores"].get("rmse"))
     if losses:
-        columns["masked-LM loss"] = lambda group: plain_score(group["mlm_loss"])
+        columns["masked-LM loss"] = lambda group: score_text(group["mlm_loss"], 1.0, 2)
     if any(group["cost"]["flops"]["mean"] for group in groups):
         flops = _mean("flops", units.amount)
         columns["FLOPs"] = lambda group: flops(group["cost"])
@@ -267,7 +267,7 @@ def _differences(found: Groups) -> Iterator[Block]:
 def _without_copies(groups: Groups, task: dict[str, Any], split: str) -> Iterator[Block]:
     left = [{"name": group["name"], "role": group["role"]} | group["without_copies"][split] for group in groups]
     columns: dict[str, Form] = {
-        task["metric_name"]: lambda one: hundred(one["score"]),
+        task["metric_name"]: lambda one: score_text(one["score"]),
         "95 % interval": lambda one: interval_text(one["score"]),
         **_others([name for name in groups[0]["scores"] if name != task["metric"]]),
     }
@@ -339,7 +339,9 @@ def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
 
 
 def _classes(found: dict[str, Any], called: str) -> Iterator[Block]:
-    rows: list[Row] = [(Span(row["label"]), f"{row['support']:,}", *map(hundred, row["f1"])) for row in found["rows"]]
+    rows: list[Row] = [
+        (Span(row["label"]), f"{row['support']:,}", *map(score_text, row["f1"])) for row in found["rows"]
+    ]
     yield Heading(f"F1 of each {called} on test", 3)
     yield Table([called.capitalize(), "examples", *(Column(Span(name)) for name in found["groups"])], rows)
 

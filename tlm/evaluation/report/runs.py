@@ -253,12 +253,8 @@ class Group:
 
         The same object every time, because it keeps the resampled scores, which take a while.
         """
-        key = split, without_copies
-        if key not in self._predictions:
-            self._predictions[key] = self._read(*key)
-        return self._predictions[key]
-
-    def _read(self, split: str, without_copies: bool) -> Scores:
+        if (key := (split, without_copies)) in self._predictions:
+            return self._predictions[key]
         metric, labels = self.runs[0].values["metric"], self.runs[0].values["labels"]
         chosen = pc.field("split") == split
         chosen = chosen & ~pc.field("copied") if without_copies else chosen
@@ -268,7 +264,8 @@ class Group:
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
         fixed = not self.draws and all(run.trained_alike for run in self.runs)
         fixed &= bool((predicted == predicted[0]).all())
-        return Scores((Scored(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
+        self._predictions[key] = Scores((Scored(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
+        return self._predictions[key]
 
     def summary(self, prices: Prices) -> dict[str, Any]:
         """The contents of the report about this group, as plain values."""

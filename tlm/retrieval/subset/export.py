@@ -1,20 +1,26 @@
 """Subsets ready for training: passages that were hit are exported, those that others selected are imported."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus.staging import Stage
-from tlm.data.passages import Shards
+from tlm.data.overlap import ascending
+from tlm.data.parallel import each
+from tlm.data.passages import GROUP_ROWS, SEVERAL, Shards, shard_passages, shards
+from tlm.data.ranges import Ints, offsets_of
 from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import BadRow, Record, Rejects, text_of
@@ -23,15 +29,19 @@ from tlm.errors import InputError
 from tlm.progress import say, track
 from tlm.retrieval.retrieve import ARMS, RERANKED, retrieve
 from tlm.retrieval.subset import judge
-from tlm.retrieval.subset.judge import Verdicts
+from tlm.retrieval.subset.judge import Candidates, Verdicts
 from tlm.settings.options import Filters
 
 VERSION, OF_IMPORT = 3, 3
 
+HITS_AT_ONCE = 1 << 20
 _BEST = [("best_rank", pa.int32()), ("best_score", pa.float32())]
 SUBSET = pa.schema([("doc", pa.int64()), ("text", pa.string()), *_BEST, ("queries", pa.list_(pa.int64()))])
 DROPPED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+TEXTS = pa.schema([("doc", pa.int64()), ("text", pa.string())])
 STAGED = pa.schema([("doc", pa.int64()), ("text", pa.string()), ("rank", pa.int32())])
+
+Column = npt.NDArray[Any]
 
 
 def export(hits: str, *, filters: Filters = Filters(), root: str | None = None) -> str:
@@ -62,22 +72,88 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
     path = hits.path("hits.parquet")
     with TemporaryDirectory(prefix="texts-", dir=draft.folder) as name:
         texts = Path(name)
-        docs = track((doc for (doc,) in judge.read_hits(path, "doc")), "grouping hits", unit="portions")
-        ranked = judge.read_hits(path, "doc", "rank", "score")
-        candidates = judge.Candidates(hits.uri, lambda: judge.collected(texts), *judge.by_document(docs, ranked))
+        docs = track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions")
+        ranked = read_hits(path, "doc", "rank", "score")
+        candidates = Candidates(hits.uri, lambda: collected(texts), *by_document(docs, ranked))
         if not len(candidates):
             raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
-        judge.collect(corpus, candidates.docs, texts)
+        collect(corpus, candidates.docs, texts)
         like = hits.details.get("like")
         verdicts = judge.judge(candidates, filters, {"": task} if task else {}, like=like)
         kept = verdicts.rows()
-        queries = judge.queries_of(path, candidates.docs[kept])
+        queries = queries_of(path, candidates.docs[kept])
         draft.details = {"arm": hits.details["arm"]}
         write_subset(draft, verdicts, range(len(judge.REASONS)), {"queries": queries})
     if like is not None:
         draft.counts["missing"] = max(0, like - len(kept))
         if len(kept) < like:
             say(f"warning: {like:,} passages were asked for, but only {len(kept):,} are left")
+
+
+def by_document(hit: Iterable[Column], ranked: Iterable[tuple[Column, ...]]) -> tuple[Ints, Column, Column]:
+    """Group hits by document. Returns the documents, ascending, and for each its best rank and best score.
+
+    Args:
+        hit: The documents of the hits, in portions. Memory grows with the distinct documents, not with the hits.
+        ranked: The same hits again: document, rank and score.
+    """
+    docs = judge.NO_ROWS
+    for portion in hit:
+        docs = ascending(np.concatenate([docs, portion]))
+    best_rank, best_score = np.full(len(docs), judge.NO_RANK, np.int32), np.full(len(docs), judge.NO_SCORE, np.float32)
+    for portion, rank, score in ranked:
+        rows = np.searchsorted(docs, portion)
+        np.minimum.at(best_rank, rows, rank)
+        np.maximum.at(best_score, rows, score)
+    return docs, best_rank, best_score
+
+
+def read_hits(hits: Path, *names: str) -> Iterator[tuple[Column, ...]]:
+    """Read columns of hits.parquet in portions."""
+    with pq.ParquetFile(hits) as file:
+        for batch in file.iter_batches(HITS_AT_ONCE, columns=list(names)):
+            yield tuple(batch.column(name).to_numpy() for name in names)
+
+
+def queries_of(hits: Path, docs: Ints) -> pa.Array:
+    """List the queries that hit each of `docs` (ascending), in ascending order."""
+    rows, queries = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    for doc, query in read_hits(hits, "doc", "query"):
+        nearest = np.minimum(np.searchsorted(docs, doc), len(docs) - 1)
+        wanted = docs[nearest] == doc
+        rows.append(nearest[wanted].astype(np.int32))
+        queries.append(query[wanted].astype(np.int32))
+    return grouped(np.concatenate(rows), np.concatenate(queries), len(docs))  # hits are ordered by query
+
+
+def grouped(rows: npt.NDArray[np.integer], values: Column, size: int) -> pa.Array:
+    """Group values by the row each belongs to: a list for each of `size` rows, values in their given order."""
+    offsets = offsets_of(np.bincount(rows, minlength=size))
+    return pa.LargeListArray.from_arrays(offsets, pa.array(values[np.argsort(rows, kind="stable")]))
+
+
+def collect(corpus: Artifact, docs: Ints, folder: Path) -> None:
+    """Write the texts of `docs` (ascending) to files in `folder`, for `collected` to read."""
+    ends = np.searchsorted(docs, offsets_of(np.array([entry.rows or 0 for entry in shards(corpus)])))
+    wanted = [(number, docs[start:stop]) for number, (start, stop) in enumerate(pairwise(ends)) if start < stop]
+    each(partial(_collect, corpus.uri, folder), wanted, "reading passages", "shards", least=SEVERAL)
+
+
+def collected(folder: Path) -> Iterator[pa.RecordBatch]:
+    """Read what `collect` wrote: ``doc`` and ``text``, ascending."""
+    for path in sorted(folder.iterdir()):
+        with pq.ParquetFile(path) as texts:
+            yield from texts.iter_batches(GROUP_ROWS)
+
+
+def _collect(uri: str, folder: Path, wanted: tuple[int, Ints]) -> None:
+    number, docs = wanted
+    with pq.ParquetWriter(folder / f"texts-{number:07d}.parquet", TEXTS, compression="lz4") as texts:
+        for batch in shard_passages(uri, number, TEXTS.names):
+            here = batch.column("doc").to_numpy()
+            start, stop = np.searchsorted(docs, [here[0], here[-1] + 1])
+            if start < stop:
+                texts.write_batch(batch.take(pa.array(np.searchsorted(here, docs[start:stop]))))
 
 
 def write_subset(
@@ -176,7 +252,7 @@ def _write_imported(
     rejects.write(draft)
 
 
-def _candidates(source: str, stage: Stage) -> judge.Candidates:
+def _candidates(source: str, stage: Stage) -> Candidates:
     """The passages on disk, in the order of the files."""
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -185,7 +261,7 @@ def _candidates(source: str, stage: Stage) -> judge.Candidates:
     paths = [stage.path(name) for name in stage.tables]
     numbers = pa.concat_tables(pq.read_table(path, columns=["doc", "rank"]) for path in paths)
     docs, ranks = numbers["doc"].to_numpy(), numbers["rank"].to_numpy()
-    return judge.Candidates(source, batches, docs, ranks, np.full(stage.count, judge.NO_SCORE, np.float32))
+    return Candidates(source, batches, docs, ranks, np.full(stage.count, judge.NO_SCORE, np.float32))
 
 
 def _passage(row: Record, field: str) -> tuple[str, int]:

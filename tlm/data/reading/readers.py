@@ -32,7 +32,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from backports import zstd
 
-from tlm.data.reading import hub
 from tlm.data.reading.files import RawFile
 from tlm.data.reading.records import (
     LONGEST_LINE,
@@ -45,6 +44,7 @@ from tlm.data.reading.records import (
     lines,
     not_utf8,
 )
+from tlm.data.registry import hub_rows
 from tlm.errors import InputError
 from tlm.progress import Meter, say
 
@@ -393,5 +393,5 @@ def _length(row: Record | Reject, where: str) -> int:
 
 _READERS: dict[str, Callable[[RawFile, Sequence[str]], Iterator[Record | Reject]]] = {
     "jsonl": _jsonl, "csv": _table, "tsv": _table, "txt": _txt, "parquet": _parquet,
-    "hub": lambda file, _: itertools.starmap(Record, enumerate(hub.rows(file.where), start=1)),
+    "hub": lambda file, _: itertools.starmap(Record, enumerate(hub_rows(file.where), start=1)),
 }  # fmt: skip

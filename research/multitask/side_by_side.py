@@ -11,7 +11,7 @@ from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import points, score_text
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group, ScoredModel, Spent, grouped, spreads, total, with_interval
-from tlm.evaluation.score.intervals import LEAST_SEEDS, Scores, chance, compared, difference
+from tlm.evaluation.score.intervals import LEAST_SEEDS, Scores, compared
 from tlm.settings.options import Prices
 
 TOGETHER = "multi-task"
@@ -113,8 +113,8 @@ def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Seq
         pairs = [(_over_tasks(ours), _over_tasks(theirs))]
         pairs += [(a.on("test"), b.on("test")) for a, b in zip(ours, theirs, strict=True)]
         for task, (a, b) in zip(["", *names], pairs, strict=True):
-            found = difference(a, b, comparisons=len(others) * len(pairs))
-            yield {"task": task, **compared(together["name"], other["name"], found, chance(a, b))}
+            both = together["name"], other["name"]
+            yield {"task": task, **compared(both, a, b, comparisons=len(others) * len(pairs))}
 
 
 def _compared(arms: Sequence[Contents]) -> tuple[Contents | None, list[Contents]]:

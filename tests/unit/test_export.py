@@ -255,5 +255,5 @@ def test_texts_are_collected_from_a_corpus_of_many_shards(tmp_path, monkeypatch,
     folder = tmp_path / "texts"
     folder.mkdir()
     collect(corpus, np.array(docs), folder)
-    found = [row for batch in collected(folder) for row in batch.to_pylist()]
+    found = [row for batch in collected(sorted(folder.iterdir())) for row in batch.to_pylist()]
     assert found == [{"doc": doc, "text": texts[doc]} for doc in docs]

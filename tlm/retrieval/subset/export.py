@@ -74,7 +74,7 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
         texts = Path(name)
         docs = track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions")
         ranked = read_hits(path, "doc", "rank", "score")
-        candidates = Candidates(hits.uri, lambda: collected(texts), *by_document(docs, ranked))
+        candidates = Candidates(hits.uri, lambda: collected(sorted(texts.iterdir())), *by_document(docs, ranked))
         if not len(candidates):
             raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
         collect(corpus, candidates.docs, texts)
@@ -139,11 +139,11 @@ def collect(corpus: Artifact, docs: Ints, folder: Path) -> None:
     each(partial(_collect, corpus.uri, folder), wanted, "reading passages", "shards", least=SEVERAL)
 
 
-def collected(folder: Path) -> Iterator[pa.RecordBatch]:
-    """Read what `collect` wrote: ``doc`` and ``text``, ascending."""
-    for path in sorted(folder.iterdir()):
+def collected(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+    """Read ``doc`` and ``text`` from files, one after the other."""
+    for path in paths:
         with pq.ParquetFile(path) as texts:
-            yield from texts.iter_batches(GROUP_ROWS)
+            yield from texts.iter_batches(GROUP_ROWS, columns=TEXTS.names)
 
 
 def _collect(uri: str, folder: Path, wanted: tuple[int, Ints]) -> None:
@@ -243,25 +243,16 @@ def _write_imported(
         rows = read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field)))
         stage = Stage(Path(staging), rows, STAGED)
         rejects.check()
-        candidates = _candidates(files[0].where, stage)
+        paths = [stage.path(name) for name in stage.tables]
+        numbers = pa.concat_tables(pq.read_table(path, columns=["doc", "rank"]) for path in paths)
+        best = numbers["doc"].to_numpy(), numbers["rank"].to_numpy(), np.full(stage.count, judge.NO_SCORE, np.float32)
+        candidates = Candidates(files[0].where, lambda: collected(paths), *best)
         verdicts = judge.judge(candidates, filters, {"": task} if task else {}, repeats=stage.repeated())
         no_queries = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
         draft.details = {"arm": "bm25", "provenance": "imported"}
         write_subset(draft, verdicts, range(judge.SURPLUS), {"queries": no_queries})
     draft.counts["candidates"] = rejects.read
     rejects.write(draft)
-
-
-def _candidates(source: str, stage: Stage) -> Candidates:
-    """The passages on disk, in the order of the files."""
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        return (batch for path in paths for batch in pq.ParquetFile(path).iter_batches())
-
-    paths = [stage.path(name) for name in stage.tables]
-    numbers = pa.concat_tables(pq.read_table(path, columns=["doc", "rank"]) for path in paths)
-    docs, ranks = numbers["doc"].to_numpy(), numbers["rank"].to_numpy()
-    return Candidates(source, batches, docs, ranks, np.full(stage.count, judge.NO_SCORE, np.float32))
 
 
 def _passage(row: Record, field: str) -> tuple[str, int]:

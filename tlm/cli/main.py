@@ -47,6 +47,7 @@ COMMANDS = {  # name: (module:function, summary)
     "tune": ("tlm.runs.advise:tune", "Find settings of the retrieval on dev"),
     "register": ("tlm.runs.registry:register", "Register the model that a report recommends"),
     "preview": ("tlm.evaluation.report.preview:preview", "Show examples with their retrieved passages"),
+    "notebook": ("tlm.evaluation.report.notebook:notebook", "Write a Jupyter notebook on a model"),
     "predict": ("tlm.evaluation.predict.predict:predict_command", "Label new texts"),
     "explain": ("tlm.cli.show:explain", "Say why a model answers a text as it does"),
     "provenance": ("tlm.evaluation.origins.provenance:provenance", "List sources and licences behind an artifact"),

@@ -166,7 +166,7 @@ def index(corpus: str, engine: str, name: str, vectors: bool, root: str, counts:
 def retrieve(index: str, task: str, query: str, top_k: int, share: str, root: str, counts: Output[Metrics]) -> str:
     """Query the index with every training example."""
     from tlm.evaluation.report.kfp import log_counts
-    from tlm.retrieval.select.retrieve import retrieve
+    from tlm.retrieval.retrieve import retrieve
 
     return log_counts(retrieve(index, task, query=query, top_k=top_k, share=share, root=root), counts)
 

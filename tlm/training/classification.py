@@ -15,8 +15,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.ranges import CUT, HEAD, HEAD_TAIL, by_length
 from tlm.data.tasks.examples import SEVERAL
-from tlm.data.tasks.metrics import dev_score
-from tlm.data.tasks.thresholds import THRESHOLDS, fitted
+from tlm.data.tasks.metrics import THRESHOLDS, dev_score, fitted_thresholds
 from tlm.errors import InputError
 from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY, further_text
 from tlm.settings.sections import Finetune, Model
@@ -144,7 +143,7 @@ def carry_out(
     build.to_units(work.model, work.examples.scale)
     if work.examples.several:
         chances = expit(work.dev_logits().astype(np.float64))
-        work.model.body.config[THRESHOLDS] = fitted(chances, work.examples.labels[work.dev_rows]).tolist()
+        work.model.body.config[THRESHOLDS] = fitted_thresholds(chances, work.examples.labels[work.dev_rows]).tolist()
     tokenizer = recipe.inputs["task_tokens"].input("tokenizer").path("tokenizer")
     build.save(work.model, draft.folder / "model", tokenizer)
     state.curve.write(draft, work.columns(state.curve, plan))

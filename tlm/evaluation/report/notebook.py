@@ -41,7 +41,7 @@ wrong = mistakes(METRICS)
 for row in wrong:
     print(f"{{row['gold']}}, not {{row['predicted']}} ({{row['weight']:.2f}}): {{row['text']}}")"""
 EXPLAIN = """\
-from tlm.cli.origins import explain
+from tlm.cli.show import explain
 
 for row in wrong[:1]:
     text, pair = row["text"] if isinstance(row["text"], tuple) else (row["text"], "")
@@ -62,7 +62,7 @@ def notebook(model: str, *, to: str = "model.ipynb") -> str:
         to: File to write.
     """
     found = Artifact.open(model, "metrics", "report")
-    metrics = recommended(found) if found.manifest.kind == "report" else found
+    metrics = recommended(found)[0] if found.manifest.kind == "report" else found
     facts = metrics.details
     scores = " and ".join(f"{100 * facts[split]:.1f} on {split}" for split in ("dev", "test"))
     about = f"{METRIC_NAMES[facts['metric']]}: {scores}. {HOW}"

@@ -1,4 +1,4 @@
-"""Subsets ready for training: passages that were hit are exported, those that others selected are imported."""
+"""Subsets ready for training: `export` writes passages that were hit, `import_subset` passages that others selected."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

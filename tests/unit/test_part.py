@@ -20,12 +20,12 @@ from tlm.settings.options import Compute
 from tlm.settings.presets import resolve
 from tlm.settings.sections import OWN, Finetune
 from tlm.training.checkpoint import Snapshots, State
+from tlm.training.classification import NINTHS, RANK, merge, train_only
 from tlm.training.device import to_device
 from tlm.training.input.batches import BACKWARD, Batch
 from tlm.training.loop import Plan, fit
 from tlm.training.model.encoder import Body, Encoder
 from tlm.training.model.losses import classification_loss
-from tlm.training.model.part import NINTHS, RANK, merge, train_only
 
 CPU = torch.device("cpu")
 PARTS = ("head", "bias", "lora")

@@ -1,5 +1,7 @@
 """Stage 2 on a part of the weights: what stays bit-equal, what the optimizer knows, what LoRA's model is in the end."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForSequenceClassification
 
+from tests.conftest import missing
 from tests.toys_training import checkpoint, model, task
 from tests.unit.test_encoder import LABELS, attention_mask, evenly_masked_batch, inputs_of, library_config, made, types
 from tests.unit.test_foreign import made as foreign
@@ -184,7 +187,9 @@ def test_the_cost_is_about_what_torch_counts(part):
 
 def test_lora_is_that_of_peft():
     """The same function of the same matrices, and as many parameters."""
-    peft = pytest.importorskip("peft")
+    if not find_spec("peft"):
+        missing("peft is not installed: pip install -r research/benchmarks/requirements.txt")
+    peft = import_module("peft")
     ours, inputs = made("bert"), inputs_of()
     library = AutoModelForSequenceClassification.from_config(library_config(ours))
     library.load_state_dict(ours.body.state_dict())

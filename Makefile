@@ -65,9 +65,9 @@ PYTEST = $(RUN) -m pytest --durations 25
 test: $(VENV)/ready  ## Run the quick tests, two at a time: no servers, images or fetched tools
 	$(PYTEST) -m 'not slow' -n 2 --dist worksteal $(ARGS)
 
-# One at a time: they share servers, and some measure memory or kill what they started.
-test-slow: $(VENV)/ready  ## Run the slow tests: real servers, containers, manifests, faults, whole pipelines
-	$(PYTEST) -m slow $(ARGS)
+# File by file, in order, as the longest come first; tests/workers.py says which files stay in one process.
+test-slow: $(VENV)/ready  ## Run the slow tests, two at a time: servers, containers, manifests, faults, pipelines
+	$(PYTEST) -m slow -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-all:  ## Run all tests, quick and slow
 	$(MAKE) --keep-going test test-slow

@@ -20,8 +20,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # kfp asks who called it at each setting of a step, which takes seconds a pipeline where thousands of modules are loaded
 # and the lines of source around each caller are looked up.
 inspect.stack = functools.partial(inspect.stack, 0)
+# As no test cuts the power, none can see whether the disk has what was written; the disk takes minutes over it.
+os.fsync = lambda handle: None
 
-pytest_plugins = ["tests.timing"]
+pytest_plugins = ["tests.timing", "tests.workers"]
 
 T = TypeVar("T")
 SLOW_FOLDERS = ("containers", "k8s", "servers")

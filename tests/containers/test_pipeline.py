@@ -57,12 +57,13 @@ def environment(inner_elasticsearch: str, inner_s3: S3Server, tmp_path_factory: 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():
             patch.setenv(name, value)
-        # OPENBLAS_CORETYPE would choose another kernel here than in the containers, which do not get it.
+        # These two would choose other kernels and threads here than in the containers, which do not get them.
         for name in (
             "TLM_ELASTICSEARCH_API_KEY_FILE",
             "TLM_ELASTICSEARCH_CA_FILE",
             "AWS_SESSION_TOKEN",
             "OPENBLAS_CORETYPE",
+            "OMP_NUM_THREADS",
         ):
             patch.delenv(name, raising=False)
         patch.setenv("TLM_CACHE", str(tmp_path_factory.mktemp("cache")))

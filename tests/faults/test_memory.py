@@ -73,8 +73,9 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, fl
     folder = tmp_path_factory.mktemp("memory")
     for name, (write, _) in CASES.items():
         write(folder / name)
-    # a fixed threshold, so that what one file took goes back before the next is read
-    environment = {**os.environ, "PYTHONPATH": str(HOME), "MALLOC_MMAP_THRESHOLD_": "131072"}
+    # a fixed threshold, also for Arrow, so that what one file took goes back before the next is read
+    system = {"MALLOC_MMAP_THRESHOLD_": "131072", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    environment = {**os.environ, "PYTHONPATH": str(HOME), **system}
     done = subprocess.run(
         [sys.executable, "-c", CHILD, *CASES], cwd=folder, env=environment, capture_output=True, text=True, check=True
     )

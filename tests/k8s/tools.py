@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.conftest import missing
-from tests.servers.programs import Missing, cache_folder
+from tests.servers.programs import Missing, cache_folder, place
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -117,15 +117,15 @@ def _uv() -> str:
 
 def _whole(name: str, make: Callable[[Path], None]) -> Path:
     """The folder `name` in the cache, filled by `make` under another name first, so that it appears whole."""
-    target = cache_folder() / name
-    if not target.exists():
-        part = Path(tempfile.mkdtemp(dir=cache_folder()))
-        try:
-            make(part)
-            part.chmod(0o755)
-            part.replace(target)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+    with place(name) as target:
+        if not target.exists():
+            part = Path(tempfile.mkdtemp(dir=cache_folder()))
+            try:
+                make(part)
+                part.chmod(0o755)
+                part.replace(target)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
     return target
 
 

@@ -3,13 +3,14 @@
 `Missing` says in one line what to install.
 """
 
+import fcntl
 import os
 import re
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ELASTICSEARCH = "9.5.0"
@@ -27,6 +28,14 @@ def cache_folder() -> Path:
     folder = Path(os.environ.get("TLM_TEST_CACHE") or Path.home() / ".cache" / "tlm-tests")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@contextmanager
+def place(name: str) -> Iterator[Path]:
+    """The path of `name` in the cache; of processes that want to fill it, all but one wait."""
+    with (cache_folder() / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield cache_folder() / name
 
 
 def elasticsearch_zip() -> Path:
@@ -53,16 +62,16 @@ def versitygw() -> Path:
 
 def _fetched(name: str, advice: str, command: Callable[[Path], list[str]], environment: dict[str, str]) -> Path:
     """The file `name` in the cache; `command` puts it into a folder of its own first, so that it appears whole."""
-    target = cache_folder() / name
-    if not target.exists():
-        with tempfile.TemporaryDirectory(dir=cache_folder()) as part:
-            folder = Path(part)
-            try:
-                env = {**os.environ, "GOBIN": part, **environment}
-                subprocess.run(command(folder), cwd=part, env=env, check=True, capture_output=True, timeout=600)
-            except (OSError, subprocess.SubprocessError):
-                raise Missing(advice) from None
-            (folder / name).replace(target)
+    with place(name) as target:
+        if not target.exists():
+            with tempfile.TemporaryDirectory(dir=cache_folder()) as part:
+                folder = Path(part)
+                try:
+                    env = {**os.environ, "GOBIN": part, **environment}
+                    subprocess.run(command(folder), cwd=part, env=env, check=True, capture_output=True, timeout=600)
+                except (OSError, subprocess.SubprocessError):
+                    raise Missing(advice) from None
+                (folder / name).replace(target)
     return target
 
 

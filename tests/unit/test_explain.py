@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from tlm.shallow.models import ShallowPredictor
 from tlm.shallow.static import StaticModel
 from tlm.shallow.tfidf import Tfidf
 
-SHALLOW = {(step, kind): fitted(step, kind) for step in ("baseline", "static") for kind in KINDS}
+shallow = cache(fitted)
 WORDS = ["alpha", "beta", "Hitze", "ist", "because", "of", "unknown", "漢字", "[[ alpha one ]]", "<< beta >>", "?!", ""]
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
 
@@ -38,11 +39,12 @@ def expected(model: Tfidf | StaticModel, totals: np.ndarray) -> np.ndarray:
     return expit(totals) / expit(totals).sum()
 
 
-@pytest.mark.parametrize(("step", "kind"), SHALLOW)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", ["baseline", "static"])
 @given(text=TEXTS, second=st.none() | TEXTS)
 @settings(max_examples=25, deadline=None)
 def test_exact_numbers_add_up_to_what_the_model_predicts(step: str, kind: str, text: str, second: str | None) -> None:
-    model = SHALLOW[step, kind]
+    model = shallow(step, kind)
     found = [exact(model, text, second, place) for place in range(len(model.labels or [""]))]
     totals = np.array([one.bias + sum(one.features.values()) for one in found])
     predicted = model.predict([text], None if second is None else [second])[0]
@@ -123,7 +125,7 @@ def test_a_model_without_a_subset_says_so_and_one_with_a_subset_shows_it(made: d
 
 
 def test_telling_words_are_words_of_the_text_that_speak_for_the_answer() -> None:
-    found = exact(SHALLOW["static", "marked"], "Hitze << beta >> ist [[ alpha ]]", None, 2)
+    found = exact(shallow("static", "marked"), "Hitze << beta >> ist [[ alpha ]]", None, 2)
     told = telling(found, "Hitze << beta >> ist [[ alpha ]]")
     assert told.keys() <= {"hitze", "beta", "ist", "alpha"}
     assert all(value > 0 for value in told.values())
@@ -133,7 +135,7 @@ def test_telling_words_are_words_of_the_text_that_speak_for_the_answer() -> None
 
 
 def test_a_left_out_word_that_decides_weighs_most(tmp_path: Path) -> None:
-    model = SHALLOW["baseline", "plain"]
+    model = shallow("baseline", "plain")
     model.write(tmp_path / "model")
     found = left_out(ShallowPredictor(tmp_path / "model"), "alpha because of beta", None, 0)
     assert found.bias is None
